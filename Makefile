@@ -1,0 +1,56 @@
+# Everything runs in .venv, which is made here from PyPI alone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup format check unit test test-slow demo bench clean
+
+help: ## Show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Tamis needs Python 3.11 or newer: run 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+setup: $(READY) ## Make .venv with Tamis and everything its development needs
+
+format: $(READY) ## Format and fix what can be fixed by itself
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(READY) ## Formatter, linter, types, import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(READY) ## The default tests alone
+	$(BIN)/pytest -q -n 2
+
+test: check unit ## Everything CI runs
+
+test-slow: $(READY) ## The volume suites: random pairs by the million
+	$(BIN)/pytest -q -m slow -s tests
+
+demo: $(READY) ## Match a small market feed against a few subscriptions
+	@echo "A feed of trades, quotes and news (examples/market/events.jsonl) meets 22 subscriptions"
+	@echo "(examples/market/subscriptions.txt). Which subscriptions does each event satisfy?"
+	@$(BIN)/tamis match --filters examples/market/subscriptions.txt \
+	  --schema examples/market/schema.json --format table examples/market/events.jsonl
+	@echo
+	@echo "Filters can be compared too, and events show the difference:"
+	@echo
+	@$(BIN)/tamis compare --schema examples/market/schema.json \
+	  'symbol = "ACME" and price < 50' 'symbol starts with "A"'
+
+bench: $(READY) ## Run the benchmarks and write their tables and plots
+	$(BIN)/python -m benchmarks.parsing
+	$(BIN)/python -m benchmarks.relations
+
+clean: ## Remove what was built
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -1,0 +1,1 @@
+"""Benchmarks: seeded, alternatives side by side in one run, medians of at least five."""

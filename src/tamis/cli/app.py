@@ -1,0 +1,88 @@
+"""The commands together, and the one place where a mistake becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from tamis.cli import check, compare, match
+from tamis.cli.exits import MISTAKE, PIPE_CLOSED
+from tamis.cli.output import say_error
+from tamis.errors import TamisError
+
+
+class Commands(TyperGroup):
+    """Commands that return their exit code; what the user did wrong ends as a sentence, code 2."""
+
+    def main(self, *args: Any, **options: Any) -> NoReturn:
+        """Run a command and leave with its exit code."""
+        options["standalone_mode"] = False
+        try:
+            code = super().main(*args, **options)
+        except typer.TyperException as error:
+            # Typer leaves a trace of the library that checks its values.
+            code = _say_mistake(error.format_message().replace(": Value error, ", ": "))
+        sys.exit(code)
+
+    def invoke(self, ctx: Any) -> object:
+        """Run a command and return its exit code."""
+        try:
+            code = super().invoke(ctx)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has gone; the interpreter must not find that out again.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return PIPE_CLOSED
+        except TamisError as error:
+            return _say_mistake(str(error))
+        except OSError as error:
+            return _say_mistake(f"{error.filename or 'the input'} cannot be read: {error.strerror}")
+        return code
+
+
+def _say_mistake(message: str) -> int:
+    # Empty where no command was given: then the help has been shown.
+    if message:
+        say_error(message)
+    return MISTAKE
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command(epilog=match.EXAMPLES, no_args_is_help=True)(match.match)
+app.command(epilog=check.EXAMPLES, no_args_is_help=True)(check.check)
+app.command(epilog=compare.EXAMPLES, no_args_is_help=True)(compare.compare)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tamis {version('tamis')}")
+        raise typer.Exit
+
+
+@app.callback()
+def tamis(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", callback=_show_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Match events against filters, check filters, and compare them."""
+
+
+def main() -> NoReturn:
+    """Run the command line."""
+    app(prog_name="tamis")
+    raise AssertionError("a command always exits")

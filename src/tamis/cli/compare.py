@@ -1,0 +1,139 @@
+"""`tamis compare`: how the events of one filter lie to those of another."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from tamis.cli.exits import FINE
+from tamis.cli.filter_files import Defaults, Subscription, read_argument
+from tamis.cli.options import Language, Many, ModeOption, SchemaFile, read_schema
+from tamis.cli.output import Format, plain_event, say, show_event, stdout, write_json
+from tamis.diagrams import Answer, Comparison
+from tamis.diagrams import compare as compare_filters
+from tamis.errors import FilterError, FilterSyntaxError
+from tamis.filters import Mode
+
+EXAMPLES: Final = """[bold]Examples[/bold]
+
+tamis compare 'price < 10' 'price between 5 and 20'
+tamis compare --mode strict 'price < 10 or price >= 10' 'price is present'
+
+[bold]Exit code[/bold]
+
+0 whatever the answer
+2 a filter cannot be used, or another mistake"""
+
+
+def compare(
+    one: Annotated[str, typer.Argument(metavar="A", help="A filter.", show_default=False)],
+    other: Annotated[str, typer.Argument(metavar="B", help="A filter.", show_default=False)],
+    *,
+    mode: ModeOption = Mode.SQL,
+    schema: SchemaFile = None,
+    language: Language = "tamis",
+    many: Many = False,
+    format_: Annotated[Format, typer.Option("--format", help="For people or for programs.")] = (
+        Format.TEXT
+    ),
+) -> int:
+    """Compare two filters: does A cover B, is it covered, are they equal, do they meet?
+
+    Events show it: one that only A matches, one that only B matches, one that both match.
+
+    """
+    defaults = Defaults(language, mode, read_schema(schema))
+    a, b = _read("A", one, defaults), _read("B", other, defaults)
+    found = compare_filters(a.filter, b.filter, mode=mode, schema=defaults.schema, many=many)
+    several = None
+    if defaults.schema is None and not many:
+        several = compare_filters(a.filter, b.filter, mode=mode, many=True)
+        several = several if _verdict(several) != _verdict(found) else None
+    if format_ is Format.JSON:
+        _write_json(a, b, found, several)
+    else:
+        _write_text(a, b, found, several)
+    return FINE
+
+
+def _read(name: str, text: str, defaults: Defaults) -> Subscription:
+    try:
+        return read_argument(text, defaults)
+    except FilterSyntaxError as error:
+        reason = f"{name}: {error.reason}"
+        raise FilterSyntaxError(
+            reason, text=error.text, offset=error.offset, hint=error.hint
+        ) from None
+    except FilterError as error:
+        raise FilterError(f"{name}: {error}") from None
+
+
+def _verdict(found: Comparison) -> tuple[bool, bool, bool]:
+    return found.covers.yes, found.covered.yes, found.meets.yes
+
+
+def _write_text(
+    a: Subscription, b: Subscription, found: Comparison, several: Comparison | None
+) -> None:
+    out = stdout()
+    say(out, f"A  {a.filter}\nB  {b.filter}")
+    say(out, _sentence(found), "bold")
+    say(out, _events(found))
+    if several is not None:
+        say(out, "This takes one value per attribute for granted. With several:")
+        say(out, f"{_sentence(several)}\n{_events(several)}")
+
+
+def _sentence(found: Comparison) -> str:
+    sure = "" if found.exact else " (not certain)"
+    return f"A {found.relationship.value} B{sure}.{_emptiness(found)}"
+
+
+def _emptiness(found: Comparison) -> str:
+    """Say which filter matches nothing: it is covered by whatever it does not meet."""
+    if found.meets:
+        return ""
+    empty = [name for name, yes in (("A", found.covered), ("B", found.covers)) if yes]
+    if not empty:
+        return ""
+    return f" No event matches {' or '.join(empty)}."
+
+
+def _events(found: Comparison) -> str:
+    return "\n".join(
+        (
+            f"  only A  {_event(found.covered, none=found.covered.yes)}",
+            f"  only B  {_event(found.covers, none=found.covers.yes)}",
+            f"  both    {_event(found.meets, none=not found.meets.yes)}",
+        )
+    )
+
+
+def _event(answer: Answer, *, none: bool) -> str:
+    if answer.event is not None:
+        return show_event(answer.event)
+    return "no event" if none else f"not certain: {answer.reason}"
+
+
+def _write_json(
+    a: Subscription, b: Subscription, found: Comparison, several: Comparison | None
+) -> None:
+    data = {"a": str(a.filter), "b": str(b.filter), **_plain(found)}
+    if several is not None:
+        data["with_several_values"] = _plain(several)
+    write_json(data)
+
+
+def _plain(found: Comparison) -> dict[str, object]:
+    return {
+        "relationship": found.relationship.name.lower(),
+        "exact": found.exact,
+        "only_a": _plain_witness(found.covered),
+        "only_b": _plain_witness(found.covers),
+        "both": _plain_witness(found.meets),
+    }
+
+
+def _plain_witness(answer: Answer) -> dict[str, object] | None:
+    return None if answer.event is None else plain_event(answer.event)

@@ -1,0 +1,76 @@
+"""The options that commands share, and reading what they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tamis.errors import SchemaError
+from tamis.events import Schema, decode_schema
+from tamis.filters import Mode
+from tamis.languages.registry import LANGUAGES
+
+FiltersFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--filters",
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="Read filters from a file, one per line, instead of one from the command line.",
+        show_default=False,
+    ),
+]
+ModeOption = Annotated[
+    Mode,
+    typer.Option(
+        "--mode",
+        "-m",
+        metavar="MODE",
+        help=f"What an absent attribute means: {', '.join(Mode)}.",
+    ),
+]
+SchemaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--schema",
+        "-s",
+        metavar="FILE",
+        help="Types and defaults of attributes, as a JSON file.",
+        show_default=False,
+    ),
+]
+Language = Annotated[
+    str,
+    typer.Option(
+        "--language",
+        "-l",
+        metavar="NAME",
+        help=f"The language of the filters: {', '.join(LANGUAGES)}.",
+        autocompletion=lambda: list(LANGUAGES),
+    ),
+]
+Many = Annotated[
+    bool,
+    typer.Option(
+        "--many",
+        help="Attributes may hold several values. With a schema, the schema says it instead.",
+    ),
+]
+
+
+def mistake(message: str) -> typer.TyperException:
+    """Return the error for a command that cannot be understood."""
+    return typer.TyperException(message)
+
+
+def read_schema(path: Path | None) -> Schema | None:
+    """Return the schema in a file, if one is named."""
+    if path is None:
+        return None
+    try:
+        return decode_schema(path.read_bytes())
+    except SchemaError as error:
+        raise SchemaError(f"{path}: {error}") from None

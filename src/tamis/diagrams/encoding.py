@@ -1,0 +1,253 @@
+"""Filters to nodes of a diagram: what each mode makes of what is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from tamis.diagrams.alphabet import Alphabet, Cells, Letters, suffix_interval
+from tamis.diagrams.diagram import Diagram, Node
+from tamis.diagrams.kernels import FALSE, TRUE
+from tamis.diagrams.lines import BEGIN, Interval, common_prefix, text_ends
+from tamis.diagrams.readings import TextQuestion, intervals_of, question_of
+from tamis.events import Bits, Event, Kind, Schema
+from tamis.filters import Filter, Mode
+from tamis.filters.arithmetic import Arithmetic, Relation
+from tamis.filters.atoms import Atom, HasBits, ValueAtom, can_compare
+from tamis.filters.boolean import And, Constant, Not, Or, Xor
+from tamis.filters.modes import View
+
+
+class Encoding:
+    """A diagram for some filters under one mode, and the node of each filter in it."""
+
+    def __init__(
+        self,
+        filters: Sequence[Filter],
+        mode: Mode,
+        schema: Schema | None,
+        *,
+        many: bool,
+        budget: int,
+    ) -> None:
+        self.mode: Final = mode
+        self.alphabet: Final = Alphabet(filters, mode, schema, many=many)
+        self.diagram: Final = Diagram(self.alphabet.lines, budget)
+        self._holds: dict[Filter, Node] = {}
+
+    def matches(self, filter_: Filter) -> Node:
+        """Return the events that match a filter."""
+        node = self.where(filter_, truth=True)
+        if self.mode is not Mode.STRICT:
+            return node
+        atoms = dict.fromkeys(filter_.atoms())
+        return self.diagram.both(node, self.diagram.all([self.known(atom) for atom in atoms]))
+
+    def matching_just(self, wanted: Iterable[tuple[Filter, bool]]) -> Node:
+        """Return the possible events that match, of these filters, just the wanted ones."""
+        nodes = [
+            self.matches(filter_) if matching else self.diagram.negate(self.matches(filter_))
+            for filter_, matching in wanted
+        ]
+        return self.diagram.all([self.possible(), *nodes])
+
+    def possible(self) -> Node:
+        """Return the assignments that some event has; only mode `total` rules any out."""
+        if self.mode is not Mode.TOTAL:
+            return TRUE
+        return self.diagram.all(
+            [self._any(letters.forward) for letters in self._letters() if letters.line.many]
+        )
+
+    def where(self, filter_: Filter, *, truth: bool) -> Node:
+        """Return the events on which a filter is true, or those on which it is false."""
+        diagram = self.diagram
+        match filter_:
+            case Constant(value=value):
+                return TRUE if value is truth else FALSE
+            case Not(term=term):
+                return self.where(term, truth=not truth)
+            case And(terms=terms):
+                nodes = [self.where(term, truth=truth) for term in terms]
+                return diagram.all(nodes) if truth else diagram.any(nodes)
+            case Or(terms=terms):
+                nodes = [self.where(term, truth=truth) for term in terms]
+                return diagram.any(nodes) if truth else diagram.all(nodes)
+            case Xor(terms=terms):
+                return self._where_odd(terms, truth=truth)
+            case _ if truth:
+                return self.holds(filter_)
+            case _:
+                return diagram.both(self.known(filter_), diagram.negate(self.holds(filter_)))
+
+    def _where_odd(self, terms: Sequence[Filter], *, truth: bool) -> Node:
+        diagram = self.diagram
+        odd, even = FALSE, TRUE
+        for term in terms:
+            true, false = self.where(term, truth=True), self.where(term, truth=False)
+            odd, even = (
+                diagram.either(diagram.both(odd, false), diagram.both(even, true)),
+                diagram.either(diagram.both(odd, true), diagram.both(even, false)),
+            )
+        return odd if truth else even
+
+    # --- atoms -------------------------------------------------------------------------------
+
+    def known(self, atom: Filter) -> Node:
+        """Return the events on which an atom is true or false, not unknown."""
+        if not self.mode.is_three_valued:
+            return TRUE
+        if isinstance(atom, Relation):
+            return self._known_relation(atom)
+        if isinstance(atom, ValueAtom):
+            return self._has_kind(atom.attribute, atom.kind)
+        return TRUE
+
+    def holds(self, atom: Filter) -> Node:
+        """Return the events on which an atom is true."""
+        if atom not in self._holds:
+            self._holds[atom] = self._encode(atom)
+        return self._holds[atom]
+
+    def _encode(self, atom: Filter) -> Node:
+        if isinstance(atom, Relation):
+            holds, _ = self.alphabet.relations[atom]
+            return self.diagram.both(self._comparable(atom), self.diagram.literal(holds))
+        assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart in `where`
+        letters = self.alphabet.letters[atom.attribute]
+        node = self._with_a_value(atom, letters)
+        if _accepts_default(atom, letters):
+            node = self.diagram.either(node, self._absent(letters))
+        return node
+
+    def _with_a_value(self, atom: Atom, letters: Letters) -> Node:
+        """Return where an atom holds of a value that is there."""
+        intervals = intervals_of(atom, letters.line)
+        if intervals is not None:
+            return self._in(letters, intervals)
+        if isinstance(atom, HasBits):
+            return self._bits(atom, letters)
+        assert isinstance(atom, ValueAtom)  # noqa: S101 - the only atoms without intervals
+        return self._text(question_of(atom), letters)
+
+    def _known_relation(self, relation: Relation) -> Node:
+        comparable = self._comparable(relation)
+        several = any(self.alphabet.letters[n].line.many for n in relation.attributes())
+        if not several and not _computes(relation):
+            return comparable
+        holds, known = map(self.diagram.literal, self.alphabet.relations[relation])
+        return self.diagram.both(comparable, self.diagram.either(holds, known))
+
+    def _comparable(self, relation: Relation) -> Node:
+        """Return where the attributes have values of kinds that can be compared."""
+        names = sorted(relation.attributes())
+        kinds = [Kind.NUMBER]
+        if not _computes(relation):
+            kinds = [kind for kind in Kind if can_compare(relation.op, kind)]
+        return self.diagram.any(
+            [self.diagram.all([self._has_kind(name, kind) for name in names]) for kind in kinds]
+        )
+
+    # --- one attribute -----------------------------------------------------------------------
+
+    def _has_kind(self, name: str, kind: Kind) -> Node:
+        letters = self.alphabet.letters[name]
+        whole = (letters.line.whole(kind),)
+        node = self._in(letters, whole)
+        if letters.line.default_lies_in(whole):
+            node = self.diagram.either(node, self._absent(letters))
+        return node
+
+    def _absent(self, letters: Letters) -> Node:
+        if letters.line.many:
+            return self.diagram.negate(self._in(letters, (letters.line.present(),)))
+        return self._in(letters, ((BEGIN, letters.line.present()[0]),))
+
+    def _in(self, letters: Letters, intervals: Iterable[Interval]) -> Node:
+        return self._cells(letters, letters.forward, letters.scale.cells_in(intervals))
+
+    def _in_suffix(self, letters: Letters, intervals: Iterable[Interval]) -> Node:
+        return self._cells(letters, letters.backward, letters.suffix_scale.cells_in(intervals))
+
+    def _cells(self, letters: Letters, variables: Sequence[int], cells: Cells) -> Node:
+        """Return where the attribute lies in, or has a value in, some of the cells."""
+        if letters.line.many:
+            return self._any(v for number, v in enumerate(variables) if cells >> number & 1)
+        return self.diagram.cells(variables, cells)
+
+    def _any(self, variables: Iterable[int]) -> Node:
+        return self.diagram.any([self.diagram.literal(v) for v in variables])
+
+    def _bits(self, atom: HasBits, letters: Letters) -> Node:
+        singles = [self._has_bits(Bits((number,)), letters) for number in sorted(atom.bits)]
+        if atom.op == "any":
+            has = self.diagram.any(singles)
+        elif letters.line.many:
+            has = self._has_bits(atom.bits, letters)
+        else:
+            has = self.diagram.all(singles)
+        return self.diagram.both(self._in(letters, (letters.line.whole(Kind.BITS),)), has)
+
+    def _has_bits(self, bits: Bits, letters: Letters) -> Node:
+        """Return where a value has all these bits: some set that was asked for says so."""
+        return self._any(variable for mask, variable in letters.bits.items() if bits <= mask)
+
+    def _text(self, question: TextQuestion, letters: Letters) -> Node:
+        passing, open_ = _answered(question, letters)
+        passes = self._cells(letters, letters.forward, passing)
+        undecided = self._cells(letters, letters.forward, open_)
+        return self.diagram.either(
+            passes, self.diagram.both(undecided, self._undecided(question, letters))
+        )
+
+    def _undecided(self, question: TextQuestion, letters: Letters) -> Node:
+        """Return where a question holds of a text of which the line decides nothing."""
+        if question.only_suffix:
+            return self._in_suffix(letters, (suffix_interval(question.suffix),))
+        reasons = [
+            self._asked(other, variable, letters)
+            for other, variable in letters.questions.values()
+            if question.follows_from(other)
+        ]
+        return self.diagram.any([*reasons, self._suffix_suffices(question, letters)])
+
+    def _asked(self, question: TextQuestion, variable: int, letters: Letters) -> Node:
+        node = self.diagram.literal(variable)
+        if question.suffix:
+            ends = self._in_suffix(letters, (suffix_interval(question.suffix),))
+            node = self.diagram.both(ends, node)
+        return node
+
+    def _suffix_suffices(self, question: TextQuestion, letters: Letters) -> Node:
+        sufficient = [
+            bounds
+            for bounds in letters.suffix_scale.bounds
+            if question.holds_with_suffix(common_prefix(*text_ends(bounds))[::-1])
+        ]
+        return self._in_suffix(letters, sufficient)
+
+    def _letters(self) -> Iterable[Letters]:
+        return self.alphabet.letters.values()
+
+
+def _answered(question: TextQuestion, letters: Letters) -> tuple[Cells, Cells]:
+    """Return the cells in which every text passes, and those in which some may."""
+    passing = open_ = 0
+    begin, end = letters.line.whole(Kind.TEXT)
+    for number, bounds in enumerate(letters.scale.bounds):
+        if begin <= bounds[0] < end:
+            answer = question.holds_under(*text_ends(bounds))
+            passing |= (answer is True) << number
+            open_ |= (answer is None) << number
+    return passing, open_
+
+
+def _accepts_default(atom: Atom, letters: Letters) -> bool:
+    default = letters.line.default
+    if default is None:
+        return False
+    return atom.truth(View(Event({atom.attribute: default}), False)) is True
+
+
+def _computes(relation: Relation) -> bool:
+    return isinstance(relation.left, Arithmetic) or isinstance(relation.right, Arithmetic)

@@ -1,0 +1,207 @@
+"""The inner loops of the diagram, over flat arrays.
+
+Everything here is about one `Store`. Node numbers are positions in its arrays; 0 and 1 are false
+and true. A kernel that runs out of steps or of room leaves the store as it is and returns NONE.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.jit import kernel
+
+FALSE: Final = 0
+TRUE: Final = 1
+NONE: Final = -1
+
+# The line of a variable that is no cut, and where a terminal stands in the order of variables.
+FREE: Final = -1
+BOTTOM: Final = 2**31 - 1
+
+AND: Final = 0
+OR: Final = 1
+XOR: Final = 2
+
+# What a frame of the stack holds, and how far it has come.
+_F, _G, _VARIABLE, _F_HIGH, _G_HIGH, _LOW, _STATE = range(7)
+FRAME: Final = 7
+_ENTERED, _LOW_PENDING, _HIGH_PENDING = range(3)
+
+# Primes far below 2**31, so that no product of one with a node number leaves 64 bits.
+_P1, _P2, _P3 = 12_582_917, 4_256_249, 741_457
+
+
+class Store(NamedTuple):
+    """The arrays of one diagram."""
+
+    variable: NDArray[np.int32]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    unique: NDArray[np.int32]
+    """Open hashing of the nodes; a power of two long, 0 where free."""
+    memo_key: NDArray[np.int64]
+    """Results of combining two nodes; a power of two long, later ones replace earlier ones."""
+    memo: NDArray[np.int32]
+    line: NDArray[np.int32]
+    """For each variable its line, or FREE; the cuts of one line are neighbours, ascending."""
+    stack: NDArray[np.int32]
+    """One frame per variable, and one more."""
+    counters: NDArray[np.int64]
+    """Nodes in use, and steps that may still be taken."""
+
+
+def new_store(lines: NDArray[np.int32], *, nodes: int, steps: int) -> Store:
+    """Return an empty store for this many nodes and steps; what is not used costs no memory."""
+    size = 1 << (2 * nodes).bit_length()
+    memo = max(1024, size >> 2)
+    store = Store(
+        variable=np.empty(nodes, np.int32),
+        low=np.empty(nodes, np.int32),
+        high=np.empty(nodes, np.int32),
+        unique=np.zeros(size, np.int32),
+        memo_key=np.zeros(memo, np.int64),
+        memo=np.empty(memo, np.int32),
+        line=lines,
+        stack=np.empty((len(lines) + 2, FRAME), np.int32),
+        counters=np.array([2, steps], np.int64),
+    )
+    store.variable[:2] = BOTTOM
+    store.low[:2] = store.high[:2] = FALSE, TRUE
+    return store
+
+
+def grown(store: Store, nodes: int) -> Store:
+    """Return a store with the same nodes and room for more."""
+    used = int(store.counters[0])
+    larger = new_store(store.line, nodes=nodes, steps=int(store.counters[1]))
+    for new, old in zip(larger[:3], store[:3], strict=True):
+        new[:used] = old[:used]
+    for node in range(2, used):
+        larger.counters[0] = node
+        make_node(larger, int(larger.variable[node]), int(larger.low[node]), int(larger.high[node]))
+    return larger
+
+
+@kernel
+def under(store: Store, variable: int, node: int) -> int:
+    """Return what a true variable makes of a function that begins after it."""
+    following = store.variable[node]
+    if following == BOTTOM or store.line[variable] == FREE:
+        return node
+    if store.line[following] == store.line[variable]:
+        node = int(store.high[node])
+    return node
+
+
+@kernel
+def make_node(store: Store, variable: int, low: int, high: int) -> int:
+    """Return the node that is `high` where the variable is true and `low` where not."""
+    if under(store, variable, low) == high:
+        return low
+    mixed = int(variable) * _P1 + int(low) * _P2 + int(high) * _P3
+    mask = len(store.unique) - 1
+    place = (mixed ^ (mixed >> 17)) & mask
+    while store.unique[place] != 0:
+        node = int(store.unique[place])
+        if store.variable[node] == variable and store.low[node] == low and store.high[node] == high:
+            return node
+        place = (place + 1) & mask
+    node = int(store.counters[0])
+    if node == len(store.variable):
+        return NONE
+    store.variable[node] = variable
+    store.low[node] = low
+    store.high[node] = high
+    store.unique[place] = node
+    store.counters[0] = node + 1
+    return node
+
+
+@kernel
+def _at_end(op: int, f: int, g: int) -> int:
+    """Return what two functions give without a look into them, or NONE."""
+    if op == AND:
+        if f == FALSE or g == FALSE:
+            return FALSE
+        if f == TRUE or f == g:
+            return g
+        return f if g == TRUE else NONE
+    if op == OR:
+        if f == TRUE or g == TRUE:
+            return TRUE
+        if f == FALSE or f == g:
+            return g
+        return f if g == FALSE else NONE
+    if f == g:
+        return FALSE
+    if f == FALSE:
+        return g
+    if g == FALSE:
+        return f
+    return TRUE if f <= TRUE and g <= TRUE else NONE
+
+
+@kernel
+def combine(store: Store, op: int, f: int, g: int) -> int:
+    """Return `f and g`, `f or g` or `f xor g`, on a stack of its own: diagrams are deep."""
+    stack = store.stack
+    mask = len(store.memo) - 1
+    depth = 0
+    stack[0, _F], stack[0, _G], stack[0, _STATE] = f, g, _ENTERED
+    result = NONE
+    while depth >= 0:
+        frame = stack[depth]
+        if frame[_STATE] == _LOW_PENDING:
+            frame[_LOW], frame[_STATE] = result, _HIGH_PENDING
+            depth += 1
+            stack[depth, _F], stack[depth, _G] = frame[_F_HIGH], frame[_G_HIGH]
+            stack[depth, _STATE] = _ENTERED
+            continue
+        first, second = min(frame[_F], frame[_G]), max(frame[_F], frame[_G])
+        # Never 0, which is an empty place: `_at_end` has answered for terminals.
+        key = (int(first) << 31 | int(second)) << 2 | op
+        place = (int(first) * _P3 + int(second) * 7 + op) & mask
+        if frame[_STATE] == _HIGH_PENDING:
+            result = make_node(store, frame[_VARIABLE], frame[_LOW], result)
+            if result == NONE:
+                return NONE
+            store.memo_key[place], store.memo[place] = key, result
+            depth -= 1
+            continue
+        result = _at_end(op, first, second)
+        if result == NONE and store.memo_key[place] == key:
+            result = store.memo[place]
+        if result != NONE:
+            depth -= 1
+            continue
+        store.counters[1] -= 1
+        if store.counters[1] < 0:
+            return NONE
+        variable = min(store.variable[first], store.variable[second])
+        depth += 1
+        below = stack[depth]
+        frame[_VARIABLE], frame[_STATE] = variable, _LOW_PENDING
+        if store.variable[first] == variable:
+            below[_F], frame[_F_HIGH] = store.low[first], store.high[first]
+        else:
+            below[_F], frame[_F_HIGH] = first, under(store, variable, first)
+        if store.variable[second] == variable:
+            below[_G], frame[_G_HIGH] = store.low[second], store.high[second]
+        else:
+            below[_G], frame[_G_HIGH] = second, under(store, variable, second)
+        below[_STATE] = _ENTERED
+    return result
+
+
+@kernel
+def chain(store: Store, variables: NDArray[np.int64], inside: NDArray[np.bool_]) -> int:
+    """Return where a line lies in some of its cells; there is one cell more than cuts."""
+    node = TRUE if inside[len(variables)] else FALSE
+    for number in range(len(variables) - 1, -1, -1):
+        node = make_node(store, variables[number], node, TRUE if inside[number] else FALSE)
+        if node == NONE:
+            return NONE
+    return node

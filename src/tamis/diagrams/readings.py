@@ -1,0 +1,189 @@
+"""What an atom says of its attribute's line: intervals, or a question about text.
+
+Everything but `contains`, `ends with`, long `within`, patterns and arithmetic is intervals of the
+line, and so exact. A question about text is kept as a question; what the line already answers of
+it (at a single text, under a prefix) and what other questions imply is worked out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from tamis.diagrams.lines import Interval, Line, common_prefix
+from tamis.events import Kind
+from tamis.filters import Filter
+from tamis.filters.atoms import (
+    Between,
+    Compare,
+    HasBits,
+    HasKind,
+    In,
+    Like,
+    Matches,
+    Present,
+    TextTest,
+    ValueAtom,
+)
+from tamis.filters.patterns import like_parts
+
+# `within` a text this short is membership in its few parts.
+SHORT: Final = 12
+
+_PATTERN_CHARACTERS: Final = frozenset("\\.+*?()|[]{}^$")
+
+
+class TextQuestion(NamedTuple):
+    """A test of text that is no interval of the line, with all that is known to follow from it."""
+
+    accepts: Callable[[str], bool]
+    key: tuple[str, str]
+    prefix: str = ""
+    """Every text that passes begins with this."""
+    suffix: str = ""
+    """Every text that passes ends with this; where nothing else is asked, that is all."""
+    parts: tuple[str, ...] = ()
+    """Every text that passes contains these."""
+    only_suffix: bool = False
+    whole: str | None = None
+    """Every text that passes is a part of this."""
+
+    def holds_under(self, low: str, high: str | None) -> bool | None:
+        """Tell whether all texts from low to below high pass, none do, or None: that is open."""
+        if high == low + "\0":
+            return self.accepts(low)
+        # The prefix has cuts of its own, so a cell lies inside of it or outside.
+        if not low.startswith(self.prefix):
+            return False
+        known = common_prefix(low, high)
+        if self.key[0] == "contains" and self.key[1] in known:
+            return True
+        if self.whole is not None and known not in self.whole:
+            return False
+        return None
+
+    def holds_with_suffix(self, suffix: str) -> bool:
+        """Tell whether every text that ends with `suffix` passes."""
+        return self.key[0] == "contains" and self.key[1] in suffix
+
+    def follows_from(self, other: TextQuestion) -> bool:
+        """Tell whether a text that passes the other test always passes this one."""
+        op, text = self.key
+        if op == "contains":
+            return any(text in part for part in (*other.parts, other.prefix, other.suffix))
+        if op == "within":
+            return other.whole is not None and other.whole in text
+        return self.key == other.key
+
+
+def intervals_of(atom: Filter, line: Line) -> tuple[Interval, ...] | None:
+    """Return the intervals that an atom allows, or None where it is no such atom."""
+    match atom:
+        case Present():
+            return (line.present(),)
+        case HasKind(kind=kind):
+            return (line.whole(kind),)
+        case Compare(kind=kind, op=op, value=value):
+            return _comparison(line, kind, op, value)
+        case Between(kind=kind, low=low, high=high):
+            return ((line.below(kind, low), line.above(kind, high)),)
+        case In(kind=kind, values=values):
+            return tuple((line.below(kind, v), line.above(kind, v)) for v in values)
+        case HasBits(op=op, bits=bits) if not bits:
+            return (line.whole(Kind.BITS),) if op == "all" else ()
+        case TextTest() | Like() | Matches():
+            return _text_intervals(atom, line)
+        case _:
+            return None
+
+
+def _comparison(line: Line, kind: Kind, op: str, value: object) -> tuple[Interval, ...]:
+    begin, end = line.whole(kind)
+    below, above = line.below(kind, value), line.above(kind, value)
+    return {
+        "=": ((below, above),),
+        "!=": ((begin, below), (above, end)),
+        "<": ((begin, below),),
+        "<=": ((begin, above),),
+        ">": ((above, end),),
+        ">=": ((below, end),),
+    }[op]
+
+
+def _text_intervals(atom: ValueAtom, line: Line) -> tuple[Interval, ...] | None:
+    op, text = _plain(atom)
+    match op:
+        case "=":
+            return ((line.below(Kind.TEXT, text), line.above(Kind.TEXT, text)),)
+        case "starts with":
+            return ((line.below(Kind.TEXT, text), line.above_prefix(text)),)
+        case "contains" | "ends with" if not text:
+            return (line.whole(Kind.TEXT),)
+        case "within" if len(text) <= SHORT:
+            points = {text[i:j] for i in range(len(text) + 1) for j in range(i, len(text) + 1)}
+            return tuple((line.below(Kind.TEXT, p), line.above(Kind.TEXT, p)) for p in points)
+        case _:
+            return None
+
+
+def question_of(atom: ValueAtom) -> TextQuestion:
+    """Return the question that a text atom asks, once it is no interval."""
+    op, text = _plain(atom)
+    accepts = atom.accepts
+    match op:
+        case "contains":
+            return TextQuestion(accepts, (op, text), parts=(text,))
+        case "ends with":
+            return TextQuestion(accepts, (op, text), suffix=text, only_suffix=True)
+        case "within":
+            return TextQuestion(accepts, (op, text), whole=text)
+        case "like":
+            literals = [part for part, _ in like_parts(text)]
+            parts = tuple(part for part in literals if part)
+            return TextQuestion(accepts, (op, text), literals[0], literals[-1], parts)
+        case _:
+            return TextQuestion(accepts, (op, text))
+
+
+def _plain(atom: Filter) -> tuple[str, str]:
+    """Return the plainest operator and text that mean the same as a text atom."""
+    match atom:
+        case TextTest(op=op, text=text):
+            return op, text
+        case Like(pattern=pattern):
+            return _plain_like(pattern)
+        case Matches(pattern=pattern):
+            return _plain_pattern(pattern)
+        case _:
+            raise AssertionError(f"{atom} is no test of text")
+
+
+def _plain_like(pattern: str) -> tuple[str, str]:
+    match like_parts(pattern):
+        case []:
+            return "=", ""
+        case [(text, None)]:
+            return "=", text
+        case [("", "%")]:
+            return "contains", ""
+        case [(text, None), ("", "%")]:
+            return "starts with", text
+        case [("", "%"), (text, None)]:
+            return "ends with", text
+        case [("", "%"), (text, None), ("", "%")]:
+            return "contains", text
+        case _:
+            return "like", pattern
+
+
+def _plain_pattern(pattern: str) -> tuple[str, str]:
+    at_start, at_end = pattern.startswith("^"), pattern.endswith("$")
+    text = pattern[at_start : len(pattern) - at_end]
+    if not _PATTERN_CHARACTERS.isdisjoint(text):
+        return "matches", pattern
+    return {
+        (False, False): "contains",
+        (True, False): "starts with",
+        (False, True): "ends with",
+        (True, True): "=",
+    }[at_start, at_end], text

@@ -1,0 +1,216 @@
+"""How filters relate: one covers another, they can meet, they are equal, always true, never true.
+
+Each question becomes the search for an event: `wide` covers `narrow` unless an event matches
+`narrow` and not `wide`. The diagram either shows that there is none, which is a proof, or leads to
+an event, which the oracle confirms. Where neither comes about (tests of text that overlap in ways
+the diagram does not see, arithmetic, or the budget is spent) the answer is the safe one, and says
+that it is not exact.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple, TypedDict, Unpack
+
+from tamis.diagrams.diagram import BudgetExceededError
+from tamis.diagrams.encoding import Encoding
+from tamis.diagrams.kernels import FALSE
+from tamis.diagrams.witness import find_witness
+from tamis.events import Event, Schema
+from tamis.filters import Filter, Mode
+from tamis.filters.modes import as_mode, require_schema
+
+# Steps of work for one question: at most about a second; ordinary filters take some hundred.
+BUDGET: Final = 200_000
+
+
+class Answer(NamedTuple):
+    """Yes or no (also as its truth value), whether that is certain, and an event that shows it."""
+
+    yes: bool
+    exact: bool = True
+    event: Event | None = None
+    reason: str = ""
+
+    def __bool__(self) -> bool:
+        return self.yes
+
+    def witness(self) -> Event | None:
+        """Return an event that shows a difference or a meeting; None where there is none."""
+        return self.event
+
+    def __repr__(self) -> str:
+        word = "yes" if self.yes else "no"
+        if not self.exact:
+            return f"<{word}, to be safe: {self.reason}>"
+        return f"<{word}: {self.event!r}>" if self.event is not None else f"<{word}>"
+
+
+class Options(TypedDict, total=False):
+    """What the relations may be told; see `Space`."""
+
+    mode: str
+    schema: Schema | None
+    many: bool
+    budget: int
+
+
+class Space:
+    """The events that a question is about: those of a mode and schema.
+
+    Without a schema, attributes hold one value each; with `many=True`, they may hold several.
+    A schema says it of each attribute.
+    """
+
+    def __init__(
+        self,
+        mode: str = Mode.SQL,
+        schema: Schema | None = None,
+        *,
+        many: bool = False,
+        budget: int = BUDGET,
+    ) -> None:
+        self._mode = as_mode(mode)
+        require_schema(self._mode, schema)
+        self._schema = schema
+        self._many = many
+        self._budget = budget
+
+    def covers(self, wide: Filter, narrow: Filter) -> Answer:
+        """Tell whether every event that matches `narrow` matches `wide`; unsure is no."""
+        return self._none((narrow, True), (wide, False))
+
+    def intersects(self, one: Filter, other: Filter) -> Answer:
+        """Tell whether some event matches both; unsure is yes."""
+        none = self._none((one, True), (other, True))
+        return none._replace(yes=not none.yes)
+
+    def equivalent(self, one: Filter, other: Filter) -> Answer:
+        """Tell whether the same events match both; unsure is no."""
+        first = self.covers(one, other)
+        if not first.exact or first.yes:
+            second = self.covers(other, one)
+            return second if first.yes or second.event is not None else first
+        return first
+
+    def is_always(self, filter_: Filter) -> Answer:
+        """Tell whether every event matches; unsure is no."""
+        return self._none((filter_, False))
+
+    def is_never(self, filter_: Filter) -> Answer:
+        """Tell whether no event matches; unsure is no."""
+        return self._none((filter_, True))
+
+    def _none(self, *wanted: tuple[Filter, bool]) -> Answer:
+        """Tell whether no event matches the filters just as wanted; unsure is no."""
+        bound = [(self._bind(filter_), matching) for filter_, matching in wanted]
+        encoding = Encoding(
+            [filter_ for filter_, _ in bound],
+            self._mode,
+            self._schema,
+            many=self._many,
+            budget=self._budget,
+        )
+        try:
+            root = encoding.matching_just(bound)
+        except BudgetExceededError:
+            return Answer(False, False, reason=f"the work passed its budget of {self._budget:,}")
+        if root == FALSE:
+            return Answer(True)
+
+        def is_witness(event: Event) -> bool:
+            return all(
+                filter_.matches(event, self._mode, self._schema) is matching
+                for filter_, matching in bound
+            )
+
+        event = find_witness(encoding, root, is_witness)
+        if event is not None:
+            return Answer(False, event=event)
+        return Answer(False, False, reason="no event shows a difference, but none is ruled out")
+
+    def _bind(self, filter_: Filter) -> Filter:
+        return filter_ if self._schema is None else filter_.bind(self._schema)
+
+
+def covers(wide: Filter, narrow: Filter, **options: Unpack[Options]) -> Answer:
+    """Tell whether every event that matches `narrow` matches `wide`; unsure is no.
+
+    >>> from tamis.filters import attr
+    >>> covers(attr("price") < 10, attr("price") < 5)
+    <yes>
+    >>> covers(attr("price") < 5, attr("price") < 10)
+    <no: Event({'price': 5})>
+    """
+    return Space(**options).covers(wide, narrow)
+
+
+def intersects(one: Filter, other: Filter, **options: Unpack[Options]) -> Answer:
+    """Tell whether some event matches both filters; unsure is yes.
+
+    >>> from tamis.filters import attr
+    >>> intersects(attr("price") < 10, attr("name").starts_with("I"))
+    <yes: Event({'price': 0, 'name': 'I'})>
+    """
+    return Space(**options).intersects(one, other)
+
+
+def equivalent(one: Filter, other: Filter, **options: Unpack[Options]) -> Answer:
+    """Tell whether the same events match both filters; unsure is no."""
+    return Space(**options).equivalent(one, other)
+
+
+def is_always(filter_: Filter, **options: Unpack[Options]) -> Answer:
+    """Tell whether every event matches; unsure is no."""
+    return Space(**options).is_always(filter_)
+
+
+def is_never(filter_: Filter, **options: Unpack[Options]) -> Answer:
+    """Tell whether no event matches; unsure is no."""
+    return Space(**options).is_never(filter_)
+
+
+class Relationship(Enum):
+    """How the events of one filter lie to those of another; the value says it in words."""
+
+    EQUAL = "matches the same events as"
+    COVERS = "covers"
+    COVERED = "is covered by"
+    OVERLAPS = "overlaps with"
+    DISJOINT = "is disjoint from"
+
+
+class Comparison(NamedTuple):
+    """How two filters relate, with the answers that show it."""
+
+    relationship: Relationship
+    covers: Answer
+    covered: Answer
+    meets: Answer
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether nothing in the comparison had to be answered to be safe."""
+        return self.covers.exact and self.covered.exact and self.meets.exact
+
+
+def compare(one: Filter, other: Filter, **options: Unpack[Options]) -> Comparison:
+    """Return how two filters relate, with events that match only one of them, and both.
+
+    >>> from tamis.filters import attr
+    >>> found = compare(attr("price") < 10, attr("price").between(5, 20))
+    >>> found.relationship.value
+    'overlaps with'
+    >>> found.covers.witness(), found.covered.witness(), found.meets.witness()
+    (Event({'price': 10}), Event({'price': 0}), Event({'price': 5}))
+    """
+    space = Space(**options)
+    covering, covered = space.covers(one, other), space.covers(other, one)
+    meets = space.intersects(one, other)
+    if covering and covered:
+        relationship = Relationship.EQUAL
+    elif covering or covered:
+        relationship = Relationship.COVERS if covering else Relationship.COVERED
+    else:
+        relationship = Relationship.OVERLAPS if meets else Relationship.DISJOINT
+    return Comparison(relationship, covering, covered, meets)

@@ -1,0 +1,125 @@
+"""From a way through the diagram back to an event that takes it, checked by the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, islice, product
+from typing import Final
+
+from tamis.diagrams.alphabet import Letters, Scale
+from tamis.diagrams.diagram import Node
+from tamis.diagrams.encoding import Encoding
+from tamis.diagrams.lines import BEGIN, END, Interval, text_ends
+from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.samples import ABSENT, Values, cell_values, texts_for
+from tamis.events import Bits, Event, Kind
+
+# Where only intervals are asked, the first try is right. With questions about text and arithmetic
+# it may take a few; past these bounds the answer stays open.
+PATHS: Final = 64
+EVENTS_PER_PATH: Final = 128
+
+Path = Mapping[int, bool]
+
+
+def find_witness(
+    encoding: Encoding, root: Node, is_witness: Callable[[Event], bool]
+) -> Event | None:
+    """Return an event that leads to true under `root`, as the oracle confirms; or None."""
+    for path in islice(encoding.diagram.paths(root), PATHS):
+        for event in islice(_events(encoding, path), EVENTS_PER_PATH):
+            if is_witness(event):
+                return event
+    return None
+
+
+def _events(encoding: Encoding, path: Path) -> Iterator[Event]:
+    """Yield events that may take a path, every attribute's best value first."""
+    names = list(encoding.alphabet.letters)
+    choices = [_choices(letters, path) for letters in encoding.alphabet.letters.values()]
+    for values in product(*choices):
+        held = {name: v for name, v in zip(names, values, strict=True) if v != ABSENT}
+        yield Event({}).with_values(held)
+
+
+def _choices(letters: Letters, path: Path) -> list[Values]:
+    found = _choices_of_many(letters, path) if letters.line.many else _choices_of_one(letters, path)
+    return list(dict.fromkeys(islice(found, 24)))
+
+
+def _choices_of_one(letters: Letters, path: Path) -> Iterator[Values]:
+    cell = _cell(letters.scale, letters.forward, path)
+    bits = Bits().union(*(mask for mask, v in letters.bits.items() if path.get(v)))
+    return cell_values(
+        letters.line, cell, bits=Bits(bits), texts=_texts_of_one(letters, cell, path)
+    )
+
+
+def _texts_of_one(letters: Letters, cell: Interval, path: Path) -> list[str]:
+    begin, end = letters.line.whole(Kind.TEXT)
+    low, high = max(cell[0], begin), min(cell[1], end)
+    if low >= high:
+        return []
+    suffix_cell = _cell(letters.suffix_scale, letters.backward, path)
+    return texts_for(text_ends((low, high)), text_ends(suffix_cell), _asked(letters, path))
+
+
+def _cell(scale: Scale, variables: Sequence[int], path: Path) -> Interval:
+    """Return the cell that a path leads to: between the last cut it passed and the next."""
+    low, high = BEGIN, END
+    for cut, variable in zip(scale.cuts, variables, strict=True):
+        if path.get(variable) is False:
+            low = cut
+        elif path.get(variable) is True:
+            return low, cut
+    return low, high
+
+
+def _asked(letters: Letters, path: Path) -> list[tuple[TextQuestion, bool]]:
+    return [(q, path[v]) for q, v in letters.questions.values() if v in path]
+
+
+def _choices_of_many(letters: Letters, path: Path) -> Iterator[Values]:
+    occupied = [
+        bounds
+        for bounds, variable in zip(letters.scale.bounds, letters.forward, strict=True)
+        if path.get(variable)
+    ]
+    choices = [list(islice(_values_in_cell(letters, cell, path), 4)) for cell in occupied]
+    for chosen in product(*choices):
+        yield tuple(chain.from_iterable(chosen))
+
+
+def _values_in_cell(letters: Letters, cell: Interval, path: Path) -> Iterator[Values]:
+    """Yield what may occupy a cell: one value, or one for each thing that some value must be."""
+    masks = tuple(mask for mask, v in letters.bits.items() if path.get(v))
+    if masks and cell == letters.line.whole(Kind.BITS):
+        yield masks
+        return
+    begin, end = letters.line.whole(Kind.TEXT)
+    is_text = begin <= cell[0] and cell[1] <= end
+    demands = [_texts_on_demand(letters, cell, d) for d in _demands(letters, path) if is_text]
+    together = tuple(chain.from_iterable(found[:1] for found in demands))
+    if together:
+        yield together
+    texts = list(chain.from_iterable(demands))
+    yield from cell_values(letters.line, cell, bits=Bits(), texts=texts)
+
+
+Demand = tuple[Interval, list[tuple[TextQuestion, bool]]]
+
+
+def _demands(letters: Letters, path: Path) -> Iterator[Demand]:
+    """Yield what some text must be: lie in a cell of the backward line, or pass a test."""
+    for bounds, variable in zip(letters.suffix_scale.bounds, letters.backward, strict=True):
+        if path.get(variable):
+            yield bounds, []
+    for asked in _asked(letters, path):
+        yield (BEGIN, END), [asked]
+
+
+def _texts_on_demand(letters: Letters, cell: Interval, demand: Demand) -> list[str]:
+    backward, asked = demand
+    texts = texts_for(text_ends(cell), text_ends(backward), asked)
+    found = cell_values(letters.line, cell, bits=Bits(), texts=texts)
+    return [value for values in found for value in values if isinstance(value, str)]

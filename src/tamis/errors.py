@@ -1,0 +1,115 @@
+"""Every error Tamis raises, in one tree.
+
+::
+
+    TamisError
+    ├── EventError                an event that cannot be taken
+    │   ├── JSONError             text that is not the JSON Tamis accepts
+    │   └── CloudEventError       JSON that is not a CloudEvent 1.0
+    ├── SchemaError               a schema that is wrong in itself, or needed and missing
+    ├── FilterError               a filter that cannot be taken
+    │   ├── FilterSyntaxError     text that is not a filter; knows line and column
+    │   └── FilterTypeError       a filter that contradicts itself or the schema
+    └── LimitError                more of something than the configured limit
+
+Each error keeps the facts as fields and says them in a sentence.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CloudEventError",
+    "EventError",
+    "FilterError",
+    "FilterSyntaxError",
+    "FilterTypeError",
+    "JSONError",
+    "LimitError",
+    "SchemaError",
+    "TamisError",
+]
+
+
+class TamisError(Exception):
+    """Anything that Tamis refuses; `str()` of it is a sentence for a person."""
+
+
+class EventError(TamisError):
+    """An event that cannot be taken: which attribute, and why."""
+
+    def __init__(self, reason: str, *, place: str = "") -> None:
+        self.reason = reason
+        self.place = place
+        super().__init__(f"{place}: {reason}" if place else reason)
+
+
+class JSONError(EventError):
+    """Text that is not the JSON Tamis accepts; `place` is a path or a line and column."""
+
+
+class CloudEventError(EventError):
+    """JSON that is not a CloudEvent 1.0."""
+
+
+class SchemaError(TamisError):
+    """A schema that is wrong in itself, or one that is needed and missing."""
+
+
+class FilterError(TamisError):
+    """A filter that cannot be taken."""
+
+
+class FilterTypeError(FilterError):
+    """A filter that compares what cannot be compared, or contradicts the schema."""
+
+    def __init__(self, reason: str, *, attribute: str = "") -> None:
+        self.reason = reason
+        self.attribute = attribute
+        super().__init__(reason)
+
+
+class FilterSyntaxError(FilterError):
+    """Text that is not a filter, shown with a caret under the place.
+
+    >>> print(FilterSyntaxError("a value is missing", text="price <", offset=7))
+    a value is missing (line 1, column 8)
+      price <
+             ^
+    """
+
+    # A long line is cut to this many characters around the caret.
+    WINDOW = 100
+
+    def __init__(self, reason: str, *, text: str, offset: int, hint: str = "") -> None:
+        self.reason = reason
+        self.text = text
+        self.offset = offset
+        self.hint = hint
+        before = text[:offset]
+        self.line = before.count("\n") + 1
+        self.column = offset - (before.rfind("\n") + 1) + 1
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        hint = f"; {self.hint}" if self.hint else ""
+        where = f"(line {self.line}, column {self.column})"
+        return f"{self.reason}{hint} {where}\n{self._line_and_caret()}"
+
+    def _line_and_caret(self) -> str:
+        line = self.text.split("\n")[self.line - 1]
+        start = max(0, self.column - 1 - self.WINDOW // 2)
+        shown = "".join(c if c.isprintable() else " " for c in line[start : start + self.WINDOW])
+        left, right = ("…" if start else ""), ("…" if start + self.WINDOW < len(line) else "")
+        return f"  {left}{shown}{right}\n  {' ' * (len(left) + self.column - 1 - start)}^"
+
+
+class LimitError(TamisError):
+    """More of something than the configured limit allows."""
+
+    def __init__(self, what: str, *, actual: int | None, limit: int, advice: str = "") -> None:
+        self.what = what
+        self.actual = actual
+        self.limit = limit
+        number = f"{actual:,}" if actual is not None else f"more than {limit:,}"
+        advice = f"; {advice}" if advice else ""
+        super().__init__(f"{what}: {number} exceeds the limit of {limit:,}{advice}")

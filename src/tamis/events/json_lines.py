@@ -1,0 +1,124 @@
+"""Many events as JSON lines: every line comes out again, as an event or with its error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO, Final, NamedTuple
+
+from tamis.errors import EventError, LimitError
+from tamis.events import places
+from tamis.events.cloudevents import decode_cloudevent, decode_cloudevents
+from tamis.events.event import Event
+from tamis.events.json_text import decode_json
+from tamis.events.limits import EventLimits
+from tamis.events.schema import Schema
+
+_DISCARDED_AT_ONCE: Final = 64 * 1024
+
+
+class DecodedLine(NamedTuple):
+    """A line that holds an event."""
+
+    number: int
+    event: Event
+
+
+class RejectedLine(NamedTuple):
+    """A line that holds none: as it came, and an error that names the line."""
+
+    number: int
+    text: str | bytes
+    error: EventError | LimitError
+
+
+def decode_json_lines(
+    lines: Iterable[str | bytes],
+    *,
+    schema: Schema | None = None,
+    limits: EventLimits | None = None,
+) -> Iterator[DecodedLine | RejectedLine]:
+    """Yield each line decoded or rejected, in order; blank lines hold nothing and are passed over.
+
+    One bad line does not stop the others. Who wants to stop raises the error of the first.
+
+    >>> for line in decode_json_lines(['{"price": 5}', '{"price": }']):
+    ...     print(line.error if isinstance(line, RejectedLine) else line.event)
+    Event({'price': 5})
+    line 2, column 11: this is not JSON: expecting value
+    """
+    return _decode_lines(lines, lambda text: [decode_json(text, schema=schema, limits=limits)])
+
+
+def decode_cloudevent_lines(
+    lines: Iterable[str | bytes],
+    *,
+    schema: Schema | None = None,
+    limits: EventLimits | None = None,
+) -> Iterator[DecodedLine | RejectedLine]:
+    """Yield the attributes of CloudEvents; a line holds one, or a batch of them in an array.
+
+    A batch is decoded or rejected whole; its events come one after the other with its number.
+
+    >>> sold = '{"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold"}'
+    >>> [line.number for line in decode_cloudevent_lines([sold, f"[{sold}, {sold}]"])]
+    [1, 2, 2]
+    """
+
+    def decode(text: str | bytes) -> list[Event]:
+        batch = text.lstrip()[:1] in ("[", b"[")
+        found = (
+            decode_cloudevents(text, limits=limits)
+            if batch
+            else [decode_cloudevent(text, limits=limits)]
+        )
+        events = [cloudevent.event() for cloudevent in found]
+        return events if schema is None else [schema.conform(event) for event in events]
+
+    return _decode_lines(lines, decode)
+
+
+def read_lines(stream: BinaryIO, *, limits: EventLimits | None = None) -> Iterator[bytes]:
+    """Yield the lines of a binary stream, never holding much more of one than the size limit.
+
+    A longer line comes out cut, yet still too long, so that `decode_json_lines` rejects it.
+    """
+    # Room for a line as long as the limit and its end, "\r\n".
+    room = (limits or EventLimits()).size + 2
+    while line := stream.readline(room):
+        if len(line) == room and not line.endswith(b"\n"):
+            _discard_line(stream)
+        yield line
+
+
+def _decode_lines(
+    lines: Iterable[str | bytes], decode: Callable[[str | bytes], list[Event]]
+) -> Iterator[DecodedLine | RejectedLine]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            events = decode(_ended(line))
+        except (EventError, LimitError) as error:
+            yield RejectedLine(number, line, _in_line(number, error))
+        else:
+            for event in events:
+                yield DecodedLine(number, event)
+
+
+def _discard_line(stream: BinaryIO) -> None:
+    while (rest := stream.readline(_DISCARDED_AT_ONCE)) and not rest.endswith(b"\n"):
+        pass
+
+
+def _ended(line: str | bytes) -> str | bytes:
+    # One line end only: what a cut line ends with is not its end.
+    if isinstance(line, str):
+        return line.removesuffix("\n").removesuffix("\r")
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _in_line(number: int, error: EventError | LimitError) -> EventError | LimitError:
+    if isinstance(error, EventError):
+        # To the decoder its text starts at line 1; here that is the line we are in.
+        error = type(error)(error.reason, place=error.place.removeprefix("line 1, "))
+    return places.inside(f"line {number}", error)

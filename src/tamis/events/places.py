@@ -1,0 +1,55 @@
+"""Where in the input something is wrong: paths, lines and columns, and moving an error outward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from tamis.errors import EventError, LimitError
+
+# A name from outside may be a megabyte long, or hold line breaks that would forge a log entry.
+_LONGEST_STEP: Final = 60
+
+
+def path(steps: Iterable[str | int]) -> str:
+    """Return the path to a member of nested data.
+
+    >>> path(["order", "items", 2, "price"])
+    'order.items[2].price'
+    """
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{_name(step)}" for step in steps)
+    return text.removeprefix(".")
+
+
+def end_of(text: str) -> str:
+    r"""Return the line and column right after `text`.
+
+    >>> end_of("{\n  1")
+    'line 2, column 4'
+    """
+    return f"line {text.count(chr(10)) + 1}, column {len(text) - text.rfind(chr(10))}"
+
+
+def inside(outer: str, error: EventError | LimitError) -> EventError | LimitError:
+    """Return the error that says the same from one level further out.
+
+    >>> print(inside("[3]", EventError("it is missing", place="source")))
+    [3].source: it is missing
+    >>> print(inside("line 7", EventError("it is missing", place="source")))
+    line 7, source: it is missing
+    """
+    if isinstance(error, LimitError):
+        return LimitError(f"{outer}: {error.what}", actual=error.actual, limit=error.limit)
+    return type(error)(error.reason, place=_joined(outer, error.place))
+
+
+def _joined(outer: str, place: str) -> str:
+    if not place:
+        return outer
+    separator = "." if outer.endswith("]") else ", "
+    return f"{outer}{separator}{place}"
+
+
+def _name(step: str) -> str:
+    cut = step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…"
+    return cut if cut.isprintable() else repr(cut)[1:-1]

@@ -1,0 +1,208 @@
+"""A schema: which attributes there are, of which type, with which default, one value or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Final, NamedTuple
+
+from tamis.errors import EventError, SchemaError
+from tamis.events.event import Event
+from tamis.events.timestamps import format_timestamp, parse_timestamp
+from tamis.events.values import (
+    KIND_OF_TYPE,
+    TYPE_OF_CLASS,
+    Bits,
+    Kind,
+    Type,
+    Value,
+    brief,
+    check_text,
+    check_value,
+)
+
+
+class Attribute(NamedTuple):
+    """One attribute of a schema."""
+
+    type: Type
+    default: Value | None = None
+    many: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        """Return the kind of the attribute's type."""
+        return KIND_OF_TYPE[self.type]
+
+    def __repr__(self) -> str:
+        default = "" if self.default is None else f", default={self.default!r}"
+        return f"Attribute({self.type.value!r}{default}{', many=True' if self.many else ''})"
+
+
+Declaration = str | type | Attribute
+
+
+class Schema(Mapping[str, Attribute]):
+    """Names, types and defaults that events and filters must agree with.
+
+    A type is named by a word or by the Python class. An attribute that may hold several values
+    is declared with `many=True`. Events may carry attributes that the schema does not name;
+    filters may not mention them.
+
+    >>> schema = Schema({"company": "str", "price": float, "flags": attribute("bits", default=0)})
+    >>> schema
+    Schema({'company': 'str', 'price': 'float', 'flags': Attribute('bits', default=Bits(0b0))})
+    >>> schema.conform(Event({"company": "IBM", "price": 5}))
+    Event({'company': 'IBM', 'price': 5.0})
+    """
+
+    def __init__(self, attributes: Mapping[str, Declaration] | None = None) -> None:
+        self._attributes: Final = {
+            _check_name(name): _declared(name, declaration)
+            for name, declaration in (attributes or {}).items()
+        }
+
+    def __getitem__(self, name: str) -> Attribute:
+        return self._attributes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._attributes)
+
+    def __len__(self) -> int:
+        return len(self._attributes)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name!r}: {_short(a)}" for name, a in self._attributes.items())
+        return f"Schema({{{shown}}})"
+
+    def conform(self, event: Event) -> Event:
+        """Return `event` with its values as the declared types, or say what contradicts them."""
+        changed: dict[str, tuple[Value, ...]] = {}
+        for name, values in event.items():
+            declared = self._attributes.get(name)
+            if declared is None:
+                continue
+            if len(values) > 1 and not declared.many:
+                raise EventError(
+                    f"it holds {len(values)} values, but the schema declares one; "
+                    "declare it with many=True or send one",
+                    place=name,
+                )
+            fitted = tuple(fit(value, declared.type, name) for value in values)
+            if any(a is not b for a, b in zip(fitted, values, strict=True)):
+                changed[name] = fitted
+        return event.with_values(changed) if changed else event
+
+    def require_all(self, event: Event) -> None:
+        """Refuse an event that lacks an attribute: what mode `total` asks for."""
+        for name in self._attributes:
+            if name not in event:
+                raise EventError(
+                    "the event lacks it, and in mode 'total' every event must have every "
+                    "attribute of the schema",
+                    place=name,
+                )
+
+    def with_defaults(self, event: Event) -> Event:
+        """Return `event` with the defaults of the attributes it lacks: what mode `default` does."""
+        missing = {
+            name: (declared.default,)
+            for name, declared in self._attributes.items()
+            if declared.default is not None and name not in event
+        }
+        return event.with_values(missing) if missing else event
+
+    def suggestion(self, name: str) -> str:
+        """Return a hint at the declared name that looks most like `name`, or nothing."""
+        return did_you_mean(name, self._attributes)
+
+
+def attribute(type_: str | type, *, default: object | None = None, many: bool = False) -> Attribute:
+    """Declare an attribute with a default, or with several values.
+
+    >>> attribute("int", default=-1)
+    Attribute('int', default=-1)
+    """
+    resolved = _resolve(type_)
+    try:
+        fitted = None if default is None else fit(check_value(default), resolved, "")
+    except EventError as error:
+        raise SchemaError(f"the default cannot be taken: {error}") from None
+    return Attribute(resolved, fitted, many)
+
+
+def fit(value: Value, type_: Type, place: str) -> Value:
+    """Return `value` as a value of `type_`, or say why it cannot be one."""
+    if TYPE_OF_CLASS[type(value)] is type_:
+        return value
+    match type_, value:
+        case Type.FLOAT, int() if type(value) is int and int(float(value)) == value:
+            return float(value)
+        case Type.FLOAT, int() if type(value) is int:
+            raise EventError(
+                f"the integer {value} has no exact float; declare the attribute as 'int'",
+                place=place,
+            )
+        case Type.TIMESTAMP, str():
+            return _fit_timestamp(value, place)
+        case Type.BITS, int() if type(value) is int and value >= 0:
+            return Bits.from_mask(value)
+        case _:
+            raise EventError(
+                f"{show(value)} is not of type {type_.value!r}, which the schema declares",
+                place=place,
+            )
+
+
+def _fit_timestamp(text: str, place: str) -> datetime:
+    try:
+        return parse_timestamp(text)
+    except ValueError as error:
+        raise EventError(str(error), place=place) from None
+
+
+def show(value: Value) -> str:
+    """Return a short form of a value for a sentence."""
+    if isinstance(value, datetime):
+        return format_timestamp(value)
+    return brief(value)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `did you mean "…"?` for the closest known name, or an empty text."""
+    close = get_close_matches(name[:64], list(known), n=1, cutoff=0.7)
+    return f'did you mean "{close[0]}"?' if close else ""
+
+
+def _short(declared: Attribute) -> str:
+    plain = declared == Attribute(declared.type)
+    return repr(declared.type.value) if plain else repr(declared)
+
+
+def _declared(name: str, declaration: Declaration) -> Attribute:
+    try:
+        if isinstance(declaration, Attribute):
+            return attribute(declaration.type, default=declaration.default, many=declaration.many)
+        return attribute(declaration)
+    except SchemaError as error:
+        raise SchemaError(f"{name:.60}: {error}") from None
+
+
+def _resolve(type_: str | type) -> Type:
+    if isinstance(type_, type) and type_ in TYPE_OF_CLASS:
+        return TYPE_OF_CLASS[type_]
+    try:
+        return Type(type_)  # type: ignore[arg-type]
+    except ValueError:
+        known = ", ".join(repr(t.value) for t in Type)
+        raise SchemaError(f"{brief(type_)} is not a type; the types are {known}") from None
+
+
+def _check_name(name: object) -> str:
+    if not isinstance(name, str) or not name:
+        raise SchemaError(f"an attribute's name is a text that is not empty, not {brief(name)}")
+    try:
+        return check_text(name, what="the name")
+    except EventError as error:
+        raise SchemaError(str(error)) from None

@@ -1,0 +1,198 @@
+"""What an attribute may hold: six types, five kinds, and how a Python value becomes one of them.
+
+A *type* is what a schema declares. A *kind* is what decides whether two values can be compared:
+integers and floats are one kind, because they compare exactly with each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, Self
+
+from tamis.errors import EventError
+
+INT64_MIN: Final = -(2**63)
+INT64_MAX: Final = 2**63 - 1
+BITS_WIDTH: Final = 64
+
+
+def brief(value: object) -> str:
+    """Return a short form of anything, for a sentence."""
+    try:
+        text = repr(value)
+    except ValueError:  # CPython writes no integer of more than 4300 digits.
+        return f"a huge {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+class Bits(frozenset[int]):
+    """A set of bit numbers from 0 to 63, such as the properties a device has.
+
+    >>> Bits([0, 2])
+    Bits(0b101)
+    >>> Bits.from_mask(6) == {1, 2}
+    True
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, numbers: object = ()) -> Self:
+        """Make a bit set from bit numbers; `from_mask` makes one from an integer."""
+        if not isinstance(numbers, Iterable):
+            raise EventError(
+                f"a bit set is made of bit numbers, not of {brief(numbers)}; Bits.from_mask makes "
+                "one from an integer"
+            )
+        self = super().__new__(cls, numbers)
+        for number in self:
+            if type(number) is not int or not 0 <= number < BITS_WIDTH:
+                raise EventError(f"a bit set holds bit numbers from 0 to 63, not {brief(number)}")
+        return self
+
+    @classmethod
+    def from_mask(cls, mask: int) -> Self:
+        """Return the set of the bits that are 1 in `mask`."""
+        if type(mask) is not int or not 0 <= mask < 2**BITS_WIDTH:
+            raise EventError(f"a bit mask is an integer from 0 to 2**64 - 1, not {brief(mask)}")
+        return cls(number for number in range(mask.bit_length()) if mask >> number & 1)
+
+    @property
+    def mask(self) -> int:
+        """Return the set as an integer."""
+        return sum(1 << number for number in self)
+
+    def __repr__(self) -> str:
+        return f"Bits({self.mask:#b})"
+
+
+Value = int | float | str | bool | datetime | Bits
+
+
+class Type(StrEnum):
+    """The types a schema may declare."""
+
+    INT = "int"
+    FLOAT = "float"
+    STR = "str"
+    BOOL = "bool"
+    TIMESTAMP = "timestamp"
+    BITS = "bits"
+
+
+class Kind(StrEnum):
+    """What decides whether values can be compared; its value is how a sentence names it."""
+
+    NUMBER = "a number"
+    TEXT = "text"
+    BOOLEAN = "a boolean"
+    TIMESTAMP = "a timestamp"
+    BITS = "a bit set"
+
+
+KIND_OF_TYPE: Final = {
+    Type.INT: Kind.NUMBER,
+    Type.FLOAT: Kind.NUMBER,
+    Type.STR: Kind.TEXT,
+    Type.BOOL: Kind.BOOLEAN,
+    Type.TIMESTAMP: Kind.TIMESTAMP,
+    Type.BITS: Kind.BITS,
+}
+
+TYPE_OF_CLASS: Final[dict[type, Type]] = {
+    int: Type.INT,
+    float: Type.FLOAT,
+    str: Type.STR,
+    bool: Type.BOOL,
+    datetime: Type.TIMESTAMP,
+    Bits: Type.BITS,
+}
+
+_KIND_OF_CLASS: Final[dict[type, Kind]] = {
+    cls: KIND_OF_TYPE[type_] for cls, type_ in TYPE_OF_CLASS.items()
+}
+
+
+def kind_of(value: Value) -> Kind | None:
+    """Return the kind of a checked value; NaN has none, so no comparison can hold for it."""
+    if value != value:  # noqa: PLR0124 - only NaN differs from itself
+        return None
+    return _KIND_OF_CLASS[type(value)]
+
+
+def check_value(value: object, place: str = "") -> Value:
+    """Return `value` as one of the six types, or say why it is none of them."""
+    # The unbound methods make plain values of subclasses: str() and int() would call what an
+    # enumeration defines, and give 'Colour.RED' instead of 'red'.
+    match value:
+        case bool():
+            return value
+        case int():
+            return _check_int(int.__int__(value), place)
+        case float():
+            return float.__float__(value)
+        case str():
+            return check_text(value, place)
+        case datetime():
+            return _check_datetime(value, place)
+        case Bits():
+            return value if type(value) is Bits else Bits(value)
+        case _:
+            raise EventError(_unknown(value), place=place)
+
+
+def check_text(text: str, place: str = "", *, what: str = "the text") -> str:
+    """Return `text` as a plain str, or say where it is not valid Unicode."""
+    text = str.__str__(text)
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise EventError(
+                f"{what} has a lone surrogate (U+{ord(text[error.start]):04X}) at character "
+                f"{error.start + 1}, so it is not valid Unicode",
+                place=place,
+            ) from None
+    return text
+
+
+def _unknown(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "bytes are not a value that Tamis knows; decode them to text, or send base64 text"
+    return (
+        f"a value of type {type(value).__name__!r} is not one that Tamis knows; "
+        "use int, float, str, bool, datetime or Bits"
+    )
+
+
+def _check_int(value: int, place: str) -> int:
+    if not INT64_MIN <= value <= INT64_MAX:
+        shown = str(value) if value.bit_length() < 256 else f"of {value.bit_length()} bits"
+        raise EventError(
+            f"the integer {shown} does not fit in 64 bits; send it as text or as a float",
+            place=place,
+        )
+    return value
+
+
+def _check_datetime(value: datetime, place: str) -> datetime:
+    if value.utcoffset() is None:
+        raise EventError(
+            f"the datetime {value.isoformat()} has no time zone, so it names no instant; "
+            "give it one, for example tzinfo=datetime.UTC",
+            place=place,
+        )
+    try:
+        moment = value.astimezone(UTC)
+    except OverflowError:
+        raise EventError(
+            f"the datetime {value.isoformat()} lies outside of the years 1 to 9999 in UTC",
+            place=place,
+        ) from None
+    return moment if type(moment) is datetime else _plain(moment)
+
+
+def _plain(moment: datetime) -> datetime:
+    day, clock = moment.timetuple()[:3], moment.timetuple()[3:6]
+    return datetime(*day, *clock, moment.microsecond, tzinfo=UTC)

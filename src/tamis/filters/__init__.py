@@ -1,0 +1,18 @@
+"""Filters: the small IR that every language and engine shares, and what it means."""
+
+from tamis.filters.boolean import FALSE, TRUE, Filter, all_of, any_of
+from tamis.filters.build import Attr, attr
+from tamis.filters.limits import FilterLimits
+from tamis.filters.modes import Mode
+
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "Attr",
+    "Filter",
+    "FilterLimits",
+    "Mode",
+    "all_of",
+    "any_of",
+    "attr",
+]

@@ -1,0 +1,269 @@
+"""Atoms: tests of one attribute. On several values, an atom holds if some value passes it."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Final, Self
+
+from tamis.errors import EventError, FilterTypeError
+from tamis.events import Attribute, Bits, Kind, Schema, Value
+from tamis.events.schema import fit
+from tamis.events.values import Type
+from tamis.filters.boolean import Filter
+from tamis.filters.modes import View
+from tamis.filters.patterns import compile_like, compile_pattern
+from tamis.filters.printing import show_name, show_value
+
+COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+# `5 < x` is `x > 5`.
+MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+ORDERED_KINDS: Final = frozenset((Kind.NUMBER, Kind.TEXT, Kind.TIMESTAMP))
+
+TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "contains": operator.contains,
+    "within": lambda value, text: value in text,
+    "starts with": str.startswith,
+    "ends with": str.endswith,
+}
+
+
+class Atom(Filter, frozen=True):
+    """A test of one attribute."""
+
+    attribute: str
+
+    def atoms(self) -> Iterator[Filter]:
+        """Yield the atom itself."""
+        yield self
+
+    def attributes(self) -> frozenset[str]:
+        """Return the attribute's name."""
+        return frozenset((self.attribute,))
+
+    def _declared(self, schema: Schema) -> Attribute:
+        return declared(self.attribute, schema)
+
+
+class Present(Atom, frozen=True):
+    """The attribute is there, with a value of whatever kind."""
+
+    def truth(self, view: View) -> bool:
+        """Tell whether the event has the attribute."""
+        return self.attribute in view.event
+
+    def bind(self, schema: Schema) -> Self:
+        """Check that the schema knows the attribute."""
+        self._declared(schema)
+        return self
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} is present"
+
+    def negated_text(self) -> str:
+        """Return `… is absent`."""
+        return f"{show_name(self.attribute)} is absent"
+
+
+class HasKind(Atom, frozen=True):
+    """The attribute is there with a value of one kind."""
+
+    kind: Kind
+
+    def truth(self, view: View) -> bool:
+        """Tell whether the event has a value of the kind."""
+        return bool(view.event.of_kind(self.attribute, self.kind))
+
+    def bind(self, schema: Schema) -> Self:
+        """Check that the schema knows the attribute."""
+        self._declared(schema)
+        return self
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} is {self.kind.value}"
+
+
+class ValueAtom(Atom, frozen=True):
+    """A test of the attribute's values of one kind; values of other kinds count as absent."""
+
+    kind: Kind
+
+    def truth(self, view: View) -> bool | None:
+        """Tell whether some value of the kind passes; without one the mode decides."""
+        values = view.event.of_kind(self.attribute, self.kind)
+        if not values:
+            return view.unknown
+        return any(self.accepts(value) for value in values)
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether one value of the right kind passes."""
+        raise NotImplementedError
+
+    def bind(self, schema: Schema) -> ValueAtom:
+        """Check the kind, and turn text into timestamps where the schema wants those."""
+        attribute = self._declared(schema)
+        if attribute.kind is self.kind:
+            return self
+        if attribute.type is Type.TIMESTAMP and self.kind is Kind.TEXT:
+            return self.with_timestamps()
+        raise self._contradiction(attribute)
+
+    def with_timestamps(self) -> ValueAtom:
+        """Return the atom with its texts read as timestamps."""
+        raise FilterTypeError(
+            f"{show_name(self.attribute)} is declared as 'timestamp', which has no {self!s}",
+            attribute=self.attribute,
+        )
+
+    def _contradiction(self, attribute: Attribute) -> FilterTypeError:
+        return FilterTypeError(
+            f"{self} asks for {self.kind.value}, but the schema declares "
+            f"{show_name(self.attribute)} as {attribute.type.value!r}",
+            attribute=self.attribute,
+        )
+
+    def _timestamp(self, text: Value) -> Value:
+        try:
+            return fit(text, Type.TIMESTAMP, "")
+        except EventError as error:
+            raise FilterTypeError(
+                f"{show_name(self.attribute)} is declared as 'timestamp', but {error.reason}",
+                attribute=self.attribute,
+            ) from None
+
+
+class Compare(ValueAtom, frozen=True):
+    """`=`, `!=`, `<`, `<=`, `>` or `>=` with a constant."""
+
+    op: str
+    value: Value
+
+    def accepts(self, value: Any) -> bool:
+        """Compare exactly; Python does so between int and float."""
+        return COMPARISONS[self.op](value, self.value)
+
+    def with_timestamps(self) -> ValueAtom:
+        """Read the constant as a timestamp."""
+        return Compare(self.attribute, Kind.TIMESTAMP, self.op, self._timestamp(self.value))
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} {self.op} {show_value(self.value)}"
+
+
+class Between(ValueAtom, frozen=True):
+    """From low to high, both included."""
+
+    low: Any
+    high: Any
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether the value lies in the closed range."""
+        return bool(self.low <= value <= self.high)
+
+    def with_timestamps(self) -> ValueAtom:
+        """Read both ends as timestamps."""
+        return Between(
+            self.attribute, Kind.TIMESTAMP, self._timestamp(self.low), self._timestamp(self.high)
+        )
+
+    def __str__(self) -> str:
+        low, high = show_value(self.low), show_value(self.high)
+        return f"{show_name(self.attribute)} between {low} and {high}"
+
+
+class In(ValueAtom, frozen=True):
+    """Equal to one of several constants."""
+
+    values: tuple[Value, ...]
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether the value is one of the constants."""
+        return value in self.values
+
+    def with_timestamps(self) -> ValueAtom:
+        """Read the constants as timestamps."""
+        return In(self.attribute, Kind.TIMESTAMP, tuple(map(self._timestamp, self.values)))
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} in ({', '.join(map(show_value, self.values))})"
+
+
+class TextTest(ValueAtom, frozen=True):
+    """`contains`, `within`, `starts with` or `ends with` a constant text."""
+
+    op: str
+    text: str
+
+    def accepts(self, value: Any) -> bool:
+        """Run the test; `within` asks whether the value is a part of the constant."""
+        return TEXT_TESTS[self.op](value, self.text)
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} {self.op} {show_value(self.text)}"
+
+
+class Like(ValueAtom, frozen=True):
+    r"""SQL's LIKE: % any text, _ any one character, \ before a % or _ that is meant."""
+
+    pattern: str
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether the whole value fits the pattern."""
+        return compile_like(self.pattern).search(value) is not None
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} like {show_value(self.pattern)}"
+
+
+class Matches(ValueAtom, frozen=True):
+    """A regular expression (RE2) is found somewhere in the value."""
+
+    pattern: str
+
+    def accepts(self, value: Any) -> bool:
+        """Tell whether the pattern is found."""
+        return compile_pattern(self.pattern).search(value) is not None
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} matches {show_value(self.pattern)}"
+
+
+class HasBits(ValueAtom, frozen=True):
+    """The bit set has all, or any, of some bits."""
+
+    op: str
+    bits: Bits
+
+    words: ClassVar[dict[str, str]] = {"all": "has all bits", "any": "has any bit"}
+
+    def accepts(self, value: Any) -> bool:
+        """Compare as sets."""
+        return self.bits <= value if self.op == "all" else not self.bits.isdisjoint(value)
+
+    def __str__(self) -> str:
+        return f"{show_name(self.attribute)} {self.words[self.op]} {show_value(self.bits)}"
+
+
+def declared(name: str, schema: Schema) -> Attribute:
+    """Return what the schema declares for `name`, or say that it declares nothing."""
+    try:
+        return schema[name]
+    except KeyError:
+        hint = schema.suggestion(name)
+        raise FilterTypeError(
+            f"the schema has no attribute {name!r}{'; ' + hint if hint else ''}", attribute=name
+        ) from None
+
+
+def can_compare(op: str, kind: Kind) -> bool:
+    """Tell whether values of `kind` have the comparison `op`."""
+    return kind in ORDERED_KINDS or (kind is Kind.BOOLEAN and op in ("=", "!="))

@@ -1,0 +1,252 @@
+"""The filter: Boolean conditions over atoms, frozen, each node saying what it means.
+
+`truth` is the reference semantics of Tamis. Every fast path is compared with it, so it is written
+to be obviously right: three truth values, with None for unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, NoReturn, Protocol, Self
+
+import msgspec
+
+from tamis.errors import LimitError
+from tamis.events import Event, Schema
+from tamis.filters.modes import Mode, View, as_mode, view_of
+
+# Deeper trees than this are refused where they are built, so that every walk over a filter may
+# be plain recursion. Admission limits (`FilterLimits`) lie below it.
+MAX_DEPTH = 200
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition on events; combine with `&`, `|`, `^` and `~`, print to see it as text."""
+
+    depth: int = 0
+    """Levels of Boolean nodes above the deepest atom."""
+
+    precedence: ClassVar[int] = 5
+
+    def matches(
+        self,
+        event: Event | Mapping[str, object],
+        mode: str = Mode.SQL,
+        schema: Schema | None = None,
+    ) -> bool:
+        """Tell whether `event` satisfies this filter: the reference semantics.
+
+        >>> from tamis.filters import attr
+        >>> (attr("price") < 1000).matches({"price": 999})
+        True
+        """
+        mode = as_mode(mode)
+        view = view_of(event, mode, schema)
+        bound = self if schema is None else self.bind(schema)
+        if mode is Mode.STRICT and not bound.is_adequate(view):
+            return False
+        return bound.truth(view) is True
+
+    def truth(self, view: View) -> bool | None:
+        """Return true, false or, where what is absent leaves it open, None."""
+        raise NotImplementedError
+
+    def is_adequate(self, view: View) -> bool:
+        """Tell whether the event has everything that the filter's comparisons, as written, ask."""
+        return all(atom.truth(view) is not None for atom in self.atoms())
+
+    def bind(self, schema: Schema) -> Filter:
+        """Return this filter with its constants as the schema's types, or say what contradicts."""
+        raise NotImplementedError
+
+    def atoms(self) -> Iterator[Filter]:
+        """Yield the atoms from left to right, repeated ones as often as they stand there."""
+        raise NotImplementedError
+
+    def attributes(self) -> frozenset[str]:
+        """Return the names of the attributes that the filter mentions."""
+        return frozenset(name for atom in self.atoms() for name in atom.attributes())
+
+    def __and__(self, other: Filter) -> Filter:
+        return And.of((self, other)) if isinstance(other, Filter) else NotImplemented
+
+    def __or__(self, other: Filter) -> Filter:
+        return Or.of((self, other)) if isinstance(other, Filter) else NotImplemented
+
+    def __xor__(self, other: Filter) -> Filter:
+        return Xor.of((self, other)) if isinstance(other, Filter) else NotImplemented
+
+    def __invert__(self) -> Filter:
+        return Not.of(self)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(
+            f"the filter {self} is neither true nor false before it meets an event: combine "
+            "filters with & | ^ ~ instead of and, or, not (comparisons in parentheses, and "
+            "a < x < b as attr.between), and ask .matches(event) for an answer"
+        )
+
+    def negated_text(self) -> str:
+        """Return the text of this filter's negation."""
+        return f"not ({self})"
+
+    def __repr__(self) -> str:
+        return f"<Filter {self}>"
+
+
+class Constant(Filter, frozen=True):
+    """True or false, whatever the event."""
+
+    value: bool
+
+    def truth(self, view: View) -> bool:  # noqa: ARG002
+        """Return the constant."""
+        return self.value
+
+    def bind(self, schema: Schema) -> Self:  # noqa: ARG002
+        """Return the constant."""
+        return self
+
+    def atoms(self) -> Iterator[Filter]:
+        """Yield nothing."""
+        return iter(())
+
+    def __str__(self) -> str:
+        return "true" if self.value else "false"
+
+
+TRUE = Constant(True)
+FALSE = Constant(False)
+
+
+class Not(Filter, frozen=True):
+    """True where the term is false."""
+
+    term: Filter
+
+    precedence: ClassVar[int] = 4
+
+    @classmethod
+    def of(cls, term: Filter) -> Filter:
+        """Return the negation; of a negation, its term."""
+        if isinstance(term, Not):
+            return term.term
+        return cls(term, depth=one_deeper((term,)))
+
+    def truth(self, view: View) -> bool | None:
+        """Return the opposite; unknown stays unknown."""
+        truth = self.term.truth(view)
+        return None if truth is None else not truth
+
+    def bind(self, schema: Schema) -> Filter:
+        """Bind the term."""
+        return Not.of(self.term.bind(schema))
+
+    def atoms(self) -> Iterator[Filter]:
+        """Yield the term's atoms."""
+        return self.term.atoms()
+
+    def __str__(self) -> str:
+        return self.term.negated_text()
+
+
+class Connective(Filter, frozen=True):
+    """Several terms joined by one word; nested ones of the same word are one."""
+
+    terms: tuple[Filter, ...]
+
+    word: ClassVar[str]
+    neutral: ClassVar[Constant]
+
+    @classmethod
+    def of(cls, terms: Iterable[Filter]) -> Filter:
+        """Join the terms; of one, itself; of none, the constant that changes nothing."""
+        flat: list[Filter] = []
+        for term in terms:
+            if isinstance(term, cls):
+                flat.extend(term.terms)
+            else:
+                flat.append(term)
+        if len(flat) < 2:
+            return flat[0] if flat else cls.neutral
+        return cls(tuple(flat), depth=one_deeper(flat))
+
+    def bind(self, schema: Schema) -> Filter:
+        """Bind every term."""
+        return type(self).of(term.bind(schema) for term in self.terms)
+
+    def atoms(self) -> Iterator[Filter]:
+        """Yield the terms' atoms."""
+        for term in self.terms:
+            yield from term.atoms()
+
+    def __str__(self) -> str:
+        return f" {self.word} ".join(
+            f"({term})" if term.precedence < self.precedence else str(term) for term in self.terms
+        )
+
+
+class And(Connective, frozen=True):
+    """True where every term is."""
+
+    word: ClassVar[str] = "and"
+    precedence: ClassVar[int] = 3
+    neutral: ClassVar[Constant] = TRUE
+
+    def truth(self, view: View) -> bool | None:
+        """Return false if a term is, otherwise unknown if a term is, otherwise true."""
+        truths = [term.truth(view) for term in self.terms]
+        if False in truths:
+            return False
+        return None if None in truths else True
+
+
+class Or(Connective, frozen=True):
+    """True where some term is."""
+
+    word: ClassVar[str] = "or"
+    precedence: ClassVar[int] = 1
+    neutral: ClassVar[Constant] = FALSE
+
+    def truth(self, view: View) -> bool | None:
+        """Return true if a term is, otherwise unknown if a term is, otherwise false."""
+        truths = [term.truth(view) for term in self.terms]
+        if True in truths:
+            return True
+        return None if None in truths else False
+
+
+class Xor(Connective, frozen=True):
+    """True where an odd number of terms is."""
+
+    word: ClassVar[str] = "xor"
+    precedence: ClassVar[int] = 2
+    neutral: ClassVar[Constant] = FALSE
+
+    def truth(self, view: View) -> bool | None:
+        """Return unknown if a term is, otherwise whether the number of true terms is odd."""
+        truths = [term.truth(view) for term in self.terms]
+        return None if None in truths else truths.count(True) % 2 == 1
+
+
+def all_of(*filters: Filter) -> Filter:
+    """Return the filter that holds where all of `filters` do."""
+    return And.of(filters)
+
+
+def any_of(*filters: Filter) -> Filter:
+    """Return the filter that holds where at least one of `filters` does."""
+    return Or.of(filters)
+
+
+class _Deep(Protocol):
+    @property
+    def depth(self) -> int: ...
+
+
+def one_deeper(terms: Iterable[_Deep]) -> int:
+    """Return the depth of a node over `terms`, within what recursion can walk."""
+    depth = 1 + max(term.depth for term in terms)
+    if depth > MAX_DEPTH:
+        raise LimitError("levels inside the filter", actual=depth, limit=MAX_DEPTH)
+    return depth

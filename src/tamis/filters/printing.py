@@ -1,0 +1,50 @@
+"""How names and values are written in the Tamis language."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime
+from typing import Final
+
+from tamis.events import Bits, Value
+from tamis.events.timestamps import format_timestamp
+
+# Words that cannot be attribute names unless they stand in backticks.
+RESERVED: Final = frozenset(
+    {"and", "or", "xor", "not", "true", "false", "is", "has", "in", "between", "like", "matches"}
+    | {"contains", "within", "starts", "ends", "timestamp", "div"}
+)
+
+PLAIN_NAME: Final = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
+
+
+def show_name(name: str) -> str:
+    """Return an attribute's name, in backticks where it would not be read back as one.
+
+    >>> show_name("order.price"), show_name("unit price"), show_name("in")
+    ('order.price', '`unit price`', '`in`')
+    """
+    if is_plain_name(name):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
+def is_plain_name(name: str) -> bool:
+    """Tell whether a name can stand in a filter without backticks."""
+    return name.lower() not in RESERVED and PLAIN_NAME.fullmatch(name) is not None
+
+
+def show_value(value: Value) -> str:
+    """Return a constant as the Tamis language writes it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return json.dumps(value, ensure_ascii=False)
+        case datetime():
+            return f'timestamp "{format_timestamp(value)}"'
+        case Bits():
+            return f"{value.mask:#b}"
+        case _:
+            return repr(value)

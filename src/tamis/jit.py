@@ -1,0 +1,19 @@
+"""The one way in which Tamis compiles a loop: ahead of nothing, once, cached, without the GIL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numba
+
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+def kernel(function: Kernel) -> Kernel:
+    """Compile a function over arrays at its first call; later processes load it from the cache.
+
+    With NUMBA_DISABLE_JIT=1 in the environment the function runs as it stands, for debugging and
+    for the tests that compare both.
+    """
+    return cast("Kernel", numba.njit(cache=True, nogil=True)(function))

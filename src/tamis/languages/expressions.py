@@ -1,0 +1,397 @@
+"""One parser for the languages that write conditions with operators, driven by their tables.
+
+Operands and operators wait on two stacks and are joined by precedence, so nesting costs memory
+that the limits bound, never the interpreter's stack. A language says how its words look, which
+words join, and which predicates it has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import ClassVar, Final, TypeVar
+
+from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
+from tamis.events import Type, Value
+from tamis.filters import Filter, FilterLimits
+from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference
+from tamis.filters.atoms import In
+from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
+from tamis.filters.build import between_expressions, compare_expressions
+from tamis.filters.limits import atom_cost
+from tamis.languages.literals import LARGEST
+from tamis.languages.tokens import Tokens, describe
+
+Operand = Filter | Expression
+Member = TypeVar("Member")
+
+OPEN, OR, XOR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE = range(9)
+
+# What stands for a word that is no operator: it binds nothing.
+NO_OPERATOR: Final = (-1, "")
+
+STARTS_OF_CONSTANTS: Final = frozenset("0123456789\"'")
+
+# What may stand before an operand, `not` in whatever case.
+PREFIXES: Final[Mapping[str, int]] = {"(": OPEN, "-": NEGATE, "+": NEGATE} | {
+    "".join(letters): NOT for letters in product("nN", "oO", "tT")
+}
+
+# What every language of this family writes the same way.
+COMMON_INFIX: Final[dict[str, tuple[int, str]]] = {
+    "or": (OR, "or"),
+    "and": (AND, "and"),
+    "=": (COMPARE, "="),
+    "<>": (COMPARE, "!="),
+    "<": (COMPARE, "<"),
+    "<=": (COMPARE, "<="),
+    ">": (COMPARE, ">"),
+    ">=": (COMPARE, ">="),
+    "between": (COMPARE, "between"),
+    "+": (ADD, "+"),
+    "-": (ADD, "-"),
+    "*": (MULTIPLY, "*"),
+}
+
+CONNECTIVES: Final[Mapping[int, type[Connective]]] = {OR: Or, XOR: Xor, AND: And}
+
+ZERO: Final = Literal.of(0)
+
+
+class ExpressionParser:
+    """Reads one text; a language subclasses it with its tables and its kinds of operand."""
+
+    pattern: ClassVar[re.Pattern[str]]
+    """Finds the tokens; must match every character that is not white space."""
+    infix: ClassVar[Mapping[str, tuple[int, str]]]
+    """For each word between operands: how tightly it binds, and the operator it stands for."""
+    predicates: ClassVar[Mapping[str, Callable[..., Filter]]]
+    """For each word after an attribute: the method that reads the rest of the predicate."""
+    suggestions: ClassVar[frozenset[str]] = frozenset()
+    """Words to propose where none of the above stands."""
+    synonyms: ClassVar[Mapping[str, str]] = {}
+    """What to write instead of the words of other languages."""
+
+    def __init__(self, text: str, limits: FilterLimits) -> None:
+        self.tokens = Tokens(text, self.pattern, limits)
+        self._limits = limits
+        self._cost = 0
+        self._open = 0
+        # Each operand with the token it begins at; each operator with how tightly it binds and
+        # its token.
+        self._operands: list[tuple[Operand, int]] = []
+        self._operators: list[tuple[int, str, int]] = []
+
+    def parse(self) -> Filter:
+        """Return the filter that the text says."""
+        try:
+            return self._parse()
+        except FilterTypeError as error:
+            place = max(0, self.tokens.at - 1)
+            raise self.tokens.error(error.reason, at=place) from None
+
+    def _parse(self) -> Filter:
+        while True:
+            self._read_operand()
+            if self._read_operators():
+                return self._result()
+
+    # --- what a language defines -------------------------------------------------------------
+
+    def operand(self, word: str) -> Operand | None:
+        """Return the operand that begins with `word`, now read; None where none does."""
+        raise NotImplementedError
+
+    def condition(self, expression: Expression, at: int) -> Filter:
+        """Return what a bare expression means as a condition: only true and false are one."""
+        if isinstance(expression, Literal) and isinstance(expression.constant, bool):
+            return Constant(expression.constant)
+        hint = f"write {expression} = true" if isinstance(expression, Reference) else ""
+        raise self.tokens.error(f"{expression} is not a condition", at=at, hint=hint)
+
+    # --- operands ----------------------------------------------------------------------------
+
+    def _read_operand(self) -> None:
+        """Read what stands before an operand, and the operand."""
+        tokens = self.tokens
+        word = tokens.take()
+        while word in PREFIXES:
+            self._read_prefix(word)
+            word = tokens.take()
+        at = tokens.at - 1
+        operand = self.operand(word)
+        if operand is None:
+            raise self._unexpected_operand(word)
+        atom = self._simple_atom(operand) if isinstance(operand, Reference) else None
+        self._operands.append((self._with_sign(operand) if atom is None else atom, at))
+
+    def _simple_atom(self, left: Reference) -> Filter | None:
+        """Read `name op constant` or `name predicate …` at once where that is all there is.
+
+        Most of what is written is this; everything else goes over the stacks.
+        """
+        operators = self._operators
+        if operators and operators[-1][0] >= COMPARE:
+            return None
+        tokens = self.tokens
+        at = tokens.at
+        op, constant, following = tokens.words[at : at + 3]
+        level, symbol = self.infix.get(op, NO_OPERATOR)
+        if level == COMPARE and constant[:1] in STARTS_OF_CONSTANTS and symbol != "between":
+            if self.infix.get(following, NO_OPERATOR)[0] >= COMPARE:
+                return None
+            tokens.at = at + 2
+            right = self.operand(constant)
+            assert isinstance(right, Literal)  # noqa: S101 - that is how constants start
+            return self._compared(symbol, left, self._in_range(right), at)
+        if op not in self.predicates:
+            return None
+        tokens.at = at + 1
+        return self.counted(self.predicates[op](self, left.name))
+
+    def _read_prefix(self, word: str) -> None:
+        self._operators.append((PREFIXES[word], word, self.tokens.at - 1))
+        self._open += 1
+        if self._open > self._limits.depth:
+            raise LimitError(
+                "levels inside the filter", actual=self._open, limit=self._limits.depth
+            )
+
+    def _with_sign(self, operand: Operand) -> Operand:
+        if not isinstance(operand, Literal):
+            return operand
+        # `-5` is a constant, not zero minus five: it keeps its type and may stand in lists.
+        if self._operators and self._operators[-1][0] == NEGATE:
+            self._open -= 1
+            return self._signed(self._operators.pop()[1], operand)
+        return self._in_range(operand)
+
+    def read_list(self, word: str, read: Callable[[], Member]) -> list[Member]:
+        """Read a list in parentheses after `word`, each member by `read`."""
+        self.tokens.expect("(", f'after "{word}"')
+        members: list[Member] = []
+        while not members or self.tokens.skip(","):
+            members.append(read())
+            self._cost += 1
+            self._check_cost()
+        self.tokens.expect(")", "at the end of the list")
+        return members
+
+    def value(self) -> Value:
+        """Read a constant, as in a list."""
+        negated = self.tokens.skip("-")
+        operand = self.operand(self.tokens.take())
+        if not isinstance(operand, Literal):
+            at = self.tokens.at - 1
+            word = describe(self.tokens.words[at])
+            raise self.tokens.error(f"a value should stand here, not {word}", at=at)
+        return (self._signed("-", operand) if negated else self._in_range(operand)).constant
+
+    def _signed(self, sign: str, literal: Literal) -> Literal:
+        value = literal.constant
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return Literal.of(-value) if sign == "-" else self._in_range(literal)
+        raise self.tokens.error(
+            f'only a number can have a "{sign}", not {literal}', at=self.tokens.at - 1
+        )
+
+    def _in_range(self, literal: Literal) -> Literal:
+        if literal.type is Type.INT and literal.constant == LARGEST:
+            raise self.tokens.error(
+                f"the integer {LARGEST} does not fit in 64 bits", at=self.tokens.at - 1
+            )
+        return literal
+
+    def _unexpected_operand(self, word: str) -> FilterSyntaxError:
+        at = self.tokens.at - 1
+        if not word:
+            return self.tokens.error("a condition or value is missing at the end", at=at)
+        hint = self._instead_of(word)
+        return self.tokens.error(
+            f"a condition or value should stand here, not {describe(word)}", at=at, hint=hint
+        )
+
+    # --- operators ---------------------------------------------------------------------------
+
+    def _read_operators(self) -> bool:
+        """Read what stands after an operand, up to where the next one begins; tell if it ends."""
+        tokens, operators = self.tokens, self._operators
+        while True:
+            word = tokens.take()
+            found = self._infix(word)
+            if found is not None:
+                self._read_infix(*found)
+                return False
+            if word == ")":
+                self._close_parenthesis()
+            elif not word:
+                self._reduce(OPEN + 1)
+                if operators:
+                    raise tokens.error('this "(" is never closed', at=operators[-1][2])
+                return True
+            else:
+                self._read_predicate(word)
+
+    def _infix(self, word: str) -> tuple[int, str] | None:
+        found = self.infix.get(word)
+        if found is None and word.isalpha():
+            found = self.infix.get(word.lower())
+            if found is None and word in PREFIXES and self.tokens.skip("between"):
+                return COMPARE, "not between"
+        return found
+
+    def _read_infix(self, level: int, op: str) -> None:
+        at = self.tokens.at - 1
+        operators = self._operators
+        if level == AND:
+            self._reduce(COMPARE + 1)
+            if operators and operators[-1][1].endswith("between"):
+                operators[-1] = (COMPARE, f"{operators[-1][1]} and", operators[-1][2])
+                return
+        # One higher for what joins any number of terms: those wait and are joined at once.
+        self._reduce(level + 1 if level in CONNECTIVES else level if level > COMPARE else level + 1)
+        if level == COMPARE and operators and operators[-1][0] == COMPARE:
+            raise self.tokens.error(
+                "two comparisons in a row", at=at, hint='join them with "and", or use "between"'
+            )
+        operators.append((level, op, at))
+
+    def _close_parenthesis(self) -> None:
+        self._reduce(OPEN + 1)
+        if not self._operators:
+            raise self.tokens.error('this ")" closes nothing', at=self.tokens.at - 1)
+        self._operators.pop()
+        self._open -= 1
+
+    def _read_predicate(self, word: str) -> None:
+        tokens = self.tokens
+        at = tokens.at - 1
+        negated = word.lower() == "not"
+        if negated:
+            word = tokens.take()
+        method = self.predicates.get(word.lower())
+        if method is None:
+            raise self._unexpected_operator(tokens.at - 1)
+        self._reduce(COMPARE + 1)
+        operand, start = self._operands.pop()
+        if not isinstance(operand, Reference):
+            raise tokens.error(
+                f'"{word.lower()}" stands after an attribute, not after '
+                f"{'a condition' if isinstance(operand, Filter) else operand}",
+                at=at,
+            )
+        found = self.counted(method(self, operand.name))
+        self._operands.append((Not.of(found) if negated else found, start))
+
+    def _unexpected_operator(self, at: int) -> FilterSyntaxError:
+        word = self.tokens.words[at]
+        known = (*self.infix, *self.predicates, *self.suggestions)
+        hint = self._instead_of(word)
+        if not word:
+            return self.tokens.error("the text ends in the middle of a condition", at=at)
+        return self.tokens.error(
+            f"an operator should stand here, not {describe(word)}", at=at, hint=hint, known=known
+        )
+
+    def _instead_of(self, word: str) -> str:
+        instead = self.synonyms.get(word.lower())
+        return f'write "{instead}"' if instead else ""
+
+    # --- joining -----------------------------------------------------------------------------
+
+    def _reduce(self, level: int) -> None:
+        """Join everything that binds at least as tightly as `level`."""
+        operators = self._operators
+        while operators and operators[-1][0] >= level:
+            self._join()
+
+    def _join(self) -> None:
+        level, op, at = self._operators.pop()
+        operands = self._operands
+        if level in CONNECTIVES:
+            operands.append((CONNECTIVES[level].of(self._terms(level)), at))
+        elif level == NOT:
+            self._open -= 1
+            operands.append((Not.of(self._filter(*operands.pop())), at))
+        elif level == NEGATE:
+            self._open -= 1
+            operands.append((self.sign_of(op, self._expression(at)), at))
+        else:
+            operands.append((self._joined_expressions(level, op, at), at))
+
+    def _terms(self, level: int) -> list[Filter]:
+        """Take all terms that the operators of one level on top of the stack join."""
+        count = 2
+        while self._operators and self._operators[-1][0] == level:
+            self._operators.pop()
+            count += 1
+        terms = self._operands[-count:]
+        del self._operands[-count:]
+        return [self._filter(*term) for term in terms]
+
+    def _joined_expressions(self, level: int, op: str, at: int) -> Operand:
+        right, left = self._expression(at), self._expression(at)
+        if level == COMPARE and not op.endswith(("between", "between and")):
+            return self._compared(op, left, right, at)
+        if op.endswith("between"):
+            raise self.tokens.error('"between" needs "and" and a second value', at=at)
+        try:
+            if level > COMPARE:
+                return Arithmetic.of(op, left, right)
+            term = self._expression(at)
+            return self.counted(self.between(term, left, right, negated=op.startswith("not")))
+        except FilterTypeError as error:
+            raise self.tokens.error(error.reason, at=at) from None
+
+    def _compared(self, op: str, left: Expression, right: Expression, at: int) -> Filter:
+        try:
+            return self.counted(self.comparison(op, left, right))
+        except FilterTypeError as error:
+            raise self.tokens.error(error.reason, at=at) from None
+
+    def comparison(self, op: str, left: Expression, right: Expression) -> Filter:
+        """Return what a comparison of two expressions means."""
+        return compare_expressions(op, left, right)
+
+    def between(
+        self, term: Expression, low: Expression, high: Expression, *, negated: bool
+    ) -> Filter:
+        """Return what `between`, or `not between`, means for three expressions."""
+        found = between_expressions(term, low, high)
+        return Not.of(found) if negated else found
+
+    def sign_of(self, sign: str, term: Expression) -> Expression:
+        """Return `-term`, or `+term`, which stays the term: indexes know attributes as they are."""
+        if sign == "+" and not isinstance(term, Literal):
+            return term
+        return Arithmetic.of(sign, ZERO, term)
+
+    def _filter(self, operand: Operand, at: int) -> Filter:
+        return operand if isinstance(operand, Filter) else self.condition(operand, at)
+
+    def _expression(self, at: int) -> Expression:
+        """Take an operand of the operator at a token; it must be a value."""
+        operand, _ = self._operands.pop()
+        if isinstance(operand, Filter):
+            raise self.tokens.error(
+                f'a value should stand on both sides of "{self.tokens.words[at]}", not a condition',
+                at=at,
+            )
+        return operand
+
+    def counted(self, found: Filter) -> Filter:
+        """Return an atom, unless it is one too many: refused here, before more is read."""
+        # The members of a list are counted while they are read.
+        self._cost += 0 if isinstance(found, In) else atom_cost(found)
+        self._check_cost()
+        return found
+
+    def _check_cost(self) -> None:
+        if self._cost > self._limits.atoms:
+            raise LimitError("atoms in the filter", actual=self._cost, limit=self._limits.atoms)
+
+    def _result(self) -> Filter:
+        result = self._filter(*self._operands.pop())
+        self._limits.check_depth(result)
+        return result

@@ -1,0 +1,294 @@
+"""JMS message selectors, as section 3.8.1 of the JMS (Jakarta Messaging) standard defines them.
+
+::
+
+    JMSType = 'car' AND colour IN ('blue', 'green') AND weight > 2500
+    phone LIKE '12%3' OR NOT (age BETWEEN 15 AND 19) OR note IS NULL
+
+In JMS a comparison of unlike types is *false* and one with something absent is *unknown*; in a
+Tamis filter both are unknown. That makes a difference only below a NOT, where false becomes true:
+`settled` adds there what makes it false. Elsewhere the filter stays as short as it was written.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar, Final
+
+from tamis.errors import FilterSyntaxError, FilterTypeError
+from tamis.events import Kind
+from tamis.events.values import KIND_OF_TYPE
+from tamis.filters import FALSE, TRUE, Filter
+from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
+from tamis.filters.atoms import Compare, HasKind, In, Present, ValueAtom
+from tamis.filters.boolean import And, Connective, Not, Or
+from tamis.filters.build import between_expressions, compare, compare_expressions, like, member
+from tamis.filters.patterns import like_text
+from tamis.languages.expressions import (
+    COMMON_INFIX,
+    MULTIPLY,
+    ZERO,
+    ExpressionParser,
+    Operand,
+)
+from tamis.languages.java_numbers import NUMBER, read_number
+from tamis.languages.tokens import describe
+
+RESERVED: Final = frozenset(
+    {"null", "true", "false", "not", "and", "or", "between", "like", "in", "is", "escape"}
+)
+
+# The header fields that a selector may name; every other name with JMS belongs to the standard
+# (JMSX…) or to a provider (JMS_…).
+HEADER_FIELDS: Final = frozenset(
+    {"JMSDeliveryMode", "JMSPriority", "JMSMessageID"}
+    | {"JMSTimestamp", "JMSCorrelationID", "JMSType"}
+)
+
+EQUALITY: Final = ("=", "!=")
+
+# What Java lets begin an identifier (letters, currency signs, connecting punctuation) and what it
+# lets follow, as Unicode categories.
+_JAVA_START: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
+_JAVA_PART: Final = _JAVA_START | {"Nd", "Mn", "Mc", "Cf"}
+
+# A first, wider net for names: everything beyond ASCII, so that a wrong character is refused with
+# the name it stands in. The dots are Tamis' own: its attributes have dotted names.
+_PART: Final = r"(?:[\w$]|[^\x00-\x7f\s])"
+_NAME: Final = rf"(?!\d){_PART}++(?:\.{_PART}++)*+"
+
+
+class JMSParser(ExpressionParser):
+    """Reads a message selector."""
+
+    # Possessive quantifiers throughout: no token can be tried twice, so reading is linear. An
+    # open quote takes the rest of the text, so that it is looked at once.
+    pattern: ClassVar[re.Pattern[str]] = re.compile(
+        rf"""{_NAME} | {NUMBER} | '(?:[^']|'')*+'?
+        | <= | >= | <> | != | == | && | \|\| | \S""",
+        re.VERBOSE,
+    )
+
+    infix: ClassVar[Mapping[str, tuple[int, str]]] = COMMON_INFIX | {"/": (MULTIPLY, "div")}
+
+    synonyms: ClassVar[Mapping[str, str]] = {
+        "!=": "<>",
+        "==": "=",
+        "&&": "AND",
+        "||": "OR",
+        "!": "NOT",
+    }
+
+    def parse(self) -> Filter:
+        """Return the filter that the selector says; an empty one selects everything."""
+        return super().parse() if self.tokens.current else TRUE
+
+    def _result(self) -> Filter:
+        result = settled(super()._result())
+        self._limits.check(result)
+        return result
+
+    # --- operands ----------------------------------------------------------------------------
+
+    def operand(self, word: str) -> Operand | None:
+        """Read an identifier, a string, a number, TRUE or FALSE."""
+        first = word[:1]
+        if first == "'":
+            return Literal.of(self._string(word))
+        if "0" <= first <= "9" or (first == "." and len(word) > 1):
+            return Literal.of(read_number(word, self.tokens))
+        if first.isalpha() or first in ("_", "$") or first > "\x7f":
+            return self._word(word)
+        if first == '"':
+            raise self._error("text stands in single quotes, not in double ones")
+        return None
+
+    def _word(self, word: str) -> Operand:
+        lower = word.lower()
+        if lower in ("true", "false"):
+            return Literal.of(lower == "true")
+        if lower in RESERVED:
+            hint = 'test for it with "IS NULL" or "IS NOT NULL"' if lower == "null" else ""
+            raise self._error(f'"{word}" is a word of the language, so it cannot stand here', hint)
+        return Reference(self._name(word))
+
+    def _name(self, word: str) -> str:
+        if not word.isascii():
+            self._check_java_identifier(word)
+        if word.startswith("JMS") and word not in HEADER_FIELDS and word[3:4] not in ("X", "_"):
+            raise self._error(
+                f'"{word}" is not a name that a selector may use: of those that begin with JMS, '
+                f"it may use {', '.join(sorted(HEADER_FIELDS))}, JMSX… and JMS_…"
+            )
+        return word
+
+    def _check_java_identifier(self, word: str) -> None:
+        for place, character in enumerate(word.replace(".", "")):
+            allowed = _JAVA_PART if place else _JAVA_START
+            if unicodedata.category(character) not in allowed:
+                shown = character if character.isprintable() else f"U+{ord(character):04X}"
+                raise self._error(f'"{shown}" cannot stand in a name, as in {describe(word)}')
+
+    def _string(self, word: str) -> str:
+        # A string may end in doubled quotes, so the last one closes only if the rest pairs up.
+        if len(word) < 2 or word[-1] != "'" or word[1:-1].count("'") % 2:
+            raise self._error("this ' is never closed")
+        return word[1:-1].replace("''", "'")
+
+    def condition(self, expression: Expression, at: int) -> Filter:
+        """Return what a bare expression means as a condition: a name asks whether it is true."""
+        if isinstance(expression, Reference):
+            return self.counted(compare(expression.name, "=", True))
+        return super().condition(expression, at)
+
+    def _error(self, reason: str, hint: str = "") -> FilterSyntaxError:
+        return self.tokens.error(reason, at=self.tokens.at - 1, hint=hint)
+
+    # --- comparisons -------------------------------------------------------------------------
+
+    def comparison(self, op: str, left: Expression, right: Expression) -> Filter:
+        """Return a comparison; of unlike constants it is false."""
+        kinds = _kind(left), _kind(right)
+        for kind in kinds:
+            if op not in EQUALITY and kind not in (None, Kind.NUMBER):
+                raise FilterTypeError(f"{kind.value} can be compared with = and <> only")
+        if isinstance(left, Literal) and isinstance(right, Literal) and kinds[0] is not kinds[1]:
+            return FALSE
+        return compare_expressions(op, left, right)
+
+    def sign_of(self, sign: str, term: Expression) -> Expression:
+        """Return an arithmetic expression in any case: with text, even `+name` has no value."""
+        return Arithmetic.of(sign, ZERO, term)
+
+    def between(
+        self, term: Expression, low: Expression, high: Expression, *, negated: bool
+    ) -> Filter:
+        """Return `term >= low AND term <= high`, or `term < low OR term > high`."""
+        if negated:
+            return Or.of((self.comparison("<", term, low), self.comparison(">", term, high)))
+        parts = self.comparison(">=", term, low), self.comparison("<=", term, high)
+        if all(isinstance(part, Compare) for part in parts):
+            return between_expressions(term, low, high)
+        return And.of(parts)
+
+    # --- predicates --------------------------------------------------------------------------
+
+    def _in(self, name: str) -> Filter:
+        return member(name, self.read_list("IN", lambda: self._text("IN")))
+
+    def _is(self, name: str) -> Filter:
+        tokens = self.tokens
+        if tokens.words[tokens.at - 2].lower() == "not":
+            raise tokens.error('"NOT" stands after "IS"', at=tokens.at - 2)
+        negated = tokens.skip("not")
+        if not tokens.skip("null"):
+            raise tokens.error('after "IS" stands "NULL" or "NOT NULL"')
+        return Present(name) if negated else Not.of(Present(name))
+
+    def _like(self, name: str) -> Filter:
+        pattern = self._text("LIKE")
+        at = self.tokens.at - 1
+        escape = self._escape() if self.tokens.skip("escape") else None
+        return like(name, self._like_pattern(pattern, escape, at))
+
+    def _escape(self) -> str:
+        escape = self._text("ESCAPE")
+        if len(escape) != 1:
+            raise self._error(f'"ESCAPE" takes one character, not {len(escape)}')
+        return escape
+
+    def _like_pattern(self, pattern: str, escape: str | None, at: int) -> str:
+        """Return the pattern with the backslash as its escape, as Tamis writes it."""
+        parts: list[str] = []
+        characters = iter(pattern)
+        for character in characters:
+            if character == escape:
+                escaped = next(characters, "")
+                if escaped not in ("%", "_", escape):
+                    raise self.tokens.error(
+                        f"the escape character {escape} stands before "
+                        f"{escaped or 'the end'}; it may stand before %, _ or itself",
+                        at=at,
+                    )
+                parts.append(like_text(escaped))
+            else:
+                parts.append(character if character in "%_" else like_text(character))
+        return "".join(parts)
+
+    def _text(self, op: str) -> str:
+        word = self.tokens.take()
+        if word[:1] != "'":
+            raise self._error(f'"{op}" takes text in single quotes, not {describe(word)}')
+        return self._string(word)
+
+    predicates: ClassVar[Mapping[str, Callable[..., Filter]]] = {
+        "in": _in,
+        "is": _is,
+        "like": _like,
+    }
+
+
+# --- what unlike types mean ------------------------------------------------------------------
+
+
+def settled(filter_: Filter, *, negated: bool = False) -> Filter:
+    """Return the filter with comparisons of unlike types false wherever that can be seen.
+
+    Only atoms below an odd number of NOTs need it: elsewhere false and unknown both match nothing.
+    """
+    match filter_:
+        case Not(term=term):
+            return Not.of(settled(term, negated=not negated))
+        case Connective(terms=terms):
+            return type(filter_).of(settled(term, negated=negated) for term in terms)
+        case Relation():
+            return _settled_relation(filter_, negated=negated)
+        case ValueAtom(attribute=name) if negated:
+            return And.of((filter_, _alike((name,), _kinds_of_atom(filter_))))
+        case _:
+            return filter_
+
+
+def _kinds_of_atom(atom: ValueAtom) -> tuple[Kind, ...]:
+    # A schema may turn the texts of an equality into timestamps: those are then the like type.
+    as_timestamp = atom.kind is Kind.TEXT and isinstance(atom, Compare | In)
+    return (atom.kind, Kind.TIMESTAMP) if as_timestamp else (atom.kind,)
+
+
+def _settled_relation(relation: Relation, *, negated: bool) -> Filter:
+    names = sorted(relation.attributes())
+    kinds = _kinds_of_relation(relation)
+    if negated:
+        return And.of((relation, _alike(names, kinds)))
+    if relation.op in EQUALITY or _kind(relation.left) or _kind(relation.right):
+        return relation
+    # Two attributes: Tamis would order texts, JMS orders numbers alone.
+    return And.of((relation, *(HasKind(name, Kind.NUMBER) for name in names)))
+
+
+def _kinds_of_relation(relation: Relation) -> tuple[Kind, ...]:
+    known = {kind for side in (relation.left, relation.right) if (kind := _kind(side))}
+    if known:
+        return tuple(known) if len(known) == 1 else ()
+    if relation.op in EQUALITY:
+        return Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN, Kind.TIMESTAMP
+    return (Kind.NUMBER,)
+
+
+def _alike(names: Iterable[str], kinds: Iterable[Kind]) -> Filter:
+    """Return the test that all attributes are of one of the kinds, or one of them is absent."""
+    absent = [Not.of(Present(name)) for name in names]
+    return Or.of((*(And.of(HasKind(name, kind) for name in names) for kind in kinds), *absent))
+
+
+def _kind(expression: Expression) -> Kind | None:
+    """Return the kind that an expression has whatever the event; an attribute has none."""
+    match expression:
+        case Literal(type=type_):
+            return KIND_OF_TYPE[type_]
+        case Arithmetic():
+            return Kind.NUMBER
+        case _:
+            return None

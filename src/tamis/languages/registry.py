@@ -1,0 +1,36 @@
+"""Every language by its name, and the one way to read a filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tamis.errors import FilterError
+from tamis.events.schema import did_you_mean
+from tamis.filters import Filter, FilterLimits
+from tamis.languages.jms import JMSParser
+from tamis.languages.siena import parse_siena
+from tamis.languages.tamis import TamisParser
+
+LANGUAGES: Final[Mapping[str, Callable[[str, FilterLimits], Filter]]] = {
+    "tamis": lambda text, limits: TamisParser(text, limits).parse(),
+    "jms": lambda text, limits: JMSParser(text, limits).parse(),
+    "siena": parse_siena,
+}
+
+
+def parse(text: str, language: str = "tamis", *, limits: FilterLimits | None = None) -> Filter:
+    """Return the filter that `text` says in one of the languages.
+
+    >>> parse('company in ("IBM", "Dell") and price <= 1000')
+    <Filter company in ("IBM", "Dell") and price <= 1000>
+    """
+    read = LANGUAGES.get(language)
+    if read is None:
+        known = ", ".join(map(repr, LANGUAGES))
+        hint = did_you_mean(language, LANGUAGES)
+        raise FilterError(
+            f"{language!r} is not a language that Tamis reads; it reads {known}"
+            f"{'; ' + hint if hint else ''}"
+        )
+    return read(text, limits or FilterLimits())

@@ -1,0 +1,200 @@
+"""The Tamis language: conditions that read like SQL and Python.
+
+::
+
+    company in ("IBM", "Dell") and product contains "PC" and price <= 1000
+    not (year between 79 and 90) and name starts with "x" or price is present
+    price * quantity > budget xor flags has all bits 0b101
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import ClassVar, Final
+
+from tamis.events import Kind
+from tamis.events.timestamps import parse_timestamp
+from tamis.filters import Filter
+from tamis.filters.arithmetic import Literal, Reference
+from tamis.filters.atoms import HasKind, Present
+from tamis.filters.boolean import Not
+from tamis.filters.build import has_bits, like, member, regular, text_test
+from tamis.filters.printing import RESERVED, is_plain_name
+from tamis.languages.expressions import (
+    COMMON_INFIX,
+    COMPARE,
+    MULTIPLY,
+    XOR,
+    ExpressionParser,
+    Operand,
+)
+from tamis.languages.literals import NUMBER, QUOTED, read_mask, read_number, read_quoted
+from tamis.languages.tokens import describe
+
+KIND_WORDS: Final[Mapping[tuple[str, ...], Kind]] = {
+    tuple(kind.value.split()): kind for kind in Kind
+}
+
+
+class TamisParser(ExpressionParser):
+    """Reads the Tamis language."""
+
+    # Possessive quantifiers throughout: no token can be tried twice, so reading is linear. An
+    # open quote takes the rest of the text, so that it is looked at once.
+    pattern: ClassVar[re.Pattern[str]] = re.compile(
+        rf"""[^\W\d]\w*+(?:\.\w++)*+ | {NUMBER} | {QUOTED} | `(?:[^`]|``)*+`?
+        | <= | >= | != | <> | == | && | \|\| | \S""",
+        re.VERBOSE | re.DOTALL,
+    )
+
+    infix: ClassVar[Mapping[str, tuple[int, str]]] = COMMON_INFIX | {
+        "xor": (XOR, "xor"),
+        "==": (COMPARE, "="),
+        "!=": (COMPARE, "!="),
+        "/": (MULTIPLY, "/"),
+        "div": (MULTIPLY, "div"),
+    }
+
+    synonyms: ClassVar[Mapping[str, str]] = {
+        "&&": "and",
+        "&": "and",
+        "||": "or",
+        "|": "or",
+        "^": "xor",
+        "!": "not",
+        "~": "not",
+        "eq": "=",
+        "ne": "!=",
+        "lt": "<",
+        "le": "<=",
+        "gt": ">",
+        "ge": ">=",
+        "startswith": "starts with",
+        "endswith": "ends with",
+        "exists": "is present",
+    }
+
+    def operand(self, word: str) -> Operand | None:
+        """Read a name, a number, a text, true, false or a timestamp."""
+        first = word[:1]
+        if first.isalpha() or first == "_":
+            return Reference(word) if word.lower() not in RESERVED else self._reserved(word)
+        if "0" <= first <= "9" or (first == "." and len(word) > 1):
+            return Literal.of(read_number(word, self.tokens))
+        if first == '"' or first == "'":  # noqa: PLR1714 - twice as fast as a tuple
+            return Literal.of(read_quoted(word, self.tokens))
+        if first == "`":
+            return Reference(self._quoted_name(word))
+        # Numerals that are no digits, such as Ⅳ, may begin a name too.
+        return Reference(word) if is_plain_name(word) else None
+
+    def _reserved(self, word: str) -> Operand:
+        lower = word.lower()
+        if lower in ("true", "false"):
+            return Literal.of(lower == "true")
+        if lower == "timestamp":
+            return Literal.of(self._timestamp())
+        raise self.tokens.error(
+            f'"{word}" is a word of the language, so it cannot stand here',
+            at=self.tokens.at - 1,
+            hint=f"as the name of an attribute write `{word}`",
+        )
+
+    def _quoted_name(self, word: str) -> str:
+        name = word[1:-1].replace("``", "`")
+        # A name may end in doubled backticks, so the last one closes only if the rest pairs up.
+        if len(word) < 2 or word[-1] != "`" or word[1:-1].count("`") % 2:
+            raise self.tokens.error("this ` is never closed", at=self.tokens.at - 1)
+        if not name:
+            raise self.tokens.error("the name is empty", at=self.tokens.at - 1)
+        return name
+
+    def _timestamp(self) -> datetime:
+        text = self._text("timestamp")
+        try:
+            return parse_timestamp(text)
+        except ValueError as error:
+            raise self.tokens.error(str(error), at=self.tokens.at - 1) from None
+
+    # --- predicates --------------------------------------------------------------------------
+
+    def _in(self, name: str) -> Filter:
+        return member(name, self.read_list("in", self.value))
+
+    def _is(self, name: str) -> Filter:
+        tokens = self.tokens
+        negated = tokens.skip("not")
+        found: Filter
+        if tokens.skip("present"):
+            found = Present(name)
+        elif tokens.skip("absent") or tokens.skip("null"):
+            found = Not.of(Present(name))
+        else:
+            found = HasKind(name, self._kind())
+        return Not.of(found) if negated else found
+
+    def _kind(self) -> Kind:
+        for words, kind in KIND_WORDS.items():
+            if self.tokens.skip(*words):
+                return kind
+        kinds = ", ".join(f'"{kind.value}"' for kind in Kind)
+        raise self.tokens.error(
+            f'after "is" stands "present", "absent", {kinds}', known=("present", "absent", "null")
+        )
+
+    def _has(self, name: str) -> Filter:
+        for op, ends in (("all", ("bits", "bit")), ("any", ("bit", "bits"))):
+            if any(self.tokens.skip(op, end) for end in ends):
+                return has_bits(name, op, self._mask())
+        raise self.tokens.error('after "has" stands "all bits" or "any bit"')
+
+    def _mask(self) -> int:
+        word = self.tokens.take()
+        if not word[:1].isdecimal() or "." in word or "e" in word.lower().removeprefix("0x"):
+            raise self.tokens.error(
+                f"a bit mask such as 0b101 should stand here, not {describe(word)}",
+                at=self.tokens.at - 1,
+            )
+        return read_mask(word, self.tokens)
+
+    def _contains(self, name: str) -> Filter:
+        return text_test(name, "contains", self._text("contains"))
+
+    def _within(self, name: str) -> Filter:
+        return text_test(name, "within", self._text("within"))
+
+    def _starts(self, name: str) -> Filter:
+        self.tokens.expect("with", 'after "starts"')
+        return text_test(name, "starts with", self._text("starts with"))
+
+    def _ends(self, name: str) -> Filter:
+        self.tokens.expect("with", 'after "ends"')
+        return text_test(name, "ends with", self._text("ends with"))
+
+    def _like(self, name: str) -> Filter:
+        return like(name, self._text("like"))
+
+    def _matches(self, name: str) -> Filter:
+        return regular(name, self._text("matches"))
+
+    def _text(self, op: str) -> str:
+        word = self.tokens.take()
+        if word[:1] not in ('"', "'") or not word:
+            raise self.tokens.error(
+                f'"{op}" takes a text in quotes, not {describe(word)}', at=self.tokens.at - 1
+            )
+        return read_quoted(word, self.tokens)
+
+    predicates: ClassVar[Mapping[str, Callable[..., Filter]]] = {
+        "in": _in,
+        "is": _is,
+        "has": _has,
+        "contains": _contains,
+        "within": _within,
+        "starts": _starts,
+        "ends": _ends,
+        "like": _like,
+        "matches": _matches,
+    }

@@ -1,0 +1,166 @@
+"""`tamis match`."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tamis.cli import event_input
+from tamis.cli.event_input import progress
+from tamis.cli.match_output import TABLE_ROWS
+
+from .commands import ROOT, tamis
+
+EVENTS = '{"price": 5}\n{"price": 50, "tag": ["a", "b"]}\n\n{"name": "x"}\n'
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    path = tmp_path / "events.jsonl"
+    path.write_text(EVENTS)
+    return path
+
+
+def test_every_event_comes_out_with_the_filters_it_satisfies(events: Path) -> None:
+    done = tamis("match", "price < 10", events)
+    assert done.code == 0
+    assert done.json == [
+        {"line": 1, "filters": ["1"], "event": {"price": 5}},
+        {"line": 2, "filters": [], "event": {"price": 50, "tag": ["a", "b"]}},
+        {"line": 4, "filters": [], "event": {"name": "x"}},
+    ]
+    assert done.err == "3 events: 1 matched, 2 unmatched, 0 rejected\n"
+
+
+def test_filters_come_from_a_file_with_their_ids(events: Path, tmp_path: Path) -> None:
+    filters = tmp_path / "filters.txt"
+    filters.write_text("cheap: price < 10\n# no comment\nname is present\nb: tag = 'b'\n")
+    done = tamis("match", "--filters", filters, events)
+    assert [line["filters"] for line in done.json] == [["cheap"], ["b"], ["3"]]
+
+
+@pytest.mark.parametrize("arguments", [(), ("-",)])
+def test_events_come_from_standard_input(arguments: tuple[str, ...]) -> None:
+    assert len(tamis("match", "price < 10", *arguments, stdin=EVENTS).json) == 3
+
+
+def test_events_that_match_nothing_can_be_left_out(events: Path) -> None:
+    assert [
+        line["line"] for line in tamis("match", "price < 10", events, "--only-matched").json
+    ] == [1]
+
+
+def test_where_nothing_matches_the_exit_code_is_1(events: Path) -> None:
+    assert tamis("match", "price < 0", events).code == 1
+
+
+def test_no_more_events_are_read_than_asked_for() -> None:
+    done = tamis("match", "price < 10", "--limit", "1", stdin='{"price": 1}\nnot JSON')
+    assert done.err == "1 event: 1 matched, 0 unmatched, 0 rejected\n"
+
+
+def test_a_line_that_holds_no_event_is_rejected_and_the_rest_goes_on() -> None:
+    done = tamis(
+        "match", "price < 10", stdin='{"price": NaN}\n{"price": 1, "price": 2}\n{"price": 1}'
+    )
+    assert done.code == 0
+    assert [line["line"] for line in done.json] == [3]
+    assert done.err == (
+        "rejected: line 1, price: NaN is not JSON; leave the attribute out\n"
+        "rejected: line 2, price: the name is given twice in one object\n"
+        "3 events: 1 matched, 0 unmatched, 2 rejected\n"
+    )
+
+
+def test_json_that_is_no_json_lines_gets_advice() -> None:
+    done = tamis("match", "price < 10", stdin='[\n  {\n    "price": 1\n  }\n]\n')
+    assert done.code == 1
+    assert "jq -c . makes such lines" in done.err
+
+
+def test_a_schema_gives_types_and_total_events_must_have_everything(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"at": "timestamp", "n": {"type": "int", "default": 7}}')
+    stdin = '{"at": "2026-01-01T00:00:00Z", "n": 1}\n{"n": 7}\n{"n": "x"}\n'
+
+    def ids(*options: str) -> list[bool]:
+        lines = tamis(
+            "match", 'n = 7 or at < "2026-02-01"', "-s", schema, *options, stdin=stdin
+        ).json
+        return [bool(line["filters"]) for line in lines]
+
+    assert ids() == [True, True]
+    assert ids("--mode", "strict") == [True, False]
+    total = tamis("match", "n = 1", "-s", schema, "-m", "total", stdin=stdin)
+    assert "rejected: line 2, at: the event lacks it" in total.err
+    assert "jq" not in total.err
+
+
+def test_cloudevents_come_one_per_line_or_in_batches() -> None:
+    one = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold", "data": {"price": 9}}
+    other = {**one, "id": "2", "time": "2026-01-01T00:00:00Z"}
+    stdin = f"{json.dumps(one)}\n{json.dumps([one, other])}\n{json.dumps({'id': '3'})}\n"
+    done = tamis("match", "data.price < 10", "--cloudevents", stdin=stdin)
+    assert [(line["line"], line["event"]["id"]) for line in done.json] == [
+        (1, "1"),
+        (2, "1"),
+        (2, "2"),
+    ]
+    assert done.json[2]["event"]["time"] == "2026-01-01T00:00:00Z"
+    assert "rejected: line 3, specversion: it is missing" in done.err
+
+
+def test_a_table_shows_events_and_filters(events: Path, tmp_path: Path) -> None:
+    filters = tmp_path / "filters.txt"
+    filters.write_text("cheap: price < 10\nb: tag = 'b'\n")
+    rows = tamis("match", "-f", filters, events, "--format", "table").out.splitlines()
+    cells = [row.split() for row in rows if row.strip()]
+    assert ["1", "cheap", "price=5"] in cells
+    assert ["2", "b", "price=50", "tag=a,b"] in cells
+    assert ["4", "none", "name=x"] in cells
+    assert ["cheap", "1", "price", "<", "10"] in cells
+    assert all(len(row) <= 100 for row in rows)
+
+
+def test_a_table_of_long_ids_and_events_keeps_all_columns() -> None:
+    market = ROOT / "examples/market"
+    done = tamis(
+        "match", "-f", market / "subscriptions.txt", "-s", market / "schema.json", "--format",
+        "table", market / "events.jsonl",
+    )  # fmt: skip
+    first = next(row for row in done.out.splitlines() if row.strip().startswith("1 "))
+    assert first.split()[:4] == ["1", "acme", "acme-cheap", "first-minutes"]
+    assert "kind=quote" in first
+
+
+def test_a_table_is_cut_where_nobody_would_read_on() -> None:
+    stdin = '{"price": 1}\n' * (TABLE_ROWS + 5)
+    done = tamis("match", "price = 1", "--format", "table", stdin=stdin)
+    assert "and 5 more events; --format json has them all" in done.out
+    assert f"{TABLE_ROWS + 5:,} events" in done.err
+
+
+def test_what_an_event_holds_cannot_control_the_terminal() -> None:
+    done = tamis("match", "a = 1", "--format", "table", stdin='{"a": 1, "\\u009b31m": "\\u202e"}')
+    assert "\x9b" not in done.out
+    assert "\u202e" not in done.out
+    assert "\\x9b31m" in done.out
+
+
+def test_a_progress_bar_leaves_standard_output_to_the_results(
+    monkeypatch: pytest.MonkeyPatch, events: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(event_input, "_SECONDS_BEFORE_BAR", 0)
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, force_interactive=True)
+    with progress(str(events), console, visible=True) as advance:
+        advance(20)
+        sys.stdout.write("a result\n")
+    assert capsys.readouterr().out == "a result\n"
+    assert "━" in screen.getvalue()
+    assert "a result" not in screen.getvalue()
