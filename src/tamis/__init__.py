@@ -46,6 +46,7 @@ from tamis.events import (
 from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of, attr
 from tamis.filters.simplify import simplify
 from tamis.languages import parse
+from tamis.matching import Engine, Matches, Subscription
 
 __all__ = [
     "FALSE",
@@ -56,6 +57,7 @@ __all__ = [
     "CloudEvent",
     "CloudEventError",
     "Comparison",
+    "Engine",
     "Event",
     "EventError",
     "EventLimits",
@@ -67,11 +69,13 @@ __all__ = [
     "JSONError",
     "Kind",
     "LimitError",
+    "Matches",
     "Mode",
     "Relationship",
     "Schema",
     "SchemaError",
     "Space",
+    "Subscription",
     "TamisError",
     "Type",
     "all_of",

@@ -38,6 +38,10 @@ class Scale:
             cut: number for number, cut in enumerate(self.cuts, 1)
         }
 
+    def number(self, cut: Cut) -> int:
+        """Return the number of the cell that begins at a cut; the end's is one past the last."""
+        return self._number[cut]
+
     def cells_in(self, intervals: Iterable[Interval]) -> Cells:
         """Return the cells that make up the intervals."""
         cells = 0

@@ -97,13 +97,19 @@ def under(store: Store, variable: int, node: int) -> int:
 
 
 @kernel
+def node_place(variable: int, low: int, high: int) -> int:
+    """Return where in a table of nodes to look first."""
+    mixed = int(variable) * _P1 + int(low) * _P2 + int(high) * _P3
+    return mixed ^ (mixed >> 17)
+
+
+@kernel
 def make_node(store: Store, variable: int, low: int, high: int) -> int:
     """Return the node that is `high` where the variable is true and `low` where not."""
     if under(store, variable, low) == high:
         return low
-    mixed = int(variable) * _P1 + int(low) * _P2 + int(high) * _P3
     mask = len(store.unique) - 1
-    place = (mixed ^ (mixed >> 17)) & mask
+    place = node_place(variable, low, high) & mask
     while store.unique[place] != 0:
         node = int(store.unique[place])
         if store.variable[node] == variable and store.low[node] == low and store.high[node] == high:

@@ -1,0 +1,6 @@
+"""Matching: subscriptions compiled to shared diagrams, evaluated on many events at a time."""
+
+from tamis.matching.engine import Added, Engine, Rejected, Subscription
+from tamis.matching.matches import Matches
+
+__all__ = ["Added", "Engine", "Matches", "Rejected", "Subscription"]

@@ -1,0 +1,179 @@
+"""Some subscriptions, compiled: variables, diagrams in chunks, and programs for what is no diagram.
+
+Nothing in it changes once it is made, so any number of threads may match with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE, Store, new_store
+from tamis.matching.kernels import (
+    Chunks,
+    Leaves,
+    build_chunk,
+    keep_reachable,
+    new_scratch,
+)
+from tamis.matching.variables import Variables
+from tamis.matching.vocabulary import Vocabulary
+
+# So few subscriptions that their values on a tile of events stay in the L2 cache.
+CHUNK: Final = 512
+# Nodes of a chunk are numbered in 16 bits.
+CHUNK_NODES: Final = 1 << 16
+
+
+class Programs(NamedTuple):
+    """Filters in postfix, one after the other, over the leaves of one vocabulary."""
+
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, programs: Sequence[NDArray[np.int32]]) -> Programs:
+        """Put programs one after the other."""
+        starts = np.zeros(len(programs) + 1, np.int64)
+        np.cumsum([len(program) for program in programs], out=starts[1:])
+        return cls(np.concatenate([np.empty(0, np.int32), *programs]), starts)
+
+    def renumbered(self) -> tuple[NDArray[np.int32], Programs]:
+        """Return the leaves in use, and the programs with the leaves numbered among those."""
+        is_leaf = self.codes >= 0
+        used, local = np.unique(self.codes[is_leaf], return_inverse=True)
+        codes = self.codes.copy()
+        codes[is_leaf] = local
+        return used, Programs(codes, self.starts)
+
+    def part(self, first: int, last: int) -> Programs:
+        """Return some of the programs."""
+        starts = self.starts[first : last + 1]
+        return Programs(self.codes[starts[0] : starts[-1]], starts - starts[0])
+
+    def program(self, number: int) -> NDArray[np.int32]:
+        """Return the codes of one filter."""
+        return self.codes[self.starts[number] : self.starts[number + 1]]
+
+
+class Compiled:
+    """Subscriptions ready to be matched."""
+
+    def __init__(self, programs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> None:
+        self.count: Final = len(programs)
+        self.schema: Final = vocabulary.schema
+        used, self.programs = Programs.of(programs).renumbered()
+        self.variables: Final = Variables([vocabulary.leaves[leaf] for leaf in used.tolist()])
+        builder = _Builder(self.programs, self.variables)
+        self.chunks: Final = builder.build()
+        self.graphs: Final[NDArray[np.int32]] = np.array(builder.graphs, np.int32)
+        """The subscriptions that are evaluated as their programs."""
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes in all diagrams."""
+        return len(self.chunks.variable)
+
+
+class _Builder:
+    """Builds the diagrams, chunk after chunk."""
+
+    def __init__(self, programs: Programs, variables: Variables) -> None:
+        self._programs = programs
+        self._variables = variables
+        lengths = np.diff(programs.starts)
+        self._scratch = new_scratch(int(lengths.max(initial=1)))
+        self._kept = np.empty(CHUNK_NODES, np.int32)
+        self.graphs: list[int] = []
+        self._parts: list[_Part] = []
+
+    def build(self) -> Chunks:
+        count = len(self._programs.starts) - 1
+        first = 0
+        while first < count:
+            first += self._build_chunk(first, min(first + CHUNK, count))
+        return _joined(self._parts)
+
+    def _build_chunk(self, first: int, last: int) -> int:
+        """Build a chunk from the programs `first` to `last`; return how many there was room for."""
+        used, programs = self._programs.part(first, last).renumbered()
+        leaves, rows = _localised(self._variables.leaves, used)
+        store = new_store(self._variables.lines[rows], nodes=CHUNK_NODES, steps=0)
+        roots = np.empty(last - first, np.int32)
+        built = build_chunk(store, leaves, *programs, self._scratch, roots)
+        if built == 0:
+            # Too long for any chunk, so it stays a graph.
+            built, roots[0] = 1, NONE
+        self._keep(store, roots[:built], rows, first)
+        return built
+
+    def _keep(
+        self, store: Store, roots: NDArray[np.int32], rows: NDArray[np.int32], first: int
+    ) -> None:
+        nodes = keep_reachable(store, roots, self._kept)
+        members = np.flatnonzero(roots != NONE)
+        self.graphs += (np.flatnonzero(roots == NONE) + first).tolist()
+        self._parts.append(
+            _Part(
+                store.variable[2:nodes].astype(np.uint16),
+                store.low[2:nodes].astype(np.uint16),
+                store.high[2:nodes].astype(np.uint16),
+                rows,
+                roots[members].astype(np.uint16),
+                (members + first).astype(np.int32),
+            )
+        )
+
+
+class _Part(NamedTuple):
+    variable: NDArray[np.uint16]
+    low: NDArray[np.uint16]
+    high: NDArray[np.uint16]
+    rows: NDArray[np.int32]
+    roots: NDArray[np.uint16]
+    members: NDArray[np.int32]
+
+
+def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray[np.int32]]:
+    """Return the leaves in use with the variables numbered among themselves, and those."""
+    sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
+    first, last = leaves.starts[sides], leaves.starts[sides + 1]
+    starts = np.zeros(len(sides) + 1, np.int32)
+    np.cumsum(last - first, out=starts[1:])
+    taken = np.repeat(first - starts[:-1], last - first) + np.arange(starts[-1])
+    variables, guard = leaves.variables[taken], leaves.guard[sides]
+    rows = np.unique(np.concatenate((variables, guard[guard != NONE])))
+    renumbered_guard = np.searchsorted(rows, guard).astype(np.int32)
+    renumbered_guard[guard == NONE] = NONE
+    local = Leaves(
+        starts=starts,
+        variables=np.searchsorted(rows, variables).astype(np.int32),
+        begins_inside=leaves.begins_inside[sides],
+        guard=renumbered_guard,
+        block=leaves.block[used],
+        node=np.full(len(sides), NONE, np.int32),
+    )
+    return local, rows.astype(np.int32)
+
+
+def _joined(parts: Sequence[_Part]) -> Chunks:
+    def starts(field: str) -> NDArray[np.int64]:
+        return np.cumsum([0, *(len(getattr(part, field)) for part in parts)], dtype=np.int64)
+
+    def joined(field: str, type_: type) -> NDArray[np.generic]:
+        return np.concatenate([np.empty(0, type_), *(getattr(part, field) for part in parts)])
+
+    return Chunks(
+        node_starts=starts("variable"),
+        variable=joined("variable", np.uint16),  # type: ignore[arg-type]
+        low=joined("low", np.uint16),  # type: ignore[arg-type]
+        high=joined("high", np.uint16),  # type: ignore[arg-type]
+        row_starts=starts("rows"),
+        rows=joined("rows", np.int32),  # type: ignore[arg-type]
+        root_starts=starts("roots"),
+        roots=joined("roots", np.uint16),  # type: ignore[arg-type]
+        members=joined("members", np.int32),  # type: ignore[arg-type]
+    )

@@ -1,0 +1,48 @@
+"""A filter as a short program in postfix: what is kept of it once it is in the engine."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tamis.filters import Filter, Mode
+from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
+from tamis.matching.kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, operator_code
+from tamis.matching.vocabulary import READING_OF_MODE, Reading, Vocabulary
+
+_OPERATORS: Final[dict[type[Connective], int]] = {And: OP_AND, Or: OP_OR, Xor: OP_XOR}
+_NOT: Final = operator_code(OP_NOT, 1)
+_EITHER: Final = operator_code(OP_OR, 2)
+
+
+def compile_filter(filter_: Filter, mode: Mode, vocabulary: Vocabulary) -> list[int]:
+    """Return the codes of a filter, its atoms as leaves of the vocabulary."""
+    codes: list[int] = []
+    reading = READING_OF_MODE[mode]
+    _emit(filter_, reading, vocabulary, codes)
+    if mode is Mode.STRICT:
+        _emit_adequacy(filter_, vocabulary, codes)
+    return codes
+
+
+def _emit(filter_: Filter, reading: Reading, vocabulary: Vocabulary, codes: list[int]) -> None:
+    if isinstance(filter_, Connective):
+        for term in filter_.terms:
+            _emit(term, reading, vocabulary, codes)
+        codes.append(operator_code(_OPERATORS[type(filter_)], len(filter_.terms)))
+    elif isinstance(filter_, Not):
+        _emit(filter_.term, reading, vocabulary, codes)
+        codes.append(_NOT)
+    elif isinstance(filter_, Constant):
+        codes.append(vocabulary.constant(value=filter_.value))
+    else:
+        codes.append(vocabulary.leaf(filter_, reading))
+
+
+def _emit_adequacy(filter_: Filter, vocabulary: Vocabulary, codes: list[int]) -> None:
+    """Add that no atom may be unknown: of three values, `a or not a` is true where a is known."""
+    atoms = dict.fromkeys(filter_.atoms())
+    for atom in atoms:
+        leaf = vocabulary.leaf(atom, Reading.UNKNOWN)
+        codes += (leaf, leaf, _NOT, _EITHER)
+    if atoms:
+        codes.append(operator_code(OP_AND, len(atoms) + 1))

@@ -1,0 +1,102 @@
+"""The variables of a compiled set: every cut and predicate numbered, and leaves in terms of them.
+
+Each attribute has a block: its cuts ascending, then the predicates on it. Predicates on several
+attributes come last. A batch of events gives each variable one row of bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.alphabet import Scale
+from tamis.diagrams.kernels import FREE, NONE
+from tamis.diagrams.lines import Cut
+from tamis.matching.kernels import Leaves
+from tamis.matching.vocabulary import Leaf, Predicate, Side
+
+
+class Block(NamedTuple):
+    """The variables of one attribute: its cuts begin at `first`."""
+
+    scale: Scale
+    first: int
+
+
+class Variables:
+    """All variables of some leaves, in the order of the diagrams."""
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        cuts, predicates = _take_stock(leaves)
+        self.blocks: Final[dict[str, Block]] = {}
+        self.predicates: Final[dict[Predicate, int]] = {}
+        lines: list[int] = []
+        for name in cuts:
+            scale = Scale(cuts[name])
+            self.blocks[name] = Block(scale, len(lines))
+            lines += [len(lines)] * len(scale.cuts)
+            for predicate in predicates.get(name, ()):
+                self.predicates[predicate] = len(lines)
+                lines.append(FREE)
+        self.lines: Final[NDArray[np.int32]] = np.array(lines, np.int32)
+        self.leaves: Final = self._number(leaves)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def _number(self, leaves: Sequence[Leaf]) -> Leaves:
+        starts, variables, begins, guards = [0], list[int](), list[bool](), list[int]()
+        numbers = {name: number for number, name in enumerate(self.blocks)}
+        for leaf in leaves:
+            for side in (leaf.true, leaf.false):
+                inside, cuts = self._toggles(leaf.attribute, side)
+                variables += cuts
+                starts.append(len(variables))
+                begins.append(inside)
+                guards.append(self._guard(side))
+        return Leaves(
+            starts=np.array(starts, np.int32),
+            variables=np.array(variables, np.int32),
+            begins_inside=np.array(begins, np.bool_),
+            guard=np.array(guards, np.int32),
+            block=np.array(
+                [numbers[leaf.attribute] if leaf.attribute else NONE for leaf in leaves], np.int32
+            ),
+            node=np.full(len(begins), NONE, np.int32),
+        )
+
+    def _toggles(self, name: str, side: Side) -> tuple[bool, list[int]]:
+        """Return whether a side holds at the beginning of the line, and the cuts that change it."""
+        if side.predicate is not None and not side.negated:
+            # A predicate is true only where it can be, so its own variable says it all.
+            return True, [self.predicates[side.predicate]]
+        if not name:
+            return bool(side.intervals), []
+        scale, first = self.blocks[name]
+        ends = [scale.number(cut) for interval in side.intervals for cut in interval]
+        inside = bool(ends) and ends[0] == 0
+        return inside, [first + n - 1 for n in ends if 0 < n < len(scale.bounds)]
+
+    def _guard(self, side: Side) -> int:
+        return self.predicates[side.predicate] if side.predicate and side.negated else NONE
+
+
+def _take_stock(
+    leaves: Iterable[Leaf],
+) -> tuple[Mapping[str, set[Cut]], Mapping[str, dict[Predicate, None]]]:
+    cuts: dict[str, set[Cut]] = {}
+    predicates: dict[str, dict[Predicate, None]] = {}
+    for leaf in leaves:
+        for side in (leaf.true, leaf.false):
+            if leaf.attribute:
+                cuts.setdefault(leaf.attribute, set()).update(
+                    cut for interval in side.intervals for cut in interval
+                )
+            if side.predicate is not None:
+                predicates.setdefault(leaf.attribute, {})[side.predicate] = None
+    if "" in predicates:
+        cuts[""] = set()
+    return cuts, predicates

@@ -1,0 +1,90 @@
+"""The engine against the oracle, on random filters and events, while subscriptions come and go."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+from strategies import World, generators, random_event, random_filter, random_world
+from tamis.events import Event
+from tamis.filters import Filter, Mode
+from tamis.matching import Engine
+
+Kept = dict[int, tuple[Filter, Mode]]
+
+
+def modes_of(world: World, rng: Random) -> tuple[Mode, list[Mode]]:
+    """Return the mode of an engine, and those of its subscriptions."""
+    if world.schema is not None and rng.random() < 0.2:
+        return Mode.TOTAL, [Mode.TOTAL, Mode.SQL]
+    return Mode.SQL, [Mode.SQL, Mode.STRICT, Mode.DEFAULT]
+
+
+def expected(kept: Kept, event: Event, world: World) -> list[int]:
+    return [n for n, (f, mode) in kept.items() if f.matches(event, mode, world.schema)]
+
+
+def change(engine: Engine, kept: Kept, world: World, modes: list[Mode], rng: Random) -> None:
+    """Add, remove or replace some subscriptions, in the engine and in the plain dict."""
+    for _ in range(rng.choice((1, 3, 12))):
+        number = rng.randrange(40)
+        filter_, mode = random_filter(rng, world, rng.choice((0, 1, 2, 3, 4))), rng.choice(modes)
+        if number not in kept:
+            engine.add(number, filter_, mode=mode)
+        elif rng.random() < 0.5:
+            engine.remove(number)
+            del kept[number]
+            continue
+        else:
+            engine.replace(number, filter_, mode=mode)
+            del kept[number]
+        kept[number] = (filter_, mode)
+
+
+def compare_engine(rng: Random, rounds: int) -> int:
+    """Run an engine through some rounds of change and matching; return the number of pairs."""
+    world = random_world(rng, typed=rng.random() < 0.5)
+    mode, modes = modes_of(world, rng)
+    engine = Engine(world.schema, mode, threads=rng.choice((1, 2)))
+    kept: Kept = {}
+    pairs = 0
+    for _ in range(rounds):
+        change(engine, kept, world, modes, rng)
+        if rng.random() < 0.2:
+            engine.compact()
+        total = mode is Mode.TOTAL
+        events = [random_event(rng, world, total=total) for _ in range(rng.choice((1, 5, 70)))]
+        found = engine.match_batch(events)
+        for number, event in enumerate(events):
+            wanted = expected(kept, event, world)
+            assert found[number] == wanted, f"{mode} {world.schema} {kept} on {event}"
+        assert engine.match(events[0]) == found[0]
+        assert found.counts().tolist() == [len(ids) for ids in found]
+        assert len(engine) == len(kept)
+        pairs += len(events) * len(kept)
+    return pairs
+
+
+@given(generators())
+@settings(max_examples=60, deadline=None)
+def test_the_engine_finds_what_the_oracle_finds(rng: Random) -> None:
+    compare_engine(rng, rounds=3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_engine_finds_what_the_oracle_finds_in_volume(seed: int) -> None:
+    rng = Random(seed)
+    pairs = 0
+    while pairs < 50_000:
+        pairs += compare_engine(rng, rounds=8)
+
+
+@pytest.mark.slow
+def test_ten_million_pairs() -> None:
+    rng = Random(2026)
+    pairs = 0
+    while pairs < 10_000_000:
+        pairs += compare_engine(rng, rounds=20)
+    print(f"\nengine against oracle: {pairs:,} pairs, 0 differences")
