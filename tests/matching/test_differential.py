@@ -63,6 +63,9 @@ def compare_engine(rng: Random, rounds: int) -> int:
         assert engine.match(events[0]) == found[0]
         assert found.counts().tolist() == [len(ids) for ids in found]
         assert len(engine) == len(kept)
+        for number, (filter_, filter_mode) in kept.items():
+            bound = filter_ if world.schema is None else filter_.bind(world.schema)
+            assert engine.filter(number) == (bound, filter_mode)
         pairs += len(events) * len(kept)
     return pairs
 

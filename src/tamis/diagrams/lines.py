@@ -33,12 +33,13 @@ class Segment(IntEnum):
     """The parts of a line, in their order."""
 
     ABSENT = 0
-    BOOLEAN = 1
-    NUMBER = 2
-    TIMESTAMP = 3
-    BITS = 4
-    TEXT = 5
-    OTHER = 6
+    # Beside absence, so that one cut parts both from what can be compared.
+    OTHER = 1
+    BOOLEAN = 2
+    NUMBER = 3
+    TIMESTAMP = 4
+    BITS = 5
+    TEXT = 6
 
 
 BEGIN: Final[Cut] = (Segment.ABSENT,)
@@ -88,7 +89,7 @@ class Line:
 
     def end(self, segment: Segment) -> Cut:
         """Return the cut over a segment."""
-        return self.begin(Segment(segment + 1)) if segment < Segment.OTHER else END
+        return self.begin(Segment(segment + 1)) if segment < Segment.TEXT else END
 
     def whole(self, kind: Kind) -> Interval:
         """Return the interval of all values of a kind."""
@@ -97,7 +98,7 @@ class Line:
 
     def present(self) -> Interval:
         """Return the interval of everything but absence."""
-        return self.begin(Segment.BOOLEAN), END
+        return self.begin(Segment.OTHER), END
 
     def default_lies_in(self, intervals: Sequence[Interval]) -> bool:
         """Tell whether the default, where one stands in for absence, lies in the intervals."""
@@ -161,7 +162,7 @@ def _segments(declared: Attribute | None, mode: Mode) -> list[Segment]:
         return list(Segment)
     segments = [SEGMENT_OF_KIND[declared.kind]]
     if declared.type is Type.FLOAT:
-        segments.append(Segment.OTHER)
+        segments.insert(0, Segment.OTHER)
     return segments if mode is Mode.TOTAL else [Segment.ABSENT, *segments]
 
 

@@ -25,7 +25,8 @@ def cell_values(
     line: Line, cell: Interval, *, bits: Bits, texts: Sequence[str]
 ) -> Iterator[Values]:
     """Yield what an attribute may hold to lie in a cell; nothing at all is an empty tuple."""
-    for segment in line.segments:
+    # What compares with nothing comes last: a witness should say something.
+    for segment in sorted(line.segments, key=Segment.OTHER.__eq__):
         low, high = max(cell[0], (segment,)), min(cell[1], (segment + 1,))
         if low < high:
             for value in _segment_values(line, segment, (low, high), bits, texts):

@@ -15,15 +15,19 @@ from tamis.diagrams.kernels import NONE, Store, new_store
 from tamis.matching.kernels import (
     Chunks,
     Leaves,
+    Regions,
+    Tests,
     build_chunk,
     keep_reachable,
     new_scratch,
+    new_tests,
+    test_regions,
 )
 from tamis.matching.variables import Variables
 from tamis.matching.vocabulary import Vocabulary
 
 # So few subscriptions that their values on a tile of events stay in the L2 cache.
-CHUNK: Final = 512
+CHUNK: Final = 1024
 # Nodes of a chunk are numbered in 16 bits.
 CHUNK_NODES: Final = 1 << 16
 
@@ -69,13 +73,14 @@ class Compiled:
         self.variables: Final = Variables([vocabulary.leaves[leaf] for leaf in used.tolist()])
         builder = _Builder(self.programs, self.variables)
         self.chunks: Final = builder.build()
+        self.regions: Final = builder.regions.joined()
         self.graphs: Final[NDArray[np.int32]] = np.array(builder.graphs, np.int32)
         """The subscriptions that are evaluated as their programs."""
 
     @property
     def nodes(self) -> int:
         """Return the number of nodes in all diagrams."""
-        return len(self.chunks.variable)
+        return len(self.chunks.test)
 
 
 class _Builder:
@@ -86,8 +91,9 @@ class _Builder:
         self._variables = variables
         lengths = np.diff(programs.starts)
         self._scratch = new_scratch(int(lengths.max(initial=1)))
-        self._kept = np.empty(CHUNK_NODES, np.int32)
+        self._numbers = np.empty(CHUNK_NODES, np.int32)
         self.graphs: list[int] = []
+        self.regions = _RegionTable()
         self._parts: list[_Part] = []
 
     def build(self) -> Chunks:
@@ -100,39 +106,80 @@ class _Builder:
     def _build_chunk(self, first: int, last: int) -> int:
         """Build a chunk from the programs `first` to `last`; return how many there was room for."""
         used, programs = self._programs.part(first, last).renumbered()
-        leaves, rows = _localised(self._variables.leaves, used)
-        store = new_store(self._variables.lines[rows], nodes=CHUNK_NODES, steps=0)
+        leaves, variables = _localised(self._variables.leaves, used)
+        store = new_store(self._variables.lines[variables], nodes=CHUNK_NODES, steps=0)
         roots = np.empty(last - first, np.int32)
         built = build_chunk(store, leaves, *programs, self._scratch, roots)
         if built == 0:
             # Too long for any chunk, so it stays a graph.
             built, roots[0] = 1, NONE
-        self._keep(store, roots[:built], rows, first)
+        self._keep(store, roots[:built], variables, first)
         return built
 
     def _keep(
-        self, store: Store, roots: NDArray[np.int32], rows: NDArray[np.int32], first: int
+        self, store: Store, roots: NDArray[np.int32], variables: NDArray[np.int32], first: int
     ) -> None:
-        nodes = keep_reachable(store, roots, self._kept)
+        count = keep_reachable(store, roots, self._numbers)
+        tests = self._tests(store, count, roots)
+        nodes, regions = (int(counter) for counter in tests.counters)
         members = np.flatnonzero(roots != NONE)
         self.graphs += (np.flatnonzero(roots == NONE) + first).tolist()
         self._parts.append(
             _Part(
-                store.variable[2:nodes].astype(np.uint16),
-                store.low[2:nodes].astype(np.uint16),
-                store.high[2:nodes].astype(np.uint16),
-                rows,
+                tests.region[2:nodes].astype(np.uint16),
+                tests.low[2:nodes].astype(np.uint16),
+                tests.high[2:nodes].astype(np.uint16),
+                self.regions.numbers(tests, regions, variables),
                 roots[members].astype(np.uint16),
                 (members + first).astype(np.int32),
             )
         )
 
+    def _tests(self, store: Store, count: int, roots: NDArray[np.int32]) -> Tests:
+        """Return the nodes as tests of whole lines, or of single cuts where those are fewer."""
+        variables = len(store.line)
+        tests = new_tests(count, variables)
+        if not test_regions(store, count, variables, roots, tests, self._numbers):
+            tests = new_tests(count, variables)
+            test_regions(store, count, 1, roots, tests, self._numbers)
+        return tests
+
+
+class _RegionTable:
+    """The regions of all chunks, each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[bool, bytes], int] = {}
+
+    def numbers(self, tests: Tests, count: int, variables: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Return the numbers of a chunk's regions, in terms of the variables of all."""
+        starts = tests.region_start[: count + 1].tolist()
+        cuts = variables[tests.cuts[: starts[-1]]]
+        found = self._numbers
+        return np.array(
+            [
+                found.setdefault((begins, cuts[first:last].tobytes()), len(found))
+                for begins, first, last in zip(
+                    tests.region_begins[:count].tolist(), starts[:-1], starts[1:], strict=True
+                )
+            ],
+            np.int32,
+        )
+
+    def joined(self) -> Regions:
+        """Return all regions."""
+        return Regions(
+            starts=np.cumsum([0, *(len(cuts) // 4 for _, cuts in self._numbers)], dtype=np.int64),
+            begins=np.array([begins for begins, _ in self._numbers], np.bool_),
+            cuts=np.frombuffer(b"".join(cuts for _, cuts in self._numbers), np.int32),
+        )
+
 
 class _Part(NamedTuple):
-    variable: NDArray[np.uint16]
+    test: NDArray[np.uint16]
     low: NDArray[np.uint16]
     high: NDArray[np.uint16]
-    rows: NDArray[np.int32]
+    regions: NDArray[np.int32]
     roots: NDArray[np.uint16]
     members: NDArray[np.int32]
 
@@ -167,12 +214,12 @@ def _joined(parts: Sequence[_Part]) -> Chunks:
         return np.concatenate([np.empty(0, type_), *(getattr(part, field) for part in parts)])
 
     return Chunks(
-        node_starts=starts("variable"),
-        variable=joined("variable", np.uint16),  # type: ignore[arg-type]
+        node_starts=starts("test"),
+        test=joined("test", np.uint16),  # type: ignore[arg-type]
         low=joined("low", np.uint16),  # type: ignore[arg-type]
         high=joined("high", np.uint16),  # type: ignore[arg-type]
-        row_starts=starts("rows"),
-        rows=joined("rows", np.int32),  # type: ignore[arg-type]
+        region_starts=starts("regions"),
+        regions=joined("regions", np.int32),  # type: ignore[arg-type]
         root_starts=starts("roots"),
         roots=joined("roots", np.uint16),  # type: ignore[arg-type]
         members=joined("members", np.int32),  # type: ignore[arg-type]

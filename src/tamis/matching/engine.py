@@ -21,7 +21,7 @@ from tamis.filters import Filter, FilterLimits, Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching.matches import Id, Matches
-from tamis.matching.programs import compile_filter
+from tamis.matching.programs import compile_filter, decompile
 from tamis.matching.segments import Entry, Segment, joined_matches
 from tamis.matching.vocabulary import Vocabulary
 
@@ -82,7 +82,7 @@ class Engine:
         self._limits = limits or FilterLimits()
         self._clock = clock
         self._threads = threads
-        self._vocabulary = Vocabulary(schema)
+        self._vocabulary = Vocabulary(schema, total=self.mode is Mode.TOTAL)
         self._writing = Lock()
         self._segments: tuple[Segment, ...] = ()
         # What was added since the last match; a match compiles it.
@@ -163,7 +163,7 @@ class Engine:
             )
         filter_ = self._filter(given)
         codes = compile_filter(filter_, mode, self._vocabulary)
-        return Entry(given.id, np.array(codes, np.int32), _seconds(given.expires_at))
+        return Entry(given.id, np.array(codes, np.int32), mode, _seconds(given.expires_at))
 
     def _filter(self, given: Subscription) -> Filter:
         if isinstance(given.filter, Filter):
@@ -183,12 +183,28 @@ class Engine:
     def _remove(self, id_: Id) -> None:
         if self._pending.pop(id_, None) is not None:
             return
-        number = self._segment_of.pop(id_, None)
-        if number is None:
-            raise FilterError(f"there is no subscription {id_!r}")
+        number = self._segment_number(id_)
         segments = list(self._segments)
         segments[number] = segments[number].without(id_)
         self._segments = tuple(segments)
+        del self._segment_of[id_]
+
+    def filter(self, id_: Id) -> tuple[Filter, Mode]:
+        """Return a subscription's filter, as the schema made of it, and its mode."""
+        entry = self._find(id_)
+        return decompile(entry.program.tolist(), entry.mode, self._vocabulary), entry.mode
+
+    def _find(self, id_: Id) -> Entry:
+        if id_ in self._pending:
+            return self._pending[id_]
+        segment = self._segments[self._segment_number(id_)]
+        return segment.entries[segment.places[id_]]
+
+    def _segment_number(self, id_: Id) -> int:
+        try:
+            return self._segment_of[id_]
+        except KeyError:
+            raise FilterError(f"there is no subscription {id_!r}") from None
 
     # --- matching ----------------------------------------------------------------------------
 

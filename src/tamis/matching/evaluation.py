@@ -15,6 +15,7 @@ from tamis.matching.kernels import (
     evaluate_chunks,
     evaluate_program,
     set_leaf_rows,
+    set_region_rows,
     set_rows,
 )
 from tamis.matching.predicates import events_that_pass
@@ -49,7 +50,7 @@ class Evaluator:
         self._rankers = {name: Ranker(block.scale) for name, block in self._blocks.items()}
         sizes = np.diff(compiled.chunks.node_starts)
         self._largest_chunk = int(sizes.max(initial=0)) + 2
-        per_word = 8 * max(1, len(compiled.variables))
+        per_word = 8 * max(1, len(compiled.variables), len(compiled.regions.begins))
         self._width = max(1, min(TILE_WORDS, ROW_BYTES // per_word))
 
     def evaluate(self, batch: EventBatch, threads: int = 1) -> Bitmap:
@@ -62,7 +63,7 @@ class Evaluator:
             events = np.arange(64 * first, min(64 * last, len(batch)))
             rows = self._rows(facts, events)
             tile = matched[:, first:last]
-            self._evaluate_chunks(rows, tile, threads)
+            self._evaluate_chunks(self._region_rows(rows), tile, threads)
             self._evaluate_graphs(facts, events, rows, tile)
         self._clear_padding(matched, len(batch))
         self._evaluate_several(facts, matched)
@@ -98,6 +99,12 @@ class Evaluator:
         for variable, passing in facts.passing.items():
             rows[variable] = packed(passing[first:last])
         return rows
+
+    def _region_rows(self, rows: Bitmap) -> Bitmap:
+        regions = self._compiled.regions
+        region_rows = np.empty((len(regions.begins), rows.shape[1]), np.uint64)
+        set_region_rows(regions, rows, region_rows)
+        return region_rows
 
     # --- diagrams ----------------------------------------------------------------------------
 

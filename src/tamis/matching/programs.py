@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tamis.filters import Filter, Mode
@@ -10,6 +11,7 @@ from tamis.matching.kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, operator_code
 from tamis.matching.vocabulary import READING_OF_MODE, Reading, Vocabulary
 
 _OPERATORS: Final[dict[type[Connective], int]] = {And: OP_AND, Or: OP_OR, Xor: OP_XOR}
+_CONNECTIVES: Final = {op: connective for connective, op in _OPERATORS.items()}
 _NOT: Final = operator_code(OP_NOT, 1)
 _EITHER: Final = operator_code(OP_OR, 2)
 
@@ -17,11 +19,27 @@ _EITHER: Final = operator_code(OP_OR, 2)
 def compile_filter(filter_: Filter, mode: Mode, vocabulary: Vocabulary) -> list[int]:
     """Return the codes of a filter, its atoms as leaves of the vocabulary."""
     codes: list[int] = []
-    reading = READING_OF_MODE[mode]
-    _emit(filter_, reading, vocabulary, codes)
+    _emit(filter_, READING_OF_MODE[mode], vocabulary, codes)
     if mode is Mode.STRICT:
         _emit_adequacy(filter_, vocabulary, codes)
     return codes
+
+
+def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filter:
+    """Return the filter that a program was made of."""
+    stack: list[Filter] = []
+    for place, code in enumerate(codes):
+        if code >= 0:
+            stack.append(vocabulary.atoms[code])
+            continue
+        op, terms = (-code - 1) % 4, (-code - 1) // 4
+        if mode is Mode.STRICT and place == len(codes) - 1:
+            # The filter itself stands first; the other terms are what makes it adequate.
+            return stack[0]
+        joined = stack[-terms:]
+        del stack[-terms:]
+        stack.append(Not.of(joined[0]) if op == OP_NOT else _CONNECTIVES[op].of(joined))
+    return stack[0]
 
 
 def _emit(filter_: Filter, reading: Reading, vocabulary: Vocabulary, codes: list[int]) -> None:

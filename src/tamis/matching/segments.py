@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.events.batch import EventBatch
+from tamis.filters import Mode
 from tamis.matching.compiled import Compiled
 from tamis.matching.evaluation import Bitmap, Evaluator
 from tamis.matching.matches import Id, Matches
@@ -20,6 +21,7 @@ class Entry(NamedTuple):
 
     id: Id
     program: NDArray[np.int32]
+    mode: Mode
     expires_at: float
 
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from tamis.diagrams.lines import BEGIN, END, Interval, Line
 from tamis.diagrams.readings import intervals_of
 from tamis.events import Event, Schema
-from tamis.filters import Filter, Mode
+from tamis.filters import FALSE, TRUE, Filter, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, ValueAtom
 from tamis.filters.modes import View
@@ -68,12 +68,16 @@ NOWHERE: Final = Side(())
 class Vocabulary:
     """The leaves that some filters are made of, each once."""
 
-    def __init__(self, schema: Schema | None) -> None:
+    def __init__(self, schema: Schema | None, *, total: bool = False) -> None:
+        """Make an empty vocabulary; with `total`, no event ever lacks an attribute."""
         self.schema: Final = schema
+        self._mode = Mode.TOTAL if total else Mode.DEFAULT
         self.leaves: Final[list[Leaf]] = [
             Leaf("", EVERYWHERE, NOWHERE),
             Leaf("", NOWHERE, EVERYWHERE),
         ]
+        self.atoms: Final[list[Filter]] = [TRUE, FALSE]
+        """For each leaf the atom, or constant, that it is of."""
         self._lines: dict[str, Line] = {}
         self._numbers: dict[tuple[Filter, Reading], int] = {}
 
@@ -87,13 +91,14 @@ class Vocabulary:
         if number is None:
             number = self._numbers[atom, reading] = len(self.leaves)
             self.leaves.append(self._make(atom, reading))
+            self.atoms.append(atom)
         return number
 
     def line(self, name: str) -> Line:
-        """Return the line of an attribute; absence lies on it, whatever the mode."""
+        """Return the line of an attribute; absence lies on it unless no event lacks anything."""
         if name not in self._lines:
             declared = self.schema.get(name) if self.schema else None
-            self._lines[name] = Line(declared, Mode.DEFAULT)
+            self._lines[name] = Line(declared, self._mode)
         return self._lines[name]
 
     def _make(self, atom: Filter, reading: Reading) -> Leaf:
