@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.events import Event
 from tamis.filters import Filter, Mode
-from tamis.matching import Engine
+from tamis.matching import Engine, access
 
 Kept = dict[int, tuple[Filter, Mode]]
 
@@ -43,8 +47,24 @@ def change(engine: Engine, kept: Kept, world: World, modes: list[Mode], rng: Ran
         kept[number] = (filter_, mode)
 
 
+@contextmanager
+def paths_of_all_sorts(rng: Random) -> Iterator[None]:
+    """Let subscriptions wait that never would in so small a world, under single things or pairs."""
+    with (
+        patch.object(access, "RARE", rng.choice((access.RARE, 0.1, 10.0))),
+        patch.object(access, "CROWD", rng.choice((access.CROWD, 0))),
+        patch.object(access, "MOST_CELLS", rng.choice((access.MOST_CELLS, 1))),
+    ):
+        yield
+
+
 def compare_engine(rng: Random, rounds: int) -> int:
     """Run an engine through some rounds of change and matching; return the number of pairs."""
+    with paths_of_all_sorts(rng):
+        return compare_rounds(rng, rounds)
+
+
+def compare_rounds(rng: Random, rounds: int) -> int:
     world = random_world(rng, typed=rng.random() < 0.5)
     mode, modes = modes_of(world, rng)
     engine = Engine(world.schema, mode, threads=rng.choice((1, 2)))
@@ -62,6 +82,8 @@ def compare_engine(rng: Random, rounds: int) -> int:
             assert found[number] == wanted, f"{mode} {world.schema} {kept} on {event}"
         assert engine.match(events[0]) == found[0]
         assert found.counts().tolist() == [len(ids) for ids in found]
+        bits = np.unpackbits(found.bitmap().view(np.uint8), axis=1, bitorder="little")
+        assert bits.sum(axis=0)[: len(events)].tolist() == found.counts().tolist()
         assert len(engine) == len(kept)
         for number, (filter_, filter_mode) in kept.items():
             bound = filter_ if world.schema is None else filter_.bind(world.schema)

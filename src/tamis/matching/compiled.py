@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE, Store, new_store
+from tamis.matching.access import find_access
 from tamis.matching.kernels import (
     Chunks,
     Leaves,
@@ -53,6 +54,12 @@ class Programs(NamedTuple):
         codes[is_leaf] = local
         return used, Programs(codes, self.starts)
 
+    def some(self, numbers: NDArray[np.int32]) -> Programs:
+        """Return the programs of these numbers."""
+        if len(numbers) == len(self.starts) - 1:
+            return self
+        return Programs.of([self.program(number) for number in numbers.tolist()])
+
     def part(self, first: int, last: int) -> Programs:
         """Return some of the programs."""
         starts = self.starts[first : last + 1]
@@ -71,11 +78,15 @@ class Compiled:
         self.schema: Final = vocabulary.schema
         used, self.programs = Programs.of(programs).renumbered()
         self.variables: Final = Variables([vocabulary.leaves[leaf] for leaf in used.tolist()])
-        builder = _Builder(self.programs, self.variables)
+        access = find_access(*self.programs, self.variables)
+        self.postings: Final = access.postings
+        self.everyday: Final[NDArray[np.int32]] = np.flatnonzero(~access.waits).astype(np.int32)
+        """The subscriptions that do not wait: they are evaluated for every event."""
+        builder = _Builder(self.programs.some(self.everyday), self.variables)
         self.chunks: Final = builder.build()
         self.regions: Final = builder.regions.joined()
         self.graphs: Final[NDArray[np.int32]] = np.array(builder.graphs, np.int32)
-        """The subscriptions that are evaluated as their programs."""
+        """Those of the everyday ones, by their place, that are evaluated as their programs."""
 
     @property
     def nodes(self) -> int:

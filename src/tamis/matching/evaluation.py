@@ -8,7 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.diagrams.kernels import NONE
 from tamis.events.batch import NO_COLUMN, EventBatch
+from tamis.matching.access_kernels import Values, Waiting, match_waiting
 from tamis.matching.compiled import Compiled
 from tamis.matching.kernels import (
     Lanes,
@@ -28,6 +30,24 @@ ROW_BYTES: Final = 64 * 1024 * 1024
 
 Bitmap = NDArray[np.uint64]
 Entries = tuple[NDArray[np.int32], NDArray[np.int32]]
+Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
+
+
+class Found(NamedTuple):
+    """Which events of a batch match which subscriptions of a compiled set."""
+
+    everyday: NDArray[np.int32]
+    """The subscription of each row of the bitmap."""
+    bitmap: Bitmap
+    """For each of those the events that match, a bit each."""
+    ends: NDArray[np.int64]
+    """For each event where its part of `waiting` ends."""
+    waiting: NDArray[np.int32]
+    """The other subscriptions that match, event after event."""
+
+    def waiting_events(self) -> NDArray[np.int64]:
+        """Return the event of each of the waiting subscriptions."""
+        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
 
 
 class Facts(NamedTuple):
@@ -53,20 +73,29 @@ class Evaluator:
         per_word = 8 * max(1, len(compiled.variables), len(compiled.regions.begins))
         self._width = max(1, min(TILE_WORDS, ROW_BYTES // per_word))
 
-    def evaluate(self, batch: EventBatch, threads: int = 1) -> Bitmap:
-        """Return for every subscription the events that match, a bit each."""
-        words = -(-len(batch) // 64)
-        matched = np.zeros((self._compiled.count, words), np.uint64)
+    def evaluate(self, batch: EventBatch, threads: int = 1) -> Found:
+        """Return which events match which subscriptions."""
         facts = self._find_facts(batch)
+        several = np.flatnonzero(facts.several)
+        everyday = self._evaluate_everyday(facts, len(batch), threads)
+        ends, waiting = self._evaluate_waiting(facts, len(batch))
+        found = Found(self._compiled.everyday, everyday, ends, waiting)
+        return self._evaluate_several(facts, several, found) if len(several) else found
+
+    def _evaluate_everyday(self, facts: Facts, length: int, threads: int) -> Bitmap:
+        words = -(-length // 64)
+        matched = np.zeros((len(self._compiled.everyday), words), np.uint64)
+        if not len(matched):
+            return matched
         for first in range(0, words, self._width):
             last = min(first + self._width, words)
-            events = np.arange(64 * first, min(64 * last, len(batch)))
+            events = np.arange(64 * first, min(64 * last, length))
             rows = self._rows(facts, events)
             tile = matched[:, first:last]
             self._evaluate_chunks(self._region_rows(rows), tile, threads)
             self._evaluate_graphs(facts, events, rows, tile)
-        self._clear_padding(matched, len(batch))
-        self._evaluate_several(facts, matched)
+        if length % 64:
+            matched[:, -1] &= (np.uint64(1) << np.uint64(length % 64)) - np.uint64(1)
         return matched
 
     # --- what the events say -----------------------------------------------------------------
@@ -124,27 +153,89 @@ class Evaluator:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(work, bounds[:-1].tolist(), bounds[1:].tolist()))
 
+    # --- what waits --------------------------------------------------------------------------
+
+    def _evaluate_waiting(self, facts: Facts, length: int) -> Lists:
+        """Return for each event where its list of subscriptions ends, and all lists."""
+        ends = np.zeros(length, np.int64)
+        if len(self._compiled.everyday) == self._compiled.count:
+            return ends, np.empty(0, np.int32)
+        values, waiting = self._values(facts, length), self._waiting()
+        room = np.empty(2 * self._compiled.count + 1024, np.int32)
+        parts: list[NDArray[np.int32]] = []
+        event, before = 0, 0
+        while event < length:
+            first = event
+            event = match_waiting(waiting, values, first, ends, room)
+            count = int(ends[event - 1])
+            ends[first:event] += before
+            parts.append(room[:count].copy())
+            before += count
+        return ends, np.concatenate([np.empty(0, np.int32), *parts])
+
+    def _waiting(self) -> Waiting:
+        compiled = self._compiled
+        longest = int(np.diff(compiled.programs.starts).max(initial=1))
+        return Waiting(
+            compiled.postings,
+            *compiled.programs,
+            compiled.variables.leaves,
+            seen=np.zeros(compiled.count, np.int32),
+            cell_of=np.zeros(len(self._blocks), np.int32),
+            stack=np.empty(longest + 1, np.int8),
+        )
+
+    def _values(self, facts: Facts, length: int) -> Values:
+        """Return what the events hold, event after event."""
+        events = [facts.entries[name][0] for name in self._blocks]
+        cells = [facts.entries[name][1] for name in self._blocks]
+        blocks = [np.full(len(part), block, np.int32) for block, part in enumerate(events)]
+        holders = np.concatenate([np.empty(0, np.int32), *events])
+        order = np.argsort(holders, kind="stable")
+        starts = np.zeros(length + 1, np.int64)
+        np.cumsum(np.bincount(holders, minlength=length), out=starts[1:])
+        predicate = np.full(len(self._compiled.variables), NONE, np.int32)
+        predicate[list(facts.passing)] = np.arange(len(facts.passing))
+        return Values(
+            starts=starts,
+            blocks=np.concatenate([np.empty(0, np.int32), *blocks])[order],
+            cells=np.concatenate([np.empty(0, np.int32), *cells])[order],
+            skipped=facts.several,
+            passing=np.array([*facts.passing.values()], np.bool_).reshape(-1, length),
+            predicate=predicate,
+            first=np.array([block.first for block in self._blocks.values()], np.int32),
+        )
+
     # --- programs ----------------------------------------------------------------------------
 
     def _evaluate_graphs(
         self, facts: Facts, events: NDArray[np.int64], rows: Bitmap, matched: Bitmap
     ) -> None:
-        if len(self._compiled.graphs):
-            found = self._evaluate_programs(facts, events, rows, self._compiled.graphs)
-            matched[self._compiled.graphs] = found
+        graphs = self._compiled.graphs
+        if len(graphs):
+            numbers = self._compiled.everyday[graphs]
+            matched[graphs] = self._evaluate_programs(facts, events, rows, numbers)
 
-    def _evaluate_several(self, facts: Facts, matched: Bitmap) -> None:
-        """Put right the events that hold several values: diagrams are for one value each."""
-        events = np.flatnonzero(facts.several)
+    def _evaluate_several(self, facts: Facts, several: NDArray[np.int64], found: Found) -> Found:
+        """Put right the events that hold several values: all else is for one value each."""
         everyone = np.arange(self._compiled.count, dtype=np.int32)
-        for first in range(0, len(events), 64):
-            lanes = events[first : first + 64]
+        waits = np.ones(self._compiled.count, np.bool_)
+        waits[found.everyday] = False
+        holders, members = [found.waiting_events()], [found.waiting]
+        for first in range(0, len(several), 64):
+            lanes = several[first : first + 64]
             rows = self._predicate_rows(facts, lanes)
-            found = self._evaluate_programs(facts, lanes, rows, everyone)[:, 0]
+            words = self._evaluate_programs(facts, lanes, rows, everyone)[:, 0]
             for lane, event in enumerate(lanes.tolist()):
-                word, bit = event >> 6, np.uint64(1) << np.uint64(event & 63)
-                holds = (found >> np.uint64(lane) & np.uint64(1)).astype(bool)
-                matched[:, word] = np.where(holds, matched[:, word] | bit, matched[:, word] & ~bit)
+                holds = (words >> np.uint64(lane) & np.uint64(1)).astype(bool)
+                _set_column(found.bitmap, event, holds[found.everyday])
+                late = np.flatnonzero(holds & waits).astype(np.int32)
+                holders.append(np.full(len(late), event))
+                members.append(late)
+        events = np.concatenate(holders)
+        order = np.argsort(events, kind="stable")
+        counts = np.bincount(events, minlength=len(found.ends))
+        return found._replace(ends=np.cumsum(counts), waiting=np.concatenate(members)[order])
 
     def _predicate_rows(self, facts: Facts, events: NDArray[np.int64]) -> Bitmap:
         rows = np.zeros((len(self._compiled.variables), -(-len(events) // 64)), np.uint64)
@@ -195,10 +286,11 @@ class Evaluator:
             np.concatenate((cells[here], np.zeros(len(absent), np.int32))),
         )
 
-    @staticmethod
-    def _clear_padding(matched: Bitmap, length: int) -> None:
-        if length % 64:
-            matched[:, -1] &= (np.uint64(1) << np.uint64(length % 64)) - np.uint64(1)
+
+def _set_column(bitmap: Bitmap, event: int, holds: NDArray[np.bool_]) -> None:
+    word, bit = event >> 6, np.uint64(1) << np.uint64(event & 63)
+    column = bitmap[:, word]
+    bitmap[:, word] = np.where(holds, column | bit, column & ~bit)
 
 
 def packed(bits: NDArray[np.bool_]) -> Bitmap:

@@ -28,12 +28,14 @@ def compile_filter(filter_: Filter, mode: Mode, vocabulary: Vocabulary) -> list[
 def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filter:
     """Return the filter that a program was made of."""
     stack: list[Filter] = []
+    has_atoms = any(code >= 0 and vocabulary.is_atom(code) for code in codes)
+    adequacy = len(codes) - 1 if mode is Mode.STRICT and has_atoms else None
     for place, code in enumerate(codes):
         if code >= 0:
             stack.append(vocabulary.atoms[code])
             continue
         op, terms = (-code - 1) % 4, (-code - 1) // 4
-        if mode is Mode.STRICT and place == len(codes) - 1:
+        if place == adequacy:
             # The filter itself stands first; the other terms are what makes it adequate.
             return stack[0]
         joined = stack[-terms:]

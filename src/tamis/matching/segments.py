@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from tamis.events.batch import EventBatch
 from tamis.filters import Mode
 from tamis.matching.compiled import Compiled
-from tamis.matching.evaluation import Bitmap, Evaluator
-from tamis.matching.matches import Id, Matches
+from tamis.matching.evaluation import Evaluator
+from tamis.matching.matches import Id, Matches, Share
 from tamis.matching.vocabulary import Vocabulary
 
 
@@ -59,25 +59,15 @@ class Segment(NamedTuple):
         """Return the subscriptions that are still there."""
         return [entry for entry, alive in zip(self.entries, self.alive, strict=True) if alive]
 
-    def find(
-        self, batch: EventBatch, now: float, threads: int
-    ) -> tuple[NDArray[np.object_], Bitmap]:
-        """Return the ids of the subscriptions in force, and the events that match each."""
-        matched = self.evaluator.evaluate(batch, threads)
+    def find(self, batch: EventBatch, now: float, threads: int) -> Share:
+        """Return which subscriptions are in force, and which events match them."""
         in_force = self.alive & (self.expires_at > now)
-        if in_force.all():
-            return self.ids, matched
-        return self.ids[in_force], matched[in_force]
+        return Share(self.ids, in_force, self.evaluator.evaluate(batch, threads))
 
 
 def joined_matches(
     segments: Sequence[Segment], batch: EventBatch, now: float, threads: int
 ) -> Matches:
     """Return what all segments find, in their order: that of adding."""
-    words = -(-len(batch) // 64)
-    found = [segment.find(batch, now, threads) for segment in segments]
-    if len(found) == 1:
-        return Matches(len(batch), *found[0], batch.errors)
-    ids = np.concatenate([np.empty(0, np.object_), *(ids for ids, _ in found)])
-    bitmap = np.concatenate([np.empty((0, words), np.uint64), *(bits for _, bits in found)])
-    return Matches(len(batch), ids, bitmap, batch.errors)
+    shares = [segment.find(batch, now, threads) for segment in segments]
+    return Matches(len(batch), shares, batch.errors)

@@ -85,6 +85,10 @@ class Vocabulary:
         """Return the leaf that is always true, or the one that is always false."""
         return 0 if value else 1
 
+    def is_atom(self, leaf: int) -> bool:
+        """Tell whether a leaf is an atom's, not a constant."""
+        return leaf > 1
+
     def leaf(self, atom: Filter, reading: Reading) -> int:
         """Return the number of an atom's leaf."""
         number = self._numbers.get((atom, reading))

@@ -1,0 +1,186 @@
+"""Access: subscriptions that few events concern wait under what those events hold.
+
+A filter that can be true only where one of some rare things is so (a symbol, a user, an attribute
+that most events lack) is not evaluated for every event. It waits under those things, and an event
+looks only under what it holds. Two things that must both be so make one rarer thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE
+from tamis.matching.access_kernels import (
+    Postings,
+    fill_pair_table,
+    find_all_accesses,
+    find_partners,
+    new_search,
+)
+from tamis.matching.variables import Variables
+
+# Evaluating a filter alone takes about as long as evaluating it in a diagram for this many events.
+RARE: Final = 1 / 500
+# A test of up to this many cells waits under each of them.
+MOST_CELLS: Final = 16
+# Events are taken to have about this many attributes, where filters know many more.
+USUAL_ATTRIBUTES: Final = 24
+# Subscriptions wait under a pair where more than this many would wait under the single thing.
+CROWD: Final = 16
+
+
+class Access(NamedTuple):
+    """Which subscriptions wait, and under what."""
+
+    waits: NDArray[np.bool_]
+    postings: Postings
+
+
+class _Keys(NamedTuple):
+    """Under what each side of each leaf could wait: keys[starts[i] : starts[i + 1]]."""
+
+    cost: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    keys: NDArray[np.int64]
+
+
+def find_access(
+    codes: NDArray[np.int32], starts: NDArray[np.int64], variables: Variables
+) -> Access:
+    """Decide which programs wait for what."""
+    offsets = _cell_offsets(variables)
+    keys = _leaf_keys(variables, offsets)
+    count = len(starts) - 1
+    search = new_search(int(np.diff(starts).max(initial=1)))
+    found, sizes = np.empty(len(codes) + 1, np.int32), np.empty(count, np.int32)
+    used = find_all_accesses(codes, starts, keys.cost, RARE, search, found, sizes)
+    waits = sizes != NONE
+    members, under = _expand(found[:used], sizes, keys)
+    total = int(offsets[-1]) + len(variables.blocks)
+    pairs = _Pairs(codes, starts, keys, offsets)
+    crowd = np.bincount(under, minlength=total)[under] > CROWD
+    joined = pairs.take(members, under, crowd)
+    postings = _postings(members[~joined], under[~joined], total)
+    return Access(waits, Postings(offsets, *postings, *pairs.postings()))
+
+
+def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
+    sizes = [len(block.scale.bounds) for block in variables.blocks.values()]
+    return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
+    """Find out under what each side of each leaf could wait, and how much of all events that is."""
+    leaves, blocks = variables.leaves, list(variables.blocks.values())
+    usual = min(1.0, USUAL_ATTRIBUTES / max(1, len(blocks)))
+    free = {variable: predicate for predicate, variable in variables.predicates.items()}
+    cost, starts, keys = [], [0], list[int]()
+    for side in range(2 * len(leaves.block)):
+        block = int(leaves.block[side // 2])
+        changes = leaves.variables[leaves.starts[side] : leaves.starts[side + 1]].tolist()
+        inside = bool(leaves.begins_inside[side])
+        if block == NONE or (inside and not (changes and changes[0] in free)):
+            cost.append(np.inf)
+        elif changes and changes[0] in free:
+            # A predicate holds only of a value that is there, unless a default stands in for it.
+            cost.append(np.inf if free[changes[0]].completed else usual)
+            keys.append(int(offsets[-1]) + block)
+        else:
+            cells = _cells(changes, blocks[block].first, len(blocks[block].scale.bounds))
+            few = len(cells) <= MOST_CELLS
+            cost.append(usual * len(cells) / len(blocks[block].scale.bounds) if few else usual)
+            keys += [int(offsets[block]) + c for c in cells] if few else [int(offsets[-1]) + block]
+        starts.append(len(keys))
+    return _Keys(np.array(cost, np.float64), np.array(starts, np.int64), np.array(keys, np.int64))
+
+
+def _cells(changes: Sequence[int], first: int, count: int) -> list[int]:
+    """Return the cells of a region that does not begin inside; more than enough where many."""
+    ends = [change - first + 1 for change in changes]
+    if len(ends) % 2:
+        ends.append(count)
+    cells: list[int] = []
+    for low, high in zip(ends[::2], ends[1::2], strict=True):
+        cells += range(low, min(high, low + MOST_CELLS + 1))
+    return cells
+
+
+def _expand(
+    found: NDArray[np.int32], sizes: NDArray[np.int32], keys: _Keys
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return every program that waits as often as it has keys, and those keys."""
+    waiting = np.flatnonzero(sizes != NONE)
+    owners = np.repeat(waiting, sizes[waiting])
+    first, last = keys.starts[found], keys.starts[found + 1]
+    counts = last - first
+    ends = np.cumsum(counts)
+    places = np.repeat(first - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
+    return np.repeat(owners, counts).astype(np.int32), keys.keys[places]
+
+
+def _postings(
+    members: NDArray[np.int32], under: NDArray[np.int64], total: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return for each key where its members begin, and all members in order."""
+    order = np.argsort(under, kind="stable")
+    starts = np.zeros(total + 1, np.int64)
+    np.cumsum(np.bincount(under, minlength=total), out=starts[1:])
+    return starts, members[order]
+
+
+class _Pairs:
+    """Conjunctions that wait under two cells at once."""
+
+    def __init__(
+        self,
+        codes: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        keys: _Keys,
+        offsets: NDArray[np.int64],
+    ) -> None:
+        self._programs = codes, starts
+        self._keys = keys
+        self._offsets = offsets
+        self._first = self._second = np.empty(0, np.int64)
+        self._members = np.empty(0, np.int32)
+
+    def take(
+        self, members: NDArray[np.int32], under: NDArray[np.int64], crowd: NDArray[np.bool_]
+    ) -> NDArray[np.bool_]:
+        """Take those of the crowd that have a partner for their key; tell which."""
+        alone = np.bincount(members, minlength=len(self._programs[1]))[members] == 1
+        asked = np.flatnonzero(crowd & alone & (under < self._offsets[-1]))
+        partners = under[asked].copy()
+        single = np.diff(self._keys.starts)[::2] == 1
+        own = np.full(len(single), NONE, np.int64)
+        own[single] = self._keys.keys[self._keys.starts[:-1:2][single]]
+        own[own >= self._offsets[-1]] = NONE
+        find_partners(*self._programs, own, self._keys.cost, members[asked], partners)
+        taken = asked[partners != NONE]
+        one, other = under[taken], partners[partners != NONE]
+        self._first, self._second = np.minimum(one, other), np.maximum(one, other)
+        self._members = members[taken]
+        joined = np.zeros(len(members), np.bool_)
+        joined[taken] = True
+        return joined
+
+    def postings(self) -> tuple[Any, ...]:
+        """Return the part of the postings that is about pairs."""
+        blocks = np.stack(
+            [
+                np.searchsorted(self._offsets, keys, side="right") - 1
+                for keys in (self._first, self._second)
+            ],
+            axis=1,
+        ).astype(np.int32)
+        kinds = np.unique(blocks, axis=0) if len(blocks) else np.empty((0, 2), np.int32)
+        pairs, under = np.unique(self._first << 31 | self._second, return_inverse=True)
+        starts, members = _postings(self._members, under, len(pairs))
+        table = np.zeros(1 << (2 * len(pairs) + 1).bit_length(), np.int64)
+        places = np.zeros(len(table), np.int32)
+        fill_pair_table(pairs >> 31, pairs & (2**31 - 1), table, places)
+        return kinds[:, 0].copy(), kinds[:, 1].copy(), table, places, starts, members

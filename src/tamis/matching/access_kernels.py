@@ -1,0 +1,396 @@
+"""Which of its leaves must be true for a filter to be true, and the events that make them so."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE
+from tamis.jit import kernel
+from tamis.matching.kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
+
+TRUE: Final = 1
+FALSE: Final = 0
+UNKNOWN: Final = 2
+
+_BOTH: Final = 3
+
+
+class Search(NamedTuple):
+    """Room to look for the access of one program at a time; costs for each step and side."""
+
+    cost: NDArray[np.float64]
+    """For step p and side s (0 true, 1 false): cost[2 * p + s]."""
+    chosen: NDArray[np.int32]
+    """The term that stands for the step, or NONE where all of them do."""
+    first_term: NDArray[np.int32]
+    """The step at which the terms of an operator begin, from the right; a chain by `next_term`."""
+    next_term: NDArray[np.int32]
+    stack: NDArray[np.int32]
+
+
+def new_search(longest: int) -> Search:
+    """Return room for programs of up to `longest` codes."""
+    return Search(
+        cost=np.empty(2 * longest, np.float64),
+        chosen=np.empty(2 * longest, np.int32),
+        first_term=np.empty(longest, np.int32),
+        next_term=np.empty(longest, np.int32),
+        stack=np.empty(2 * longest + 2, np.int32),
+    )
+
+
+@kernel
+def _side_of_terms(search: Search, place: int, side: int, every: bool) -> None:  # noqa: FBT001
+    """Find what one side of an operator costs.
+
+    It is the cheapest term's where `every` term must hold, and all terms' where one is enough.
+    """
+    best, chosen, total = np.inf, NONE, 0.0
+    term = search.first_term[place]
+    while term != NONE:
+        cost = search.cost[2 * term + side]
+        total += cost
+        if cost < best:
+            best, chosen = cost, term
+        term = search.next_term[term]
+    search.cost[2 * place + side] = best if every else total
+    search.chosen[2 * place + side] = chosen if every else NONE
+
+
+@kernel
+def find_access(
+    program: NDArray[np.int32],
+    leaf_cost: NDArray[np.float64],
+    search: Search,
+    found: NDArray[np.int32],
+) -> int:
+    """Write the sides of leaves of which one is true whenever the program is; return how many.
+
+    NONE means that there is no such set, or none that would save anything.
+    """
+    depth = 0
+    for place in range(len(program)):
+        code = program[place]
+        search.first_term[place] = NONE
+        if code >= 0:
+            search.cost[2 * place] = leaf_cost[2 * code]
+            search.cost[2 * place + 1] = leaf_cost[2 * code + 1]
+        else:
+            op, terms = (-code - 1) % 4, (-code - 1) // 4
+            for _ in range(terms):
+                depth -= 1
+                term = search.stack[depth]
+                search.next_term[term] = search.first_term[place]
+                search.first_term[place] = term
+            if op == OP_NOT:
+                term = search.first_term[place]
+                search.cost[2 * place] = search.cost[2 * term + 1]
+                search.cost[2 * place + 1] = search.cost[2 * term]
+            elif op == OP_XOR:
+                # A parity says nothing about any one term.
+                search.cost[2 * place] = search.cost[2 * place + 1] = np.inf
+            else:
+                _side_of_terms(search, place, 0, op == OP_AND)
+                _side_of_terms(search, place, 1, op == OP_OR)
+        search.stack[depth] = place
+        depth += 1
+    last = len(program) - 1
+    if not search.cost[2 * last] < np.inf:
+        return NONE
+    return _collect(program, 2 * last, search, found)
+
+
+@kernel
+def _collect(
+    program: NDArray[np.int32], root: int, search: Search, found: NDArray[np.int32]
+) -> int:
+    count, depth = 0, 1
+    search.stack[0] = root
+    while depth > 0:
+        depth -= 1
+        place, side = search.stack[depth] // 2, search.stack[depth] % 2
+        code = program[place]
+        if code >= 0:
+            found[count] = 2 * code + side
+            count += 1
+        elif (-code - 1) % 4 == OP_NOT:
+            search.stack[depth] = 2 * search.first_term[place] + 1 - side
+            depth += 1
+        elif search.chosen[2 * place + side] != NONE:
+            search.stack[depth] = 2 * search.chosen[2 * place + side] + side
+            depth += 1
+        else:
+            term = search.first_term[place]
+            while term != NONE:
+                search.stack[depth] = 2 * term + side
+                depth += 1
+                term = search.next_term[term]
+    return count
+
+
+@kernel
+def find_all_accesses(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    leaf_cost: NDArray[np.float64],
+    most: float,
+    search: Search,
+    found: NDArray[np.int32],
+    sizes: NDArray[np.int32],
+) -> int:
+    """Write the access of every program, one after the other; sizes of NONE are for those without.
+
+    An access that costs more than `most` is as good as none.
+    """
+    used = 0
+    for number in range(len(sizes)):
+        program = codes[starts[number] : starts[number + 1]]
+        sizes[number] = find_access(program, leaf_cost, search, found[used:])
+        if sizes[number] != NONE:
+            if search.cost[2 * (len(program) - 1)] > most:
+                sizes[number] = NONE
+            else:
+                used += sizes[number]
+    return used
+
+
+class Postings(NamedTuple):
+    """Where subscriptions wait for events: under cells, under attributes, under pairs of cells."""
+
+    cell_offset: NDArray[np.int64]
+    """Cell c of attribute b has the key cell_offset[b] + c."""
+    starts: NDArray[np.int64]
+    """Under key k wait members[starts[k] : starts[k + 1]]; attributes come after all cells."""
+    members: NDArray[np.int32]
+    pair_first: NDArray[np.int32]
+    """The attributes of each kind of pair."""
+    pair_second: NDArray[np.int32]
+    pair_table: NDArray[np.int64]
+    """Open hashing of pairs of keys, plus one, 0 where free; a power of two long."""
+    pair_place: NDArray[np.int32]
+    pair_starts: NDArray[np.int64]
+    pair_members: NDArray[np.int32]
+
+
+class Values(NamedTuple):
+    """What the events hold, event after event, and what they pass."""
+
+    starts: NDArray[np.int64]
+    blocks: NDArray[np.int32]
+    cells: NDArray[np.int32]
+    skipped: NDArray[np.bool_]
+    """Events that are left to others, because they hold several values."""
+    passing: NDArray[np.bool_]
+    """For each predicate and event."""
+    predicate: NDArray[np.int32]
+    """For each variable the predicate that it is, or NONE."""
+    first: NDArray[np.int32]
+    """For each attribute its first variable."""
+
+
+@kernel
+def _holds(
+    leaves: Leaves, side: int, values: Values, cell_of: NDArray[np.int32], event: int
+) -> bool:
+    """Tell whether one side of a leaf holds for an event."""
+    guard = leaves.guard[side]
+    if guard != NONE and values.passing[values.predicate[guard], event]:
+        return False
+    block = leaves.block[side // 2]
+    inside = bool(leaves.begins_inside[side])
+    for place in range(leaves.starts[side], leaves.starts[side + 1]):
+        variable = leaves.variables[place]
+        if values.predicate[variable] != NONE:
+            return bool(values.passing[values.predicate[variable], event])
+        if variable - values.first[block] < cell_of[block]:
+            inside = not inside
+    return inside
+
+
+@kernel
+def _truth(
+    program: NDArray[np.int32],
+    leaves: Leaves,
+    values: Values,
+    cell_of: NDArray[np.int32],
+    event: int,
+    stack: NDArray[np.int8],
+) -> int:
+    """Return whether a program is true, false or unknown for an event."""
+    last = program[-1]
+    if last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1:
+        # Nothing but leaves joined by and, as most of what waits here is.
+        for place in range(len(program) - 1):
+            if not _holds(leaves, 2 * program[place], values, cell_of, event):
+                return UNKNOWN
+        return TRUE
+    depth = 0
+    for place in range(len(program)):
+        code = program[place]
+        if code >= 0:
+            if _holds(leaves, 2 * code, values, cell_of, event):
+                stack[depth] = TRUE
+            elif _holds(leaves, 2 * code + 1, values, cell_of, event):
+                stack[depth] = FALSE
+            else:
+                stack[depth] = UNKNOWN
+            depth += 1
+            continue
+        op, terms = (-code - 1) % 4, (-code - 1) // 4
+        depth -= terms
+        result = stack[depth]
+        if op == OP_NOT:
+            result = UNKNOWN if result == UNKNOWN else 1 - result
+        for term in range(depth + 1, depth + terms):
+            other = stack[term]
+            if op == OP_XOR:
+                result = UNKNOWN if result == UNKNOWN or other == UNKNOWN else result ^ other
+            else:
+                decisive = FALSE if op == OP_AND else TRUE
+                if result == decisive or other == decisive:
+                    result = decisive
+                elif result == UNKNOWN or other == UNKNOWN:
+                    result = UNKNOWN
+        stack[depth] = result
+        depth += 1
+    return int(stack[0])
+
+
+class Waiting(NamedTuple):
+    """All that finding matches among waiting subscriptions needs."""
+
+    postings: Postings
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    leaves: Leaves
+    seen: NDArray[np.int32]
+    """For each subscription the last event for which it was tried, plus one."""
+    cell_of: NDArray[np.int32]
+    stack: NDArray[np.int8]
+
+
+@kernel
+def _try_members(
+    waiting: Waiting,
+    values: Values,
+    event: int,
+    members: NDArray[np.int32],
+    found: NDArray[np.int32],
+    count: int,
+) -> int:
+    """Write the members that an event satisfies from place `count` on; return where they end."""
+    for place in range(len(members)):
+        member = members[place]
+        if waiting.seen[member] == event + 1:
+            continue
+        waiting.seen[member] = event + 1
+        program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
+        truth = _truth(program, waiting.leaves, values, waiting.cell_of, event, waiting.stack)
+        if truth == TRUE:
+            found[count] = member
+            count += 1
+    return count
+
+
+@kernel
+def pair_spot(table: NDArray[np.int64], first: int, second: int) -> int:
+    """Return where in the table of pairs a pair is, or where it would be."""
+    mask = len(table) - 1
+    key = (first << 31 | second) + 1
+    spot = (first * 7_919 + second * 104_729 + (second >> 7)) & mask
+    while table[spot] != 0 and table[spot] != key:
+        spot = (spot + 1) & mask
+    return int(spot)
+
+
+@kernel
+def match_waiting(
+    waiting: Waiting,
+    values: Values,
+    first_event: int,
+    ends: NDArray[np.int64],
+    found: NDArray[np.int32],
+) -> int:
+    """Find for event after event the subscriptions that wait for it and that it satisfies.
+
+    Writes the subscriptions, and for each event where its own end; returns the event at which
+    there might be no more room.
+    """
+    postings, cell_of = waiting.postings, waiting.cell_of
+    attributes = postings.cell_offset[-1]
+    count = 0
+    for event in range(first_event, len(ends)):
+        start, end = values.starts[event], values.starts[event + 1]
+        if count + len(waiting.seen) > len(found) and count > 0:
+            return event
+        if not values.skipped[event]:
+            for place in range(start, end):
+                cell_of[values.blocks[place]] = values.cells[place]
+            for place in range(start, end):
+                block = values.blocks[place]
+                key = postings.cell_offset[block] + values.cells[place]
+                members = postings.members[postings.starts[key] : postings.starts[key + 1]]
+                count = _try_members(waiting, values, event, members, found, count)
+                key = attributes + block
+                members = postings.members[postings.starts[key] : postings.starts[key + 1]]
+                count = _try_members(waiting, values, event, members, found, count)
+            for pair in range(len(postings.pair_first)):
+                one, other = postings.pair_first[pair], postings.pair_second[pair]
+                spot = pair_spot(
+                    postings.pair_table,
+                    postings.cell_offset[one] + cell_of[one],
+                    postings.cell_offset[other] + cell_of[other],
+                )
+                if postings.pair_table[spot] != 0:
+                    at = postings.pair_place[spot]
+                    first, last = postings.pair_starts[at], postings.pair_starts[at + 1]
+                    members = postings.pair_members[first:last]
+                    count = _try_members(waiting, values, event, members, found, count)
+            for place in range(start, end):
+                cell_of[values.blocks[place]] = 0
+        ends[event] = count
+    return len(ends)
+
+
+@kernel
+def find_partners(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    leaf_key: NDArray[np.int64],
+    leaf_cost: NDArray[np.float64],
+    members: NDArray[np.int32],
+    partners: NDArray[np.int64],
+) -> None:
+    """Find for conjunctions, besides the key they wait under, the rarest other one.
+
+    `leaf_key` is the one key under which a leaf could wait, or NONE.
+    """
+    for place in range(len(members)):
+        own = partners[place]
+        partners[place] = NONE
+        program = codes[starts[members[place]] : starts[members[place] + 1]]
+        last = program[-1]
+        if last >= 0 or (-last - 1) % 4 != OP_AND or (-last - 1) // 4 != len(program) - 1:
+            continue
+        best = np.inf
+        for leaf in program[:-1]:
+            key, cost = leaf_key[leaf], leaf_cost[2 * leaf]
+            if key != NONE and key != own and cost < best:
+                partners[place], best = key, cost
+
+
+@kernel
+def fill_pair_table(
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    table: NDArray[np.int64],
+    places: NDArray[np.int32],
+) -> None:
+    """Enter pairs of keys, each with its number."""
+    for pair in range(len(first)):
+        spot = pair_spot(table, first[pair], second[pair])
+        table[spot] = (first[pair] << 31 | second[pair]) + 1
+        places[spot] = pair
