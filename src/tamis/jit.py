@@ -17,3 +17,11 @@ def kernel(function: Kernel) -> Kernel:
     for the tests that compare both.
     """
     return cast("Kernel", numba.njit(cache=True, nogil=True)(function))
+
+
+def inlined(function: Kernel) -> Kernel:
+    """Compile a part of other kernels into each of them.
+
+    A call passes every array of every tuple by itself, which costs more than a small loop does.
+    """
+    return cast("Kernel", numba.njit(cache=True, nogil=True, inline="always")(function))

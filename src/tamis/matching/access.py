@@ -13,13 +13,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.kernels import NONE
+from tamis.diagrams.kernels import FREE, NONE
 from tamis.matching.access_kernels import (
     Postings,
+    Queue,
     fill_pair_table,
     find_all_accesses,
     find_partners,
     new_search,
+    write_checks,
 )
 from tamis.matching.variables import Variables
 
@@ -64,8 +66,9 @@ def find_access(
     pairs = _Pairs(codes, starts, keys, offsets)
     crowd = np.bincount(under, minlength=total)[under] > CROWD
     joined = pairs.take(members, under, crowd)
-    postings = _postings(members[~joined], under[~joined], total)
-    return Access(waits, Postings(offsets, *postings, *pairs.postings()))
+    queues = _Queues(codes, starts, variables)
+    queue = queues.queue(members[~joined], under[~joined], total)
+    return Access(waits, Postings(offsets, queue, *pairs.postings(queues)))
 
 
 def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
@@ -122,14 +125,38 @@ def _expand(
     return np.repeat(owners, counts).astype(np.int32), keys.keys[places]
 
 
-def _postings(
-    members: NDArray[np.int32], under: NDArray[np.int64], total: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return for each key where its members begin, and all members in order."""
-    order = np.argsort(under, kind="stable")
-    starts = np.zeros(total + 1, np.int64)
-    np.cumsum(np.bincount(under, minlength=total), out=starts[1:])
-    return starts, members[order]
+class _Queues:
+    """Puts subscriptions into the order of what they wait for, each with its checks."""
+
+    def __init__(
+        self, codes: NDArray[np.int32], starts: NDArray[np.int64], variables: Variables
+    ) -> None:
+        self._programs = codes, starts
+        self._leaves = variables.leaves
+        self._is_cut = variables.lines != FREE
+        blocks = variables.blocks.values()
+        self._bounds = np.array(
+            [(block.first, len(block.scale.bounds)) for block in blocks], np.int32
+        ).reshape(-1, 2)
+
+    def queue(self, members: NDArray[np.int32], under: NDArray[np.int64], total: int) -> Queue:
+        """Return the members by the thing they wait under."""
+        starts = np.zeros(total + 1, np.int64)
+        np.cumsum(np.bincount(under, minlength=total), out=starts[1:])
+        ordered = members[np.argsort(under, kind="stable")]
+        lengths = np.diff(self._programs[1])[ordered]
+        check_starts = np.zeros(len(ordered) + 1, np.int64)
+        checks = np.empty((int(lengths.sum()), 3), np.int32)
+        write_checks(
+            *self._programs,
+            self._leaves,
+            self._is_cut,
+            self._bounds,
+            ordered,
+            check_starts,
+            checks,
+        )
+        return Queue(starts, ordered, check_starts, checks[: check_starts[-1]].copy())
 
 
 class _Pairs:
@@ -168,7 +195,7 @@ class _Pairs:
         joined[taken] = True
         return joined
 
-    def postings(self) -> tuple[Any, ...]:
+    def postings(self, queues: _Queues) -> tuple[Any, ...]:
         """Return the part of the postings that is about pairs."""
         blocks = np.stack(
             [
@@ -179,8 +206,8 @@ class _Pairs:
         ).astype(np.int32)
         kinds = np.unique(blocks, axis=0) if len(blocks) else np.empty((0, 2), np.int32)
         pairs, under = np.unique(self._first << 31 | self._second, return_inverse=True)
-        starts, members = _postings(self._members, under, len(pairs))
+        queue = queues.queue(self._members, under, len(pairs))
         table = np.zeros(1 << (2 * len(pairs) + 1).bit_length(), np.int64)
         places = np.zeros(len(table), np.int32)
         fill_pair_table(pairs >> 31, pairs & (2**31 - 1), table, places)
-        return kinds[:, 0].copy(), kinds[:, 1].copy(), table, places, starts, members
+        return kinds[:, 0].copy(), kinds[:, 1].copy(), table, places, queue

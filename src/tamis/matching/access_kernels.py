@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.jit import kernel
+from tamis.jit import inlined, kernel
 from tamis.matching.kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
 
 TRUE: Final = 1
@@ -43,7 +43,7 @@ def new_search(longest: int) -> Search:
 
 
 @kernel
-def _side_of_terms(search: Search, place: int, side: int, every: bool) -> None:  # noqa: FBT001
+def _side_of_terms(search: Search, place: int, side: int, every: bool) -> None:
     """Find what one side of an operator costs.
 
     It is the cheapest term's where `every` term must hold, and all terms' where one is enough.
@@ -157,22 +157,36 @@ def find_all_accesses(
     return used
 
 
+class Queue(NamedTuple):
+    """Subscriptions that wait, those under one thing side by side.
+
+    Of a conjunction of intervals the whole test stands here too: what lies together in memory is
+    read together, and most candidates fail their first check.
+    """
+
+    starts: NDArray[np.int64]
+    """Under thing t wait the places from starts[t] to starts[t + 1]."""
+    members: NDArray[np.int32]
+    check_starts: NDArray[np.int64]
+    """For each place its checks; none where the program must be run."""
+    checks: NDArray[np.int32]
+    """Rows of an attribute, and the cells from which and below which its value must lie."""
+
+
 class Postings(NamedTuple):
     """Where subscriptions wait for events: under cells, under attributes, under pairs of cells."""
 
     cell_offset: NDArray[np.int64]
     """Cell c of attribute b has the key cell_offset[b] + c."""
-    starts: NDArray[np.int64]
-    """Under key k wait members[starts[k] : starts[k + 1]]; attributes come after all cells."""
-    members: NDArray[np.int32]
+    queue: Queue
+    """By key; attributes come after all cells."""
     pair_first: NDArray[np.int32]
     """The attributes of each kind of pair."""
     pair_second: NDArray[np.int32]
     pair_table: NDArray[np.int64]
     """Open hashing of pairs of keys, plus one, 0 where free; a power of two long."""
     pair_place: NDArray[np.int32]
-    pair_starts: NDArray[np.int64]
-    pair_members: NDArray[np.int32]
+    pair_queue: Queue
 
 
 class Values(NamedTuple):
@@ -191,7 +205,7 @@ class Values(NamedTuple):
     """For each attribute its first variable."""
 
 
-@kernel
+@inlined
 def _holds(
     leaves: Leaves, side: int, values: Values, cell_of: NDArray[np.int32], event: int
 ) -> bool:
@@ -210,7 +224,7 @@ def _holds(
     return inside
 
 
-@kernel
+@inlined
 def _truth(
     program: NDArray[np.int32],
     leaves: Leaves,
@@ -272,30 +286,40 @@ class Waiting(NamedTuple):
     stack: NDArray[np.int8]
 
 
-@kernel
+@inlined
 def _try_members(
     waiting: Waiting,
     values: Values,
     event: int,
-    members: NDArray[np.int32],
+    queue: Queue,
+    thing: int,
     found: NDArray[np.int32],
     count: int,
 ) -> int:
-    """Write the members that an event satisfies from place `count` on; return where they end."""
-    for place in range(len(members)):
-        member = members[place]
-        if waiting.seen[member] == event + 1:
+    """Write the members under a thing that an event satisfies; return where they end."""
+    for place in range(queue.starts[thing], queue.starts[thing + 1]):
+        first, last = queue.check_starts[place], queue.check_starts[place + 1]
+        passes = True
+        for check in range(first, last):
+            cell = waiting.cell_of[queue.checks[check, 0]]
+            if cell < queue.checks[check, 1] or cell >= queue.checks[check, 2]:
+                passes = False
+                break
+        member = queue.members[place]
+        if not passes or waiting.seen[member] == event + 1:
             continue
         waiting.seen[member] = event + 1
-        program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
-        truth = _truth(program, waiting.leaves, values, waiting.cell_of, event, waiting.stack)
-        if truth == TRUE:
+        if first == last:
+            program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
+            truth = _truth(program, waiting.leaves, values, waiting.cell_of, event, waiting.stack)
+            passes = truth == TRUE
+        if passes:
             found[count] = member
             count += 1
     return count
 
 
-@kernel
+@inlined
 def pair_spot(table: NDArray[np.int64], first: int, second: int) -> int:
     """Return where in the table of pairs a pair is, or where it would be."""
     mask = len(table) - 1
@@ -331,12 +355,8 @@ def match_waiting(
                 cell_of[values.blocks[place]] = values.cells[place]
             for place in range(start, end):
                 block = values.blocks[place]
-                key = postings.cell_offset[block] + values.cells[place]
-                members = postings.members[postings.starts[key] : postings.starts[key + 1]]
-                count = _try_members(waiting, values, event, members, found, count)
-                key = attributes + block
-                members = postings.members[postings.starts[key] : postings.starts[key + 1]]
-                count = _try_members(waiting, values, event, members, found, count)
+                for key in (postings.cell_offset[block] + values.cells[place], attributes + block):
+                    count = _try_members(waiting, values, event, postings.queue, key, found, count)
             for pair in range(len(postings.pair_first)):
                 one, other = postings.pair_first[pair], postings.pair_second[pair]
                 spot = pair_spot(
@@ -345,10 +365,10 @@ def match_waiting(
                     postings.cell_offset[other] + cell_of[other],
                 )
                 if postings.pair_table[spot] != 0:
-                    at = postings.pair_place[spot]
-                    first, last = postings.pair_starts[at], postings.pair_starts[at + 1]
-                    members = postings.pair_members[first:last]
-                    count = _try_members(waiting, values, event, members, found, count)
+                    thing = postings.pair_place[spot]
+                    count = _try_members(
+                        waiting, values, event, postings.pair_queue, thing, found, count
+                    )
             for place in range(start, end):
                 cell_of[values.blocks[place]] = 0
         ends[event] = count
@@ -394,3 +414,42 @@ def fill_pair_table(
         spot = pair_spot(table, first[pair], second[pair])
         table[spot] = (first[pair] << 31 | second[pair]) + 1
         places[spot] = pair
+
+
+@kernel
+def write_checks(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    leaves: Leaves,
+    is_cut: NDArray[np.bool_],
+    bounds: NDArray[np.int32],
+    members: NDArray[np.int32],
+    check_starts: NDArray[np.int64],
+    checks: NDArray[np.int32],
+) -> None:
+    """Write the checks of every member that is a conjunction of intervals.
+
+    `bounds` has for each attribute its first variable and its number of cells.
+    """
+    used = 0
+    for place in range(len(members)):
+        program = codes[starts[members[place]] : starts[members[place] + 1]]
+        last, first_check = program[-1], used
+        plain = last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1
+        for number in range(len(program) - 1):
+            side = 2 * program[number]
+            start, end = leaves.starts[side], leaves.starts[side + 1]
+            block = leaves.block[program[number]] if plain else NONE
+            plain = plain and block != NONE and not leaves.begins_inside[side]
+            plain = plain and leaves.guard[side] == NONE and 0 < end - start <= 2
+            plain = plain and is_cut[leaves.variables[start]]
+            if not plain:
+                break
+            low = leaves.variables[start] - bounds[block, 0] + 1
+            high = leaves.variables[end - 1] - bounds[block, 0] + 1
+            checks[used, 0], checks[used, 1] = block, low
+            checks[used, 2] = high if end - start == 2 else bounds[block, 1]
+            used += 1
+        if not plain:
+            used = first_check
+        check_starts[place + 1] = used
