@@ -15,11 +15,13 @@ from tamis.diagrams.kernels import NONE, Store, new_store
 from tamis.matching.access import find_access
 from tamis.matching.kernels import (
     Chunks,
+    Graphs,
     Leaves,
     Regions,
     Tests,
     build_chunk,
     keep_reachable,
+    mark_needed_sides,
     new_scratch,
     new_tests,
     test_regions,
@@ -85,8 +87,26 @@ class Compiled:
         builder = _Builder(self.programs.some(self.everyday), self.variables)
         self.chunks: Final = builder.build()
         self.regions: Final = builder.regions.joined()
-        self.graphs: Final[NDArray[np.int32]] = np.array(builder.graphs, np.int32)
-        """Those of the everyday ones, by their place, that are evaluated as their programs."""
+        self.graphs: Final = self._graphs(np.array(builder.graphs, np.int32))
+        """Those of the everyday ones that are evaluated as their programs."""
+
+    def _graphs(self, places: NDArray[np.int32]) -> Graphs:
+        programs = self.programs.some(self.everyday[places])
+        leaves = self.variables.leaves
+        needed = np.zeros(2 * len(leaves.block), np.bool_)
+        longest = int(np.diff(programs.starts).max(initial=1))
+        mark_needed_sides(*programs, new_scratch(longest), needed)
+        sides = np.flatnonzero(needed)
+        row = np.full(len(needed), NONE, np.int32)
+        row[sides] = np.arange(len(sides))
+        starts, taken = _gathered(leaves.starts, sides)
+        return Graphs(
+            *programs,
+            members=places,
+            sides=Regions(starts, leaves.begins_inside[sides], leaves.variables[taken]),
+            guard=leaves.guard[sides],
+            row=row,
+        )
 
     @property
     def nodes(self) -> int:
@@ -198,16 +218,13 @@ class _Part(NamedTuple):
 def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray[np.int32]]:
     """Return the leaves in use with the variables numbered among themselves, and those."""
     sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
-    first, last = leaves.starts[sides], leaves.starts[sides + 1]
-    starts = np.zeros(len(sides) + 1, np.int32)
-    np.cumsum(last - first, out=starts[1:])
-    taken = np.repeat(first - starts[:-1], last - first) + np.arange(starts[-1])
+    starts, taken = _gathered(leaves.starts, sides)
     variables, guard = leaves.variables[taken], leaves.guard[sides]
     rows = np.unique(np.concatenate((variables, guard[guard != NONE])))
     renumbered_guard = np.searchsorted(rows, guard).astype(np.int32)
     renumbered_guard[guard == NONE] = NONE
     local = Leaves(
-        starts=starts,
+        starts=starts.astype(np.int32),
         variables=np.searchsorted(rows, variables).astype(np.int32),
         begins_inside=leaves.begins_inside[sides],
         guard=renumbered_guard,
@@ -215,6 +232,16 @@ def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray
         node=np.full(len(sides), NONE, np.int32),
     )
     return local, rows.astype(np.int32)
+
+
+def _gathered(
+    starts: NDArray[np.int32], rows: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where the parts of some rows begin once they stand together, and where they stood."""
+    first, last = starts[rows], starts[rows + 1]
+    together = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(last - first, out=together[1:])
+    return together, np.repeat(first - together[:-1], last - first) + np.arange(together[-1])
 
 
 def _joined(parts: Sequence[_Part]) -> Chunks:

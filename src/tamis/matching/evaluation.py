@@ -14,8 +14,11 @@ from tamis.matching.access_kernels import Values, Waiting, match_waiting
 from tamis.matching.compiled import Compiled
 from tamis.matching.kernels import (
     Lanes,
+    deny_guarded,
     evaluate_chunks,
+    evaluate_graphs,
     evaluate_program,
+    new_scratch,
     set_leaf_rows,
     set_region_rows,
     set_rows,
@@ -70,7 +73,8 @@ class Evaluator:
         self._rankers = {name: Ranker(block.scale) for name, block in self._blocks.items()}
         sizes = np.diff(compiled.chunks.node_starts)
         self._largest_chunk = int(sizes.max(initial=0)) + 2
-        per_word = 8 * max(1, len(compiled.variables), len(compiled.regions.begins))
+        counts = (len(compiled.variables), len(compiled.regions.begins), len(compiled.graphs.guard))
+        per_word = 8 * max(1, *counts)
         self._width = max(1, min(TILE_WORDS, ROW_BYTES // per_word))
 
     def evaluate(self, batch: EventBatch, threads: int = 1) -> Found:
@@ -93,7 +97,7 @@ class Evaluator:
             rows = self._rows(facts, events)
             tile = matched[:, first:last]
             self._evaluate_chunks(self._region_rows(rows), tile, threads)
-            self._evaluate_graphs(facts, events, rows, tile)
+            self._evaluate_graphs(rows, tile)
         if length % 64:
             matched[:, -1] &= (np.uint64(1) << np.uint64(length % 64)) - np.uint64(1)
         return matched
@@ -208,13 +212,16 @@ class Evaluator:
 
     # --- programs ----------------------------------------------------------------------------
 
-    def _evaluate_graphs(
-        self, facts: Facts, events: NDArray[np.int64], rows: Bitmap, matched: Bitmap
-    ) -> None:
+    def _evaluate_graphs(self, rows: Bitmap, matched: Bitmap) -> None:
         graphs = self._compiled.graphs
-        if len(graphs):
-            numbers = self._compiled.everyday[graphs]
-            matched[graphs] = self._evaluate_programs(facts, events, rows, numbers)
+        if not len(graphs.members):
+            return
+        side_rows = np.empty((len(graphs.guard), rows.shape[1]), np.uint64)
+        set_region_rows(graphs.sides, rows, side_rows)
+        deny_guarded(graphs.guard, rows, side_rows)
+        longest = int(np.diff(graphs.starts).max(initial=1))
+        stack = np.empty((longest + 1, 2, rows.shape[1]), np.uint64)
+        evaluate_graphs(graphs, side_rows, new_scratch(longest), stack, matched)
 
     def _evaluate_several(self, facts: Facts, several: NDArray[np.int64], found: Found) -> Found:
         """Put right the events that hold several values: all else is for one value each."""

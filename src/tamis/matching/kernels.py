@@ -614,3 +614,105 @@ def list_matches(
                     places[event] += 1
                 bits >>= np.uint64(1)
                 event += 1
+
+
+class Graphs(NamedTuple):
+    """Programs that are evaluated as they are, for all events at once."""
+
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    members: NDArray[np.int32]
+    """For each program its row in the result."""
+    sides: Regions
+    """The sides of leaves that the programs need."""
+    guard: NDArray[np.int32]
+    """For each of those a variable that must be false as well, or NONE."""
+    row: NDArray[np.int32]
+    """For side s of leaf i, at 2 * i + s: which of those it is, or NONE."""
+
+
+@kernel
+def mark_needed_sides(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    scratch: Scratch,
+    needed: NDArray[np.bool_],
+) -> None:
+    """Find the sides of leaves that the truth of some programs needs."""
+    for number in range(len(starts) - 1):
+        program = codes[starts[number] : starts[number + 1]]
+        mark_sides(program, scratch)
+        for place in range(len(program)):
+            if program[place] >= 0:
+                for side in range(2):
+                    if scratch.sides[place] >> side & 1:
+                        needed[2 * program[place] + side] = True
+
+
+@kernel
+def deny_guarded(
+    guard: NDArray[np.int32], rows: NDArray[np.uint64], side_rows: NDArray[np.uint64]
+) -> None:
+    """Take from each side the events for which its guard is true."""
+    for side in range(len(guard)):
+        if guard[side] != NONE:
+            for word in range(side_rows.shape[1]):
+                side_rows[side, word] &= ~rows[guard[side], word]
+
+
+@kernel
+def evaluate_graphs(
+    graphs: Graphs,
+    side_rows: NDArray[np.uint64],
+    scratch: Scratch,
+    stack: NDArray[np.uint64],
+    matched: NDArray[np.uint64],
+) -> None:
+    """Evaluate programs on all events of the rows, only the sides that each step needs."""
+    width = side_rows.shape[1]
+    for number in range(len(graphs.members)):
+        program = graphs.codes[graphs.starts[number] : graphs.starts[number + 1]]
+        mark_sides(program, scratch)
+        depth = 0
+        for place in range(len(program)):
+            code, sides = program[place], scratch.sides[place]
+            if code >= 0:
+                for side in range(2):
+                    if sides >> side & 1:
+                        row, target = side_rows[graphs.row[2 * code + side]], stack[depth, side]
+                        for word in range(width):
+                            target[word] = row[word]
+                depth += 1
+                continue
+            op, terms = (-code - 1) % 4, (-code - 1) // 4
+            depth -= terms
+            true, false = stack[depth, 0], stack[depth, 1]
+            if op == OP_NOT:
+                for word in range(width):
+                    true[word], false[word] = false[word], true[word]
+            for term in range(depth + 1, depth + terms):
+                other, unlike = stack[term, 0], stack[term, 1]
+                if op == OP_XOR:
+                    for word in range(width):
+                        odd = (true[word] & unlike[word]) | (false[word] & other[word])
+                        false[word] = (true[word] & other[word]) | (false[word] & unlike[word])
+                        true[word] = odd
+                    continue
+                if sides & _TRUE_SIDE:
+                    if op == OP_AND:
+                        for word in range(width):
+                            true[word] &= other[word]
+                    else:
+                        for word in range(width):
+                            true[word] |= other[word]
+                if sides & _FALSE_SIDE:
+                    if op == OP_AND:
+                        for word in range(width):
+                            false[word] |= unlike[word]
+                    else:
+                        for word in range(width):
+                            false[word] &= unlike[word]
+            depth += 1
+        target = matched[graphs.members[number]]
+        for word in range(width):
+            target[word] = stack[0, 0, word]
