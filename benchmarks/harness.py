@@ -19,6 +19,7 @@ mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 REPEATS = 7
+RESULTS = Path("benchmarks/results")
 
 
 class Contender(NamedTuple):
@@ -56,9 +57,16 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def report(name: str, title: str, unit: str, rows: Sequence[Row]) -> None:
-    """Print the table, and write it and a plot to the folder named on the command line."""
-    folder = _arguments(title).out
+def report(
+    name: str,
+    title: str,
+    unit: str,
+    rows: Sequence[Row],
+    *,
+    notes: Sequence[str] = (),
+    folder: Path = RESULTS,
+) -> None:
+    """Print the table, and write it and a plot to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     first = rows[0].rate
     table = Table("", f"{unit}/s, median", "lowest to highest", "ratio", title=title)
@@ -72,8 +80,9 @@ def report(name: str, title: str, unit: str, rows: Sequence[Row]) -> None:
         )
         table.add_row(*cells)
         lines.append(f"| {' | '.join(cells)} |")
-    Console().print(table, machine(), sep="\n")
-    (folder / f"{name}.md").write_text("\n".join([*lines, "", machine(), ""]), encoding="utf-8")
+    Console().print(table, *notes, machine(), sep="\n")
+    text = "\n".join([*lines, "", *notes, machine(), ""])
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
     _plot(folder / f"{name}.svg", title, f"{unit}/s", rows)
 
 
@@ -103,7 +112,10 @@ def machine() -> str:
     return f"{cpu}, Python {platform.python_version()}, medians of {REPEATS} runs in turns."
 
 
-def _arguments(title: str) -> argparse.Namespace:
+def arguments(title: str, **numbers: int) -> argparse.Namespace:
+    """Read the command line: where results go, and numbers that have a default."""
     parser = argparse.ArgumentParser(description=title)
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the folder for results")
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     return parser.parse_args()

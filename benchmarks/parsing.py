@@ -12,9 +12,10 @@ import json
 from functools import partial
 from random import Random
 
-from benchmarks.harness import Contender, measure, report
+from benchmarks.harness import Contender, arguments, measure, report
 from tamis.languages import parse
 
+TITLE = "Reading filters"
 COUNT = 2_000
 
 
@@ -86,7 +87,8 @@ def main() -> None:
     contenders.append(
         Contender("Python's ast.parse, for scale", lambda: [ast.parse(x) for x in python], COUNT)
     )
-    report("parsing", "Reading filters", "filters", measure(contenders))
+    rows = measure(contenders)
+    report("parsing", TITLE, "filters", rows, folder=arguments(TITLE).out)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from random import Random
 
-from benchmarks.harness import Contender, measure, report
+from benchmarks.harness import Contender, arguments, measure, report
 from tamis.diagrams import covers, intersects
 from tamis.filters import Filter
 from tamis.languages import parse
 
+TITLE = "Comparing filters"
 COUNT = 300
 
 
@@ -49,7 +50,7 @@ def main() -> None:
             Contender("oracle, one event", lambda: [a.matches(event) for a, _ in mixed], COUNT),
         ]
     )
-    report("relations", "Comparing filters", "pairs", rows)
+    report("relations", TITLE, "pairs", rows, folder=arguments(TITLE).out)
 
 
 if __name__ == "__main__":

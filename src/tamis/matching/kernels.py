@@ -470,22 +470,21 @@ def evaluate_chunks(
 
     `values` is room for the largest chunk; its first two rows are all false and all true.
     """
-    width = rows.shape[1]
+    width, wanted = rows.shape[1], matched.shape[1]
     for chunk in range(first, last):
-        start = chunks.node_starts[chunk] - 2
-        count = chunks.node_starts[chunk + 1] - start
-        region_start = chunks.region_starts[chunk]
+        # Slices of the chunk's own arrays: a fifth faster than offsets into those of all chunks.
+        nodes = slice(chunks.node_starts[chunk], chunks.node_starts[chunk + 1])
+        tests, lows, highs = chunks.test[nodes], chunks.low[nodes], chunks.high[nodes]
+        regions = chunks.regions[chunks.region_starts[chunk] : chunks.region_starts[chunk + 1]]
         # The white-hot centre: one pass, children before parents, vectorised over the words.
-        for node in range(2, count):
-            test = rows[chunks.regions[region_start + chunks.test[start + node]]]
-            low = values[chunks.low[start + node]]
-            high = values[chunks.high[start + node]]
-            value = values[node]
+        for node in range(len(tests)):
+            test = rows[regions[tests[node]]]
+            low, high, value = values[lows[node]], values[highs[node]], values[node + 2]
             for word in range(width):
                 value[word] = low[word] ^ (test[word] & (low[word] ^ high[word]))
         for root in range(chunks.root_starts[chunk], chunks.root_starts[chunk + 1]):
             value, target = values[chunks.roots[root]], matched[chunks.members[root]]
-            for word in range(width):
+            for word in range(wanted):
                 target[word] = value[word]
 
 
@@ -714,5 +713,5 @@ def evaluate_graphs(
                             false[word] &= unlike[word]
             depth += 1
         target = matched[graphs.members[number]]
-        for word in range(width):
+        for word in range(len(target)):
             target[word] = stack[0, 0, word]
