@@ -10,6 +10,7 @@
     ├── FilterError               a filter that cannot be taken
     │   ├── FilterSyntaxError     text that is not a filter; knows line and column
     │   └── FilterTypeError       a filter that contradicts itself or the schema
+    ├── SnapshotError             a snapshot file that is damaged, cut short or none at all
     └── LimitError                more of something than the configured limit
 
 Each error keeps the facts as fields and says them in a sentence.
@@ -26,6 +27,7 @@ __all__ = [
     "JSONError",
     "LimitError",
     "SchemaError",
+    "SnapshotError",
     "TamisError",
 ]
 
@@ -101,6 +103,17 @@ class FilterSyntaxError(FilterError):
         shown = "".join(c if c.isprintable() else " " for c in line[start : start + self.WINDOW])
         left, right = ("…" if start else ""), ("…" if start + self.WINDOW < len(line) else "")
         return f"  {left}{shown}{right}\n  {' ' * (len(left) + self.column - 1 - start)}^"
+
+
+class SnapshotError(TamisError):
+    """A snapshot file that cannot be used: which part of it, and why."""
+
+    def __init__(self, path: object, part: str, reason: str) -> None:
+        self.path = path
+        self.part = part
+        self.reason = reason
+        where = f" in {part}" if part else ""
+        super().__init__(f"the snapshot {path} cannot be used{where}: {reason}")
 
 
 class LimitError(TamisError):

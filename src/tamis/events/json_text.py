@@ -151,12 +151,21 @@ def _syntax_error(error: json.JSONDecodeError) -> JSONError:
     return JSONError(f"this is not JSON: {error.msg[:1].lower()}{error.msg[1:]}", place=place)
 
 
-def _json_form(value: object) -> object:
+def json_form(value: object) -> object:
+    """Return a value as JSON writes it: timestamps as text, bit sets as their mask."""
     match value:
         case datetime():
             return format_timestamp(value)
         case Bits():
             return value.mask
+        case _:
+            return value
+
+
+def _json_form(value: object) -> object:
+    match value:
+        case datetime() | Bits():
+            return json_form(value)
         case Mapping():
             return dict(value)
         case Sequence():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tamis.errors import JSONError, SchemaError
-from tamis.events.json_text import kind_of_json, parse_json
+from tamis.events.json_text import json_form, kind_of_json, parse_json
 from tamis.events.limits import EventLimits
 from tamis.events.places import path
 from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
@@ -41,6 +41,24 @@ def schema_of(data: object) -> Schema:
     if not isinstance(data, Mapping):
         raise SchemaError(f"a schema is a JSON object, not {kind_of_json(data)}")
     return Schema({name: _declaration(str(name), given) for name, given in data.items()})
+
+
+def schema_data(schema: Schema) -> dict[str, object]:
+    """Return a schema as the data that `schema_of` reads, ready for JSON.
+
+    >>> schema_data(Schema({"price": "float", "flags": attribute("bits", default=5)}))
+    {'price': {'type': 'float'}, 'flags': {'type': 'bits', 'default': 5}}
+    """
+    return {name: _members(declared) for name, declared in schema.items()}
+
+
+def _members(declared: Attribute) -> dict[str, object]:
+    members: dict[str, object] = {"type": declared.type.value}
+    if declared.default is not None:
+        members["default"] = json_form(declared.default)
+    if declared.many:
+        members["many"] = True
+    return members
 
 
 def _declaration(name: str, given: object) -> str | Attribute:

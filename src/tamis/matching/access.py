@@ -21,7 +21,7 @@ from tamis.matching.access_kernels import (
     find_all_accesses,
     find_partners,
     new_search,
-    write_checks,
+    write_records,
 )
 from tamis.matching.variables import Variables
 
@@ -141,22 +141,22 @@ class _Queues:
 
     def queue(self, members: NDArray[np.int32], under: NDArray[np.int64], total: int) -> Queue:
         """Return the members by the thing they wait under."""
-        starts = np.zeros(total + 1, np.int64)
-        np.cumsum(np.bincount(under, minlength=total), out=starts[1:])
         ordered = members[np.argsort(under, kind="stable")]
         lengths = np.diff(self._programs[1])[ordered]
-        check_starts = np.zeros(len(ordered) + 1, np.int64)
-        checks = np.empty((int(lengths.sum()), 3), np.int32)
-        write_checks(
+        records = np.empty(int((2 + 3 * lengths).sum()), np.int32)
+        ends = np.zeros(len(ordered) + 1, np.int64)
+        write_records(
             *self._programs,
             self._leaves,
             self._is_cut,
             self._bounds,
             ordered,
-            check_starts,
-            checks,
+            ends[1:],
+            records,
         )
-        return Queue(starts, ordered, check_starts, checks[: check_starts[-1]].copy())
+        counts = np.zeros(total + 1, np.int64)
+        np.cumsum(np.bincount(under, minlength=total), out=counts[1:])
+        return Queue(ends[counts], records[: ends[-1]].copy())
 
 
 class _Pairs:

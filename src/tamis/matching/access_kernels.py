@@ -165,12 +165,10 @@ class Queue(NamedTuple):
     """
 
     starts: NDArray[np.int64]
-    """Under thing t wait the places from starts[t] to starts[t + 1]."""
-    members: NDArray[np.int32]
-    check_starts: NDArray[np.int64]
-    """For each place its checks; none where the program must be run."""
-    checks: NDArray[np.int32]
-    """Rows of an attribute, and the cells from which and below which its value must lie."""
+    """Under thing t wait the records from starts[t] to starts[t + 1]."""
+    records: NDArray[np.int32]
+    """Each a subscription, the number of its checks, and for each check an attribute and the cells
+    from which and below which its value must lie; without checks, the program must be run."""
 
 
 class Postings(NamedTuple):
@@ -297,19 +295,21 @@ def _try_members(
     count: int,
 ) -> int:
     """Write the members under a thing that an event satisfies; return where they end."""
-    for place in range(queue.starts[thing], queue.starts[thing + 1]):
-        first, last = queue.check_starts[place], queue.check_starts[place + 1]
+    records = queue.records
+    place, end = queue.starts[thing], queue.starts[thing + 1]
+    while place < end:
+        member, checks = records[place], records[place + 1]
+        check = place + 2
+        place = check + 3 * checks
         passes = True
-        for check in range(first, last):
-            cell = waiting.cell_of[queue.checks[check, 0]]
-            if cell < queue.checks[check, 1] or cell >= queue.checks[check, 2]:
-                passes = False
-                break
-        member = queue.members[place]
+        while check < place and passes:
+            cell = waiting.cell_of[records[check]]
+            passes = records[check + 1] <= cell < records[check + 2]
+            check += 3
         if not passes or waiting.seen[member] == event + 1:
             continue
         waiting.seen[member] = event + 1
-        if first == last:
+        if checks == 0:
             program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
             truth = _truth(program, waiting.leaves, values, waiting.cell_of, event, waiting.stack)
             passes = truth == TRUE
@@ -417,39 +417,42 @@ def fill_pair_table(
 
 
 @kernel
-def write_checks(
+def write_records(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
     leaves: Leaves,
     is_cut: NDArray[np.bool_],
     bounds: NDArray[np.int32],
     members: NDArray[np.int32],
-    check_starts: NDArray[np.int64],
-    checks: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    records: NDArray[np.int32],
 ) -> None:
-    """Write the checks of every member that is a conjunction of intervals.
+    """Write the record of every member, and where it ends.
 
-    `bounds` has for each attribute its first variable and its number of cells.
+    Only conjunctions of intervals have checks. `bounds` has for each attribute its first variable
+    and its number of cells.
     """
     used = 0
     for place in range(len(members)):
         program = codes[starts[members[place]] : starts[members[place] + 1]]
-        last, first_check = program[-1], used
+        last, start = program[-1], used + 2
+        records[used], used = members[place], start
         plain = last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1
         for number in range(len(program) - 1):
             side = 2 * program[number]
-            start, end = leaves.starts[side], leaves.starts[side + 1]
+            first, end = leaves.starts[side], leaves.starts[side + 1]
             block = leaves.block[program[number]] if plain else NONE
             plain = plain and block != NONE and not leaves.begins_inside[side]
-            plain = plain and leaves.guard[side] == NONE and 0 < end - start <= 2
-            plain = plain and is_cut[leaves.variables[start]]
+            plain = plain and leaves.guard[side] == NONE and 0 < end - first <= 2
+            plain = plain and is_cut[leaves.variables[first]]
             if not plain:
                 break
-            low = leaves.variables[start] - bounds[block, 0] + 1
+            low = leaves.variables[first] - bounds[block, 0] + 1
             high = leaves.variables[end - 1] - bounds[block, 0] + 1
-            checks[used, 0], checks[used, 1] = block, low
-            checks[used, 2] = high if end - start == 2 else bounds[block, 1]
-            used += 1
+            records[used], records[used + 1] = block, low
+            records[used + 2] = high if end - first == 2 else bounds[block, 1]
+            used += 3
         if not plain:
-            used = first_check
-        check_starts[place + 1] = used
+            used = start
+        records[start - 1] = (used - start) // 3
+        ends[place] = used

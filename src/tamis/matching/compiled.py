@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE, Store, new_store
+from tamis.events import Schema
 from tamis.matching.access import find_access
+from tamis.matching.access_kernels import Postings
 from tamis.matching.kernels import (
     Chunks,
     Graphs,
@@ -72,46 +74,91 @@ class Programs(NamedTuple):
         return self.codes[self.starts[number] : self.starts[number + 1]]
 
 
+class CompiledArrays(NamedTuple):
+    """All of a compiled set that is not found again from its vocabulary."""
+
+    leaves: NDArray[np.int32]
+    """The leaves in use, by their numbers in the vocabulary."""
+    programs: Programs
+    everyday: NDArray[np.int32]
+    """The subscriptions that do not wait: they are evaluated for every event."""
+    postings: Postings
+    chunks: Chunks
+    regions: Regions
+    graphs: Graphs
+    """Those of the everyday ones that are evaluated as their programs."""
+
+
 class Compiled:
     """Subscriptions ready to be matched."""
 
     def __init__(self, programs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> None:
-        self.count: Final = len(programs)
-        self.schema: Final = vocabulary.schema
-        used, self.programs = Programs.of(programs).renumbered()
-        self.variables: Final = Variables([vocabulary.leaves[leaf] for leaf in used.tolist()])
-        access = find_access(*self.programs, self.variables)
-        self.postings: Final = access.postings
-        self.everyday: Final[NDArray[np.int32]] = np.flatnonzero(~access.waits).astype(np.int32)
-        """The subscriptions that do not wait: they are evaluated for every event."""
-        builder = _Builder(self.programs.some(self.everyday), self.variables)
-        self.chunks: Final = builder.build()
-        self.regions: Final = builder.regions.joined()
-        self.graphs: Final = self._graphs(np.array(builder.graphs, np.int32))
-        """Those of the everyday ones that are evaluated as their programs."""
-
-    def _graphs(self, places: NDArray[np.int32]) -> Graphs:
-        programs = self.programs.some(self.everyday[places])
-        leaves = self.variables.leaves
-        needed = np.zeros(2 * len(leaves.block), np.bool_)
-        longest = int(np.diff(programs.starts).max(initial=1))
-        mark_needed_sides(*programs, new_scratch(longest), needed)
-        sides = np.flatnonzero(needed)
-        row = np.full(len(needed), NONE, np.int32)
-        row[sides] = np.arange(len(sides))
-        starts, taken = _gathered(leaves.starts, sides)
-        return Graphs(
-            *programs,
-            members=places,
-            sides=Regions(starts, leaves.begins_inside[sides], leaves.variables[taken]),
-            guard=leaves.guard[sides],
-            row=row,
+        leaves, renumbered = Programs.of(programs).renumbered()
+        variables = Variables([vocabulary.leaves[leaf] for leaf in leaves.tolist()])
+        access = find_access(*renumbered, variables)
+        everyday = np.flatnonzero(~access.waits).astype(np.int32)
+        builder = _Builder(renumbered.some(everyday), variables)
+        chunks = builder.build()
+        regions = builder.regions.joined()
+        graphs = _graphs(renumbered, everyday, np.array(builder.graphs, np.int32), variables)
+        self._take(
+            CompiledArrays(leaves, renumbered, everyday, access.postings, chunks, regions, graphs),
+            variables,
+            vocabulary.schema,
         )
+
+    @classmethod
+    def restored(cls, arrays: CompiledArrays, vocabulary: Vocabulary) -> Compiled:
+        """Return what was compiled before, with the vocabulary of that time."""
+        self = cls.__new__(cls)
+        leaves = [vocabulary.leaves[leaf] for leaf in arrays.leaves.tolist()]
+        self._take(arrays, Variables(leaves), vocabulary.schema)
+        return self
+
+    def _take(self, arrays: CompiledArrays, variables: Variables, schema: Schema | None) -> None:
+        self.arrays = arrays
+        self.variables = variables
+        self.schema = schema
+        self.count = len(arrays.programs.starts) - 1
+        _, self.programs, self.everyday, self.postings, self.chunks, self.regions, self.graphs = (
+            arrays
+        )
+
+    def original(self, number: int) -> NDArray[np.int32]:
+        """Return a program in terms of the vocabulary's leaves."""
+        codes = self.programs.program(number).copy()
+        is_leaf = codes >= 0
+        codes[is_leaf] = self.arrays.leaves[codes[is_leaf]]
+        return codes
 
     @property
     def nodes(self) -> int:
         """Return the number of nodes in all diagrams."""
         return len(self.chunks.test)
+
+
+def _graphs(
+    programs: Programs,
+    everyday: NDArray[np.int32],
+    places: NDArray[np.int32],
+    variables: Variables,
+) -> Graphs:
+    """Return the everyday programs at some places as what is evaluated as it is."""
+    chosen, leaves = programs.some(everyday[places]), variables.leaves
+    needed = np.zeros(2 * len(leaves.block), np.bool_)
+    longest = int(np.diff(chosen.starts).max(initial=1))
+    mark_needed_sides(*chosen, new_scratch(longest), needed)
+    sides = np.flatnonzero(needed)
+    row = np.full(len(needed), NONE, np.int32)
+    row[sides] = np.arange(len(sides))
+    starts, taken = _gathered(leaves.starts, sides)
+    return Graphs(
+        *chosen,
+        members=places,
+        sides=Regions(starts, leaves.begins_inside[sides], leaves.variables[taken]),
+        guard=leaves.guard[sides],
+        row=row,
+    )
 
 
 class _Builder:

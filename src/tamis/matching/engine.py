@@ -6,27 +6,38 @@ changed, only replaced. A reader takes it once and is not disturbed by what come
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from os import PathLike
+from pathlib import Path
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from tamis.diagrams.pictures import Picture
 from tamis.errors import FilterError, TamisError
 from tamis.events import Event, Schema
-from tamis.events.batch import EventBatch
+from tamis.events.batch import EventBatch, is_arrow
 from tamis.filters import Filter, FilterLimits, Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.languages import parse
+from tamis.matching import snapshot
+from tamis.matching.explain import Explanation, explain
+from tamis.matching.lint import FILTERS, PAIRS, Findings, Subject, lint
 from tamis.matching.matches import Id, Matches
 from tamis.matching.programs import compile_filter, decompile
 from tamis.matching.segments import Entry, Segment, joined_matches
 from tamis.matching.vocabulary import Vocabulary
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 # Segments of up to this many subscriptions are compiled anew together, in the time of one add.
 YOUNG: Final = 256
+ALL: Final = sys.maxsize
 
 NEVER: Final = float("inf")
 
@@ -82,18 +93,27 @@ class Engine:
         self._limits = limits or FilterLimits()
         self._clock = clock
         self._threads = threads
+        # The names in the first so many atoms of the vocabulary, for tables with other columns.
+        self._asked: tuple[frozenset[str], int] = (frozenset(), 0)
         self._vocabulary = Vocabulary(schema, total=self.mode is Mode.TOTAL)
         self._writing = Lock()
         self._segments: tuple[Segment, ...] = ()
         # What was added since the last match; a match compiles it.
         self._pending: dict[Id, Entry] = {}
-        self._segment_of: dict[Id, int] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._pending) + len(self._segment_of)
+        return self._count
 
     def __contains__(self, id_: object) -> bool:
-        return id_ in self._pending or id_ in self._segment_of
+        if not isinstance(id_, str | int):
+            return False
+        return id_ in self._pending or self._locate(id_) is not None
+
+    def ids(self) -> list[Id]:
+        """Return the ids of all subscriptions, in order of adding."""
+        compiled = [id_ for segment in self._segments for id_ in segment.ids()]
+        return [*compiled, *self._pending]
 
     def __repr__(self) -> str:
         return f"<Engine: {len(self):,} subscriptions in {len(self._segments)} segments>"
@@ -114,8 +134,17 @@ class Engine:
         with self._writing:
             self._admit(self._entry(given))
 
-    def add_many(self, subscriptions: Iterable[Subscription | Mapping[str, object]]) -> Added:
+    def add_many(
+        self,
+        subscriptions: Iterable[Subscription | Mapping[str, object]]
+        | pa.RecordBatch
+        | pa.Table
+        | str
+        | PathLike[str],
+    ) -> Added:
         """Add subscriptions; one that cannot be added is told with its row and the reason.
+
+        They may be the rows of an Arrow table, or of the Parquet file with this name.
 
         >>> engine = Engine()
         >>> engine.add_many([Subscription(1, "price < 5"), Subscription(2, "price <")]).rejected[0]
@@ -124,7 +153,7 @@ class Engine:
         rejected: list[Rejected] = []
         row = 0
         with self._writing:
-            for row, given in enumerate(subscriptions, start=1):
+            for row, given in enumerate(_rows(subscriptions), start=1):
                 try:
                     self._admit(self._entry(_subscription(given)))
                 except TamisError as error:
@@ -169,6 +198,8 @@ class Engine:
         if isinstance(given.filter, Filter):
             filter_ = given.filter
             self._limits.check(filter_)
+        elif not isinstance(given.filter, str):
+            raise FilterError(f"a filter is a text or a Filter, not {given.filter!r:.60}")
         else:
             filter_ = parse(given.filter, given.language, limits=self._limits)
         return filter_ if self.schema is None else filter_.bind(self.schema)
@@ -179,15 +210,15 @@ class Engine:
                 f"there is a subscription {entry.id!r} already; remove it first, or replace it"
             )
         self._pending[entry.id] = entry
+        self._count += 1
 
     def _remove(self, id_: Id) -> None:
-        if self._pending.pop(id_, None) is not None:
-            return
-        number = self._segment_number(id_)
-        segments = list(self._segments)
-        segments[number] = segments[number].without(id_)
-        self._segments = tuple(segments)
-        del self._segment_of[id_]
+        if self._pending.pop(id_, None) is None:
+            number, place = self._located(id_)
+            segments = list(self._segments)
+            segments[number] = segments[number].without(place)
+            self._segments = tuple(segments)
+        self._count -= 1
 
     def filter(self, id_: Id) -> tuple[Filter, Mode]:
         """Return a subscription's filter, as the schema made of it, and its mode."""
@@ -197,14 +228,100 @@ class Engine:
     def _find(self, id_: Id) -> Entry:
         if id_ in self._pending:
             return self._pending[id_]
-        segment = self._segments[self._segment_number(id_)]
-        return segment.entries[segment.places[id_]]
+        number, place = self._located(id_)
+        return self._segments[number].entry(place)
 
-    def _segment_number(self, id_: Id) -> int:
-        try:
-            return self._segment_of[id_]
-        except KeyError:
-            raise FilterError(f"there is no subscription {id_!r}") from None
+    def _located(self, id_: Id) -> tuple[int, int]:
+        located = self._locate(id_)
+        if located is None:
+            raise FilterError(f"there is no subscription {id_!r}")
+        return located
+
+    def _locate(self, id_: Id) -> tuple[int, int] | None:
+        """Return the segment and the place of a compiled subscription."""
+        for number, segment in enumerate(self._segments):
+            place = segment.place(id_)
+            if place is not None:
+                return number, place
+        return None
+
+    def explain(self, id_: Id, event: Event | Mapping[str, object]) -> Explanation:
+        """Tell why an event satisfies a subscription or not, and what would change that.
+
+        >>> engine = Engine()
+        >>> engine.add("pc-watch", 'company in ("IBM", "Dell") and price <= 1000')
+        >>> print(engine.explain("pc-watch", {"company": "IBM", "price": 1200}))
+        'pc-watch' does not match:
+        - price is 1200, so price <= 1000 is false: it needs at most 1000
+        With price = 1000 it would match.
+        """
+        expired = self._find(id_).expires_at <= self._clock()
+        total = self.mode is Mode.TOTAL
+        return explain(id_, *self.filter(id_), event, self.schema, total=total, expired=expired)
+
+    def lint(self, *, filters: int = FILTERS, pairs: int = PAIRS) -> Findings:
+        """Look for filters that are never or always true, the same as another, or covered.
+
+        No more than `filters` are looked at, and no more than `pairs` of them compared.
+
+        >>> engine = Engine()
+        >>> engine.add("wide", "price < 10")
+        >>> engine.add("narrow", "price < 5")
+        >>> print(engine.lint())
+        'narrow': every event that matches it matches wide as well
+        """
+        now = self._clock()
+        ids = [id_ for id_ in self.ids() if self._find(id_).expires_at > now]
+        subjects = (Subject(id_, *self.filter(id_)) for id_ in ids)
+        return lint(
+            subjects, self.schema, self.match_batch, count=len(ids), filters=filters, pairs=pairs
+        )
+
+    def draw(self, *ids: Id, cuts: bool = False) -> Picture:
+        """Draw the diagram of some subscriptions, or of all; with `cuts`, node by node."""
+        chosen = {str(id_): self.filter(id_) for id_ in ids or self.ids()}
+        modes = {mode for _, mode in chosen.values()}
+        if len(modes) > 1:
+            raise FilterError(
+                f"filters of modes {' and '.join(sorted(modes))} have no diagram in common; "
+                "draw them apart"
+            )
+        mode = modes.pop() if modes else self.mode
+        filters = {name: filter_ for name, (filter_, _) in chosen.items()}
+        return Picture(filters, mode, self.schema, cuts=cuts)
+
+    # --- snapshots ---------------------------------------------------------------------------
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all subscriptions, compiled together, to one checksummed file."""
+        with self._writing:
+            snapshot.save(Path(path), self._compact(), self._vocabulary, self.mode)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | PathLike[str],
+        *,
+        limits: FilterLimits | None = None,
+        clock: Callable[[], float] = time.time,
+        threads: int = 1,
+    ) -> Engine:
+        """Open a saved engine; what it compiled is mapped into memory, not read.
+
+        >>> import tempfile
+        >>> engine = Engine()
+        >>> engine.add("cheap", "price < 10")
+        >>> with tempfile.NamedTemporaryFile() as file:
+        ...     engine.save(file.name)
+        ...     Engine.load(file.name).match({"price": 5})
+        ['cheap']
+        """
+        found = snapshot.load(Path(path))
+        engine = cls(found.schema, found.mode, limits=limits, clock=clock, threads=threads)
+        engine._vocabulary = found.vocabulary
+        engine._segments = (found.segment,)
+        engine._count = found.segment.size
+        return engine
 
     # --- matching ----------------------------------------------------------------------------
 
@@ -215,18 +332,44 @@ class Engine:
             raise matches.errors[0]
         return matches[0]
 
-    def match_batch(self, events: EventBatch | Iterable[Event | Mapping[str, object]]) -> Matches:
-        """Return for each event the subscriptions that it satisfies."""
+    def match_batch(
+        self,
+        events: EventBatch | Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
+    ) -> Matches:
+        """Return for each event, or each row of an Arrow table, the subscriptions it satisfies."""
+        # The batch comes second: it may leave out what these do not ask for.
+        segments = self._compiled()
         batch = events if isinstance(events, EventBatch) else self._batch(events)
-        return joined_matches(self._compiled(), batch, self._clock(), self._threads)
+        return joined_matches(segments, batch, self._clock(), self._threads)
 
-    def _batch(self, events: Iterable[Event | Mapping[str, object]]) -> EventBatch:
-        return EventBatch.of_events(events, self.schema, total=self.mode is Mode.TOTAL)
+    def _batch(
+        self, events: Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table
+    ) -> EventBatch:
+        total = self.mode is Mode.TOTAL
+        if is_arrow(events):
+            from tamis.events.arrow import batch_of_arrow  # noqa: PLC0415 - a costly import
+
+            return batch_of_arrow(events, self.schema, total=total, wanted=self._asked_names())
+        return EventBatch.of_events(events, self.schema, total=total)
+
+    def _asked_names(self) -> frozenset[str]:
+        """Return the attributes that subscriptions ask for, or once did."""
+        names, seen = self._asked
+        new = self._vocabulary.atoms[seen:]
+        if new:
+            names = names.union(*(atom.attributes() for atom in new))
+            self._asked = (names, seen + len(new))
+        return names
 
     def compact(self) -> None:
         """Compile all subscriptions together; matching is fastest after that."""
         with self._writing:
-            self._compile(len(self))
+            self._compact()
+
+    def _compact(self) -> Segment:
+        if self._pending or len(self._segments) != 1 or not self._segments[0].alive.all():
+            self._compile(ALL)
+        return self._segments[0]
 
     def _compiled(self) -> tuple[Segment, ...]:
         """Return all subscriptions compiled, the new ones among them."""
@@ -239,13 +382,20 @@ class Engine:
         """Compile what is pending, together with the last segments that are no larger than it."""
         entries = list(self._pending.values())
         older = list(self._segments)
-        while older and len(older[-1].entries) <= max(len(entries), young):
+        while older and older[-1].size <= max(len(entries), young):
             entries = older.pop().living() + entries
-        if entries:
+        if entries or young == ALL:
             older.append(Segment.of(entries, self._vocabulary))
-        self._segment_of |= dict.fromkeys((entry.id for entry in entries), len(older) - 1)
         self._segments = tuple(older)
         self._pending = {}
+
+
+def _rows(subscriptions: Any) -> Iterable[Subscription | Mapping[str, object]]:
+    if isinstance(subscriptions, str | PathLike) or is_arrow(subscriptions):
+        from tamis.matching.tables import rows_of  # noqa: PLC0415 - a costly import
+
+        return rows_of(subscriptions)
+    return cast("Iterable[Subscription | Mapping[str, object]]", subscriptions)
 
 
 def _subscription(given: Subscription | Mapping[str, object]) -> Subscription:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.events.batch import NO_COLUMN, EventBatch
+from tamis.events.batch import EventBatch
 from tamis.matching.access_kernels import Values, Waiting, match_waiting
 from tamis.matching.compiled import Compiled
 from tamis.matching.kernels import (
@@ -59,20 +59,26 @@ class Facts(NamedTuple):
     """What a batch says about the variables of a compiled set."""
 
     entries: dict[str, Entries]
-    """For each attribute the event and the cell of every value."""
+    """For each attribute that some event has, the event and the cell of every value."""
     passing: dict[int, NDArray[np.bool_]]
     """For each variable that is a predicate, the events it holds for."""
     several: NDArray[np.bool_]
     """The events in which an attribute that matters holds several values."""
 
 
+_NOTHING: Final[Entries] = (np.empty(0, np.int32), np.empty(0, np.int32))
+
+
 class Evaluator:
     """Evaluates one compiled set; made once, used for any number of batches."""
 
     def __init__(self, compiled: Compiled) -> None:
-        self._compiled = compiled
+        self.compiled = compiled
         self._blocks = compiled.variables.blocks
         self._rankers = {name: Ranker(block.scale) for name, block in self._blocks.items()}
+        self._numbers = {name: number for number, name in enumerate(self._blocks)}
+        self._first = np.array([block.first for block in self._blocks.values()], np.int32)
+        self._longest = int(np.diff(compiled.programs.starts).max(initial=1))
         sizes = np.diff(compiled.chunks.node_starts)
         self._largest_chunk = int(sizes.max(initial=0)) + 2
         counts = (len(compiled.variables), len(compiled.regions.begins), len(compiled.graphs.guard))
@@ -85,12 +91,12 @@ class Evaluator:
         several = np.flatnonzero(facts.several)
         everyday = self._evaluate_everyday(facts, len(batch), threads)
         ends, waiting = self._evaluate_waiting(facts, len(batch))
-        found = Found(self._compiled.everyday, everyday, ends, waiting)
+        found = Found(self.compiled.everyday, everyday, ends, waiting)
         return self._evaluate_several(facts, several, found) if len(several) else found
 
     def _evaluate_everyday(self, facts: Facts, length: int, threads: int) -> Bitmap:
         words = -(-length // 64)
-        matched = np.zeros((len(self._compiled.everyday), words), np.uint64)
+        matched = np.zeros((len(self.compiled.everyday), words), np.uint64)
         if not len(matched):
             return matched
         for first in range(0, words, self._width):
@@ -109,35 +115,37 @@ class Evaluator:
     def _find_facts(self, batch: EventBatch) -> Facts:
         entries: dict[str, Entries] = {}
         several = np.zeros(len(batch), np.bool_)
-        for name in self._blocks:
-            column = batch.columns.get(name, NO_COLUMN)
-            entries[name] = self._rankers[name].rank(column)
-            several |= column.several(len(batch))
-        schema = self._compiled.schema
+        for name, column in batch.columns.items():
+            if name in self._blocks:
+                entries[name] = self._rankers[name].rank(column)
+                several |= column.several(len(batch))
+        schema = self.compiled.schema
         passing = {
             variable: events_that_pass(predicate, batch, schema)
-            for predicate, variable in self._compiled.variables.predicates.items()
+            for predicate, variable in self.compiled.variables.predicates.items()
         }
         return Facts(entries, passing, several)
 
     def _rows(self, facts: Facts, events: NDArray[np.int64]) -> Bitmap:
         """Return for every variable the events for which it is true, a bit each."""
-        rows = np.zeros((len(self._compiled.variables), _padded(len(events))), np.uint64)
+        # What is absent lies left of every cut.
+        rows = np.full((len(self.compiled.variables), _padded(len(events))), ~np.uint64(0))
         first, last = (int(events[0]), int(events[-1]) + 1) if len(events) else (0, 0)
-        for name, block in self._blocks.items():
-            holders, cells = facts.entries[name]
+        for name, (holders, cells) in facts.entries.items():
+            block = self._blocks[name]
+            own = rows[block.first : block.first + len(block.scale.cuts)]
+            own[:] = 0
             here = (holders >= first) & (holders < last)
-            # What is absent lies in the first cell.
             cell_of = np.zeros(len(events), np.int32)
             cell_of[holders[here] - first] = cells[here]
-            set_rows(cell_of, rows[block.first : block.first + len(block.scale.cuts)])
+            set_rows(cell_of, own)
         for variable, passing in facts.passing.items():
             words = packed(passing[first:last])
             rows[variable, : len(words)] = words
         return rows
 
     def _region_rows(self, rows: Bitmap) -> Bitmap:
-        regions = self._compiled.regions
+        regions = self.compiled.regions
         region_rows = np.empty((len(regions.begins), rows.shape[1]), np.uint64)
         set_region_rows(regions, rows, region_rows)
         return region_rows
@@ -145,7 +153,7 @@ class Evaluator:
     # --- diagrams ----------------------------------------------------------------------------
 
     def _evaluate_chunks(self, rows: Bitmap, matched: Bitmap, threads: int) -> None:
-        chunks = self._compiled.chunks
+        chunks = self.compiled.chunks
         count = len(chunks.node_starts) - 1
         bounds = np.linspace(0, count, threads + 1).astype(int)
 
@@ -165,10 +173,10 @@ class Evaluator:
     def _evaluate_waiting(self, facts: Facts, length: int) -> Lists:
         """Return for each event where its list of subscriptions ends, and all lists."""
         ends = np.zeros(length, np.int64)
-        if len(self._compiled.everyday) == self._compiled.count:
+        if len(self.compiled.everyday) == self.compiled.count:
             return ends, np.empty(0, np.int32)
         values, waiting = self._values(facts, length), self._waiting()
-        room = np.empty(2 * self._compiled.count + 1024, np.int32)
+        room = np.empty(2 * self.compiled.count + 1024, np.int32)
         parts: list[NDArray[np.int32]] = []
         event, before = 0, 0
         while event < length:
@@ -181,27 +189,29 @@ class Evaluator:
         return ends, np.concatenate([np.empty(0, np.int32), *parts])
 
     def _waiting(self) -> Waiting:
-        compiled = self._compiled
-        longest = int(np.diff(compiled.programs.starts).max(initial=1))
+        compiled = self.compiled
         return Waiting(
             compiled.postings,
             *compiled.programs,
             compiled.variables.leaves,
             seen=np.zeros(compiled.count, np.int32),
             cell_of=np.zeros(len(self._blocks), np.int32),
-            stack=np.empty(longest + 1, np.int8),
+            stack=np.empty(self._longest + 1, np.int8),
         )
 
     def _values(self, facts: Facts, length: int) -> Values:
         """Return what the events hold, event after event."""
-        events = [facts.entries[name][0] for name in self._blocks]
-        cells = [facts.entries[name][1] for name in self._blocks]
-        blocks = [np.full(len(part), block, np.int32) for block, part in enumerate(events)]
+        events = [holders for holders, _ in facts.entries.values()]
+        cells = [cells for _, cells in facts.entries.values()]
+        blocks = [
+            np.full(len(part), self._numbers[name], np.int32)
+            for name, part in zip(facts.entries, events, strict=True)
+        ]
         holders = np.concatenate([np.empty(0, np.int32), *events])
         order = np.argsort(holders, kind="stable")
         starts = np.zeros(length + 1, np.int64)
         np.cumsum(np.bincount(holders, minlength=length), out=starts[1:])
-        predicate = np.full(len(self._compiled.variables), NONE, np.int32)
+        predicate = np.full(len(self.compiled.variables), NONE, np.int32)
         predicate[list(facts.passing)] = np.arange(len(facts.passing))
         return Values(
             starts=starts,
@@ -210,13 +220,13 @@ class Evaluator:
             skipped=facts.several,
             passing=np.array([*facts.passing.values()], np.bool_).reshape(-1, length),
             predicate=predicate,
-            first=np.array([block.first for block in self._blocks.values()], np.int32),
+            first=self._first,
         )
 
     # --- programs ----------------------------------------------------------------------------
 
     def _evaluate_graphs(self, rows: Bitmap, matched: Bitmap) -> None:
-        graphs = self._compiled.graphs
+        graphs = self.compiled.graphs
         if not len(graphs.members):
             return
         side_rows = np.empty((len(graphs.guard), rows.shape[1]), np.uint64)
@@ -228,8 +238,8 @@ class Evaluator:
 
     def _evaluate_several(self, facts: Facts, several: NDArray[np.int64], found: Found) -> Found:
         """Put right the events that hold several values: all else is for one value each."""
-        everyone = np.arange(self._compiled.count, dtype=np.int32)
-        waits = np.ones(self._compiled.count, np.bool_)
+        everyone = np.arange(self.compiled.count, dtype=np.int32)
+        waits = np.ones(self.compiled.count, np.bool_)
         waits[found.everyday] = False
         holders, members = [found.waiting_events()], [found.waiting]
         for first in range(0, len(several), 64):
@@ -248,7 +258,7 @@ class Evaluator:
         return found._replace(ends=np.cumsum(counts), waiting=np.concatenate(members)[order])
 
     def _predicate_rows(self, facts: Facts, events: NDArray[np.int64]) -> Bitmap:
-        rows = np.zeros((len(self._compiled.variables), -(-len(events) // 64)), np.uint64)
+        rows = np.zeros((len(self.compiled.variables), -(-len(events) // 64)), np.uint64)
         for variable, passing in facts.passing.items():
             rows[variable] = packed(passing[events])
         return rows
@@ -260,13 +270,12 @@ class Evaluator:
         rows: Bitmap,
         subscriptions: NDArray[np.int32],
     ) -> Bitmap:
-        leaves, programs = self._compiled.variables.leaves, self._compiled.programs
+        leaves, programs = self.compiled.variables.leaves, self.compiled.programs
         width = rows.shape[1]
         when_true = np.zeros((len(leaves.block), width), np.uint64)
         when_false = np.zeros_like(when_true)
         set_leaf_rows(leaves, self._lanes(facts, events), rows, when_true, when_false)
-        longest = int(np.diff(programs.starts).max(initial=1))
-        stack = np.empty((longest + 1, 2, width), np.uint64)
+        stack = np.empty((self._longest + 1, 2, width), np.uint64)
         found = np.empty((len(subscriptions), width), np.uint64)
         for number, subscription in enumerate(subscriptions.tolist()):
             evaluate_program(programs.program(subscription), when_true, when_false, stack)
@@ -277,12 +286,15 @@ class Evaluator:
         """Return the values of some events; what is absent has one, in the first cell."""
         lane_of = np.full(len(facts.several), -1, np.int32)
         lane_of[events] = np.arange(len(events))
-        parts = [self._lanes_of(facts.entries[name], lane_of, len(events)) for name in self._blocks]
+        parts = [
+            self._lanes_of(facts.entries.get(name, _NOTHING), lane_of, len(events))
+            for name in self._blocks
+        ]
         return Lanes(
             starts=np.cumsum([0, *(len(lanes) for lanes, _ in parts)], dtype=np.int64),
             lanes=np.concatenate([np.empty(0, np.int32), *(lanes for lanes, _ in parts)]),
             cells=np.concatenate([np.empty(0, np.int32), *(cells for _, cells in parts)]),
-            first=np.array([block.first for block in self._blocks.values()], np.int32),
+            first=self._first,
         )
 
     @staticmethod

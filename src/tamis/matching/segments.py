@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from tamis.matching.evaluation import Evaluator
 from tamis.matching.matches import Id, Matches, Share
 from tamis.matching.vocabulary import Vocabulary
 
+MODES: Final = tuple(Mode)
+
 
 class Entry(NamedTuple):
-    """One subscription as the engine keeps it."""
+    """One subscription, as it comes into the engine and goes from segment to segment."""
 
     id: Id
     program: NDArray[np.int32]
@@ -25,14 +27,40 @@ class Entry(NamedTuple):
     expires_at: float
 
 
+class Roll(NamedTuple):
+    """Who the subscriptions of a segment are, in columns; a few bytes each."""
+
+    ids: NDArray[np.object_]
+    modes: NDArray[np.int8]
+    expires_at: NDArray[np.float64]
+    hashes: NDArray[np.int64]
+    """The hashes of the ids, ascending, to find a subscription by its id."""
+    by_hash: NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls, ids: NDArray[np.object_], modes: NDArray[np.int8], expires_at: NDArray[np.float64]
+    ) -> Roll:
+        """Index the ids."""
+        hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
+        by_hash = np.argsort(hashes, kind="stable").astype(np.int32)
+        return cls(ids, modes, expires_at, hashes[by_hash], by_hash)
+
+    def places(self, id_: Id) -> Iterator[int]:
+        """Yield where the id stands; more than once if it was removed and came back."""
+        first = int(np.searchsorted(self.hashes, hash(id_)))
+        while first < len(self.hashes) and self.hashes[first] == hash(id_):
+            place = int(self.by_hash[first])
+            if self.ids[place] == id_:
+                yield place
+            first += 1
+
+
 class Segment(NamedTuple):
     """Subscriptions that were compiled together; which of them are still there is a mask."""
 
-    entries: tuple[Entry, ...]
     evaluator: Evaluator
-    ids: NDArray[np.object_]
-    expires_at: NDArray[np.float64]
-    places: dict[Id, int]
+    roll: Roll
     alive: NDArray[np.bool_]
 
     @classmethod
@@ -40,29 +68,46 @@ class Segment(NamedTuple):
         """Compile some subscriptions."""
         ids = np.empty(len(entries), np.object_)
         ids[:] = [entry.id for entry in entries]
+        modes = np.array([MODES.index(entry.mode) for entry in entries], np.int8)
+        expires_at = np.array([entry.expires_at for entry in entries], np.float64)
+        compiled = Compiled([entry.program for entry in entries], vocabulary)
         return cls(
-            entries=tuple(entries),
-            evaluator=Evaluator(Compiled([entry.program for entry in entries], vocabulary)),
-            ids=ids,
-            expires_at=np.array([entry.expires_at for entry in entries], np.float64),
-            places={entry.id: place for place, entry in enumerate(entries)},
-            alive=np.ones(len(entries), np.bool_),
+            Evaluator(compiled), Roll.of(ids, modes, expires_at), np.ones(len(ids), np.bool_)
         )
 
-    def without(self, id_: Id) -> Segment:
+    @property
+    def size(self) -> int:
+        """Return how many subscriptions were compiled, those that are gone among them."""
+        return len(self.alive)
+
+    def place(self, id_: Id) -> int | None:
+        """Return where a subscription that is still there stands."""
+        return next((place for place in self.roll.places(id_) if self.alive[place]), None)
+
+    def entry(self, place: int) -> Entry:
+        """Return one subscription."""
+        compiled, roll = self.evaluator.compiled, self.roll
+        mode = MODES[roll.modes[place]]
+        return Entry(roll.ids[place], compiled.original(place), mode, float(roll.expires_at[place]))
+
+    def without(self, place: int) -> Segment:
         """Return the segment with one subscription gone."""
         alive = self.alive.copy()
-        alive[self.places[id_]] = False
+        alive[place] = False
         return self._replace(alive=alive)
 
     def living(self) -> list[Entry]:
         """Return the subscriptions that are still there."""
-        return [entry for entry, alive in zip(self.entries, self.alive, strict=True) if alive]
+        return [self.entry(place) for place in np.flatnonzero(self.alive).tolist()]
+
+    def ids(self) -> list[Id]:
+        """Return the ids of the subscriptions that are still there."""
+        return list(self.roll.ids[self.alive])
 
     def find(self, batch: EventBatch, now: float, threads: int) -> Share:
         """Return which subscriptions are in force, and which events match them."""
-        in_force = self.alive & (self.expires_at > now)
-        return Share(self.ids, in_force, self.evaluator.evaluate(batch, threads))
+        in_force = self.alive & (self.roll.expires_at > now)
+        return Share(self.roll.ids, in_force, self.evaluator.evaluate(batch, threads))
 
 
 def joined_matches(

@@ -78,6 +78,8 @@ class Vocabulary:
         ]
         self.atoms: Final[list[Filter]] = [TRUE, FALSE]
         """For each leaf the atom, or constant, that it is of."""
+        self.readings: Final[list[Reading]] = []
+        """For each leaf but the two constants how it reads what is absent."""
         self._lines: dict[str, Line] = {}
         self._numbers: dict[tuple[Filter, Reading], int] = {}
 
@@ -96,6 +98,7 @@ class Vocabulary:
             number = self._numbers[atom, reading] = len(self.leaves)
             self.leaves.append(self._make(atom, reading))
             self.atoms.append(atom)
+            self.readings.append(reading)
         return number
 
     def line(self, name: str) -> Line:

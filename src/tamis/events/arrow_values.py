@@ -1,0 +1,291 @@
+"""The values of one flat Arrow array as entries of a column, without a loop over them.
+
+Only here are Arrow's buffers read: numbers and instants as views, bitmaps unpacked, texts by code.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import types as arrow_types
+
+from tamis.errors import EventError
+from tamis.events.columns import (
+    Entries,
+    float_entries,
+    integer_entries,
+    microseconds,
+    split_integers,
+)
+from tamis.events.strict_json import Refused
+from tamis.events.timestamps import parse_timestamp
+from tamis.events.values import INT64_MAX, Kind, Type
+
+FIRST_INSTANT: Final = microseconds(datetime.min.replace(tzinfo=UTC))
+LAST_INSTANT: Final = microseconds(datetime.max.replace(tzinfo=UTC))
+
+# How many microseconds each unit has; of nanoseconds, a thousand make one.
+_MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_NANOSECONDS: Final = 1_000
+_DAY: Final = 86_400_000_000
+
+_TYPE_OF_ID: Final = {
+    example.id: type_
+    for type_, examples in {
+        Type.INT: (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+        Type.FLOAT: (pa.float16(), pa.float32(), pa.float64()),
+        Type.BOOL: (pa.bool_(),),
+        Type.TIMESTAMP: (pa.timestamp("us"), pa.date32(), pa.date64()),
+        Type.STR: (pa.string(), pa.large_string(), pa.string_view()),
+    }.items()
+    for example in examples
+} | {unsigned.id: Type.INT for unsigned in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())}
+
+Events = NDArray[np.int32]
+
+
+class Found(NamedTuple):
+    """The entries of an array, and the events of those among them that cannot be taken."""
+
+    entries: dict[Kind | None, Entries]
+    wrong: Events | None = None
+
+
+def type_of_arrow(type_: pa.DataType) -> Type | None:
+    """Return the type that the values of a flat Arrow type have, or None if Tamis has none."""
+    if arrow_types.is_dictionary(type_):
+        return Type.STR if is_text(type_.value_type) else None
+    return _TYPE_OF_ID.get(type_.id)
+
+
+def is_surely(type_: pa.DataType, declared: Type) -> bool:
+    """Tell whether an Arrow type has only values of a declared type, whatever they are."""
+    return type_of_arrow(type_) is declared and not (
+        arrow_types.is_uint64(type_) or declared is Type.TIMESTAMP
+    )
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of its texts."""
+    return _TYPE_OF_ID.get(type_.id) is Type.STR
+
+
+def find_values(array: pa.Array, events: Events, declared: Type | None) -> Found:
+    """Return the values of an array as the schema declares them, given the event of each."""
+    match type_of_arrow(array.type):
+        case Type.INT:
+            return _integers(*fixed_width(array, events), declared)
+        case Type.FLOAT:
+            values, events = fixed_width(array, events)
+            return _of(
+                Type.FLOAT, declared, float_entries(events, values.astype(np.float64, copy=False))
+            )
+        case Type.BOOL:
+            values, events = _present(array, _bits(array, 1), events)
+            return _of(Type.BOOL, declared, {Kind.BOOLEAN: Entries(events, values)})
+        case Type.TIMESTAMP:
+            return _instants(array, events, declared)
+        case _:
+            return _texts(array, events, declared)
+
+
+def _of(type_: Type, declared: Type | None, entries: dict[Kind | None, Entries]) -> Found:
+    """Return entries as they are if the schema allows their type, else all as wrong."""
+    if declared is None or declared is type_:
+        return Found(entries)
+    return Found(entries, np.concatenate([e.events for e in entries.values()]))
+
+
+# --- numbers ---------------------------------------------------------------------------------
+
+
+def _integers(values: NDArray[Any], events: Events, declared: Type | None) -> Found:
+    if declared is Type.BITS:
+        masks = Entries(events, values.astype(np.uint64))
+        return Found({Kind.BITS: masks}, _where(values < 0, events))
+    wrong = _where(values > INT64_MAX, events) if values.dtype == np.uint64 else None
+    integers = values.astype(np.int64, copy=False)
+    if declared is Type.FLOAT:
+        floats, residues = split_integers(integers)
+        inexact = None if residues is None else events[residues != 0]
+        return Found({Kind.NUMBER: Entries(events, floats)}, _either(wrong, inexact))
+    found = _of(Type.INT, declared, {Kind.NUMBER: integer_entries(events, integers)})
+    return Found(found.entries, _either(wrong, found.wrong))
+
+
+# --- instants --------------------------------------------------------------------------------
+
+
+def _instants(array: pa.Array, events: Events, declared: Type | None) -> Found:
+    values, events = fixed_width(array, events)
+    instants, outside = to_microseconds(values, array.type)
+    found = _of(Type.TIMESTAMP, declared, {Kind.TIMESTAMP: Entries(events, instants)})
+    return Found(found.entries, _either(_where(outside, events), found.wrong))
+
+
+def to_microseconds(
+    values: NDArray[Any], type_: pa.DataType
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return instants or days of an Arrow type, and which of them no datetime can name.
+
+    With a zone or without, Arrow counts from 1970 in UTC. A day is its midnight in UTC.
+    """
+    if arrow_types.is_timestamp(type_) and type_.unit == "ns":
+        # All that 64 bits can name lie between the years 1677 and 2262.
+        return values // _NANOSECONDS, np.zeros(len(values), np.bool_)
+    if arrow_types.is_date64(type_):
+        values, unit = values // 86_400_000, _DAY
+    else:
+        unit = _MICROSECONDS[type_.unit] if arrow_types.is_timestamp(type_) else _DAY
+    outside = (values < FIRST_INSTANT // unit) | (values > LAST_INSTANT // unit)
+    return values if unit == 1 else values.astype(np.int64) * unit, outside
+
+
+# --- texts -----------------------------------------------------------------------------------
+
+
+def _texts(array: pa.Array, events: Events, declared: Type | None) -> Found:
+    codes, events, dictionary = _coded(array, events)
+    texts, broken = _decoded(dictionary)
+    wrong = _where(broken[codes], events) if broken.any() else None
+    if declared is Type.TIMESTAMP:
+        instants, unread = _read_instants(texts)
+        found = Found({Kind.TIMESTAMP: Entries(events, instants[codes])})
+        return Found(found.entries, _either(wrong, _where(unread[codes], events)))
+    found = _of(Type.STR, declared, {Kind.TEXT: Entries(events, codes, texts=texts)})
+    return Found(found.entries, _either(wrong, found.wrong))
+
+
+def _coded(array: pa.Array, events: Events) -> tuple[NDArray[np.int32], Events, pa.Array]:
+    """Return each text as its place among the distinct ones, and these."""
+    if not arrow_types.is_dictionary(array.type):
+        encoded = array.dictionary_encode()
+        return *_codes(encoded.indices, events), encoded.dictionary
+    given = array.dictionary
+    if given.null_count or len(given) > len(array):
+        return _coded(array.dictionary_decode(), events)
+    # A dictionary may say the same text twice.
+    codes, events = _codes(array.indices, events)
+    distinct = given.dictionary_encode()
+    renumbered, _ = fixed_width(distinct.indices, codes)
+    return renumbered[codes], events, distinct.dictionary
+
+
+def _codes(indices: pa.Array, events: Events) -> tuple[NDArray[np.int32], Events]:
+    values, events = fixed_width(indices, events)
+    return values.astype(np.int32, copy=False), events
+
+
+def _decoded(dictionary: pa.Array) -> tuple[list[str], NDArray[np.bool_]]:
+    """Return the texts, and which of them are not UTF-8: Arrow does not always look."""
+    broken = np.zeros(len(dictionary), np.bool_)
+    try:
+        return dictionary.to_pylist(), broken
+    except UnicodeDecodeError:
+        texts = texts_of(dictionary)
+        broken[:] = [isinstance(text, Refused) for text in texts]
+        return [str(text) for text in texts], broken
+
+
+def texts_of(array: pa.Array) -> list[Any]:
+    """Return the texts of an array, `Refused` for those that are not UTF-8."""
+    texts: list[Any] = []
+    for text in array:
+        try:
+            texts.append(text.as_py())
+        except UnicodeDecodeError:
+            texts.append(Refused("the text is not valid UTF-8"))
+    return texts
+
+
+def _read_instants(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    instants, unread = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+    for place, text in enumerate(texts):
+        try:
+            instants[place] = microseconds(parse_timestamp(text))
+        except ValueError:
+            unread[place] = True
+    return instants, unread
+
+
+# --- buffers ---------------------------------------------------------------------------------
+
+
+def fixed_width(array: pa.Array, events: Events) -> tuple[NDArray[Any], Events]:
+    """Return what an array of a fixed width holds, as a view, without nulls."""
+    dtype = np.dtype(f"i{array.type.byte_width}")
+    if arrow_types.is_integer(array.type) or arrow_types.is_floating(array.type):
+        dtype = np.dtype(array.type.to_pandas_dtype())
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.empty(0, dtype), events[:0]
+    values = np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
+    return _present(array, values, events)
+
+
+def _present(array: pa.Array, values: NDArray[Any], events: Events) -> tuple[NDArray[Any], Events]:
+    if not array.null_count:
+        return values, events
+    present = np.flatnonzero(is_present(array))
+    return values[present], events[present]
+
+
+def is_present(array: pa.Array) -> NDArray[np.bool_]:
+    """Tell of each place of an array whether it is not null."""
+    return _bits(array, 0) if array.null_count else np.ones(len(array), np.bool_)
+
+
+def _bits(array: pa.Array, buffer: int) -> NDArray[np.bool_]:
+    """Return a bitmap of an array, unpacked."""
+    bitmap = array.buffers()[buffer]
+    if bitmap is None or not len(array):
+        return np.zeros(len(array), np.bool_)
+    first, skipped = divmod(array.offset, 8)
+    packed = np.frombuffer(bitmap, np.uint8, -(-(skipped + len(array)) // 8), first)
+    bits = np.unpackbits(packed, bitorder="little", count=skipped + len(array))
+    return bits[skipped:].view(np.bool_)
+
+
+def _where(wrong: NDArray[np.bool_], events: Events) -> Events | None:
+    return events[wrong] if wrong.any() else None
+
+
+def _either(one: Events | None, other: Events | None) -> Events | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return np.concatenate((one, other))
+
+
+# --- what Tamis has no values for ------------------------------------------------------------
+
+_ADVICE: Final = {
+    arrow_types.is_decimal: "cast it to float64, or to string to keep every digit",
+    arrow_types.is_duration: "cast it to int64",
+    arrow_types.is_time: "cast it to string, or to an integer",
+    arrow_types.is_map: "make it a struct, or a list of its values",
+    arrow_types.is_union: "make it a struct with a field for each type",
+}
+_BINARY: Final = (
+    arrow_types.is_binary,
+    arrow_types.is_large_binary,
+    arrow_types.is_binary_view,
+    arrow_types.is_fixed_size_binary,
+)
+
+
+def refuse_type(type_: pa.DataType, place: str) -> EventError:
+    """Return the error for a column whose type Tamis has no values for."""
+    advice = "cast it to a type that Tamis knows"
+    if any(test(type_) for test in _BINARY):
+        advice = "cast it to string, or encode it as base64 text"
+    for test, found in _ADVICE.items():
+        advice = found if test(type_) else advice
+    return EventError(
+        f"the column has the Arrow type {type_}, and Tamis has no such values; {advice}, or leave "
+        "the column out",
+        place=place,
+    )

@@ -1,0 +1,174 @@
+"""Columns: the values of one attribute in many events, in long form.
+
+There is one entry per value with the number of its event, so that absent attributes, several
+values and mixed kinds need no special case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.events.values import Bits, Kind, Value
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Entries(NamedTuple):
+    """The values of one kind: the event of each, ascending, and the value."""
+
+    events: NDArray[np.int32]
+    values: NDArray[Any]
+    """float64, int64 microseconds, bool, uint64 masks, or codes of `texts`."""
+    residues: NDArray[np.int16] | None = None
+    """Of numbers: what an integer is more than the float nearest to it; None where all are 0."""
+    whole: NDArray[np.bool_] | None = None
+    """Of numbers: which are integers, for arithmetic tells 2 and 2.0 apart."""
+    texts: Sequence[str] = ()
+
+    def only(self, kept: NDArray[np.bool_]) -> Entries:
+        """Return some of the entries; the texts stay as they are."""
+        return self._replace(
+            events=self.events[kept],
+            values=self.values[kept],
+            residues=None if self.residues is None else self.residues[kept],
+            whole=None if self.whole is None else self.whole[kept],
+        )
+
+
+class Column:
+    """The values of one attribute in all events of a batch."""
+
+    def __init__(self, entries: Mapping[Kind | None, Entries]) -> None:
+        self.entries: Final = entries
+        """By kind; values that compare with nothing (NaN) under None."""
+
+    def counts(self, length: int) -> NDArray[np.int64]:
+        """Return for each event how many values it holds."""
+        counts = np.zeros(length, np.int64)
+        for entries in self.entries.values():
+            counts += np.bincount(entries.events, minlength=length)
+        return counts
+
+    def several(self, length: int) -> NDArray[np.bool_]:
+        """Tell of each event whether it holds more than one value."""
+        if len(self.entries) <= 1 and all(_rising(e.events) for e in self.entries.values()):
+            return np.zeros(length, np.bool_)
+        return self.counts(length) > 1
+
+    def without(self, refused: NDArray[np.bool_]) -> Column:
+        """Return the column without the values of some events."""
+        kept = ((kind, e.only(~refused[e.events])) for kind, e in self.entries.items())
+        return Column({kind: entries for kind, entries in kept if len(entries.events)})
+
+
+def _rising(events: NDArray[np.int32]) -> bool:
+    return bool((events[1:] > events[:-1]).all())
+
+
+NO_COLUMN: Final = Column({})
+
+
+def entries_of(kind: Kind | None, events: NDArray[np.int32], values: Sequence[Any]) -> Entries:
+    """Return values of one kind as entries."""
+    match kind:
+        case Kind.NUMBER:
+            whole = np.fromiter((type(value) is int for value in values), np.bool_, len(values))
+            return Entries(events, *split_numbers(values), whole)
+        case Kind.TEXT:
+            texts = list(dict.fromkeys(values))
+            codes = dict(zip(texts, range(len(texts)), strict=True))
+            coded = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+            return Entries(events, coded, texts=texts)
+        case Kind.TIMESTAMP:
+            return Entries(events, np.array([microseconds(v) for v in values], np.int64))
+        case Kind.BITS:
+            return Entries(events, np.array([v.mask for v in values], np.uint64))
+        case Kind.BOOLEAN:
+            return Entries(events, np.array(values, np.bool_))
+        case _:
+            return Entries(events, np.zeros(len(values), np.bool_))
+
+
+def integer_entries(events: NDArray[np.int32], values: NDArray[np.int64]) -> Entries:
+    """Return integers as numbers."""
+    return Entries(events, *split_integers(values), np.ones(len(values), np.bool_))
+
+
+def float_entries(
+    events: NDArray[np.int32], values: NDArray[np.float64]
+) -> dict[Kind | None, Entries]:
+    """Return floats as numbers, and what is not a number among them apart."""
+    nan = np.isnan(values)
+    if not nan.any():
+        return {Kind.NUMBER: Entries(events, values)}
+    numbers = Entries(events[~nan], values[~nan])
+    others = Entries(events[nan], np.zeros(int(nan.sum()), np.bool_))
+    return {Kind.NUMBER: numbers, None: others} if len(numbers.events) else {None: others}
+
+
+def split_numbers(
+    values: Sequence[int | float],
+) -> tuple[NDArray[np.float64], NDArray[np.int16] | None]:
+    """Return each number as a float and, for large integers, what is missing from it.
+
+    The pairs order and equal each other exactly as the numbers do: rounding to the nearest float
+    never swaps two numbers, and where it makes them one the residues decide.
+    """
+    if set(map(type, values)) == {int}:
+        return split_integers(np.array(values, np.int64))
+    floats = np.array(values, np.float64)
+    residues = [
+        int(value) - int(nearest) if type(value) is int else 0
+        for value, nearest in zip(values, floats, strict=True)
+    ]
+    return floats, np.array(residues, np.int16) if any(residues) else None
+
+
+def split_integers(
+    values: NDArray[np.int64],
+) -> tuple[NDArray[np.float64], NDArray[np.int16] | None]:
+    """Do the same for integers, all at once."""
+    floats = values.astype(np.float64)
+    if not len(values) or (values.min() >= -(2**53) and values.max() <= 2**53):
+        return floats, None
+    # The largest integers have 2**63 as their nearest float, which is none of int64. In
+    # arithmetic modulo 2**64 it is -2**63, and the difference comes out right.
+    nearest = np.where(floats < 2.0**63, floats, -(2.0**63)).astype(np.int64)
+    residues = (values - nearest).astype(np.int16)
+    return floats, residues if residues.any() else None
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a timestamp as whole microseconds since 1970."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def value_at(kind: Kind | None, entries: Entries, at: int) -> Value:
+    """Return one of the values."""
+    value = entries.values[at]
+    match kind:
+        case Kind.TEXT:
+            return entries.texts[int(value)]
+        case Kind.TIMESTAMP:
+            return _EPOCH + timedelta(microseconds=int(value))
+        case Kind.BITS:
+            return Bits.from_mask(int(value))
+        case Kind.BOOLEAN:
+            return bool(value)
+        case Kind.NUMBER:
+            return _number(entries, at)
+        case _:
+            return float("nan")
+
+
+def _number(entries: Entries, at: int) -> int | float:
+    value = float(entries.values[at])
+    if entries.whole is None or not entries.whole[at]:
+        return value
+    return int(value) + (0 if entries.residues is None else int(entries.residues[at]))

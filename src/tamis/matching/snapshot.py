@@ -1,0 +1,116 @@
+"""A compiled set of subscriptions as one file, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.events import Schema
+from tamis.events.schema_json import schema_data, schema_of
+from tamis.filters import FilterLimits, Mode
+from tamis.languages import parse
+from tamis.matching.compiled import Compiled, CompiledArrays
+from tamis.matching.evaluation import Evaluator
+from tamis.matching.matches import Id
+from tamis.matching.segments import Roll, Segment
+from tamis.matching.snapshot_file import read_file, write_file
+from tamis.matching.vocabulary import Reading, Vocabulary
+
+Arrays = Mapping[str, NDArray[Any]]
+Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
+
+# What a snapshot holds was admitted once, under whatever limits there were.
+_UNLIMITED = FilterLimits(text=2**62, atoms=2**62, depth=2**62)
+
+
+class Restored(NamedTuple):
+    """What a snapshot gives back."""
+
+    schema: Schema | None
+    mode: Mode
+    vocabulary: Vocabulary
+    segment: Segment
+
+
+def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> None:
+    """Write a segment, all of whose subscriptions are still there."""
+    about = {
+        "schema": None if vocabulary.schema is None else schema_data(vocabulary.schema),
+        "mode": mode.value,
+        "subscriptions": segment.size,
+    }
+    leaves = [
+        [str(atom), reading.value]
+        for atom, reading in zip(vocabulary.atoms[2:], vocabulary.readings, strict=True)
+    ]
+    arrays: dict[str, NDArray[Any]] = {
+        "leaves": _bytes(json.dumps(leaves)),
+        "modes": segment.roll.modes,
+        "expires_at": segment.roll.expires_at,
+        **_id_arrays(segment.roll.ids),
+        **dict(_named("compiled", segment.evaluator.compiled.arrays)),
+    }
+    write_file(path, about, arrays)
+
+
+def load(path: Path) -> Restored:
+    """Read a segment; its arrays stay in the file and are mapped into memory."""
+    about, arrays = read_file(path)
+    schema = None if about["schema"] is None else schema_of(about["schema"])
+    mode = Mode(about["mode"])
+    vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL)
+    for text, reading in json.loads(arrays["leaves"].tobytes()):
+        vocabulary.leaf(parse(text, limits=_UNLIMITED), Reading(reading))
+    compiled = Compiled.restored(_rebuilt(CompiledArrays, "compiled", arrays), vocabulary)
+    roll = Roll.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
+    alive = np.ones(len(roll.ids), np.bool_)
+    return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), roll, alive))
+
+
+def _named(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the arrays of nested tuples under dotted names."""
+    if isinstance(value, np.ndarray):
+        yield name, value
+        return
+    for field, inner in value._asdict().items():
+        yield from _named(f"{name}.{field}", inner)
+
+
+def _rebuilt(cls: type[Tuple], name: str, arrays: Arrays) -> Tuple:
+    """Return the nested tuples that `_named` took apart."""
+    hints = get_type_hints(cls)
+    return cls(
+        *(
+            _rebuilt(hints[field], f"{name}.{field}", arrays)
+            if isinstance(hints[field], type) and issubclass(hints[field], tuple)
+            else arrays[f"{name}.{field}"]
+            for field in cls._fields  # type: ignore[attr-defined]
+        )
+    )
+
+
+def _id_arrays(ids: Iterable[Id]) -> dict[str, NDArray[Any]]:
+    """Return ids as arrays: which are texts, the integers, and the texts as JSON."""
+    given = list(ids)
+    return {
+        "ids.are_texts": np.array([isinstance(id_, str) for id_ in given], np.bool_),
+        "ids.integers": np.array([id_ for id_ in given if isinstance(id_, int)], np.int64),
+        "ids.texts": _bytes(json.dumps([id_ for id_ in given if isinstance(id_, str)])),
+    }
+
+
+def _ids(arrays: Arrays) -> NDArray[np.object_]:
+    are_texts = arrays["ids.are_texts"]
+    ids = np.empty(len(are_texts), np.object_)
+    ids[~are_texts] = arrays["ids.integers"].tolist()
+    ids[are_texts] = json.loads(arrays["ids.texts"].tobytes())
+    return ids
+
+
+def _bytes(text: str) -> NDArray[np.uint8]:
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
