@@ -11,7 +11,7 @@ from rich.text import Text
 
 from tamis.cli.exits import FINDING, FINE, MISTAKE
 from tamis.cli.filter_files import Defaults, Refused, Subscription, read_filters
-from tamis.cli.lint import Finding, Level, Linter, without_repeats
+from tamis.cli.lint import Finding, Level, Report, look_at, refusal
 from tamis.cli.options import (
     FiltersFile,
     Language,
@@ -64,34 +64,25 @@ def check(
     defaults = Defaults(language, mode, read_schema(schema))
     found = read_filters(filter_, filters, defaults)
     subscriptions = [one for one in found if isinstance(one, Subscription)]
-    linter = Linter(defaults.schema, many=many)
-    findings = [_error(one) for one in found if isinstance(one, Refused)]
-    findings += _lint(linter, subscriptions, pairs)
+    report = look_at(subscriptions, defaults.schema, many=many, pairs=pairs)
+    findings = [refusal(one) for one in found if isinstance(one, Refused)] + report.findings
     findings.sort(key=lambda finding: finding.line)
     _write(subscriptions, findings, filters, format_)
-    if linter.undecided:
-        open_ = count(linter.undecided, "question")
-        say(stderr(), f"{open_} stayed open, so there may be more to find")
+    _say_what_is_left_out(report, pairs)
     return _exit_code(findings)
 
 
-def _error(refused: Refused) -> Finding:
-    return Finding(refused.id, refused.line, Level.ERROR, "refused", refused.message)
-
-
-def _lint(linter: Linter, subscriptions: Sequence[Subscription], pairs: int) -> list[Finding]:
-    alone = {one: linter.look_at(one) for one in subscriptions}
-    findings = [finding for finding in alone.values() if finding is not None]
-    distinct, repeats = without_repeats(one for one, finding in alone.items() if finding is None)
-    number = len(distinct) * (len(distinct) - 1) // 2
-    if number <= pairs:
-        return findings + repeats + list(linter.look_at_pairs(distinct))
-    say(
-        stderr(),
-        f"{len(distinct):,} filters make {count(number, 'pair')}, more than {pairs:,}: whether "
-        f"they cover each other was left out; --pairs {number} includes it",
-    )
-    return findings + repeats
+def _say_what_is_left_out(report: Report, pairs: int) -> None:
+    if report.left_out:
+        say(
+            stderr(),
+            f"{report.distinct:,} filters make {count(report.left_out, 'pair')}, more than "
+            f"{pairs:,}: whether they cover each other was left out; "
+            f"--pairs {report.left_out} includes it",
+        )
+    if report.undecided:
+        open_ = count(report.undecided, "question")
+        say(stderr(), f"{open_} stayed open, so there may be more to find")
 
 
 def _exit_code(findings: Sequence[Finding]) -> int:

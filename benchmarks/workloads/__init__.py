@@ -1,0 +1,1 @@
+"""Seeded workloads: subscriptions and events, as Tamis sees them and as flat arrays."""

@@ -1,0 +1,101 @@
+"""From flat arrays to Tamis filters: atoms once each, everything else straight from the IR."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+
+from benchmarks.workloads.events import Field
+from benchmarks.workloads.forms import (
+    AND,
+    BETWEEN,
+    COMPARISONS,
+    IN,
+    NOT,
+    OR,
+    XOR,
+    Predicates,
+    Programs,
+)
+from tamis.filters import Filter
+from tamis.filters.boolean import And, Not, Or, Xor
+from tamis.filters.build import between, compare, member
+
+JOIN: dict[int, Callable[[Sequence[Filter]], Filter]] = {
+    AND: And.of,
+    OR: Or.of,
+    XOR: Xor.of,
+    NOT: lambda terms: Not.of(terms[0]),
+}
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the collector from walking, again and again, over millions of objects that stay."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def number_atoms(fields: Sequence[Field], predicates: Predicates) -> list[Filter]:
+    """Return the atom of each predicate on whole numbers."""
+    with collector_paused():
+        return [
+            _atom(fields[attribute].name, op, (int(low), int(high)), _members(predicates, number))
+            for number, (attribute, op, low, high) in enumerate(
+                zip(
+                    predicates.attribute.tolist(),
+                    predicates.op.tolist(),
+                    predicates.low.tolist(),
+                    predicates.high.tolist(),
+                    strict=True,
+                )
+            )
+        ]
+
+
+def _atom(name: str, op: int, ends: tuple[int, int], members: list[int]) -> Filter:
+    if op == BETWEEN:
+        return between(name, *ends)
+    if op == IN:
+        return member(name, members)
+    return compare(name, COMPARISONS[op], ends[0])
+
+
+def _members(predicates: Predicates, number: int) -> list[int]:
+    if predicates.op[number] != IN:
+        return []
+    first, last = predicates.member_start[number : number + 2]
+    return [int(value) for value in predicates.members[first:last]]
+
+
+def filters_of(programs: Programs, atoms: Sequence[Filter]) -> list[Filter]:
+    """Return the filters that the programs build."""
+    code, start = programs.code.tolist(), programs.start.tolist()
+    with collector_paused():
+        return [_filter(code, first, last, atoms) for first, last in pairwise(start)]
+
+
+def _filter(code: list[int], first: int, last: int, atoms: Sequence[Filter]) -> Filter:
+    stack: list[Filter] = []
+    for token in code[first:last]:
+        if token >= 0:
+            stack.append(atoms[token])
+        else:
+            operands = (-1 - token) >> 2
+            terms = stack[-operands:]
+            del stack[-operands:]
+            stack.append(JOIN[(-1 - token) & 3](terms))
+    return stack[0]
+
+
+def part_of(programs: Programs, first: int, last: int) -> Programs:
+    """Return some of the programs, so that filters can be built a part at a time."""
+    start = programs.start[first : last + 1]
+    return Programs(programs.code[start[0] : start[-1]], start - start[0])

@@ -1,0 +1,101 @@
+"""Subscriptions and events as flat arrays: what workloads are drawn as and baselines read.
+
+A subscription is a postfix program. A token that is not negative pushes the truth of that
+predicate; a negative one is a connective and says over how many operands.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+AND: Final = 0
+OR: Final = 1
+XOR: Final = 2
+NOT: Final = 3
+
+EQ, NE, LT, LE, GT, GE, BETWEEN, IN, TEXT = range(9)
+COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
+
+
+def connective(op: int, operands: int) -> int:
+    """Return the token of a connective; the kernels take it apart by `-1 - token`.
+
+    >>> token = connective(OR, 3)
+    >>> (-1 - token) & 3 == OR, (-1 - token) >> 2
+    (True, 3)
+    """
+    return -1 - (op | operands << 2)
+
+
+class Predicates(NamedTuple):
+    """Tests of one attribute each, told apart by their position."""
+
+    attribute: NDArray[np.int32]
+    op: NDArray[np.int8]
+    low: NDArray[np.float64]
+    """The constant; of BETWEEN the lower end."""
+    high: NDArray[np.float64]
+    """Of BETWEEN the upper end; of TEXT the row of `texts`."""
+    member_start: NDArray[np.int32]
+    """Where the constants of an IN begin in `members`; one entry more than predicates."""
+    members: NDArray[np.float64]
+    texts: NDArray[np.bool_]
+    """What a test of a text makes of every text that events may hold: looked up, not computed."""
+
+
+class Programs(NamedTuple):
+    """Subscriptions as postfix programs, one after the other."""
+
+    code: NDArray[np.int32]
+    start: NDArray[np.int64]
+    """One entry more than programs."""
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+
+class Rows(NamedTuple):
+    """Events as the attributes they have; what is absent is not there."""
+
+    start: NDArray[np.int64]
+    """One entry more than events."""
+    attribute: NDArray[np.int32]
+    value: NDArray[np.float64]
+    """Numbers as they are, texts by number."""
+
+
+def predicates(
+    attribute: NDArray[np.int32],
+    op: NDArray[np.int8],
+    low: NDArray[np.float64],
+    high: NDArray[np.float64] | None = None,
+) -> Predicates:
+    """Return predicates without lists of constants and without texts."""
+    return Predicates(
+        attribute,
+        op,
+        low,
+        low if high is None else high,
+        member_start=np.zeros(len(op) + 1, np.int32),
+        members=np.zeros(0, np.float64),
+        texts=np.zeros((0, 0), np.bool_),
+    )
+
+
+def conjunctions(terms: NDArray[np.int32]) -> Programs:
+    """Return one conjunction for each row of predicates."""
+    count, width = terms.shape
+    code = np.empty((count, width + 1), np.int32)
+    code[:, :-1] = terms
+    code[:, -1] = connective(AND, width)
+    return Programs(code.reshape(-1), np.arange(count + 1, dtype=np.int64) * (width + 1))
+
+
+def rows_of(present: NDArray[np.bool_], values: NDArray[np.float64]) -> Rows:
+    """Return a table of events by attributes without its absent values."""
+    start = np.zeros(len(present) + 1, np.int64)
+    np.cumsum(present.sum(axis=1), out=start[1:])
+    return Rows(start, np.nonzero(present)[1].astype(np.int32), values[present])

@@ -1,0 +1,217 @@
+"""A diagram as it is drawn: boxes with a question each, and where yes and no lead.
+
+A chain of cuts of one line that leads to m places is m - 1 boxes, each asking for a whole region of
+the line (`price < 1000`, `company = "IBM"`), just as the engine evaluates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from tamis.diagrams.alphabet import BACKWARD, Letters, Meaning
+from tamis.diagrams.diagram import Node
+from tamis.diagrams.encoding import Encoding
+from tamis.diagrams.kernels import FREE, TRUE
+from tamis.diagrams.lines import BEGIN, END, Cut, Interval
+from tamis.diagrams.wording import (
+    complement,
+    free_words,
+    region_words,
+    suffix_words,
+)
+from tamis.filters.printing import show_name
+
+NO: Final = 0
+YES: Final = 1
+
+
+class Box(NamedTuple):
+    """One question."""
+
+    band: str
+    """The attribute that it is about; several have none."""
+    question: str
+    no: int
+    yes: int
+
+
+class Sketch(NamedTuple):
+    """Boxes by number, parents before children; 0 and 1 are the ends, no match and match."""
+
+    boxes: Mapping[int, Box]
+    roots: Mapping[int, Sequence[str]]
+    """For each root the names of the filters that it is."""
+    bands: Sequence[str]
+
+
+def sketch(encoding: Encoding, roots: Mapping[str, Node], *, cuts: bool = False) -> Sketch:
+    """Make a sketch of some filters' nodes; with `cuts`, a box for every node as it is."""
+    return _Sketcher(encoding, cuts=cuts).sketch(roots)
+
+
+class _Sketcher:
+    def __init__(self, encoding: Encoding, *, cuts: bool) -> None:
+        self._alphabet = encoding.alphabet
+        self._diagram = encoding.diagram
+        self._cuts = cuts
+        self._boxes: dict[Box, int] = {}
+        self._box_of: dict[Node, int] = {0: NO, 1: YES}
+        self._variable = self._diagram.variable
+        self._low, self._high = self._diagram.low, self._diagram.high
+        self._passed: dict[Node, Cut] = {}
+
+    def sketch(self, roots: Mapping[str, Node]) -> Sketch:
+        nodes = self._diagram.reachable(*roots.values())
+        heads = self._heads(nodes, roots.values())
+        self._passed = self._cuts_passed(nodes, roots.values())
+        for node in reversed(nodes):
+            if node in heads:
+                self._box_of[node] = self._draw(node)
+        named: dict[int, list[str]] = {}
+        for name, node in roots.items():
+            named.setdefault(self._box_of[node], []).append(name)
+        boxes = {number: box for box, number in reversed(self._boxes.items())}
+        asked = {box.band for box in boxes.values()}
+        return Sketch(boxes, named, [n for n in (*self._alphabet.letters, "") if n in asked])
+
+    def _heads(self, nodes: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
+        """Return the nodes at which a box begins: all that are not inside of a chain."""
+        heads = set(roots)
+        for node in nodes:
+            heads.add(self._high[node])
+            if not self._goes_on(node):
+                heads.add(self._low[node])
+        return heads
+
+    def _goes_on(self, node: Node) -> bool:
+        """Tell whether the chain of a node's line goes on with its low child."""
+        line = self._alphabet.lines[self._variable[node]]
+        low = self._low[node]
+        if self._cuts or line == FREE or low <= TRUE:
+            return False
+        return self._alphabet.lines[self._variable[low]] == line
+
+    # --- boxes -------------------------------------------------------------------------------
+
+    def _draw(self, head: Node) -> int:
+        meaning = self._meaning(head)
+        if self._alphabet.lines[self._variable[head]] == FREE:
+            return self._draw_free(head, meaning)
+        if self._cuts:
+            words = self._cut_words(head, meaning)
+            return self._box(meaning, words, self._box_of[self._low[head]], self._yes(head))
+        return self._draw_chain(head, meaning)
+
+    def _draw_free(self, head: Node, meaning: Meaning) -> int:
+        if isinstance(meaning.subject, tuple) and meaning.role in ("forward", "backward"):
+            # One cell of an attribute that may hold several values.
+            words = f"some {self._region_words(meaning, [meaning.subject])}"
+        else:
+            words = free_words(meaning)
+        return self._box(meaning, words, self._box_of[self._low[head]], self._yes(head))
+
+    def _draw_chain(self, head: Node, meaning: Meaning) -> int:
+        places = self._places(head)
+        *tested, rest = places
+        earlier: list[Interval] = []
+        asked = []
+        for place in tested:
+            asked.append((*self._question(meaning, places[place], earlier), place))
+            earlier += places[place]
+        below = rest
+        for words, swapped, place in reversed(asked):
+            no, yes = (place, below) if swapped else (below, place)
+            below = self._box(meaning, words, no, yes)
+        return below
+
+    def _places(self, head: Node) -> dict[int, list[Interval]]:
+        """Return where the cells of a chain lead, the place of the last cell last."""
+        places: dict[int, list[Interval]] = {}
+        at, node = BEGIN, head
+        while True:
+            cut = self._cut(self._meaning(node))
+            _put_last(places, self._yes(node), (at, cut))
+            at = cut
+            if not self._goes_on(node):
+                break
+            node = self._low[node]
+        _put_last(places, self._box_of[self._low[node]], (at, END))
+        return places
+
+    def _question(
+        self, meaning: Meaning, inside: list[Interval], earlier: list[Interval]
+    ) -> tuple[str, bool]:
+        """Return the shortest words for a region, or for the rest of the line: then it is swapped.
+
+        What was asked before may count to either side.
+        """
+        wider = _merged([*inside, *earlier])
+        forms = [
+            (self._region_words(meaning, region), swapped)
+            for region, swapped in (
+                (inside, False),
+                (wider, False),
+                (complement(inside), True),
+                (complement(wider), True),
+            )
+        ]
+        return min(forms, key=lambda form: (len(form[0]) + 4 * form[0].count(" or "), form[1]))
+
+    def _box(self, meaning: Meaning, words: str, no: int, yes: int) -> int:
+        return self._boxes.setdefault(Box(meaning.attribute, words, no, yes), len(self._boxes) + 2)
+
+    # --- what nodes mean ---------------------------------------------------------------------
+
+    def _yes(self, node: Node) -> int:
+        return self._box_of[self._high[node]]
+
+    def _meaning(self, node: Node) -> Meaning:
+        return self._alphabet.meanings[self._variable[node]]
+
+    @staticmethod
+    def _cut(meaning: Meaning) -> Cut:
+        assert isinstance(meaning.subject, tuple)  # noqa: S101 - of a line, these are cuts
+        return meaning.subject
+
+    def _letters(self, meaning: Meaning) -> Letters:
+        return self._alphabet.letters[meaning.attribute]
+
+    def _region_words(self, meaning: Meaning, region: Sequence[Interval]) -> str:
+        name = show_name(meaning.attribute)
+        if meaning.role == "backward":
+            return suffix_words(name, BACKWARD, region)
+        return region_words(name, self._letters(meaning).line, region)
+
+    def _cut_words(self, node: Node, meaning: Meaning) -> str:
+        """Say that the line lies left of a cut, given that it lies right of those asked before."""
+        passed, cut = self._passed[node], self._cut(meaning)
+        segment = cut[:1]
+        begins = [segment] if len(cut) == 2 and segment <= passed else [passed, BEGIN]
+        return min((self._region_words(meaning, [(begin, cut)]) for begin in begins), key=len)
+
+    def _cuts_passed(self, nodes: Iterable[Node], roots: Iterable[Node]) -> dict[Node, Cut]:
+        """Return for each node the last cut that whoever comes there has passed on its line."""
+        passed: dict[Node, Cut] = dict.fromkeys(roots, BEGIN)
+        lines = self._alphabet.lines
+        for node in nodes:
+            for child, is_low in ((self._low[node], True), (self._high[node], False)):
+                line = lines[self._variable[node]]
+                goes_on = is_low and child > TRUE and lines[self._variable[child]] == line != FREE
+                cut = self._cut(self._meaning(node)) if goes_on else BEGIN
+                passed[child] = min(passed.get(child, cut), cut)
+        return passed
+
+
+def _put_last(places: dict[int, list[Interval]], place: int, interval: Interval) -> None:
+    places[place] = _merged([*places.pop(place, []), interval])
+
+
+def _merged(intervals: Iterable[Interval]) -> list[Interval]:
+    joined: list[Interval] = []
+    for low, high in sorted(intervals):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        else:
+            joined.append((low, high))
+    return joined

@@ -1,0 +1,315 @@
+"""What an attribute might hold instead: a value for every cell that a filter can tell apart.
+
+No test of a filter tells two values of one cell apart, so one value per cell is enough, the one
+nearest to what is there. Tests of text, of bits and of several attributes are no matter of cells;
+for these there are guesses, and whoever uses them checks what comes of each.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from itertools import islice
+from typing import Any, Final
+
+from tamis.diagrams.alphabet import Letters
+from tamis.diagrams.lines import BEGIN, END, SEGMENT_OF_KIND, Interval, Segment, text_ends
+from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.samples import ABSENT, Values, cell_values, texts_for
+from tamis.events import Bits, Event, Kind, Type, Value
+from tamis.events.values import INT64_MAX, INT64_MIN, kind_of
+from tamis.filters.arithmetic import Relation
+
+# Cells to look at, from the present one outwards, and values to take from each.
+CELLS: Final = 256
+VALUES_PER_CELL: Final = 6
+SUFFIX_CELLS: Final = 8
+# The finest steps in which numbers are changed before the next float is taken.
+FINEST: Final = -9
+
+
+def candidates(
+    letters: Letters, held: Values, extra: Iterable[Value], *, may_go: bool
+) -> list[Values]:
+    """Return what an attribute may hold instead of `held`, the nearest first; `extra` are guesses.
+
+    With `may_go`, it may be absent too.
+    """
+    several = len(held) > 1 or (letters.line.many and letters.line.number_type is not None)
+    singles = [value for value in _singles(letters, held) if value is not None]
+    singles += [value for value in extra if _fits(letters, value)]
+    found: list[Values] = [(value,) for value in singles]
+    if several:
+        found += [(*held, value) for value in singles]
+        found += [held[:at] + held[at + 1 :] for at in range(len(held)) if len(held) > 1]
+        found += [(*held[:at], v, *held[at + 1 :]) for at in range(len(held)) for v in singles]
+    if may_go:
+        found.append(ABSENT)
+    distinct = {tuple(map(_told_apart, values)): values for values in found}
+    distinct.pop(tuple(map(_told_apart, held)), None)
+    return sorted(distinct.values(), key=lambda values: distance(held, values))
+
+
+def distance(old: Values, new: Values) -> tuple[int, float]:
+    """Return how far apart two contents of an attribute are: what sort of change, and how large."""
+    if len(old) == len(new) == 1:
+        return _distance(old[0], new[0])
+    if not old:
+        return 2, _strangeness(new[0])
+    if len(old) == len(new):
+        return max(_distance(a, b) for a, b in zip(old, new, strict=True))
+    return 3, float(abs(len(old) - len(new)))
+
+
+def _distance(old: Value, new: Value) -> tuple[int, float]:
+    kind = kind_of(old)
+    if kind is None or kind is not kind_of(new):
+        return 4, _strangeness(new)
+    match old, new:
+        case bool(), _:
+            return 0, 1.0
+        case ((int() | float()), (int() | float())):
+            return _number_distance(old, new)
+        case str(), str():
+            # Nothing, or nothing but spaces, is near to short texts, but rarely what is meant.
+            return 0, (_edits(old, new) + 5 * (not new.strip())) / (1 + len(old))
+        case datetime(), datetime():
+            finer = new.microsecond > 0 and old.microsecond == 0
+            return int(finer), abs((new - old).total_seconds()) / 86_400
+        case Bits(), Bits():
+            return 0, float(len(old ^ new))
+        case _:
+            return 4, 0.0
+
+
+def _number_distance(old: float, new: float) -> tuple[int, float]:
+    """Return the relative distance, so that it can be weighed against that of another attribute.
+
+    A number with more decimals than there were is a change of another sort: of 900, 1001 is the
+    better way to say "more than 1000" than the next float after it.
+    """
+    if old == new:
+        return 0, 0.0
+    finer = max(0, _step(old) - _step(new)) if math.isfinite(old) else 0
+    size = abs(float(old)) if math.isfinite(old) else 0.0
+    far = abs(float(new) - float(old)) / (1 + size)
+    return (1, finer + far) if finer else (0, far)
+
+
+def _strangeness(value: Value) -> float:
+    """Return how odd a value is that comes from nowhere."""
+    match value:
+        case bool():
+            return 0.0
+        case int() | float():
+            return math.log10(1 + abs(value)) - _step(value) if math.isfinite(value) else math.inf
+        case str():
+            return len(value) + 5.0 * (not value.strip())
+        case datetime():
+            return abs(value.year - 2026) + (value.microsecond > 0)
+        case _:
+            return float(len(value))
+
+
+def _edits(old: str, new: str) -> int:
+    """Return how many characters lie between what two texts share at their ends."""
+    shortest = min(len(old), len(new))
+    start = next((n for n in range(shortest) if old[n] != new[n]), shortest)
+    rest = shortest - start
+    end = next((n for n in range(rest) if old[-1 - n] != new[-1 - n]), rest)
+    return len(old) + len(new) - 2 * (start + end)
+
+
+def _told_apart(value: Value) -> tuple[type, Value | None]:
+    return type(value), (value if value == value else None)  # noqa: PLR0124 - NaN
+
+
+# --- values of cells -------------------------------------------------------------------------
+
+
+def _singles(letters: Letters, held: Values) -> Iterator[Value | None]:
+    at = held[0] if held else None
+    bounds = letters.scale.bounds
+    here = bisect_right(letters.scale.cuts, _position(at))
+    nearest = sorted(range(len(bounds)), key=lambda number: abs(number - here))[:CELLS]
+    for number in nearest:
+        yield from _values_in(letters, bounds[number], at)
+
+
+def _position(value: Value | None) -> tuple[Any, ...]:
+    if value is None:
+        return BEGIN
+    kind = kind_of(value)
+    if kind is None:
+        return (Segment.OTHER,)
+    return (SEGMENT_OF_KIND[kind], value) if kind is not Kind.BITS else (Segment.BITS,)
+
+
+def _values_in(letters: Letters, cell: Interval, at: Value | None) -> Iterator[Value | None]:
+    yield from _near_numbers(letters, cell, at)
+    yield from _near_instants(letters, cell)
+    texts = _texts(letters, cell, at)
+    for values in islice(
+        cell_values(letters.line, cell, bits=Bits(), texts=texts), max(VALUES_PER_CELL, len(texts))
+    ):
+        yield values[0] if values else None
+    begin, end = letters.line.whole(Kind.BITS)
+    if cell[0] < end and begin < cell[1]:
+        yield from _bit_sets(letters, at)
+
+
+def _near_numbers(letters: Letters, cell: Interval, at: Value | None) -> Iterator[Value]:
+    """Yield the number of a cell that is nearest to a number, in steps as fine as that number."""
+    begin, end = letters.line.whole(Kind.NUMBER)
+    low, high = max(cell[0], begin), min(cell[1], end)
+    if low >= high or not isinstance(at, int | float) or isinstance(at, bool):
+        return
+    if not math.isfinite(at):
+        return
+    below = (Segment.NUMBER, at) < low
+    edge = low if below else high
+    if len(edge) < 2 or not math.isfinite(edge[1]):
+        return
+    whole = isinstance(at, int)
+    for exponent in range(max(FINEST, _step(at)), FINEST - 1, -1):
+        step = Decimal(1).scaleb(exponent)
+        found = _beside(Decimal(edge[1]), step, below=below)
+        value = int(found) if whole and found == found.to_integral_value() else float(found)
+        if low <= (Segment.NUMBER, value) < high and _fits(letters, value):
+            yield value
+            return
+
+
+def _near_instants(letters: Letters, cell: Interval) -> Iterator[Value]:
+    """Yield the instants of a cell that lie a second inside of its ends."""
+    begin, end = letters.line.whole(Kind.TIMESTAMP)
+    low, high = max(cell[0], begin), min(cell[1], end)
+    for edge in (low, high):
+        if low < high and len(edge) == 2:
+            for moment in _moments(edge[1].replace(microsecond=0)):
+                if low <= (Segment.TIMESTAMP, moment) < high:
+                    yield moment
+
+
+def _beside(edge: Decimal, step: Decimal, *, below: bool) -> Decimal:
+    """Return the multiple of a step from an edge on, or the last one under it."""
+    if below:
+        return (edge / step).to_integral_value(ROUND_CEILING) * step
+    under = (edge / step).to_integral_value(ROUND_FLOOR) * step
+    return under if under < edge else under - step
+
+
+def _step(value: float) -> int:
+    """Return the place of a number's last decimal: 0 of 12, -2 of 9.99."""
+    exponent = Decimal(repr(value)).normalize().as_tuple().exponent
+    return min(0, exponent) if isinstance(exponent, int) else 0
+
+
+def _fits(letters: Letters, value: Value) -> bool:
+    """Tell whether the attribute's line has the value."""
+    kind = kind_of(value)
+    if kind is None or SEGMENT_OF_KIND[kind] not in letters.line.segments:
+        return False
+    if isinstance(value, int) and not isinstance(value, bool):
+        in_range = INT64_MIN <= value <= INT64_MAX
+        return in_range and letters.line.number_type is not Type.FLOAT
+    return not (isinstance(value, float) and letters.line.number_type is Type.INT)
+
+
+def _bit_sets(letters: Letters, at: Value | None) -> Iterator[Bits]:
+    masks = list(letters.bits)
+    together = Bits(Bits().union(*masks))
+    yield from (together, Bits(), *masks)
+    if isinstance(at, Bits):
+        for mask in (together, *masks):
+            yield from (Bits(at | mask), Bits(at - mask), Bits(at ^ mask))
+
+
+def _texts(letters: Letters, cell: Interval, at: Value | None) -> list[str]:
+    begin, end = letters.line.whole(Kind.TEXT)
+    low, high = max(cell[0], begin), min(cell[1], end)
+    if low >= high:
+        return []
+    questions = [question for question, _ in letters.questions.values()]
+    asked = [[(q, True) for q in questions], *([(q, True)] for q in questions), []]
+    found = [
+        text
+        for backward in [*letters.suffix_scale.bounds[:SUFFIX_CELLS], (BEGIN, END)]
+        for each in asked[: SUFFIX_CELLS + 1]
+        for text in texts_for(text_ends((low, high)), text_ends(backward), each)
+    ]
+    if isinstance(at, str):
+        found += _edited(at, letters, questions)
+    return list(dict.fromkeys(found))
+
+
+def _edited(text: str, letters: Letters, questions: Sequence[TextQuestion]) -> Iterator[str]:
+    """Yield a text with parts put in or taken out that the filter asks for."""
+    parts = {part for q in questions for part in (*q.parts, q.prefix, q.suffix, q.key[1]) if part}
+    parts |= {cut[1][::-1] for cut in letters.suffix_scale.cuts if len(cut) == 2}
+    parts |= {cut[1].rstrip("\0") for cut in letters.scale.cuts if _is_text(cut)}
+    for part in sorted(parts)[:CELLS]:
+        yield from (f"{text} {part}", text + part, part + text)
+        yield from (text.replace(part, ""), text.removeprefix(part), text.removesuffix(part))
+    yield from (text + "x", "x" + text, text[:-1], text[1:])
+
+
+def _is_text(cut: tuple[Any, ...]) -> bool:
+    return len(cut) == 2 and cut[0] == Segment.TEXT
+
+
+# --- several attributes ----------------------------------------------------------------------
+
+
+def solutions(relation: Relation, name: str, event: Event) -> Iterator[Value]:
+    """Yield values of an attribute around which a comparison with others changes, if it is linear.
+
+    Of a comparison that is not, they are guesses like any other.
+    """
+    names = relation.attributes() - {name}
+    if not names <= event.keys():
+        return
+    choice = {other: event[other][0] for other in names}
+    at = next(iter(event.of_kind(name, Kind.NUMBER)), 1)
+    here, there = (_gap(relation, {**choice, name: at + more}) for more in (0, 1))  # type: ignore[operator]
+    if here is None or there is None or here == there:
+        yield from _other_sides(choice)
+        return
+    root = at - here / (there - here)  # type: ignore[operator]
+    if math.isfinite(root):
+        whole = math.floor(root)
+        yield from (whole, whole + 1, whole - 1, whole + 2)
+        yield from (float(root), math.nextafter(root, math.inf), math.nextafter(root, -math.inf))
+
+
+def _gap(relation: Relation, choice: dict[str, Value]) -> float | None:
+    left, right = relation.left.value(choice), relation.right.value(choice)
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return float(left) - float(right)
+    return None
+
+
+def _other_sides(choice: dict[str, Value]) -> Iterator[Value]:
+    """Yield what the attributes beside it hold, and something to either side of each."""
+    for value in choice.values():
+        yield value
+        match value:
+            case str():
+                yield from (value + "x", value[:-1])
+            case datetime():
+                yield from _moments(value)
+            case bool():
+                yield not value
+            case int() | float():
+                yield from (value - 1, value + 1)
+
+
+def _moments(value: datetime) -> Iterator[datetime]:
+    for seconds in (-1, 1):
+        try:
+            yield value + timedelta(seconds=seconds)
+        except OverflowError:
+            continue

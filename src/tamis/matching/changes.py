@@ -1,0 +1,226 @@
+"""The nearest change of an event that turns a filter's answer around.
+
+First one attribute, then two, over values of every cell that the filter tells apart; then, if need
+be, any event that the diagram of the filter leads to, brought back as near as it goes. What is
+found is confirmed by the reference semantics, and the work is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations, islice
+from typing import Final, Literal, NamedTuple
+
+from tamis.diagrams.alphabet import Alphabet
+from tamis.diagrams.diagram import BudgetExceededError
+from tamis.diagrams.encoding import Encoding
+from tamis.diagrams.kernels import FALSE
+from tamis.diagrams.samples import ABSENT, Values
+from tamis.diagrams.witness import find_witness
+from tamis.events import Event, Schema, Value
+from tamis.filters import Filter, Mode
+from tamis.filters.arithmetic import Relation
+from tamis.filters.modes import View
+from tamis.matching.candidates import candidates, distance, solutions
+
+# Truths of atoms to find out with one attribute, with two, and with any: some tenths of a second.
+WORK: Final = 200_000
+# Steps for one diagram, some milliseconds.
+BUDGET: Final = 20_000
+# Of two attributes, so many contents each that the filter tells apart.
+PER_ATTRIBUTE: Final = 24
+
+Changes = dict[str, Values]
+Distance = tuple[int, tuple[int, float]]
+
+
+class Change(NamedTuple):
+    """New values by attribute, None for one that goes, and the event that they make."""
+
+    values: dict[str, object]
+    event: Event
+
+
+def nearest_change(
+    filter_: Filter, mode: Mode, event: Event, schema: Schema | None, *, total: bool
+) -> Change | Literal[False] | None:
+    """Return a change after which the answer is another; False if there is none, None if unsure."""
+    search = _Search(filter_, mode, event, schema, total=total)
+    found = search.of_one() or search.of_two() or search.of_any()
+    if found is None or found is False:
+        return found
+    changed = search.apply(found)
+    if filter_.matches(changed, mode, schema) is search.matched:
+        return None
+    return Change({name: _plain(values) for name, values in found.items()}, changed)
+
+
+def near_misses(
+    filter_: Filter, mode: Mode, event: Event, schema: Schema | None
+) -> list[tuple[str, Values]]:
+    """Return for each attribute alone what it would have to hold for another answer, if it can."""
+    search = _Search(filter_, mode, event, schema, total=mode is Mode.TOTAL)
+    return [(name, values) for changes in search.each_of_one() for name, values in changes.items()]
+
+
+def _plain(values: Values) -> object:
+    if len(values) > 1:
+        return list(values)
+    return values[0] if values else None
+
+
+class _Search:
+    def __init__(
+        self, filter_: Filter, mode: Mode, event: Event, schema: Schema | None, *, total: bool
+    ) -> None:
+        self._filter = filter_
+        self._mode = mode
+        self._event = event
+        self._schema = schema
+        self._total = total
+        self._names = sorted(filter_.attributes())
+        self._letters = Alphabet([filter_], mode, schema, many=False).letters
+        self._atoms = list(dict.fromkeys(filter_.atoms()))
+        self._relations = [atom for atom in self._atoms if isinstance(atom, Relation)]
+        self._work = 0
+        self.matched = self._matches(event)
+
+    def apply(self, changes: Changes, to: Event | None = None) -> Event:
+        """Return the event with some changes."""
+        held = {**(self._event if to is None else to), **changes}
+        return Event.of_checked({name: values for name, values in held.items() if values})
+
+    # --- one attribute or two ----------------------------------------------------------------
+
+    def of_one(self) -> Changes | None:
+        """Return the nearest change of one attribute that is enough."""
+        return min(self.each_of_one(), key=self._distance, default=None)
+
+    def each_of_one(self) -> Iterator[Changes]:
+        """Yield for each attribute the nearest change that is enough, if there is one."""
+        self._work = WORK
+        for name in self._names:
+            for values in self._first_to_flip(name, self._event, {}):
+                yield {name: values}
+
+    def of_two(self) -> Changes | None:
+        """Return the nearest change of two attributes that is enough, of those tried."""
+        self._work = WORK
+        found: list[Changes] = []
+        for first, second in combinations(self._names, 2):
+            if self._work < 0:
+                break
+            for values in islice(self._told_apart(first, self._event), PER_ATTRIBUTE):
+                changes = {first: values}
+                changed = self.apply(changes)
+                others = self._first_to_flip(second, changed, changes)
+                found += ({**changes, second: other} for other in others)
+        return min(found, key=self._distance, default=None)
+
+    def _first_to_flip(self, name: str, event: Event, before: Changes) -> Iterator[Values]:
+        """Yield the nearest content of an attribute that turns the answer around, if any does."""
+        for values in islice(self._told_apart(name, event), PER_ATTRIBUTE if before else None):
+            if self._matches(self.apply({name: values}, event)) is not self.matched:
+                yield values
+                return
+
+    def _told_apart(self, name: str, event: Event) -> Iterator[Values]:
+        """Yield contents of an attribute, the nearest of all that its atoms do not tell apart."""
+        atoms = [atom for atom in self._atoms if name in atom.attributes()]
+        known: set[tuple[bool | None, ...]] = set()
+        for values in self._candidates(name, event):
+            if self._work < 0:
+                return
+            self._work -= len(atoms) + 1
+            view = seen_as(self.apply({name: values}, event), self._mode, self._schema)
+            truths = tuple(atom.truth(view) for atom in atoms)
+            if truths not in known:
+                known.add(truths)
+                yield values
+
+    def _candidates(self, name: str, event: Event) -> list[Values]:
+        guesses: Iterable[Value] = (
+            value
+            for relation in self._relations
+            if name in relation.attributes()
+            for value in solutions(relation, name, event)
+        )
+        held = event.get(name, ABSENT)
+        return candidates(self._letters[name], held, guesses, may_go=self._may_go(name))
+
+    def _distance(self, changes: Changes) -> Distance:
+        each = [distance(self._event.get(name, ABSENT), v) for name, v in changes.items()]
+        return len(changes), (max(sort for sort, _ in each), sum(far for _, far in each))
+
+    # --- any event ---------------------------------------------------------------------------
+
+    def of_any(self) -> Changes | Literal[False] | None:
+        """Return changes to an event that the diagram leads to; False if there is no such event."""
+        self._work = WORK
+        none = False
+        for many in (False, True) if self._schema is None else (False,):
+            encoding = Encoding([self._filter], self._mode, self._schema, many=many, budget=BUDGET)
+            try:
+                root = encoding.matching_just([(self._filter, not self.matched)])
+            except BudgetExceededError:
+                return None
+            none = root == FALSE
+            witness = find_witness(encoding, root, self._is_other)
+            if witness is not None:
+                return self._brought_back(witness) if self._work >= 0 else None
+        return False if none else None
+
+    def _is_other(self, event: Event) -> bool:
+        # Out of work, the first event ends the search, as if it had been found.
+        return self._work < 0 or self._flips(self._changes_to(event))
+
+    def _brought_back(self, witness: Event) -> Changes:
+        """Return the changes to a witness, without those that are not needed, each made smaller."""
+        changes = self._changes_to(witness)
+        for name in list(changes):
+            fewer = {other: values for other, values in changes.items() if other != name}
+            if self._flips(fewer):
+                changes = fewer
+        for name in list(changes) if self._work >= 0 else ():
+            rest = self.apply({other: v for other, v in changes.items() if other != name})
+            for values in self._first_to_flip(name, rest, changes):
+                nearer = {**changes, name: values}
+                changes = min(changes, nearer, key=self._distance)
+        return changes
+
+    def _changes_to(self, event: Event) -> Changes:
+        """Return the changes that make all that matters be as in another event."""
+        names = dict.fromkeys((*self._names, *event))
+        return {
+            name: event.get(name, ABSENT) for name in names if name in event or self._may_go(name)
+        }
+
+    def _flips(self, changes: Changes) -> bool:
+        return self._matches(self.apply(changes)) is not self.matched
+
+    def _may_go(self, name: str) -> bool:
+        return not (self._total and self._schema is not None and name in self._schema)
+
+    # --- the answer --------------------------------------------------------------------------
+
+    def _matches(self, event: Event) -> bool:
+        self._work -= len(self._atoms)
+        return satisfies(self._filter, self._mode, event, self._schema)
+
+
+def satisfies(filter_: Filter, mode: Mode, event: Event, schema: Schema | None) -> bool:
+    """Tell whether an event that agrees with the schema satisfies a filter that is bound to it.
+
+    This is `Filter.matches` without its checks, for those who ask it of thousands.
+    """
+    view = seen_as(event, mode, schema)
+    if mode is Mode.STRICT and not filter_.is_adequate(view):
+        return False
+    return filter_.truth(view) is True
+
+
+def seen_as(event: Event, mode: Mode, schema: Schema | None) -> View:
+    """Return the view of an event that agrees with the schema."""
+    if mode is Mode.DEFAULT and schema is not None:
+        event = schema.with_defaults(event)
+    return View(event, None if mode.is_three_valued else False)

@@ -1,0 +1,247 @@
+"""Why a subscription matched an event or not, in sentences and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from tamis.events import Event, Kind, Schema, Value
+from tamis.events.values import kind_of
+from tamis.filters import Filter, Mode
+from tamis.filters.atoms import (
+    Atom,
+    Between,
+    Compare,
+    HasBits,
+    HasKind,
+    In,
+    Like,
+    Matches,
+    TextTest,
+    ValueAtom,
+)
+from tamis.filters.modes import View, view_of
+from tamis.filters.printing import show_name, show_value
+from tamis.matching.changes import Change, nearest_change
+from tamis.matching.deciding import deciding_atoms
+from tamis.matching.matches import Id
+
+# A sentence lists no more reasons, or values, than a reader takes in.
+SHOWN: Final = 12
+
+
+class Reason(NamedTuple):
+    """An atom that decided: its truth on the event (None is unknown), and what it met there."""
+
+    atom: Filter
+    truth: bool | None
+    held: Mapping[str, tuple[Value, ...]]
+    """What the event holds of the atom's attributes; what is absent is missing here."""
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+class Explanation(NamedTuple):
+    """Why an event satisfies a subscription's filter or not (also as its truth value)."""
+
+    id: Id
+    matched: bool
+    reasons: tuple[Reason, ...]
+    """Atoms whose truths alone fix the outcome, whatever the others of the filter are."""
+    change: dict[str, object] | None
+    """New values that turn the outcome around, None for an attribute that goes; the nearest found.
+
+    None as a whole where none was found."""
+    changed: Event | None
+    """The event with this change."""
+    fixed: bool
+    """Whether no change can: no event satisfies the filter, or every event does."""
+    filter: Filter
+    mode: Mode
+    expired: bool = False
+    """Whether the subscription's time is over, so that it is not reported whatever it matches."""
+
+    def __bool__(self) -> bool:
+        return self.matched
+
+    def __str__(self) -> str:
+        said = "matches" if self.matched else "does not match"
+        reasons = [f"- {reason}" for reason in self.reasons[:SHOWN]]
+        if len(self.reasons) > SHOWN:
+            reasons.append(f"- and {len(self.reasons) - SHOWN} more")
+        head = f"{self.id!r} {said}" + (":" if reasons else ", whatever the event holds.")
+        late = ["The subscription has expired, so it is not reported."] if self.expired else []
+        return "\n".join((head, *reasons, self._turn(), *late))
+
+    def __repr__(self) -> str:
+        return f"<Explanation: {' '.join(str(self).splitlines())}>"
+
+    def _turn(self) -> str:
+        """Return the sentence about the change."""
+        if self.change is not None:
+            becomes = "would not match" if self.matched else "would match"
+            return f"{_change_words(self.change)} it {becomes}."
+        if self.fixed:
+            return "Every event matches it." if self.matched else "No event can match it."
+        wanted = "no longer match" if self.matched else "match"
+        return f"No change was found that would make it {wanted}."
+
+
+def explain(
+    id_: Id,
+    filter_: Filter,
+    mode: Mode,
+    event: Event | Mapping[str, object],
+    schema: Schema | None,
+    *,
+    total: bool = False,
+    expired: bool = False,
+) -> Explanation:
+    """Explain what `event` means to a filter that is bound to `schema`.
+
+    With `total`, events that lack an attribute of the schema are refused, so no change makes one.
+    """
+    given = view_of(event, Mode.TOTAL if total else Mode.SQL, schema).event
+    view = view_of(given, mode, schema)
+    matched = filter_.matches(given, mode, schema)
+    truths = {atom: atom.truth(view) for atom in dict.fromkeys(filter_.atoms())}
+    deciding = deciding_atoms(filter_, mode, truths)
+    change = nearest_change(filter_, mode, given, schema, total=total)
+    return Explanation(
+        id=id_,
+        matched=matched,
+        reasons=tuple(_reason(atom, given, view) for atom in deciding),
+        change=change.values if isinstance(change, Change) else None,
+        changed=change.event if isinstance(change, Change) else None,
+        fixed=change is False,
+        filter=filter_,
+        mode=mode,
+        expired=expired,
+    )
+
+
+# --- sentences -------------------------------------------------------------------------------
+
+
+def _reason(atom: Filter, given: Event, view: View) -> Reason:
+    truth = atom.truth(view)
+    names = sorted(atom.attributes())
+    held = {name: view.event[name] for name in names if name in view.event}
+    facts = _joined([_holding(name, given, view.event) for name in names])
+    word = "unknown" if truth is None else "true" if truth else "false"
+    why = "" if truth else _need(atom, held)
+    return Reason(atom, truth, held, f"{facts}, so {atom} is {word}{why}")
+
+
+def _holding(name: str, given: Event, seen: Event) -> str:
+    """Say what an attribute holds, and what stands in for it where it is absent."""
+    shown = show_name(name)
+    if name in given:
+        return f"{shown} is {_values(given[name])}"
+    if name in seen:
+        return f"{shown} is absent and its default is {_values(seen[name])}"
+    return f"{shown} is absent"
+
+
+def _values(values: tuple[Value, ...], last: str = "and") -> str:
+    shown = [_brief(value) for value in values[:SHOWN]]
+    if len(values) > SHOWN:
+        shown.append(f"{len(values) - SHOWN} more")
+    return _joined(shown, last)
+
+
+def _joined(words: Sequence[str], last: str = "and") -> str:
+    return f" {last} ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _brief(value: object) -> str:
+    shown = show_value(value)  # type: ignore[arg-type]
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def _need(atom: Filter, held: Mapping[str, tuple[Value, ...]]) -> str:
+    """Say what an atom that is not true asks for."""
+    if not isinstance(atom, Atom):
+        return ""
+    values = held.get(atom.attribute, ())
+    if not values:
+        return ""
+    if isinstance(atom, ValueAtom) and all(kind_of(value) is not atom.kind for value in values):
+        return f": it asks for {_KINDS[atom.kind]}"
+    needed = _needed(atom)
+    return f": it needs {needed}" if needed else ""
+
+
+_KINDS: Final = {
+    Kind.NUMBER: "a number",
+    Kind.TEXT: "a text",
+    Kind.BOOLEAN: "true or false",
+    Kind.TIMESTAMP: "a timestamp",
+    Kind.BITS: "a bit set",
+}
+
+_NEEDS: Final = {
+    "=": "exactly",
+    "!=": "anything but",
+    "<": "less than",
+    "<=": "at most",
+    ">": "more than",
+    ">=": "at least",
+}
+_NEEDS_IN_TIME: Final = _NEEDS | {
+    "<": "a time before",
+    "<=": "a time no later than",
+    ">": "a time after",
+    ">=": "a time no earlier than",
+}
+_TEXT_NEEDS: Final = {
+    "contains": "a text that contains",
+    "within": "a part of",
+    "starts with": "a text that begins with",
+    "ends with": "a text that ends with",
+}
+
+
+def _needed(atom: Atom) -> str:
+    match atom:
+        case Compare(op=op, value=value):
+            words = _NEEDS_IN_TIME if isinstance(value, datetime) else _NEEDS
+            return f"{words[op]} {_brief(value)}"
+        case Between(low=low, high=high):
+            return f"something from {_brief(low)} to {_brief(high)}"
+        case In(values=values):
+            return f"{_values(values, 'or')}"
+        case TextTest(op=op, text=text):
+            return f"{_TEXT_NEEDS[op]} {_brief(text)}"
+        case Like(pattern=pattern):
+            return f"a text like {_brief(pattern)}"
+        case Matches(pattern=pattern):
+            return f"a text in which {_brief(pattern)} is found"
+        case HasBits(op=op, bits=bits):
+            return f"{op} of the bits {', '.join(map(str, sorted(bits)))}" if bits else ""
+        case HasKind(kind=kind):
+            return _KINDS[kind]
+        case _:
+            return ""
+
+
+def _change_words(change: Mapping[str, object]) -> str:
+    gone = [show_name(name) for name, value in change.items() if value is None]
+    new = [
+        f"{show_name(name)} = {_change_value(value)}"
+        for name, value in change.items()
+        if value is not None
+    ]
+    parts = [f"with {_joined(new)}"] if new else []
+    parts += [f"without {_joined(gone)}"] if gone else []
+    words = " and ".join(parts)
+    return words[0].upper() + words[1:]
+
+
+def _change_value(value: object) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_brief, value))}]"
+    return _brief(value)

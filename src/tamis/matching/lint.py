@@ -1,0 +1,399 @@
+"""What is suspicious about filters that are right in themselves.
+
+Each filter is looked at once: its diagram shows whether it can be true, and false, and an event for
+either. Filters with the same diagram match the same events, so these are found by hashing. Only to
+see which filter covers which takes pairs; the events refute most of those, and the rest is asked
+within a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import islice
+from typing import Final, NamedTuple
+
+from tamis.diagrams import Answer, Space
+from tamis.diagrams.alphabet import Meaning
+from tamis.diagrams.diagram import BudgetExceededError, Node
+from tamis.diagrams.encoding import Encoding
+from tamis.diagrams.kernels import FALSE, TRUE
+from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.samples import Values
+from tamis.diagrams.witness import find_witness
+from tamis.events import Event, Schema
+from tamis.filters import Filter, Mode
+from tamis.filters.atoms import Present
+from tamis.filters.simplify import simplify
+from tamis.matching.changes import near_misses, satisfies
+from tamis.matching.matches import Id, Matches
+
+# Steps of work for one question, some milliseconds. Ordinary filters take some hundred steps.
+BUDGET: Final = 20_000
+# Filters to look at, pairs to ask about, and pairs that events may leave open.
+FILTERS: Final = 10_000
+PAIRS: Final = 5_000
+GLANCES: Final = 500_000
+# Diagrams up to this many nodes are compared whole.
+HASHED_NODES: Final = 2_000
+EVENTS_AT_A_TIME: Final = 256
+
+UNLESS_SEVERAL: Final = ", unless an attribute holds several values"
+
+Match = Callable[[Sequence[Event]], Matches]
+"""Finds for each event the ids of the filters that it satisfies."""
+
+
+class Rule(StrEnum):
+    """What may be found."""
+
+    NEVER = "never-true"
+    ALWAYS = "always-true"
+    SAME = "same"
+    COVERED = "covered"
+
+
+class Finding(NamedTuple):
+    """Something to say about one filter, perhaps with another that it is about."""
+
+    id: Id
+    rule: Rule
+    message: str
+    other: Id | None = None
+
+    def __str__(self) -> str:
+        return f"{self.id!r}: {self.message}"
+
+
+class Findings(Sequence[Finding]):
+    """All that was found, and what was left out."""
+
+    def __init__(
+        self, found: Iterable[Finding], *, unseen: int = 0, unasked: int = 0, open_: int = 0
+    ) -> None:
+        self._found = tuple(found)
+        self.unseen: Final = unseen
+        """Filters that were not looked at."""
+        self.unasked: Final = unasked
+        """Pairs of which it was not asked whether one covers the other."""
+        self.open: Final = open_
+        """Questions to which no certain answer was found."""
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __getitem__(self, number: int) -> Finding:  # type: ignore[override]
+        return self._found[number]
+
+    def __repr__(self) -> str:
+        return f"<Findings: {'; '.join(str(self).splitlines())}>"
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self._found), *self._left_out()] or ["nothing found"])
+
+    def _left_out(self) -> Iterator[str]:
+        if self.unseen:
+            yield f"{_count(self.unseen, 'filter was', 'filters were')} not looked at"
+        if self.unasked:
+            yield (
+                f"{_count(self.unasked, 'pair was', 'pairs were')} skipped for the budget, so more "
+                "filters may be covered by others"
+            )
+        if self.open:
+            yield (
+                f"{_count(self.open, 'question', 'questions')} stayed open, so there may be more "
+                "to find"
+            )
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
+
+
+class Subject(NamedTuple):
+    """A filter to look at, bound to the schema if there is one."""
+
+    id: Id
+    filter: Filter
+    mode: Mode
+
+
+class Form(NamedTuple):
+    """What a diagram shows of a filter."""
+
+    verdict: Rule | None = None
+    """Never or always true."""
+    key: Hashable = None
+    """Filters of one mode with the same key match the same events; None tells nothing."""
+    example: Event | None = None
+
+
+def lint(
+    subjects: Iterable[Subject],
+    schema: Schema | None,
+    match: Match,
+    *,
+    count: int,
+    filters: int = FILTERS,
+    pairs: int = PAIRS,
+) -> Findings:
+    """Look at some of `count` filters, and say what is suspicious about them."""
+    linter = Linter(schema, match=match)
+    seen = list(islice(subjects, filters))
+    findings, distinct = linter.look_at_each(seen)
+    findings += linter.look_at_pairs(distinct, pairs)
+    order = {subject.id: number for number, subject in enumerate(seen)}
+    findings.sort(key=lambda finding: order[finding.id])
+    return Findings(
+        findings, unseen=count - len(seen), unasked=linter.unasked, open_=linter.undecided
+    )
+
+
+class Linter:
+    """Looks at filters one by one and in pairs, over the events of a schema."""
+
+    def __init__(
+        self, schema: Schema | None, *, many: bool = False, match: Match | None = None
+    ) -> None:
+        self._schema = schema
+        self._many = many
+        self._match = match
+        self._forms: dict[Id, Form] = {}
+        self._misses: dict[Id, list[tuple[str, Values]]] = {}
+        self.undecided = 0
+        self.unasked = 0
+
+    # --- one by one --------------------------------------------------------------------------
+
+    def look_at_each(self, subjects: Iterable[Subject]) -> tuple[list[Finding], list[Subject]]:
+        """Return what is wrong with filters on their own, and those worth comparing.
+
+        What only repeats another filter, as it reads once simplified, is not worth it.
+        """
+        findings: list[Finding] = []
+        distinct: dict[tuple[Mode, Filter], Subject] = {}
+        for one in subjects:
+            first = distinct.setdefault((one.mode, simplify(one.filter, one.mode)), one)
+            repeats = first is not one
+            form = self._forms[one.id] = self._forms[first.id] if repeats else self._form(one)
+            if form.verdict is not None:
+                findings.append(self._alone(one, form.verdict))
+            elif repeats:
+                findings.append(_same(first, one, ""))
+        return findings, [s for s in distinct.values() if self._forms[s.id].verdict is None]
+
+    def _alone(self, one: Subject, rule: Rule) -> Finding:
+        def question(space: Space) -> Answer:
+            never = rule is Rule.NEVER
+            return space.is_never(one.filter) if never else space.is_always(one.filter)
+
+        what = "no event can match it" if rule is Rule.NEVER else "every event matches it"
+        return Finding(one.id, rule, f"{what}{self._proviso(one.mode, question)}")
+
+    def _form(self, one: Subject) -> Form:
+        """Look at a filter's diagram."""
+        encoding = _encoding(one, self._schema, many=self._many)
+        diagram = encoding.diagram
+        try:
+            node = encoding.matches(one.filter)
+            possible = encoding.possible()
+            matching = diagram.both(possible, node)
+            other = diagram.both(possible, diagram.negate(node))
+        except BudgetExceededError:
+            self.undecided += 1
+            return Form()
+        if FALSE in (matching, other):
+            return Form(Rule.NEVER if matching == FALSE else Rule.ALWAYS)
+        example = find_witness(encoding, matching, lambda event: self._matches(one, event))
+        counterexample = find_witness(encoding, other, lambda event: not self._matches(one, event))
+        self.undecided += (example is None) + (counterexample is None)
+        return Form(None, _key(encoding, node), example)
+
+    # --- pairs -------------------------------------------------------------------------------
+
+    def look_at_pairs(
+        self, subjects: Sequence[Subject], limit: int, *, every: bool = False
+    ) -> Iterator[Finding]:
+        """Yield which filters match the same events as another, or are covered by another.
+
+        Each is told with one that covers it; with `every`, with all of them.
+        """
+        first_of: dict[Hashable, Subject] = {}
+        compared: list[Subject] = []
+        for one in subjects:
+            key = self._forms[one.id].key
+            first = one if key is None else first_of.setdefault((one.mode, key), one)
+            if first is not one:
+                yield _same(first, one, self._proviso_of_same(first, one))
+            if first is one or every:
+                compared.append(one)
+        yield from self._compare(compared, limit, every=every)
+
+    def _compare(
+        self, subjects: Sequence[Subject], limit: int, *, every: bool
+    ) -> Iterator[Finding]:
+        order = {one.id: number for number, one in enumerate(subjects)}
+        told: set[tuple[Id, Id]] = set()
+        glances = GLANCES
+        for narrow, candidates in self._candidates(subjects):
+            for wide in candidates:
+                if (narrow.id, wide.id) in told:
+                    continue
+                glances -= 1
+                if glances >= 0 and self._is_refuted(wide, narrow):
+                    continue
+                if limit <= 0 or glances < 0:
+                    self.unasked += 1
+                    continue
+                limit -= 1
+                finding = self._ask(wide, narrow, swapped=order[wide.id] > order[narrow.id])
+                if finding is None:
+                    continue
+                yield finding
+                if finding.rule is Rule.SAME:
+                    told.add((wide.id, narrow.id))
+                elif not every:
+                    break
+
+    def _ask(self, wide: Subject, narrow: Subject, *, swapped: bool) -> Finding | None:
+        """Return what to say if a filter covers another; swapped, the wide one comes later."""
+        answer = self._covers(wide, narrow)
+        if not answer:
+            return None
+        if not self._is_refuted(narrow, wide):
+            back = self._covers(narrow, wide)
+            if back:
+                first, second = (narrow, wide) if swapped else (wide, narrow)
+                return _same(first, second, answer.reason or back.reason)
+        return _covered(wide, narrow, answer.reason)
+
+    def _proviso_of_same(self, first: Subject, second: Subject) -> str:
+        return self._proviso(
+            first.mode, lambda space: space.equivalent(first.filter, second.filter)
+        )
+
+    def _covers(self, wide: Subject, narrow: Subject) -> Answer:
+        """Tell whether a filter covers another; the reason for a yes is what it takes for granted.
+
+        Unsure is no.
+        """
+
+        def question(space: Space) -> Answer:
+            return space.covers(wide.filter, narrow.filter)
+
+        answer = question(Space(wide.mode, self._schema, many=self._many, budget=BUDGET))
+        self.undecided += not answer.exact
+        return answer._replace(reason=self._proviso(wide.mode, question)) if answer else answer
+
+    def _is_refuted(self, wide: Subject, narrow: Subject) -> bool:
+        """Tell whether it is known, without asking, that a filter does not cover another."""
+        one, other = self._forms[wide.id], self._forms[narrow.id]
+        if one.key is not None and one.key == other.key:
+            # They are the same, which has been said.
+            return True
+        example = other.example
+        if example is None:
+            return False
+        return not self._matches(wide, example) or any(
+            self._matches(narrow, event) and not self._matches(wide, event)
+            for event in self._variations(example, wide)
+        )
+
+    def _variations(self, example: Event, wide: Subject) -> Iterator[Event]:
+        """Yield an example with one attribute changed to what a wide filter just fails to match."""
+        if wide.id not in self._misses:
+            own = self._forms[wide.id].example
+            self._misses[wide.id] = (
+                [] if own is None else near_misses(wide.filter, wide.mode, own, self._schema)
+            )
+        for name, values in self._misses[wide.id]:
+            held = {**example, name: values}
+            yield Event.of_checked({n: v for n, v in held.items() if v})
+
+    def _matches(self, one: Subject, event: Event) -> bool:
+        return satisfies(one.filter, one.mode, event, self._schema)
+
+    def _proviso(self, mode: Mode, question: Callable[[Space], Answer]) -> str:
+        """Return what a yes takes for granted where nothing says how many values there are."""
+        if self._schema is not None or self._many:
+            return ""
+        return "" if question(Space(mode, many=True, budget=BUDGET)) else UNLESS_SEVERAL
+
+    def _candidates(self, subjects: Sequence[Subject]) -> Iterator[tuple[Subject, list[Subject]]]:
+        """Yield each filter with those that match its example, and so may cover it."""
+        by_id = {one.id: one for one in subjects}
+        if self._match is None:
+            for narrow in subjects:
+                yield narrow, [o for o in subjects if o.mode is narrow.mode and o is not narrow]
+            return
+        for first in range(0, len(subjects), EVENTS_AT_A_TIME):
+            some = subjects[first : first + EVENTS_AT_A_TIME]
+            examples = [self._forms[one.id].example for one in some]
+            matches = self._match([example or Event({}) for example in examples])
+            for number, (narrow, example) in enumerate(zip(some, examples, strict=True)):
+                # An engine may refuse an event that is none of its own, though it is an example.
+                told = example is not None and number not in matches.errors
+                wide = [by_id[i] for i in (matches[number] if told else by_id) if i in by_id]
+                yield narrow, [one for one in wide if one.mode is narrow.mode and one is not narrow]
+
+
+def _same(first: Subject, second: Subject, proviso: str) -> Finding:
+    message = f"it matches the same events as {first.id}{proviso}"
+    return Finding(second.id, Rule.SAME, message, first.id)
+
+
+def _covered(wide: Subject, narrow: Subject, proviso: str) -> Finding:
+    message = f"every event that matches it matches {wide.id} as well{proviso}"
+    return Finding(narrow.id, Rule.COVERED, message, wide.id)
+
+
+# --- hashing ---------------------------------------------------------------------------------
+
+
+def _encoding(one: Subject, schema: Schema | None, *, many: bool) -> Encoding:
+    """Return the encoding of one filter, its variables in an order that is the same for all."""
+    names = sorted(one.filter.attributes())
+    atoms = sorted(set(one.filter.atoms()), key=str)
+    return Encoding([*map(Present, names), *atoms], one.mode, schema, many=many, budget=BUDGET)
+
+
+def _key(encoding: Encoding, root: Node) -> Hashable:
+    """Return what a diagram consists of, the same for the same function of the same variables.
+
+    A variable means the same whatever filter it is of: to lie left of a cut, to pass a test. So
+    filters with equal keys are equal. That equal filters have equal keys is true where diagrams are
+    exact and attributes hold one value; the rest is left to pairs.
+    """
+    diagram = encoding.diagram
+    nodes = diagram.reachable(root)
+    if len(nodes) > HASHED_NODES:
+        return None
+    variables, lows, highs = diagram.variable, diagram.low, diagram.high
+    numbers: dict[Node, int] = {FALSE: FALSE, TRUE: TRUE}
+    parts: list[Hashable] = []
+    for node in _children_first(root, lows, highs):
+        meaning = encoding.alphabet.meanings[variables[node]]
+        parts.append((_subject(meaning), numbers[lows[node]], numbers[highs[node]]))
+        numbers[node] = len(numbers)
+    return tuple(parts)
+
+
+def _children_first(root: Node, lows: Sequence[Node], highs: Sequence[Node]) -> list[Node]:
+    """Return the nodes under a root, each after those it leads to, always in the same order."""
+    found: dict[Node, None] = {}
+    waiting = [(root, False)]
+    while waiting:
+        node, is_left = waiting.pop()
+        if node in found or node <= TRUE:
+            continue
+        if is_left:
+            found[node] = None
+        else:
+            waiting += ((node, True), (highs[node], False), (lows[node], False))
+    return list(found)
+
+
+def _subject(meaning: Meaning) -> Hashable:
+    subject = meaning.subject
+    said = subject.key if isinstance(subject, TextQuestion) else subject
+    return meaning.attribute, meaning.role, said
