@@ -22,7 +22,7 @@ from tamis.matching.evaluation import Evaluator
 from tamis.matching.programs import compile_filter
 from tamis.matching.vocabulary import Vocabulary
 
-MESSAGES = 1_000
+MESSAGES = 4_096
 PARTIAL = 0.154
 
 

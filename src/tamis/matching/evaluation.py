@@ -96,7 +96,8 @@ class Evaluator:
 
     def _evaluate_everyday(self, facts: Facts, length: int, threads: int) -> Bitmap:
         words = -(-length // 64)
-        matched = np.zeros((len(self.compiled.everyday), words), np.uint64)
+        # Every row is written below, so that threads share the work of touching the memory.
+        matched = np.empty((len(self.compiled.everyday), words), np.uint64)
         if not len(matched):
             return matched
         for first in range(0, words, self._width):
@@ -203,10 +204,10 @@ class Evaluator:
         """Return what the events hold, event after event."""
         events = [holders for holders, _ in facts.entries.values()]
         cells = [cells for _, cells in facts.entries.values()]
-        blocks = [
-            np.full(len(part), self._numbers[name], np.int32)
-            for name, part in zip(facts.entries, events, strict=True)
-        ]
+        blocks = np.repeat(
+            np.array([self._numbers[name] for name in facts.entries], np.int32),
+            [len(part) for part in events],
+        )
         holders = np.concatenate([np.empty(0, np.int32), *events])
         order = np.argsort(holders, kind="stable")
         starts = np.zeros(length + 1, np.int64)
@@ -215,7 +216,7 @@ class Evaluator:
         predicate[list(facts.passing)] = np.arange(len(facts.passing))
         return Values(
             starts=starts,
-            blocks=np.concatenate([np.empty(0, np.int32), *blocks])[order],
+            blocks=blocks[order],
             cells=np.concatenate([np.empty(0, np.int32), *cells])[order],
             skipped=facts.several,
             passing=np.array([*facts.passing.values()], np.bool_).reshape(-1, length),

@@ -14,6 +14,8 @@ from tamis.diagrams.lines import SEGMENT_OF_KIND, Segment
 from tamis.events import Kind
 from tamis.events.batch import Column, Entries, microseconds, split_numbers
 
+_NONE: Final = np.empty(0, np.int32)
+
 
 class Ranker:
     """Finds cells of one scale."""
@@ -31,10 +33,10 @@ class Ranker:
 
     def rank(self, column: Column) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the event and the cell of every value; what is absent has none."""
-        events, cells = [np.empty(0, np.int32)], [np.empty(0, np.int32)]
-        for kind, entries in column.entries.items():
-            events.append(entries.events)
-            cells.append(self._cells(kind, entries))
+        found = [(e.events, self._cells(kind, e)) for kind, e in column.entries.items()]
+        if len(found) == 1:
+            return found[0]
+        events, cells = zip((_NONE, _NONE), *found, strict=True)
         return np.concatenate(events), np.concatenate(cells)
 
     def _cells(self, kind: Kind | None, entries: Entries) -> NDArray[np.int32]:
