@@ -51,6 +51,9 @@ demo: $(READY) ## Match a small market feed against a few subscriptions
 bench: $(READY) ## Run the benchmarks and write their tables and plots
 	$(BIN)/python -m benchmarks.parsing
 	$(BIN)/python -m benchmarks.relations
+	$(BIN)/python -m benchmarks.paper
+	$(BIN)/python -m benchmarks.conjunctions
 
 clean: ## Remove what was built
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	find src benchmarks -name '*.nb[ic]' -delete

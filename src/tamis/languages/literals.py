@@ -19,6 +19,9 @@ QUOTED: Final = r"""\"(?:[^"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?"""
 # One more than the largest integer may be read, because a minus may stand before it.
 LARGEST: Final = 2**63
 
+_BASES: Final = {"0x": 16, "0b": 2}
+_LONGEST: Final = len(f"{2**64 - 1:#b}")
+
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {
     c: c for c in "\"'\\/`"
@@ -28,33 +31,35 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {
 def read_number(word: str, tokens: Tokens) -> int | float:
     """Return the number that the token before the current one writes."""
     at = tokens.at - 1
-    if word.isdecimal() and len(word) <= 19:
-        value: int | float = int(word)
-    elif word[:2] in ("0x", "0X", "0b", "0B"):
-        value = int(word, 0) if len(word) <= 66 else LARGEST + 1
-    elif word.isdecimal():
-        value = LARGEST + 1
-    else:
-        value = float(word)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise tokens.error(f"{word[:30]} is beyond the largest float", at=at)
-    elif value > LARGEST:
-        raise tokens.error(
-            f"the integer {word[:30]} does not fit in 64 bits",
-            at=at,
-            hint="write it with a decimal point for a float",
-        )
-    return value
+    if word.isdecimal() or word[:2].lower() in _BASES:
+        value = _whole(word)
+        if value > LARGEST:
+            raise tokens.error(
+                f"the integer {word[:30]} does not fit in 64 bits",
+                at=at,
+                hint="write it with a decimal point for a float",
+            )
+        return value
+    number = float(word)
+    if not math.isfinite(number):
+        raise tokens.error(f"{word[:30]} is beyond the largest float", at=at)
+    return number
 
 
 def read_mask(word: str, tokens: Tokens) -> int:
     """Return the bit mask that the token before the current one writes."""
-    mask = int(word, 0) if len(word) <= 66 and not word[1:2].isdecimal() else LARGEST * 2
-    mask = int(word) if word.isdecimal() and len(word) <= 20 else mask
-    if mask >= LARGEST * 2:
+    mask = _whole(word)
+    if mask >= 2 * LARGEST:
         raise tokens.error("a bit mask has 64 bits at the most", at=tokens.at - 1)
     return mask
+
+
+def _whole(word: str) -> int:
+    """Return a whole number; one with more digits than any mask has is only known to be large."""
+    base = _BASES.get(word[:2].lower())
+    if len(word) > _LONGEST:
+        return 2 * LARGEST
+    return int(word) if base is None else int(word[2:], base)
 
 
 def read_quoted(word: str, tokens: Tokens) -> str:

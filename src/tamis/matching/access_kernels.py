@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.jit import inlined, kernel
-from tamis.matching.kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
+from tamis.matching.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
 
 TRUE: Final = 1
 FALSE: Final = 0

@@ -15,19 +15,10 @@ from tamis.diagrams.kernels import NONE, Store, new_store
 from tamis.events import Schema
 from tamis.matching.access import find_access
 from tamis.matching.access_kernels import Postings
-from tamis.matching.kernels import (
-    Chunks,
-    Graphs,
-    Leaves,
-    Regions,
-    Tests,
-    build_chunk,
-    keep_reachable,
-    mark_needed_sides,
-    new_scratch,
-    new_tests,
-    test_regions,
-)
+from tamis.matching.building_kernels import build_chunk, keep_reachable
+from tamis.matching.evaluation_kernels import Chunks, Graphs, Regions
+from tamis.matching.program_kernels import Leaves, mark_needed_sides, new_scratch
+from tamis.matching.region_kernels import Tests, new_tests, test_regions
 from tamis.matching.variables import Variables
 from tamis.matching.vocabulary import Vocabulary
 

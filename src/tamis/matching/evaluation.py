@@ -12,18 +12,16 @@ from tamis.diagrams.kernels import NONE
 from tamis.events.batch import EventBatch
 from tamis.matching.access_kernels import Values, Waiting, match_waiting
 from tamis.matching.compiled import Compiled
-from tamis.matching.kernels import (
-    Lanes,
+from tamis.matching.evaluation_kernels import (
     deny_guarded,
     evaluate_chunks,
     evaluate_graphs,
-    evaluate_program,
-    new_scratch,
-    set_leaf_rows,
     set_region_rows,
     set_rows,
 )
+from tamis.matching.lane_kernels import Lanes, evaluate_program, set_leaf_rows
 from tamis.matching.predicates import events_that_pass
+from tamis.matching.program_kernels import new_scratch
 from tamis.matching.ranks import Ranker
 
 # Words of events that are evaluated at a time: enough to keep the vector units busy.

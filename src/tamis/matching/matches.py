@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import TamisError
 from tamis.matching.evaluation import Bitmap, Found
-from tamis.matching.kernels import count_matches, list_matches
+from tamis.matching.evaluation_kernels import count_matches, list_matches
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import Final
 
 from tamis.filters import Filter, Mode
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
-from tamis.matching.kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, operator_code
+from tamis.matching.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, operator_code
 from tamis.matching.vocabulary import READING_OF_MODE, Reading, Vocabulary
 
 _OPERATORS: Final[dict[type[Connective], int]] = {And: OP_AND, Or: OP_OR, Xor: OP_XOR}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tamis.diagrams.alphabet import Scale
 from tamis.diagrams.kernels import FREE, NONE
 from tamis.diagrams.lines import Cut
-from tamis.matching.kernels import Leaves
+from tamis.matching.program_kernels import Leaves
 from tamis.matching.vocabulary import Leaf, Predicate, Side
 
 

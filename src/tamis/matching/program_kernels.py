@@ -1,0 +1,104 @@
+"""Programs: filters in postfix, and which sides of their steps a result needs.
+
+A code of 0 or more is a leaf, a negative one an operator with its number of terms. Every step has
+two sides, where it is true and where it is false; with unknown between them, one is not the other's
+complement. Only the sides that the root's truth needs are worked out.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.jit import kernel
+
+# Operators of a program, under the number of their terms.
+OP_AND, OP_OR, OP_XOR, OP_NOT = range(4)
+
+TRUE_SIDE: Final = 1
+FALSE_SIDE: Final = 2
+
+
+def operator_code(op: int, terms: int) -> int:
+    """Return the code of an operator that joins the last `terms` results."""
+    return -(terms * 4 + op) - 1
+
+
+class Leaves(NamedTuple):
+    """The two sides of every leaf of a chunk: where a line lies in some cells, or a variable."""
+
+    starts: NDArray[np.int32]
+    """For side s of leaf i, its cuts are variables[starts[2 * i + s] : starts[2 * i + s + 1]]."""
+    variables: NDArray[np.int32]
+    begins_inside: NDArray[np.bool_]
+    """Whether what lies left of the first cut is inside; for 2 * i + s."""
+    guard: NDArray[np.int32]
+    """A variable that must be false as well, or NONE; for 2 * i + s."""
+    block: NDArray[np.int32]
+    """The attribute whose cells the leaf is about, or NONE; for i."""
+    node: NDArray[np.int32]
+    """The node, once it was built, or NONE; for 2 * i + s."""
+
+
+class Scratch(NamedTuple):
+    """Room for one program at a time."""
+
+    parent: NDArray[np.int32]
+    sides: NDArray[np.int8]
+    stack: NDArray[np.int32]
+    when_true: NDArray[np.int32]
+    when_false: NDArray[np.int32]
+
+
+def new_scratch(longest: int) -> Scratch:
+    """Return room for programs of up to `longest` codes."""
+    return Scratch(
+        parent=np.empty(longest, np.int32),
+        sides=np.empty(longest, np.int8),
+        stack=np.empty(longest + 1, np.int32),
+        when_true=np.empty(longest + 1, np.int32),
+        when_false=np.empty(longest + 1, np.int32),
+    )
+
+
+@kernel
+def mark_sides(program: NDArray[np.int32], scratch: Scratch) -> None:
+    """Find out of every step which sides the truth of the last one needs."""
+    depth = 0
+    for place in range(len(program)):
+        if program[place] < 0:
+            for _ in range((-program[place] - 1) // 4):
+                depth -= 1
+                scratch.parent[scratch.stack[depth]] = place
+        scratch.stack[depth] = place
+        depth += 1
+    scratch.sides[len(program) - 1] = TRUE_SIDE
+    for place in range(len(program) - 2, -1, -1):
+        above = scratch.parent[place]
+        op = (-program[above] - 1) % 4
+        wanted = scratch.sides[above]
+        if op == OP_XOR:
+            wanted = TRUE_SIDE | FALSE_SIDE
+        elif op == OP_NOT:
+            wanted = (wanted & 1) << 1 | wanted >> 1
+        scratch.sides[place] = wanted
+
+
+@kernel
+def mark_needed_sides(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    scratch: Scratch,
+    needed: NDArray[np.bool_],
+) -> None:
+    """Find the sides of leaves that the truth of some programs needs."""
+    for number in range(len(starts) - 1):
+        program = codes[starts[number] : starts[number + 1]]
+        mark_sides(program, scratch)
+        for place in range(len(program)):
+            if program[place] >= 0:
+                for side in range(2):
+                    if scratch.sides[place] >> side & 1:
+                        needed[2 * program[place] + side] = True
