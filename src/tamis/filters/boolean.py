@@ -140,7 +140,8 @@ class Not(Filter, frozen=True):
 
     def bind(self, schema: Schema) -> Filter:
         """Bind the term."""
-        return Not.of(self.term.bind(schema))
+        bound = self.term.bind(schema)
+        return self if bound is self.term else Not.of(bound)
 
     def atoms(self) -> Iterator[Filter]:
         """Yield the term's atoms."""
@@ -172,8 +173,11 @@ class Connective(Filter, frozen=True):
         return cls(tuple(flat), depth=one_deeper(flat))
 
     def bind(self, schema: Schema) -> Filter:
-        """Bind every term."""
-        return type(self).of(term.bind(schema) for term in self.terms)
+        """Bind every term; most filters are bound already, and then stay what they are."""
+        bound = [term.bind(schema) for term in self.terms]
+        if all(new is old for new, old in zip(bound, self.terms, strict=True)):
+            return self
+        return type(self).of(bound)
 
     def atoms(self) -> Iterator[Filter]:
         """Yield the terms' atoms."""
