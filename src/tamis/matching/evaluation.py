@@ -20,6 +20,7 @@ from tamis.matching.evaluation_kernels import (
     set_rows,
 )
 from tamis.matching.lane_kernels import Lanes, evaluate_program, set_leaf_rows
+from tamis.matching.memory import Memory
 from tamis.matching.predicates import events_that_pass
 from tamis.matching.program_kernels import new_scratch
 from tamis.matching.ranks import Ranker
@@ -74,6 +75,7 @@ class Evaluator:
         self.compiled = compiled
         self._blocks = compiled.variables.blocks
         self._rankers = {name: Ranker(block.scale) for name, block in self._blocks.items()}
+        self._memory = Memory()
         self._numbers = {name: number for number, name in enumerate(self._blocks)}
         self._first = np.array([block.first for block in self._blocks.values()], np.int32)
         self._longest = int(np.diff(compiled.programs.starts).max(initial=1))
@@ -94,8 +96,8 @@ class Evaluator:
 
     def _evaluate_everyday(self, facts: Facts, length: int, threads: int) -> Bitmap:
         words = -(-length // 64)
-        # Every row is written below, so that threads share the work of touching the memory.
-        matched = np.empty((len(self.compiled.everyday), words), np.uint64)
+        # Every row is written below, whatever the memory held before.
+        matched = self._memory.array(len(self.compiled.everyday), words)
         if not len(matched):
             return matched
         for first in range(0, words, self._width):
