@@ -58,6 +58,8 @@ def test_mistakes_with_ids_are_sentences() -> None:
         engine.add(None, "price < 3")  # type: ignore[arg-type]
     with pytest.raises(FilterError, match="there is no subscription 'dear'"):
         engine.replace("dear", "price < 3")
+    with pytest.raises(FilterError, match="expires_at is NaN, which is no time"):
+        engine.add("dear", "price < 3", expires_at=float("nan"))
 
 
 def test_a_filter_that_cannot_be_read_changes_nothing() -> None:

@@ -6,6 +6,7 @@ changed, only replaced. A reader takes it once and is not disturbed by what come
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -416,4 +417,7 @@ def _id_of(given: object) -> object:
 def _seconds(moment: float | datetime | None) -> float:
     if moment is None:
         return NEVER
-    return moment.timestamp() if isinstance(moment, datetime) else float(moment)
+    seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
+    if math.isnan(seconds):
+        raise FilterError("expires_at is NaN, which is no time; leave it out to never expire")
+    return seconds
