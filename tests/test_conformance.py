@@ -1,9 +1,10 @@
-"""Every conformance case on the reference semantics."""
+"""Every conformance case on every evaluator: the oracle, the engine in batches and one by one."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ import pytest
 
 from tamis.errors import EventError, FilterError
 from tamis.events import Schema, schema_of
-from tamis.filters import Filter
 from tamis.languages import parse
+from tamis.matching import Engine
 
 FILES = sorted((Path(__file__).parent.parent / "conformance").glob("*.json"))
+
+# Which events match, and which are refused, by name.
+Outcome = tuple[list[str], list[str]]
+Events = Mapping[str, Mapping[str, object]]
 
 
 def cases() -> list[Any]:
@@ -27,33 +32,61 @@ def cases() -> list[Any]:
     return found
 
 
-def read_schema(topic: dict[str, Any]) -> Schema | None:
-    declared = topic.get("schema")
-    return None if declared is None else schema_of(declared)
+class Case:
+    """One filter of a topic, with what holds for it."""
+
+    def __init__(self, topic: Mapping[str, Any], case: Mapping[str, Any]) -> None:
+        self.text: str = case["filter"]
+        self.language: str = case.get("language", topic.get("language", "tamis"))
+        self.mode: str = case.get("mode", topic.get("mode", "sql"))
+        declared = topic.get("schema")
+        self.schema: Schema | None = None if declared is None else schema_of(declared)
+        self.events: Events = topic["events"]
+
+    def engine(self) -> Engine:
+        engine = Engine(self.schema, self.mode)
+        engine.add("it", self.text, language=self.language)
+        return engine
+
+    def outcome(self, matches: Callable[[Mapping[str, object]], bool]) -> Outcome:
+        matching, refused = [], []
+        for name, event in self.events.items():
+            try:
+                if matches(event):
+                    matching.append(name)
+            except EventError:
+                refused.append(name)
+        return matching, refused
 
 
-def read_filter(text: str, language: str, schema: Schema | None) -> Filter:
-    filter_ = parse(text, language)
-    return filter_ if schema is None else filter_.bind(schema)
+def by_the_oracle(case: Case) -> Outcome:
+    filter_ = parse(case.text, case.language)
+    bound = filter_ if case.schema is None else filter_.bind(case.schema)
+    return case.outcome(lambda event: bound.matches(event, case.mode, case.schema))
 
 
+def by_the_engine_one_by_one(case: Case) -> Outcome:
+    engine = case.engine()
+    return case.outcome(lambda event: engine.match(event) == ["it"])
+
+
+def by_the_engine_in_a_batch(case: Case) -> Outcome:
+    names = list(case.events)
+    found = case.engine().match_batch(case.events.values())
+    matching = [name for name, ids in zip(names, found, strict=True) if ids]
+    return matching, [names[number] for number in sorted(found.errors)]
+
+
+EVALUATORS = (by_the_oracle, by_the_engine_one_by_one, by_the_engine_in_a_batch)
+
+
+@pytest.mark.parametrize("evaluate", EVALUATORS, ids=lambda evaluate: str(evaluate.__name__))
 @pytest.mark.parametrize(("topic", "case"), cases())
-def test_the_reference_semantics_gives_the_expected_matches(
-    topic: dict[str, Any], case: dict[str, Any]
+def test_every_evaluator_gives_the_expected_matches(
+    topic: dict[str, Any], case: dict[str, Any], evaluate: Callable[[Case], Outcome]
 ) -> None:
-    language = case.get("language", topic.get("language", "tamis"))
-    mode = case.get("mode", topic.get("mode", "sql"))
-    schema = read_schema(topic)
     if "error" in case:
         with pytest.raises(FilterError, match=re.escape(case["error"])):
-            read_filter(case["filter"], language, schema)
-        return
-    filter_ = read_filter(case["filter"], language, schema)
-    outcome: dict[str, list[str]] = {"matches": [], "refuses": []}
-    for name, event in topic["events"].items():
-        try:
-            if filter_.matches(event, mode=mode, schema=schema):
-                outcome["matches"].append(name)
-        except EventError:
-            outcome["refuses"].append(name)
-    assert outcome == {"matches": case["matches"], "refuses": case.get("refuses", [])}
+            evaluate(Case(topic, case))
+    else:
+        assert evaluate(Case(topic, case)) == (case["matches"], case.get("refuses", []))

@@ -132,6 +132,7 @@ def test_a_subscription_expires_by_the_engines_clock() -> None:
 def test_an_event_that_contradicts_the_schema_is_an_error_for_itself_alone() -> None:
     engine = Engine(Schema({"price": "float"}))
     engine.add("cheap", "price < 10")
+    engine.add("priceless", "price is absent")
     matches = engine.match_batch([{"price": 5}, {"price": "dear"}, {"price": 6.0}])
     assert list(matches) == [["cheap"], [], ["cheap"]]
     assert "'dear' is not of type 'float'" in str(matches.errors[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
@@ -49,6 +50,20 @@ class Found(NamedTuple):
     waiting: NDArray[np.int32]
     """The other subscriptions that match, event after event."""
 
+    def without(self, events: Iterable[int]) -> Found:
+        """Return the same without the matches of some events.
+
+        An event that was refused is empty here; that it lacks everything must match nothing.
+        """
+        refused = np.zeros(len(self.ends), np.bool_)
+        for event in events:
+            refused[event] = True
+            _set_column(self.bitmap, event, np.zeros(len(self.everyday), np.bool_))
+        holders = self.waiting_events()
+        kept = ~refused[holders]
+        counts = np.bincount(holders[kept], minlength=len(self.ends))
+        return self._replace(ends=np.cumsum(counts), waiting=self.waiting[kept])
+
     def waiting_events(self) -> NDArray[np.int64]:
         """Return the event of each of the waiting subscriptions."""
         return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
@@ -92,7 +107,9 @@ class Evaluator:
         everyday = self._evaluate_everyday(facts, len(batch), threads)
         ends, waiting = self._evaluate_waiting(facts, len(batch))
         found = Found(self.compiled.everyday, everyday, ends, waiting)
-        return self._evaluate_several(facts, several, found) if len(several) else found
+        if len(several):
+            found = self._evaluate_several(facts, several, found)
+        return found.without(batch.errors) if batch.errors else found
 
     def _evaluate_everyday(self, facts: Facts, length: int, threads: int) -> Bitmap:
         words = -(-length // 64)
