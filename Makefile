@@ -30,7 +30,7 @@ check: $(READY) ## Formatter, linter, types, import rules
 	$(BIN)/lint-imports
 
 unit: $(READY) ## The default tests alone
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist loadgroup
 
 test: check unit ## Everything CI runs
 
@@ -48,11 +48,10 @@ demo: $(READY) ## Match a small market feed against a few subscriptions
 	@$(BIN)/tamis compare --schema examples/market/schema.json \
 	  'symbol = "ACME" and price < 50' 'symbol starts with "A"'
 
+BENCHMARKS := parsing relations paper boolean conjunctions growth churn building
+
 bench: $(READY) ## Run the benchmarks and write their tables and plots
-	$(BIN)/python -m benchmarks.parsing
-	$(BIN)/python -m benchmarks.relations
-	$(BIN)/python -m benchmarks.paper
-	$(BIN)/python -m benchmarks.conjunctions
+	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
 
 clean: ## Remove what was built
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

@@ -1,4 +1,4 @@
-"""Conjunctions (BE-Gen): `python -m benchmarks.conjunctions [--subscriptions 100000]`.
+"""Conjunctions (BE-Gen): `python -m benchmarks.conjunctions [--subscriptions 10000 100000]`.
 
 Workloads A, B and C of the engine's issue. The counting algorithm takes one event at a time from
 flat arrays; Tamis takes batches of 4,096 from Arrow columns, or as JSON texts.
@@ -6,17 +6,17 @@ flat arrays; Tamis takes batches of 4,096 from Arrow columns, or as JSON texts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
-import pyarrow as pa
-
 from benchmarks.baselines.counting import CountingMatcher
-from benchmarks.harness import Contender, arguments, measure, report
+from benchmarks.engines import Workload, count_batch, count_texts, engine_of
+from benchmarks.harness import Contender, Row, agree, measure, options
+from benchmarks.reporting import bars, file_name, rates, report
 from benchmarks.workloads import conjunctions
-from benchmarks.workloads.conjunctions import Workload
-from tamis.events import Event, decode_json, encode_json
-from tamis.matching import Engine, Subscription
+from tamis.events import Event, encode_json
 
+TITLE = "Conjunctions"
 EVENTS = 4_096
 
 WORKLOADS = {
@@ -26,54 +26,32 @@ WORKLOADS = {
 }
 
 
-def engine_of(work: Workload) -> Engine:
-    """Return an engine with all subscriptions of a workload."""
-    engine = Engine()
-    added = engine.add_many(Subscription(n, filter_) for n, filter_ in enumerate(work.filters()))
-    assert not added.rejected  # noqa: S101 - a benchmark of nothing would be fast
-    return engine
-
-
-def match_table(engine: Engine, table: pa.RecordBatch) -> int:
-    """Match columns, and count the matches."""
-    return int(engine.match_batch(table).counts().sum())
-
-
-def match_texts(engine: Engine, texts: list[str]) -> int:
-    """Match JSON texts, and count the matches."""
-    return int(engine.match_batch([decode_json(text) for text in texts]).counts().sum())
-
-
-def contenders(name: str, work: Workload) -> list[Contender]:
-    """Return the alternatives for one workload."""
+def measured(group: str, work: Workload) -> list[Row]:
+    """Measure the alternatives on one workload."""
     events, engine = work.events(EVENTS, 2), engine_of(work)
-    table = events.record_batch()
     texts = [encode_json(Event(event)) for event in events.dicts()]
     counting = CountingMatcher(work.fields, work.predicates, work.programs)
-    wanted = int(counting.counts(events.rows).sum())
-    for found in (match_table(engine, table), match_texts(engine, texts)):
-        assert found == wanted, f"{name}: {found} matches instead of {wanted}"  # noqa: S101
-    return [
-        Contender(f"{name}: counting", partial(counting.counts, events.rows), EVENTS),
-        Contender(f"{name}: Tamis, Arrow", partial(match_table, engine, table), EVENTS),
-        Contender(f"{name}: Tamis, JSON", partial(match_texts, engine, texts), EVENTS),
-    ]
+    runs = {
+        "counting": partial(counting.counts, events.rows),
+        "Tamis, Arrow": partial(count_batch, engine, events.record_batch()),
+        "Tamis, JSON": partial(count_texts, engine, texts),
+    }
+    agree({name: run() for name, run in runs.items()})
+    return measure([Contender(name, run, EVENTS, group) for name, run in runs.items()])
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write the table."""
-    options = arguments("Conjunctions", subscriptions=100_000)
-    count = options.subscriptions
-    rows = []
-    for name, draw in WORKLOADS.items():
-        rows += measure(contenders(name, draw(count, 1)))
-    report(
-        f"conjunctions-{count}",
-        f"Conjunctions, {count:,} subscriptions",
-        "events",
-        rows,
-        folder=options.out,
-    )
+    chosen = options(__doc__, arguments, subscriptions=(100_000,))
+    rows = [
+        row
+        for size in chosen.subscriptions
+        for name, draw in WORKLOADS.items()
+        for row in measured(f"{name}, {size:,}", draw(size, 1))
+    ]
+    name = file_name("conjunctions", chosen.subscriptions)
+    plot = bars(TITLE, "events", rows)
+    report(name, TITLE, [rates("events", rows)], plot, folder=chosen.out)
 
 
 if __name__ == "__main__":

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 import gc
-import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-import matplotlib as mpl
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
 
 REPEATS = 7
+# What is slow does fewer things in a run, so that one takes about so many seconds.
+PATIENCE = 0.4
 RESULTS = Path("benchmarks/results")
+
+_progress = Console(stderr=True)
 
 
 class Contender(NamedTuple):
@@ -28,26 +30,65 @@ class Contender(NamedTuple):
     name: str
     run: Callable[[], object]
     things: int
+    group: str = ""
+    """What it is an alternative in; the first one there is what the others are compared with."""
 
 
 class Row(NamedTuple):
-    """The rate of one alternative in things per second."""
+    """The rate of one alternative in things per second, and its ratio to the group's first."""
 
+    group: str
     name: str
     rate: float
     low: float
     high: float
+    ratio: float
 
 
-def measure(contenders: Sequence[Contender], repeats: int = REPEATS) -> list[Row]:
+class Latency(NamedTuple):
+    """How long single operations took, in seconds."""
+
+    name: str
+    times: Sequence[float]
+
+
+class DisagreementError(Exception):
+    """Alternatives that do not find the same matches have no figures to compare."""
+
+
+def measure(contenders: Sequence[Contender]) -> list[Row]:
     """Run the alternatives in turns, so that what else the machine does falls on all of them."""
-    for contender in contenders:
-        contender.run()
-    rates: dict[str, list[float]] = {contender.name: [] for contender in contenders}
-    for _ in range(repeats):
+    rates: list[list[float]] = [[] for _ in contenders]
+    groups = dict.fromkeys(contender.group for contender in contenders)
+    with step(f"measured {'; '.join(groups)}".rstrip()) as show, _everything_here_kept():
         for contender in contenders:
-            rates[contender.name].append(contender.things / _seconds(contender.run))
-    return [Row(name, median(found), min(found), max(found)) for name, found in rates.items()]
+            contender.run()
+        for turn in range(REPEATS):
+            show(f"turn {turn + 1} of {REPEATS}")
+            for contender, found in zip(contenders, rates, strict=True):
+                found.append(contender.things / _seconds(contender.run))
+    return _rows(contenders, rates)
+
+
+@contextmanager
+def _everything_here_kept() -> Iterator[None]:
+    """Let the collector look only at what the runs make, not at millions of filters that stay."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+def _rows(contenders: Sequence[Contender], rates: Sequence[Sequence[float]]) -> list[Row]:
+    rows = []
+    firsts: dict[str, float] = {}
+    for contender, found in zip(contenders, rates, strict=True):
+        rate = median(found)
+        ratio = rate / firsts.setdefault(contender.group, rate)
+        rows.append(Row(contender.group, contender.name, rate, min(found), max(found), ratio))
+    return rows
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -57,65 +98,77 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def report(
-    name: str,
-    title: str,
-    unit: str,
-    rows: Sequence[Row],
-    *,
-    notes: Sequence[str] = (),
-    folder: Path = RESULTS,
-) -> None:
-    """Print the table, and write it and a plot to a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    first = rows[0].rate
-    table = Table("", f"{unit}/s, median", "lowest to highest", "ratio", title=title)
-    lines = [f"| | {unit}/s, median | lowest to highest | ratio |", "|---|---:|---:|---:|"]
-    for row in rows:
-        cells = (
-            row.name,
-            f"{row.rate:,.0f}",
-            f"{row.low:,.0f} to {row.high:,.0f}",
-            f"{row.rate / first:.2f}",
-        )
-        table.add_row(*cells)
-        lines.append(f"| {' | '.join(cells)} |")
-    Console().print(table, *notes, machine(), sep="\n")
-    text = "\n".join([*lines, "", *notes, machine(), ""])
-    (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    _plot(folder / f"{name}.svg", title, f"{unit}/s", rows)
+def fitting(run: Callable[[int], object], most: int) -> int:
+    """Return how many things, out of so many, a run has the time to do."""
+    run(1)
+    count = 1
+    while count < most and sum(timed([partial(run, count)])) < PATIENCE / 2:
+        count = min(2 * count, most)
+    return count
 
 
-def _plot(path: Path, title: str, unit: str, rows: Sequence[Row]) -> None:
-    figure, axes = plt.subplots(figsize=(8, 0.5 * len(rows) + 1.2), layout="constrained")
-    spread = [[row.rate - row.low for row in rows], [row.high - row.rate for row in rows]]
-    axes.barh([row.name for row in rows], [row.rate for row in rows], xerr=spread, color="#4c7a9f")
-    axes.invert_yaxis()
-    axes.set_title(title)
-    axes.set_xlabel(unit)
-    # No date and no random ids, so that the same figures give the same file.
-    with mpl.rc_context({"svg.hashsalt": "tamis"}):
-        figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+def timed(operations: Iterable[Callable[[], object]]) -> list[float]:
+    """Run operations once each, and return the time of each."""
+    times = []
+    for operation in operations:
+        start = time.perf_counter()
+        operation()
+        times.append(time.perf_counter() - start)
+    return times
 
 
-def machine() -> str:
-    """Return the machine and the versions that a figure was made with."""
-    cpu = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-            if line.startswith("model name")
-        ),
-        platform.processor(),
+def agree(counts: Mapping[str, NDArray[np.int64]]) -> None:
+    """Refuse alternatives that differ in the matches of some event, or that find none at all.
+
+    Slow ones may have counted the first few events only.
+    """
+    most, wanted = max(counts.items(), key=lambda item: len(item[1]))
+    if not wanted.any():
+        raise DisagreementError(f"{most} finds no match in {len(wanted):,} events")
+    for name, found in counts.items():
+        if not len(found) or not np.array_equal(found, wanted[: len(found)]):
+            raise DisagreementError(
+                f"{name} finds {found.sum():,} matches in {len(found):,} events, where {most} "
+                f"finds {wanted[: len(found)].sum():,}, or not in the same events"
+            )
+
+
+@contextmanager
+def step(name: str) -> Iterator[Callable[[str], None]]:
+    """Show that something long is going on, and how far it is; afterwards what it took."""
+    start = time.perf_counter()
+    with _progress.status(name) as status:
+        yield lambda done: status.update(f"{name}: {done}")
+    _progress.print(f"{name}: {time.perf_counter() - start:.1f} s", style="dim")
+
+
+def options(
+    title: str | None, arguments: Sequence[str] | None, **defaults: bool | int | tuple[int, ...]
+) -> argparse.Namespace:
+    """Read the command line: where results go, flags, numbers, and lists of numbers."""
+    parser = argparse.ArgumentParser(
+        description=title, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    return f"{cpu}, Python {platform.python_version()}, medians of {REPEATS} runs in turns."
-
-
-def arguments(title: str, **numbers: int) -> argparse.Namespace:
-    """Read the command line: where results go, and numbers that have a default."""
-    parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--out", type=Path, default=RESULTS, help="the folder for results")
-    for name, default in numbers.items():
-        parser.add_argument(f"--{name}", type=int, default=default)
-    return parser.parse_args()
+    for name, default in defaults.items():
+        option = f"--{name.replace('_', '-')}"
+        if isinstance(default, bool):
+            parser.add_argument(option, action="store_true")
+            continue
+        several = default if isinstance(default, tuple) else None
+        parser.add_argument(
+            option,
+            type=_count,
+            default=default,
+            nargs="+" if several else None,
+            metavar="N",
+            help=f"default: {' '.join(map(str, several or (default,)))}",
+        )
+    return parser.parse_args(arguments)
+
+
+def _count(text: str) -> int:
+    count = int(text.replace("_", ""))
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{count} is no number of anything")
+    return count

@@ -1,84 +1,201 @@
-"""Section 8 of the paper, then and now: `python -m benchmarks.paper [--filters 100000]`.
+"""Section 8 of the paper, then and now: `python -m benchmarks.paper [--filters 25000 100000]`.
 
 The paper's BDD is built as it says, plain and restricted, and evaluated one message after the
-other by EvalBDD and, on partial messages, by MVEvalBDD. The engine evaluates the same messages as
-one batch, as bits of every subscription. Mode `total` stands for SiSL, `strict` for StSL.
+other by EvalBDD and, on partial messages, by MVEvalBDD. The engine evaluates 4,096 messages as one
+batch, as bits of every subscription. Mode `total` stands for SiSL, `strict` for StSL.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Final, NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
-from benchmarks.baselines.plain_bdd import Builder
-from benchmarks.harness import Contender, arguments, measure, report
+from benchmarks.baselines.plain_bdd import Bdd, Builder
+from benchmarks.engines import compiled_of
+from benchmarks.harness import Contender, DisagreementError, Row, fitting, measure, options, step
+from benchmarks.reporting import Point, Sheet, crossed, file_name, lines, point, rates, report
 from benchmarks.workloads import paper
 from benchmarks.workloads.events import Events
 from tamis.events.batch import EventBatch
 from tamis.filters import Mode
-from tamis.matching.compiled import Compiled
 from tamis.matching.evaluation import Evaluator
-from tamis.matching.programs import compile_filter
-from tamis.matching.vocabulary import Vocabulary
 
+TITLE = "The paper's section 8"
 MESSAGES = 4_096
-PARTIAL = 0.154
+COMPARED = 8
+
+TOTAL: Final = "total messages"
 
 
-def compiled(work: paper.Workload, mode: Mode) -> Compiled:
-    """Return the engine's form of the workload."""
-    vocabulary = Vocabulary(work.schema, total=mode is Mode.TOTAL)
-    programs = [
-        np.array(compile_filter(filter_, mode, vocabulary), np.int32) for filter_ in work.filters()
-    ]
-    return Compiled(programs, vocabulary)
+class Engines(NamedTuple):
+    """The same filters in every form."""
+
+    work: paper.Workload
+    plain: Bdd
+    restricted: Bdd
+    total: Evaluator
+    strict: Evaluator
+
+    @property
+    def filters(self) -> int:
+        """Return the number of filters."""
+        return len(self.work.programs)
 
 
-def main() -> None:
-    """Measure, print and write the table."""
-    options = arguments("The paper's section 8", filters=100_000)
-    work = paper.subscriptions(options.filters, seed=1)
-    builder = Builder(work.programs, every=True)
-    plain = builder.bdd()
-    builder.restrict()
-    restricted = builder.bdd()
-    total, strict = compiled(work, Mode.TOTAL), compiled(work, Mode.STRICT)
-    messages, partial_messages = work.events(MESSAGES, 2), work.events(MESSAGES, 2, PARTIAL)
-    batches = {events: _batch(work, events) for events in (messages, partial_messages)}
-    on_total, on_strict = Evaluator(total), Evaluator(strict)
-    rows = measure(
-        [
-            Contender("EvalBDD, plain", partial(plain.evaluate, messages.rows), MESSAGES),
-            Contender("EvalBDD, restricted", partial(restricted.evaluate, messages.rows), MESSAGES),
-            Contender(
-                f"MVEvalBDD, density {PARTIAL:.1%}",
-                partial(plain.evaluate, partial_messages.rows, partial=True),
-                MESSAGES,
-            ),
-            Contender("Tamis, one core", partial(on_total.evaluate, batches[messages]), MESSAGES),
-            Contender(
-                "Tamis, two cores", partial(on_total.evaluate, batches[messages], 2), MESSAGES
-            ),
-            Contender(
-                f"Tamis, strict, density {PARTIAL:.1%}",
-                partial(on_strict.evaluate, batches[partial_messages]),
-                MESSAGES,
-            ),
+def engines_of(count: int) -> Engines:
+    """Build everything for so many filters."""
+    work = paper.subscriptions(count, seed=1)
+    with step(f"built the paper's BDD of {count:,} filters"):
+        builder = Builder(work.programs, every=True)
+        plain = builder.bdd()
+        builder.restrict()
+        restricted = builder.bdd()
+    total, strict = (
+        Evaluator(compiled_of(work, mode, work.schema)) for mode in (Mode.TOTAL, Mode.STRICT)
+    )
+    return Engines(work, plain, restricted, total, strict)
+
+
+# --- agreement -------------------------------------------------------------------------------
+
+
+def check(engines: Engines, density: float) -> None:
+    """Refuse engines that differ on total messages, or where they must not on partial ones.
+
+    MVEvalBDD may match more: it does not miss an attribute that has cancelled out of the BDD.
+    """
+    events = engines.work.events(COMPARED, 3, density)
+    is_total = density == 1
+    batch = EventBatch.of_events(events.dicts(), engines.work.schema)
+    ours = [_rows(engines.strict, batch)]
+    theirs = [_matches(engines.plain, events, is_partial=True)]
+    if is_total:
+        ours.append(_rows(engines.total, batch))
+        theirs += [
+            _matches(bdd, events, split=split)
+            for bdd in (engines.plain, engines.restricted)
+            for split in (False, True)
         ]
-    )
-    count = options.filters
-    nodes = (
-        f"Nodes per filter: plain {plain.node_count / count:.2f}, restricted "
-        f"{restricted.node_count / count:.2f}, Tamis {total.nodes / count:.2f}, which is "
-        f"{total.nodes / plain.node_count:.2f} of the plain ones."
-    )
-    title = f"Section 8, {count:,} filters"
-    report("paper", title, "messages", rows, notes=[nodes], folder=options.out)
+    for found in (*ours, *theirs):
+        missed = ours[0] & ~found
+        if missed.any() or (is_total and not np.array_equal(found, ours[0])):
+            raise DisagreementError(f"the engines differ on messages of density {density:.1%}")
+    if is_total and not ours[0].any():
+        raise DisagreementError("nothing matches")
 
 
-def _batch(work: paper.Workload, events: Events) -> EventBatch:
-    return EventBatch.of_events(events.dicts(), work.schema)
+def _rows(evaluator: Evaluator, batch: EventBatch) -> NDArray[np.bool_]:
+    """Return for each message and filter whether they match."""
+    found = evaluator.evaluate(batch)
+    matched = np.zeros((len(batch), evaluator.compiled.count), np.bool_)
+    bits = np.unpackbits(found.bitmap.view(np.uint8), axis=1, bitorder="little")
+    matched[:, found.everyday] = bits[:, : len(batch)].T
+    matched[found.waiting_events(), found.waiting] = True
+    return matched
+
+
+def _matches(
+    bdd: Bdd, events: Events, *, is_partial: bool = False, split: bool = False
+) -> NDArray[np.bool_]:
+    matched = np.zeros((len(events), len(bdd.diagram.output)), np.bool_)
+    for event in range(len(events)):
+        bdd.evaluate(events.rows.part(event, event + 1), partial=is_partial, split=split)
+        matched[event, bdd.matches(split=split)] = True
+    return matched
+
+
+# --- figures ---------------------------------------------------------------------------------
+
+
+def measured(engines: Engines, density: float | None) -> list[Row]:
+    """Measure the alternatives on messages of one density; None is for SiSL."""
+    messages = engines.work.events(MESSAGES, 2, density or 1)
+    few = fitting(
+        lambda n: engines.plain.evaluate(messages.rows.part(0, n), partial=density is not None),
+        MESSAGES,
+    )
+    rows = messages.rows.part(0, few)
+    batch = EventBatch.of_events(messages.dicts(), engines.work.schema)
+    ours = engines.total if density is None else engines.strict
+    plain = engines.plain.evaluate
+    runs = (
+        {
+            "EvalBDD": partial(plain, rows),
+            "EvalBDD, split": partial(plain, rows, split=True),
+            "EvalBDD, restricted": partial(engines.restricted.evaluate, rows),
+            "EvalBDD, restricted, split": partial(engines.restricted.evaluate, rows, split=True),
+        }
+        if density is None
+        else {
+            "MVEvalBDD": partial(plain, rows, partial=True),
+            "MVEvalBDD, split": partial(plain, rows, partial=True, split=True),
+        }
+    )
+    group = f"{engines.filters:,}, {_density(density)}"
+    contenders = [Contender(name, run, few, group) for name, run in runs.items()]
+    contenders += [
+        Contender("Tamis", partial(ours.evaluate, batch), MESSAGES, group),
+        Contender("Tamis, two cores", partial(ours.evaluate, batch, 2), MESSAGES, group),
+    ]
+    return measure(contenders)
+
+
+def _density(density: float | None) -> str:
+    return TOTAL if density is None else f"density {density:.1%}"
+
+
+def nodes(engines: Engines) -> tuple[str, ...]:
+    """Return the line of a table of nodes per filter."""
+    counts = (engines.plain.node_count, engines.restricted.node_count, engines.total.compiled.nodes)
+    ours = counts[-1]
+    return (
+        f"{engines.filters:,}",
+        *(f"{count / engines.filters:.2f}" for count in counts),
+        *(f"{ours / count:.2f}" for count in counts[:-1]),
+    )
+
+
+NODE_COLUMNS: Final = (
+    "nodes per filter",
+    *("plain", "restricted", "Tamis", "Tamis / plain", "Tamis / restricted"),
+)
+
+
+def plot(found: dict[int, dict[float | None, list[Row]]]) -> Figure:
+    """Draw the time of each alternative over the density of the messages."""
+    panels: dict[str, dict[str, list[Point]]] = {}
+    for count, by_density in found.items():
+        series = panels.setdefault(f"{count:,} filters", {})
+        for density, rows in by_density.items():
+            for row in rows:
+                name = f"{row.name}, total" if density is None else row.name
+                series.setdefault(name, []).append(point(100 * (density or 1), row, 1e6))
+    return lines(TITLE, panels, "density of messages, %", "ms for 1,000 messages")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write the tables."""
+    chosen = options(__doc__, arguments, filters=(25_000, 100_000))
+    found: dict[int, dict[float | None, list[Row]]] = {}
+    node_lines = []
+    for count in chosen.filters:
+        engines = engines_of(count)
+        for density in paper.DENSITIES:
+            check(engines, density)
+        node_lines.append(nodes(engines))
+        found[count] = {density: measured(engines, density) for density in (None, *paper.DENSITIES)}
+    rows = [row for each in found.values() for group in each.values() for row in group]
+    sheets = [
+        Sheet(NODE_COLUMNS, node_lines),
+        crossed("ms for 1,000 messages", rows, lambda row: f"{1e6 / row.rate:,.1f}"),
+        rates("messages", rows),
+    ]
+    report(file_name("paper", chosen.filters), TITLE, sheets, plot(found), folder=chosen.out)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 
-from benchmarks.harness import Contender, arguments, measure, report
+from benchmarks.harness import Contender, measure, options
+from benchmarks.reporting import bars, rates, report
 from tamis.languages import parse
 
 TITLE = "Reading filters"
@@ -70,8 +72,9 @@ def read_all(texts: list[str], language: str) -> None:
         parse(text, language)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write the table."""
+    folder = options(__doc__, arguments).out
     rng = Random(7)
     texts = {
         "tamis, eight atoms of all sorts": [tamis_filter(rng) for _ in range(COUNT)],
@@ -88,7 +91,7 @@ def main() -> None:
         Contender("Python's ast.parse, for scale", lambda: [ast.parse(x) for x in python], COUNT)
     )
     rows = measure(contenders)
-    report("parsing", TITLE, "filters", rows, folder=arguments(TITLE).out)
+    report("parsing", TITLE, [rates("filters", rows)], bars(TITLE, "filters", rows), folder=folder)
 
 
 if __name__ == "__main__":

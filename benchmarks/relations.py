@@ -6,9 +6,11 @@ answers for one event, for scale.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
-from benchmarks.harness import Contender, arguments, measure, report
+from benchmarks.harness import Contender, measure, options
+from benchmarks.reporting import bars, rates, report
 from tamis.diagrams import covers, intersects
 from tamis.filters import Filter
 from tamis.languages import parse
@@ -36,8 +38,9 @@ def mixture(rng: Random) -> Filter:
     return parse(f"({pair()} or {pair()}) and ({pair()} or {pair()})")
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write the table."""
+    folder = options(__doc__, arguments).out
     rng = Random(11)
     plain = [(conjunction(rng), conjunction(rng)) for _ in range(COUNT)]
     mixed = [(mixture(rng), mixture(rng)) for _ in range(COUNT)]
@@ -50,7 +53,7 @@ def main() -> None:
             Contender("oracle, one event", lambda: [a.matches(event) for a, _ in mixed], COUNT),
         ]
     )
-    report("relations", TITLE, "pairs", rows, folder=arguments(TITLE).out)
+    report("relations", TITLE, [rates("pairs", rows)], bars(TITLE, "pairs", rows), folder=folder)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,10 @@ class Events:
     def __len__(self) -> int:
         return len(self.rows.start) - 1
 
+    def part(self, first: int, last: int) -> Events:
+        """Return some of the events."""
+        return Events(self.fields, self.rows.part(first, last), self.texts.tolist())
+
     def columns(self) -> dict[str, Column]:
         """Return the attributes that some event has, as NumPy columns."""
         event = np.repeat(np.arange(len(self)), np.diff(self.rows.start))

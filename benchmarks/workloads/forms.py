@@ -66,6 +66,12 @@ class Rows(NamedTuple):
     value: NDArray[np.float64]
     """Numbers as they are, texts by number."""
 
+    def part(self, first: int, last: int) -> Rows:
+        """Return some of the events."""
+        start = self.start[first : last + 1]
+        cells = slice(start[0], start[-1])
+        return Rows(start - start[0], self.attribute[cells], self.value[cells])
+
 
 def predicates(
     attribute: NDArray[np.int32],

@@ -11,6 +11,8 @@
     │   ├── FilterSyntaxError     text that is not a filter; knows line and column
     │   └── FilterTypeError       a filter that contradicts itself or the schema
     ├── SnapshotError             a snapshot file that is damaged, cut short or none at all
+    ├── LibraryError              a library of subscriptions that is missing or damaged
+    ├── SparkError                something that Spark needs and does not have
     └── LimitError                more of something than the configured limit
 
 Each error keeps the facts as fields and says them in a sentence.
@@ -25,9 +27,11 @@ __all__ = [
     "FilterSyntaxError",
     "FilterTypeError",
     "JSONError",
+    "LibraryError",
     "LimitError",
     "SchemaError",
     "SnapshotError",
+    "SparkError",
     "TamisError",
 ]
 
@@ -126,3 +130,16 @@ class LimitError(TamisError):
         number = f"{actual:,}" if actual is not None else f"more than {limit:,}"
         advice = f"; {advice}" if advice else ""
         super().__init__(f"{what}: {number} exceeds the limit of {limit:,}{advice}")
+
+
+class LibraryError(TamisError):
+    """A library of subscriptions that cannot be used: which file of it, and why."""
+
+    def __init__(self, path: object, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"the library {path} cannot be used: {reason}")
+
+
+class SparkError(TamisError):
+    """Something that Spark needs and does not have."""

@@ -19,6 +19,12 @@ def kernel(function: Kernel) -> Kernel:
     return cast("Kernel", numba.njit(cache=True, nogil=True)(function))
 
 
+@kernel
+def mixed_in(mixed: int, value: int) -> int:
+    """Return a hash with one more value in it, of 42 bits, so that no step takes more than 64."""
+    return (mixed * 1_000_003 + int(value)) & 0x3FF_FFFF_FFFF
+
+
 def inlined(function: Kernel) -> Kernel:
     """Compile a part of other kernels into each of them.
 

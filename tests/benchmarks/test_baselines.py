@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from benchmarks.baselines.plain_bdd import Bdd, Builder
 from benchmarks.baselines.scan import ScanMatcher
 from benchmarks.workloads import boolean, conjunctions, paper
 from benchmarks.workloads.events import Events
-from benchmarks.workloads.forms import Rows
 
 from tamis.events import Event
 from tamis.filters import Filter
@@ -91,12 +89,8 @@ def test_scan_agrees_with_the_oracle_on_the_papers_filters(density: float) -> No
 
 def bdd_found(bdd: Bdd, events: Events, *, partial: bool, split: bool) -> list[list[int]]:
     answers = []
-    start = events.rows.start
-    for first, last in pairwise(start):
-        attribute, value = events.rows.attribute[first:last], events.rows.value[first:last]
-        bdd.evaluate(
-            Rows(np.array([0, last - first]), attribute, value), partial=partial, split=split
-        )
+    for event in range(len(events)):
+        bdd.evaluate(events.rows.part(event, event + 1), partial=partial, split=split)
         answers.append(bdd.matches(split=split).tolist())
     return answers
 

@@ -4,33 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import pytest
 from benchmarks.baselines.scan import ScanMatcher
+from benchmarks.engines import Workload
 from benchmarks.workloads import boolean, conjunctions, paper
 from benchmarks.workloads.boolean_kernels import XNOR
 from benchmarks.workloads.building import filters_of
 from benchmarks.workloads.drawing import distinct, zipf
-from benchmarks.workloads.events import Events
-from benchmarks.workloads.forms import AND, NOT, OR, XOR, Predicates, Programs
+from benchmarks.workloads.forms import AND, NOT, OR, XOR
 
 from tamis.events import Event
-from tamis.filters import Filter
-
-
-class Workload(Protocol):
-    @property
-    def programs(self) -> Programs: ...
-
-    @property
-    def predicates(self) -> Predicates: ...
-
-    def filters(self, first: int = 0, last: int | None = None) -> list[Filter]: ...
-
-    def events(self, count: int, seed: int) -> Events: ...
-
 
 Draw = Callable[[int, int], Workload]
 

@@ -8,6 +8,7 @@ import pytest
 
 from tamis.errors import SchemaError
 from tamis.events import Attribute, Bits, Type, decode_schema, schema_of
+from tamis.events.schema_json import schema_data
 
 
 def test_types_defaults_and_several_values_are_read() -> None:
@@ -48,3 +49,8 @@ def test_what_is_no_schema_is_refused_with_its_place(text: str, words: str) -> N
     with pytest.raises(SchemaError) as caught:
         decode_schema(text)
     assert words in str(caught.value)
+
+
+def test_a_default_mask_may_have_the_sixty_fourth_bit() -> None:
+    schema = decode_schema('{"flags": {"type": "bits", "default": 9223372036854775809}}')
+    assert schema_of(schema_data(schema)) == schema

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
+from tempfile import NamedTemporaryFile
 from unittest.mock import patch
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.events import Event
 from tamis.filters import Filter, Mode
-from tamis.matching import Engine, access
+from tamis.matching import Engine, access, chunks, evaluation
 
 Kept = dict[int, tuple[Filter, Mode]]
 
@@ -49,13 +50,22 @@ def change(engine: Engine, kept: Kept, world: World, modes: list[Mode], rng: Ran
 
 @contextmanager
 def paths_of_all_sorts(rng: Random) -> Iterator[None]:
-    """Let subscriptions wait that never would in so small a world, under single things or pairs."""
+    """Let subscriptions wait that never would in so small a world, or be graphs and no diagrams."""
     with (
         patch.object(access, "RARE", rng.choice((access.RARE, 0.1, 10.0))),
+        patch.object(access, "RARE_PROGRAM", rng.choice((access.RARE_PROGRAM, 10.0))),
+        patch.object(chunks, "NODES_PER_CODE", rng.choice((chunks.NODES_PER_CODE, 0, -1))),
+        patch.object(evaluation, "WIDEST", rng.choice((evaluation.WIDEST, evaluation.NARROWEST))),
         patch.object(access, "CROWD", rng.choice((access.CROWD, 0))),
         patch.object(access, "MOST_CELLS", rng.choice((access.MOST_CELLS, 1))),
     ):
         yield
+
+
+def saved_and_loaded(engine: Engine, threads: int) -> Engine:
+    with NamedTemporaryFile(suffix=".tamis") as file:
+        engine.save(file.name)
+        return Engine.load(file.name, threads=threads)
 
 
 def compare_engine(rng: Random, rounds: int) -> int:
@@ -74,13 +84,16 @@ def compare_rounds(rng: Random, rounds: int) -> int:
         change(engine, kept, world, modes, rng)
         if rng.random() < 0.2:
             engine.compact()
+        if rng.random() < 0.1:
+            engine = saved_and_loaded(engine, threads=rng.choice((1, 2)))
         total = mode is Mode.TOTAL
         events = [random_event(rng, world, total=total) for _ in range(rng.choice((1, 5, 70)))]
         found = engine.match_batch(events)
         for number, event in enumerate(events):
             wanted = expected(kept, event, world)
             assert found[number] == wanted, f"{mode} {world.schema} {kept} on {event}"
-        assert engine.match(events[0]) == found[0]
+        for number in range(0, len(events), 1 + len(events) // 10):
+            assert engine.match(events[number]) == found[number]
         assert found.counts().tolist() == [len(ids) for ids in found]
         bits = np.unpackbits(found.bitmap().view(np.uint8), axis=1, bitorder="little")
         assert bits.sum(axis=0)[: len(events)].tolist() == found.counts().tolist()

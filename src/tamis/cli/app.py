@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from tamis.cli import check, compare, match
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
 from tamis.cli.output import say_error
+from tamis.cli.spark import spark
 from tamis.errors import TamisError
 
 
@@ -62,6 +63,7 @@ app = typer.Typer(
 app.command(epilog=match.EXAMPLES, no_args_is_help=True)(match.match)
 app.command(epilog=check.EXAMPLES, no_args_is_help=True)(check.check)
 app.command(epilog=compare.EXAMPLES, no_args_is_help=True)(compare.compare)
+app.add_typer(spark, name="spark")
 
 
 def _show_version(wanted: bool) -> None:

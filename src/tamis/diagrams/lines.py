@@ -66,6 +66,11 @@ class Line:
         self.default = declared.default if declared and mode is Mode.DEFAULT else None
         self.number_type = declared.type if declared else None
         self.segments: Sequence[Segment] = _segments(declared, mode)
+        self._begins = {segment: self._find_begin(segment) for segment in Segment}
+        self._ends = {
+            segment: self._begins[Segment(segment + 1)] if segment < Segment.TEXT else END
+            for segment in Segment
+        }
 
     def below(self, kind: Kind, value: Any) -> Cut:
         """Return the cut under a value: what lies left of it is less than the value."""
@@ -82,6 +87,9 @@ class Line:
 
     def begin(self, segment: Segment) -> Cut:
         """Return the cut under a segment."""
+        return self._begins[segment]
+
+    def _find_begin(self, segment: Segment) -> Cut:
         index = bisect_left(self.segments, segment)
         if index == 0:
             return BEGIN
@@ -89,7 +97,7 @@ class Line:
 
     def end(self, segment: Segment) -> Cut:
         """Return the cut over a segment."""
-        return self.begin(Segment(segment + 1)) if segment < Segment.TEXT else END
+        return self._ends[segment]
 
     def whole(self, kind: Kind) -> Interval:
         """Return the interval of all values of a kind."""

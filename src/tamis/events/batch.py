@@ -20,12 +20,13 @@ from tamis.events.columns import (
     value_at,
 )
 from tamis.events.event import Event
-from tamis.events.gathering import Gathering
+from tamis.events.gathering import Admission, Gathering
 from tamis.events.schema import Schema
 from tamis.events.values import Value
 
 __all__ = [
     "NO_COLUMN",
+    "Admission",
     "Column",
     "Entries",
     "EventBatch",

@@ -125,6 +125,9 @@ def attribute(type_: str | type, *, default: object | None = None, many: bool = 
     Attribute('int', default=-1)
     """
     resolved = _resolve(type_)
+    if resolved is Type.BITS and type(default) is int and 0 <= default < 2**64:
+        # A mask may have the 64th bit, which no integer value has.
+        default = Bits.from_mask(default)
     try:
         fitted = None if default is None else fit(check_value(default), resolved, "")
     except EventError as error:

@@ -7,7 +7,6 @@ looks only under what it holds. Two things that must both be so make one rarer t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,10 +14,13 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import FREE, NONE
 from tamis.matching.access_kernels import (
+    HELD,
+    STANDS_IN,
     Postings,
     Queue,
     fill_pair_table,
     find_all_accesses,
+    find_leaf_keys,
     find_partners,
     new_search,
     write_records,
@@ -28,6 +30,8 @@ from tamis.matching.variables import Variables
 # An estimate, from tens of nanoseconds for a filter alone and hundredths of one for it and an event
 # in a diagram: above this share of all events, waiting is no gain.
 RARE: Final = 1 / 500
+# The checks of a conjunction mostly fail at once; any other program takes so much longer.
+RARE_PROGRAM: Final = RARE / 32
 # A test of up to this many cells waits under each of them.
 MOST_CELLS: Final = 16
 # Events are taken to have about this many attributes, where filters know many more.
@@ -60,7 +64,7 @@ def find_access(
     count = len(starts) - 1
     search = new_search(int(np.diff(starts).max(initial=1)))
     found, sizes = np.empty(len(codes) + 1, np.int32), np.empty(count, np.int32)
-    used = find_all_accesses(codes, starts, keys.cost, RARE, search, found, sizes)
+    used = find_all_accesses(codes, starts, keys.cost, RARE, RARE_PROGRAM, search, found, sizes)
     waits = sizes != NONE
     members, under = _expand(found[:used], sizes, keys)
     total = int(offsets[-1]) + len(variables.blocks)
@@ -79,38 +83,19 @@ def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
 
 def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
     """Find out under what each side of each leaf could wait, and how much of all events that is."""
-    leaves, blocks = variables.leaves, list(variables.blocks.values())
-    usual = min(1.0, USUAL_ATTRIBUTES / max(1, len(blocks)))
-    free = {variable: predicate for predicate, variable in variables.predicates.items()}
-    cost, starts, keys = [], [0], list[int]()
-    for side in range(2 * len(leaves.block)):
-        block = int(leaves.block[side // 2])
-        changes = leaves.variables[leaves.starts[side] : leaves.starts[side + 1]].tolist()
-        inside = bool(leaves.begins_inside[side])
-        if block == NONE or (inside and not (changes and changes[0] in free)):
-            cost.append(np.inf)
-        elif changes and changes[0] in free:
-            # A predicate holds only of a value that is there, unless a default stands in for it.
-            cost.append(np.inf if free[changes[0]].completed else usual)
-            keys.append(int(offsets[-1]) + block)
-        else:
-            cells = _cells(changes, blocks[block].first, len(blocks[block].scale.bounds))
-            few = len(cells) <= MOST_CELLS
-            cost.append(usual * len(cells) / len(blocks[block].scale.bounds) if few else usual)
-            keys += [int(offsets[block]) + c for c in cells] if few else [int(offsets[-1]) + block]
-        starts.append(len(keys))
-    return _Keys(np.array(cost, np.float64), np.array(starts, np.int64), np.array(keys, np.int64))
-
-
-def _cells(changes: Sequence[int], first: int, count: int) -> list[int]:
-    """Return the cells of a region that does not begin inside; more than enough where many."""
-    ends = [change - first + 1 for change in changes]
-    if len(ends) % 2:
-        ends.append(count)
-    cells: list[int] = []
-    for low, high in zip(ends[::2], ends[1::2], strict=True):
-        cells += range(low, min(high, low + MOST_CELLS + 1))
-    return cells
+    sides = 2 * len(variables.leaves.block)
+    # A predicate holds only of a value that is there, unless a default stands in for it.
+    predicate = np.zeros(len(variables), np.int8)
+    for asked, variable in variables.predicates.items():
+        predicate[variable] = STANDS_IN if asked.completed else HELD
+    cost, counts = np.empty(sides, np.float64), np.empty(sides, np.int64)
+    usual = min(1.0, USUAL_ATTRIBUTES / max(1, len(variables.blocks)))
+    given = (variables.leaves, predicate, variables.first, offsets, usual, MOST_CELLS)
+    keys = np.empty(sides * MOST_CELLS, np.int64)
+    used = find_leaf_keys(*given, cost, counts, keys)
+    starts = np.zeros(sides + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return _Keys(cost, starts, keys[:used].copy())
 
 
 def _expand(

@@ -15,7 +15,56 @@ TRUE: Final = 1
 FALSE: Final = 0
 UNKNOWN: Final = 2
 
-_BOTH: Final = 3
+
+# What a variable is: a cut, a predicate on what an event holds, or one on a default as well.
+CUT, HELD, STANDS_IN = range(3)
+
+
+@kernel
+def find_leaf_keys(
+    leaves: Leaves,
+    predicate: NDArray[np.int8],
+    first: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    usual: float,
+    most_cells: int,
+    cost: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    keys: NDArray[np.int64],
+) -> int:
+    """Write for each side of each leaf its cost, the number of its keys, and those; return all.
+
+    A side that needs nothing of an event has no keys and an infinite cost. One that is in few cells
+    waits under each of them, any other under its attribute.
+    """
+    used = 0
+    for side in range(len(cost)):
+        block = leaves.block[side // 2]
+        start, end = leaves.starts[side], leaves.starts[side + 1]
+        asks = start < end and predicate[leaves.variables[start]] != CUT
+        cost[side], counts[side] = np.inf, 0
+        if block == NONE or (leaves.begins_inside[side] and not asks):
+            continue
+        cells = offsets[block + 1] - offsets[block]
+        taken = 0
+        if not asks:
+            for place in range(start, end, 2):
+                low = leaves.variables[place] - first[block] + 1
+                high = leaves.variables[place + 1] - first[block] + 1 if place + 1 < end else cells
+                for cell in range(low, min(high, low + most_cells + 1 - taken)):
+                    if taken < most_cells:
+                        keys[used + taken] = offsets[block] + cell
+                    taken += 1
+        if asks or taken > most_cells:
+            if not asks or predicate[leaves.variables[start]] != STANDS_IN:
+                cost[side] = usual
+            keys[used] = offsets[-1] + block
+            taken = 1
+        else:
+            cost[side] = usual * taken / cells
+        counts[side] = taken
+        used += taken
+    return used
 
 
 class Search(NamedTuple):
@@ -131,26 +180,36 @@ def _collect(
     return count
 
 
+@inlined
+def is_conjunction(program: NDArray[np.int32]) -> bool:
+    """Tell whether a program is nothing but leaves joined by and, as most of what waits is."""
+    last = program[-1]
+    return bool(last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1)
+
+
 @kernel
 def find_all_accesses(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
     leaf_cost: NDArray[np.float64],
     most: float,
+    most_as_program: float,
     search: Search,
     found: NDArray[np.int32],
     sizes: NDArray[np.int32],
 ) -> int:
     """Write the access of every program, one after the other; sizes of NONE are for those without.
 
-    An access that costs more than `most` is as good as none.
+    An access that costs more than `most` is as good as none; of what is no conjunction, and must
+    be run as a program by everyone who finds it there, more than `most_as_program`.
     """
     used = 0
     for number in range(len(sizes)):
         program = codes[starts[number] : starts[number + 1]]
         sizes[number] = find_access(program, leaf_cost, search, found[used:])
         if sizes[number] != NONE:
-            if search.cost[2 * (len(program) - 1)] > most:
+            share = most if is_conjunction(program) else most_as_program
+            if search.cost[2 * (len(program) - 1)] > share:
                 sizes[number] = NONE
             else:
                 used += sizes[number]
@@ -232,9 +291,7 @@ def _truth(
     stack: NDArray[np.int8],
 ) -> int:
     """Return whether a program is true, false or unknown for an event."""
-    last = program[-1]
-    if last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1:
-        # Nothing but leaves joined by and, as most of what waits here is.
+    if is_conjunction(program):
         for place in range(len(program) - 1):
             if not _holds(leaves, 2 * program[place], values, cell_of, event):
                 return UNKNOWN
@@ -279,7 +336,9 @@ class Waiting(NamedTuple):
     starts: NDArray[np.int64]
     leaves: Leaves
     seen: NDArray[np.int32]
-    """For each subscription the last event for which it was tried, plus one."""
+    """For each subscription the stamp of the last event for which it was tried."""
+    stamps: NDArray[np.int64]
+    """How many stamps were used up before this batch; event e has that plus e + 1."""
     cell_of: NDArray[np.int32]
     stack: NDArray[np.int8]
 
@@ -295,7 +354,7 @@ def _try_members(
     count: int,
 ) -> int:
     """Write the members under a thing that an event satisfies; return where they end."""
-    records = queue.records
+    records, stamp = queue.records, waiting.stamps[0] + event + 1
     place, end = queue.starts[thing], queue.starts[thing + 1]
     while place < end:
         member, checks = records[place], records[place + 1]
@@ -306,9 +365,9 @@ def _try_members(
             cell = waiting.cell_of[records[check]]
             passes = records[check + 1] <= cell < records[check + 2]
             check += 3
-        if not passes or waiting.seen[member] == event + 1:
+        if not passes or waiting.seen[member] == stamp:
             continue
-        waiting.seen[member] = event + 1
+        waiting.seen[member] = stamp
         if checks == 0:
             program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
             truth = _truth(program, waiting.leaves, values, waiting.cell_of, event, waiting.stack)
@@ -328,6 +387,15 @@ def pair_spot(table: NDArray[np.int64], first: int, second: int) -> int:
     while table[spot] != 0 and table[spot] != key:
         spot = (spot + 1) & mask
     return int(spot)
+
+
+@inlined
+def _own_pair(blocks: NDArray[np.int32], pair: int) -> tuple[int, int]:
+    """Return the lower and the higher attribute of one of an event's pairs, all counted through."""
+    later = int((1 + np.sqrt(8 * pair + 1)) / 2)
+    earlier = pair - later * (later - 1) // 2
+    one, other = blocks[earlier], blocks[later]
+    return min(one, other), max(one, other)
 
 
 @kernel
@@ -357,8 +425,14 @@ def match_waiting(
                 block = values.blocks[place]
                 for key in (postings.cell_offset[block] + values.cells[place], attributes + block):
                     count = _try_members(waiting, values, event, postings.queue, key, found, count)
-            for pair in range(len(postings.pair_first)):
-                one, other = postings.pair_first[pair], postings.pair_second[pair]
+            own = (end - start) * (end - start - 1) // 2
+            kinds = len(postings.pair_first)
+            # An event has few pairs of its own where subscriptions have pairs of many kinds.
+            for pair in range(min(kinds, own)):
+                if own < kinds:
+                    one, other = _own_pair(values.blocks[start:end], pair)
+                else:
+                    one, other = postings.pair_first[pair], postings.pair_second[pair]
                 spot = pair_spot(
                     postings.pair_table,
                     postings.cell_offset[one] + cell_of[one],
@@ -392,8 +466,7 @@ def find_partners(
         own = partners[place]
         partners[place] = NONE
         program = codes[starts[members[place]] : starts[members[place] + 1]]
-        last = program[-1]
-        if last >= 0 or (-last - 1) % 4 != OP_AND or (-last - 1) // 4 != len(program) - 1:
+        if not is_conjunction(program):
             continue
         best = np.inf
         for leaf in program[:-1]:
@@ -435,9 +508,9 @@ def write_records(
     used = 0
     for place in range(len(members)):
         program = codes[starts[members[place]] : starts[members[place] + 1]]
-        last, start = program[-1], used + 2
+        start = used + 2
         records[used], used = members[place], start
-        plain = last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1
+        plain = is_conjunction(program)
         for number in range(len(program) - 1):
             side = 2 * program[number]
             first, end = leaves.starts[side], leaves.starts[side + 1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +14,6 @@ from tamis.diagrams.kernels import (
     Store,
     combine,
     make_node,
-    node_place,
 )
 from tamis.jit import kernel
 from tamis.matching.program_kernels import (
@@ -29,11 +26,6 @@ from tamis.matching.program_kernels import (
     Scratch,
     mark_sides,
 )
-
-# A filter is a diagram while that is the cheaper form: up to this many new nodes for each code of
-# its program, found within this many steps. Most take one or two.
-NODES_PER_CODE: Final = 8
-STEPS_PER_CODE: Final = 64
 
 
 @kernel
@@ -106,22 +98,6 @@ def build_program(
 
 
 @kernel
-def _forget_from(store: Store, leaves: Leaves, first: int) -> None:
-    """Take back the nodes from `first` on, in the reverse order of their making."""
-    mask = len(store.unique) - 1
-    for node in range(store.counters[0] - 1, first - 1, -1):
-        place = node_place(store.variable[node], store.low[node], store.high[node]) & mask
-        while store.unique[place] != node:
-            place = (place + 1) & mask
-        store.unique[place] = 0
-    store.counters[0] = first
-    store.memo_key[:] = 0
-    for index in range(len(leaves.node)):
-        if leaves.node[index] >= first:
-            leaves.node[index] = NONE
-
-
-@kernel
 def build_chunk(
     store: Store,
     leaves: Leaves,
@@ -129,6 +105,8 @@ def build_chunk(
     starts: NDArray[np.int64],
     scratch: Scratch,
     roots: NDArray[np.int32],
+    nodes_per_code: int,
+    steps_per_code: int,
 ) -> int:
     """Build program after program; return how many there was room for.
 
@@ -138,15 +116,15 @@ def build_chunk(
     for number in range(len(roots)):
         program = codes[starts[number] : starts[number + 1]]
         before = store.counters[0]
-        most = NODES_PER_CODE * len(program) + 16
-        if before + 4 * most > len(store.variable):
+        most = nodes_per_code * len(program)
+        if before + 4 * most + 64 > len(store.variable):
             return number
-        store.counters[1] = STEPS_PER_CODE * len(program) + 64
+        store.counters[1] = steps_per_code * len(program) + 64
         root = build_program(store, leaves, program, scratch)
-        if root == NONE or store.counters[0] - before > most:
-            _forget_from(store, leaves, before)
-            root = NONE
-        roots[number] = root
+        # The nodes of a failure stay in the way until the chunk is done: to take them back would
+        # mean to forget all that was memorised.
+        is_cheap = root != NONE and store.counters[0] - before <= most
+        roots[number] = root if is_cheap else NONE
     return len(roots)
 
 

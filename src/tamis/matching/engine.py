@@ -21,7 +21,7 @@ import numpy as np
 from tamis.diagrams.pictures import Picture
 from tamis.errors import FilterError, TamisError
 from tamis.events import Event, Schema
-from tamis.events.batch import EventBatch, is_arrow
+from tamis.events.batch import Admission, EventBatch, is_arrow
 from tamis.filters import Filter, FilterLimits, Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.languages import parse
@@ -94,6 +94,7 @@ class Engine:
         self._limits = limits or FilterLimits()
         self._clock = clock
         self._threads = threads
+        self._admission = Admission(schema, total=self.mode is Mode.TOTAL)
         # The names in the first so many atoms of the vocabulary, for tables with other columns.
         self._asked: tuple[frozenset[str], int] = (frozenset(), 0)
         self._vocabulary = Vocabulary(schema, total=self.mode is Mode.TOTAL)
@@ -328,10 +329,8 @@ class Engine:
 
     def match(self, event: Event | Mapping[str, object]) -> list[Id]:
         """Return the ids of the subscriptions that one event satisfies, in order of adding."""
-        matches = self.match_batch([event])
-        if matches.errors:
-            raise matches.errors[0]
-        return matches[0]
+        admitted, now = self._admission.admit(event), self._clock()
+        return [id_ for segment in self._compiled() for id_ in segment.find_one(admitted, now)]
 
     def match_batch(
         self,

@@ -70,34 +70,33 @@ def set_leaf_rows(
 
 
 @kernel
-def evaluate_program(
-    program: NDArray[np.int32],
+def evaluate_programs(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
     when_true: NDArray[np.uint64],
     when_false: NDArray[np.uint64],
     stack: NDArray[np.uint64],
+    truths: NDArray[np.uint64],
 ) -> None:
-    """Evaluate a program on rows of its leaves; the result is stack[0], where it is true.
+    """Evaluate every program on words of its leaves, and write for which events it is true.
 
-    The stack holds two rows for each step: where it is true, and where it is false.
+    The stack holds two words for each step: where it is true, and where it is false.
     """
-    width = stack.shape[2]
-    depth = 0
-    for place in range(len(program)):
-        code = program[place]
-        if code >= 0:
-            for word in range(width):
-                stack[depth, 0, word] = when_true[code, word]
-                stack[depth, 1, word] = when_false[code, word]
-            depth += 1
-            continue
-        op, terms = (-code - 1) % 4, (-code - 1) // 4
-        depth -= terms
-        for word in range(width):
-            true, false = stack[depth, 0, word], stack[depth, 1, word]
+    for number in range(len(truths)):
+        depth = 0
+        for place in range(starts[number], starts[number + 1]):
+            code = codes[place]
+            if code >= 0:
+                stack[depth, 0], stack[depth, 1] = when_true[code], when_false[code]
+                depth += 1
+                continue
+            op, terms = (-code - 1) % 4, (-code - 1) // 4
+            depth -= terms
+            true, false = stack[depth, 0], stack[depth, 1]
             if op == OP_NOT:
                 true, false = false, true
             for term in range(depth + 1, depth + terms):
-                other, unlike = stack[term, 0, word], stack[term, 1, word]
+                other, unlike = stack[term, 0], stack[term, 1]
                 if op == OP_AND:
                     true, false = true & other, false | unlike
                 elif op == OP_OR:
@@ -107,5 +106,6 @@ def evaluate_program(
                         (true & unlike) | (false & other),
                         (true & other) | (false & unlike),
                     )
-            stack[depth, 0, word], stack[depth, 1, word] = true, false
-        depth += 1
+            stack[depth, 0], stack[depth, 1] = true, false
+            depth += 1
+        truths[number] = stack[0, 0]

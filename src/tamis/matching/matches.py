@@ -10,20 +10,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import TamisError
-from tamis.matching.evaluation import Bitmap, Found
-from tamis.matching.evaluation_kernels import count_matches, list_matches
+from tamis.matching.found import Bitmap, Found
+from tamis.matching.match_kernels import (
+    COUNTING_ROOM,
+    PLANES,
+    count_matches,
+    count_waiting,
+    list_matches,
+    list_waiting,
+    sort_lists,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Id = str | int
-Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Ids:
+    """The ids of some subscriptions, as Python has them and as Arrow does."""
+
+    def __init__(self, objects: NDArray[np.object_]) -> None:
+        self.objects = objects
+
+    def __len__(self) -> int:
+        return len(self.objects)
+
+    @cached_property
+    def arrow(self) -> pa.Array[Any]:
+        """Return the ids as an Arrow array; both texts and integers have no type in common."""
+        import pyarrow as pa  # noqa: PLC0415 - only who wants Arrow pays for its import
+
+        kinds = set(map(type, self.objects))
+        if len(kinds) > 1:
+            raise TamisError(
+                "some ids are texts and some are integers, which Arrow has no one type for; "
+                "use pairs(), or ids of one type"
+            )
+        return pa.array(self.objects, pa.string() if kinds == {str} else pa.int64())
 
 
 class Share(NamedTuple):
     """What one compiled set found: its subscriptions, those in force, and their matches."""
 
-    ids: NDArray[np.object_]
+    ids: Ids
     in_force: NDArray[np.bool_]
     found: Found
 
@@ -34,10 +64,23 @@ class Share(NamedTuple):
             return self.found.everyday, self.found.bitmap
         return self.found.everyday[rows], self.found.bitmap[rows]
 
-    def waiting(self) -> Pairs:
-        """Return the matches of subscriptions in force that have no row."""
-        kept = self.in_force[self.found.waiting]
-        return self.found.waiting_events()[kept], self.found.waiting[kept].astype(np.int64)
+    def add_counts(self, counts: NDArray[np.int64]) -> None:
+        """Add to each event's count what is in force."""
+        _, bitmap = self.bitmap()
+        words = bitmap.shape[1]
+        if len(bitmap):
+            planes = np.zeros((PLANES, words), np.uint64)
+            count_matches(bitmap, planes, np.zeros((COUNTING_ROOM, words), np.uint64), counts)
+        count_waiting(self.found.waiting, self.found.ends, self.in_force, counts)
+
+    def add_lists(self, offset: int, places: NDArray[np.int64], members: NDArray[np.int32]) -> None:
+        """Write what is in force into each event's list, in order, and move where that ends."""
+        starts = places.copy()
+        list_matches(*self.bitmap(), offset, places, members)
+        waiting, ends = self.found.waiting, self.found.ends
+        list_waiting(waiting, ends, self.in_force, offset, places, members)
+        if len(waiting) and len(self.found.everyday):
+            sort_lists(starts, places, members)
 
 
 class Matches(Sequence[list[Id]]):
@@ -77,7 +120,9 @@ class Matches(Sequence[list[Id]]):
     def ids(self) -> NDArray[np.object_]:
         """Return the ids of all subscriptions in force: the rows of the bitmap."""
         none = np.empty(0, np.object_)
-        return np.concatenate([none, *(share.ids[share.in_force] for share in self._shares)])
+        return np.concatenate(
+            [none, *(share.ids.objects[share.in_force] for share in self._shares)]
+        )
 
     def counts(self) -> NDArray[np.int64]:
         """Return for each event how many subscriptions it satisfies."""
@@ -105,42 +150,34 @@ class Matches(Sequence[list[Id]]):
         """Return for each event the list of ids, as an Arrow array."""
         import pyarrow as pa  # noqa: PLC0415 - only who wants Arrow pays for its import
 
-        starts, ids = self._lists
-        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), pa.array(ids))
+        starts, numbers = self._numbers
+        known = [share.ids.arrow for share in self._shares if len(share.ids)]
+        ids = pa.chunked_array(known) if known else pa.chunked_array([], pa.int64())
+        taken = ids.take(pa.array(numbers)).combine_chunks()
+        return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), taken)
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
         counts = np.zeros(-(-self._length // 64) * 64, np.int64)
         for share in self._shares:
-            _, bitmap = share.bitmap()
-            count_matches(bitmap, counts)
-            counts += np.bincount(share.waiting()[0], minlength=len(counts))
+            share.add_counts(counts)
         return counts[: self._length]
+
+    @cached_property
+    def _numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return where the list of each event begins, and the numbers of all lists."""
+        starts = np.zeros(self._length + 1, np.int64)
+        np.cumsum(self._counts, out=starts[1:])
+        places, members = starts[:-1].copy(), np.empty(starts[-1], np.int32)
+        offset = 0
+        for share in self._shares:
+            share.add_lists(offset, places, members)
+            offset += len(share.ids)
+        return starts, members
 
     @cached_property
     def _lists(self) -> tuple[NDArray[np.int64], NDArray[np.object_]]:
         """Return where the list of each event begins, and the ids of all lists."""
-        starts = np.zeros(self._length + 1, np.int64)
-        np.cumsum(self._counts, out=starts[1:])
-        ids = np.concatenate([np.empty(0, np.object_), *(share.ids for share in self._shares)])
-        events, numbers = self._all_pairs()
-        return starts, ids[numbers[np.lexsort((numbers, events))]]
-
-    def _all_pairs(self) -> Pairs:
-        events, numbers, offset = [np.empty(0, np.int64)], [np.empty(0, np.int64)], 0
-        for share in self._shares:
-            for held, members in (_pairs_of(*share.bitmap()), share.waiting()):
-                events.append(held)
-                numbers.append(members + offset)
-            offset += len(share.ids)
-        return np.concatenate(events), np.concatenate(numbers)
-
-
-def _pairs_of(subscriptions: NDArray[np.int32], bitmap: Bitmap) -> Pairs:
-    """Return the bits that are set as pairs of an event and a subscription."""
-    counts = np.zeros(bitmap.shape[1] * 64, np.int64)
-    count_matches(bitmap, counts)
-    starts = np.cumsum(counts) - counts
-    members = np.empty(int(counts.sum()), np.int32)
-    list_matches(bitmap, starts, members)
-    return np.repeat(np.arange(len(counts)), counts), subscriptions[members].astype(np.int64)
+        starts, numbers = self._numbers
+        none = np.empty(0, np.object_)
+        return starts, np.concatenate([none, *(s.ids.objects for s in self._shares)])[numbers]

@@ -26,10 +26,13 @@ class Ranker:
             if len(cut) == 2:
                 keys[Segment(cut[0])].append(cut[1])
         self._base: Final = {segment: bisect_right(scale.cuts, (segment,)) for segment in Segment}
-        self._booleans = len(keys[Segment.BOOLEAN])
-        self._floats, self._residues = split_numbers(keys[Segment.NUMBER])
-        self._instants = np.array([microseconds(k) for k in keys[Segment.TIMESTAMP]], np.int64)
-        self._texts: Sequence[str] = keys[Segment.TEXT]
+        self._booleans: Final = len(keys[Segment.BOOLEAN])
+        self._numbers: Final = _NumberCuts(keys[Segment.NUMBER])
+        self._instants: Final = np.array(
+            [microseconds(k) for k in keys[Segment.TIMESTAMP]], np.int64
+        )
+        self._texts: Final[Sequence[str]] = keys[Segment.TEXT]
+        self._passed_at: Final = {text: passed for passed, text in enumerate(self._texts, 1)}
 
     def rank(self, column: Column) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return the event and the cell of every value; what is absent has none."""
@@ -47,29 +50,48 @@ class Ranker:
         """Return how many cuts of its segment every value has passed."""
         match kind:
             case Kind.NUMBER:
-                return self._numbers(entries)
+                return self._numbers.passed(entries)
             case Kind.TIMESTAMP:
                 return np.searchsorted(self._instants, entries.values, side="right")
             case Kind.TEXT:
-                of_text = [bisect_right(self._texts, text) for text in entries.texts]
-                return np.array(of_text, np.int32)[entries.values]
+                return self._passed_by_texts(entries.texts)[entries.values]
             case Kind.BOOLEAN:
                 # There is one cut inside at most, the one under true.
                 return np.multiply(entries.values, self._booleans)
             case _:
                 return np.zeros(len(entries.events), np.int32)
 
-    def _numbers(self, entries: Entries) -> Any:
+    def _passed_by_texts(self, texts: Sequence[str]) -> NDArray[np.int32]:
+        # A text that some filter names is itself a cut, and found five times as fast as its place.
+        cuts, passed_at = self._texts, self._passed_at.get
+        return np.array([passed_at(text) or bisect_right(cuts, text) for text in texts], np.int32)
+
+
+class _NumberCuts:
+    """The cuts of a line that are numbers, ascending."""
+
+    def __init__(self, cuts: Sequence[int | float]) -> None:
+        self._floats, self._residues = split_numbers(cuts)
+        self._groups: Final = np.unique(self._floats)
+        """Large integers that are different may have one float; those are a group."""
+        self._keys: Final = self._key(self._floats, self._residues)
+
+    def passed(self, entries: Entries) -> NDArray[np.intp]:
+        """Return how many of the cuts every number has passed."""
         if self._residues is None and entries.residues is None:
             return np.searchsorted(self._floats, entries.values, side="right")
-        return self._exactly(entries)
+        keys = self._key(entries.values, entries.residues)
+        return np.searchsorted(self._keys, keys, side="right")
 
-    def _exactly(self, entries: Entries) -> Any:
-        """Rank large integers: by their floats first, then among cuts of one float by residue."""
-        cuts = list(zip(self._floats, _residues_of(self._floats, self._residues), strict=True))
-        values = zip(entries.values, _residues_of(entries.values, entries.residues), strict=True)
-        return np.array([bisect_right(cuts, value) for value in values], np.int32)
+    def _key(
+        self, floats: NDArray[np.float64], residues: NDArray[np.int16] | None
+    ) -> NDArray[np.int64]:
+        """Return integers in the order of the numbers: by the group, then by the residue.
 
-
-def _residues_of(values: NDArray[Any], residues: NDArray[np.int16] | None) -> NDArray[np.int16]:
-    return np.zeros(len(values), np.int16) if residues is None else residues
+        A number between two groups has the key under all of the second, for residues are more
+        than -(2**15), that of no number.
+        """
+        groups = np.searchsorted(self._groups, floats)
+        inside = groups < np.searchsorted(self._groups, floats, side="right")
+        offsets = np.where(inside, 0 if residues is None else residues, -(2**15))
+        return groups * 2**16 + offsets

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import FALSE, FREE, NONE, TRUE, Store, node_place
-from tamis.jit import kernel
+from tamis.jit import kernel, mixed_in
 
 
 class Tests(NamedTuple):
@@ -55,7 +55,7 @@ def _region(tests: Tests, begins: bool, last: int) -> int:
     first = tests.region_start[number]
     mixed = 1 if begins else 0
     for place in range(first, last):
-        mixed = (mixed * 31 + tests.cuts[place]) & 0x3FFFFFFF
+        mixed = mixed_in(mixed, tests.cuts[place])
     mask = len(tests.region_table) - 1
     spot = (mixed ^ (mixed >> 15)) & mask
     while tests.region_table[spot] != 0:

@@ -8,11 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Mode
 from tamis.matching.compiled import Compiled
 from tamis.matching.evaluation import Evaluator
-from tamis.matching.matches import Id, Matches, Share
+from tamis.matching.matches import Id, Ids, Matches, Share
 from tamis.matching.vocabulary import Vocabulary
 
 MODES: Final = tuple(Mode)
@@ -30,7 +31,7 @@ class Entry(NamedTuple):
 class Roll(NamedTuple):
     """Who the subscriptions of a segment are, in columns; a few bytes each."""
 
-    ids: NDArray[np.object_]
+    ids: Ids
     modes: NDArray[np.int8]
     expires_at: NDArray[np.float64]
     hashes: NDArray[np.int64]
@@ -44,14 +45,14 @@ class Roll(NamedTuple):
         """Index the ids."""
         hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
         by_hash = np.argsort(hashes, kind="stable").astype(np.int32)
-        return cls(ids, modes, expires_at, hashes[by_hash], by_hash)
+        return cls(Ids(ids), modes, expires_at, hashes[by_hash], by_hash)
 
     def places(self, id_: Id) -> Iterator[int]:
         """Yield where the id stands; more than once if it was removed and came back."""
         first = int(np.searchsorted(self.hashes, hash(id_)))
         while first < len(self.hashes) and self.hashes[first] == hash(id_):
             place = int(self.by_hash[first])
-            if self.ids[place] == id_:
+            if self.ids.objects[place] == id_:
                 yield place
             first += 1
 
@@ -88,7 +89,9 @@ class Segment(NamedTuple):
         """Return one subscription."""
         compiled, roll = self.evaluator.compiled, self.roll
         mode = MODES[roll.modes[place]]
-        return Entry(roll.ids[place], compiled.original(place), mode, float(roll.expires_at[place]))
+        return Entry(
+            roll.ids.objects[place], compiled.original(place), mode, float(roll.expires_at[place])
+        )
 
     def without(self, place: int) -> Segment:
         """Return the segment with one subscription gone."""
@@ -102,12 +105,18 @@ class Segment(NamedTuple):
 
     def ids(self) -> list[Id]:
         """Return the ids of the subscriptions that are still there."""
-        return list(self.roll.ids[self.alive])
+        return list(self.roll.ids.objects[self.alive])
 
     def find(self, batch: EventBatch, now: float, threads: int) -> Share:
         """Return which subscriptions are in force, and which events match them."""
         in_force = self.alive & (self.roll.expires_at > now)
         return Share(self.roll.ids, in_force, self.evaluator.evaluate(batch, threads))
+
+    def find_one(self, event: Event, now: float) -> list[Id]:
+        """Return the subscriptions in force that one event satisfies."""
+        found = self.evaluator.evaluate_one(event)
+        in_force = self.alive[found] & (self.roll.expires_at[found] > now)
+        return list(self.roll.ids.objects[found[in_force]])
 
 
 def joined_matches(

@@ -52,7 +52,7 @@ def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> No
         "leaves": _bytes(json.dumps(leaves)),
         "modes": segment.roll.modes,
         "expires_at": segment.roll.expires_at,
-        **_id_arrays(segment.roll.ids),
+        **_id_arrays(segment.roll.ids.objects),
         **dict(_named("compiled", segment.evaluator.compiled.arrays)),
     }
     write_file(path, about, arrays)

@@ -7,6 +7,7 @@ attributes come last. A batch of events gives each variable one row of bits.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tamis.diagrams.alphabet import Scale
 from tamis.diagrams.kernels import FREE, NONE
 from tamis.diagrams.lines import Cut
 from tamis.matching.program_kernels import Leaves
+from tamis.matching.row_kernels import Lines
 from tamis.matching.vocabulary import Leaf, Predicate, Side
 
 
@@ -43,6 +45,19 @@ class Variables:
                 lines.append(FREE)
         self.lines: Final[NDArray[np.int32]] = np.array(lines, np.int32)
         self.leaves: Final = self._number(leaves)
+
+    @cached_property
+    def first(self) -> NDArray[np.int32]:
+        """Return for each attribute its first variable."""
+        return np.array([block.first for block in self.blocks.values()], np.int32)
+
+    @cached_property
+    def counts(self) -> Lines:
+        """Return how many cuts and predicates each attribute has."""
+        cuts = np.array([len(block.scale.cuts) for block in self.blocks.values()], np.int32)
+        all_ = np.diff(np.append(self.first, len(self)))
+        predicates = np.cumsum(np.append(0, all_ - cuts)).astype(np.int32)
+        return Lines(cuts, predicates)
 
     def __len__(self) -> int:
         return len(self.lines)

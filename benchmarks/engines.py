@@ -1,0 +1,113 @@
+"""The engine as the benchmarks use it: made of a workload, and asked in each of its ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from benchmarks.harness import step
+from benchmarks.workloads.events import Events, Field
+from benchmarks.workloads.forms import Predicates, Programs
+from tamis.events import Schema, decode_json
+from tamis.events.batch import EventBatch
+from tamis.filters import Filter, Mode
+from tamis.matching import Engine, Subscription
+from tamis.matching.compiled import Compiled
+from tamis.matching.programs import compile_filter
+from tamis.matching.vocabulary import Vocabulary
+
+# Filters are made in parts, since a million of them at once need more memory than the engine.
+PART: Final = 50_000
+
+Counts = NDArray[np.int64]
+
+
+class Workload(Protocol):
+    """Subscriptions, and events for them."""
+
+    @property
+    def fields(self) -> Sequence[Field]: ...
+
+    @property
+    def programs(self) -> Programs: ...
+
+    @property
+    def predicates(self) -> Predicates: ...
+
+    def filters(self, first: int = 0, last: int | None = None) -> list[Filter]: ...
+
+    def events(self, count: int, seed: int) -> Events: ...
+
+
+class Case(NamedTuple):
+    """A workload, and the engine that it is for."""
+
+    draw: Callable[[int, int], Workload]
+    schema: Schema | None = None
+    mode: Mode = Mode.SQL
+
+    def engine(self) -> Engine:
+        """Return an empty engine."""
+        return Engine(self.schema, self.mode)
+
+
+def filters_in_parts(work: Workload, last: int) -> Iterator[Filter]:
+    """Yield the filters up to the last, made a part at a time, and show how many there were."""
+    with step(f"took in {last:,} filters") as show:
+        for first in range(0, last, PART):
+            show(f"{first:,}")
+            yield from work.filters(first, min(first + PART, last))
+
+
+def engine_of(work: Workload, case: Case | None = None, last: int | None = None) -> Engine:
+    """Return an engine with the subscriptions of a workload, or the first, counted from 0."""
+    engine = Engine() if case is None else case.engine()
+    fill(engine, filters_in_parts(work, len(work.programs) if last is None else last))
+    with step(f"compiled {len(engine):,} subscriptions"):
+        engine.compact()
+    return engine
+
+
+def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = None) -> Compiled:
+    """Return the engine's form of a workload, without an engine's limits and ids around it."""
+    vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL)
+    programs = [
+        np.array(compile_filter(filter_, mode, vocabulary), np.int32)
+        for filter_ in filters_in_parts(work, len(work.programs))
+    ]
+    with step(f"compiled {len(programs):,} filters, mode {mode}"):
+        return Compiled(programs, vocabulary)
+
+
+def fill(engine: Engine, filters: Iterable[Filter]) -> None:
+    """Add filters, counted from 0; a benchmark of those that were rejected would be fast."""
+    rejected = engine.add_many(map(Subscription, count(), filters)).rejected
+    if rejected:
+        raise ValueError(f"{len(rejected):,} filters were rejected, the first one: {rejected[0]}")
+
+
+def count_batch(engine: Engine, events: EventBatch | pa.RecordBatch) -> Counts:
+    """Match a batch, and count the matches of each event."""
+    return engine.match_batch(events).counts()
+
+
+def count_texts(engine: Engine, texts: Iterable[str]) -> Counts:
+    """Match JSON texts as one batch, and count the matches of each event."""
+    return engine.match_batch([decode_json(text) for text in texts]).counts()
+
+
+def count_singly(engine: Engine, events: Sequence[Mapping[str, object]]) -> Counts:
+    """Match one event after the other, and count the ids that each gave."""
+    return np.array([len(engine.match(event)) for event in events], np.int64)
+
+
+def nbytes(value: Any) -> int:
+    """Return the memory of all arrays in nested tuples."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return sum(map(nbytes, value))

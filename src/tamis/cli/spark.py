@@ -1,0 +1,146 @@
+"""`tamis spark`: compile subscriptions and match events in bulk."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from tamis.cli.options import ModeOption, SchemaFile, read_schema
+from tamis.errors import SparkError
+from tamis.filters import Mode
+
+COMPILE_EXAMPLES: Final = """[bold]Examples[/bold]
+
+tamis spark compile subscriptions.parquet --library subscriptions/
+tamis spark compile subscriptions.csv --library subscriptions/ --schema schema.json --key symbol
+
+[bold]Exit code[/bold]
+
+0 every row was taken
+1 a row was rejected
+2 a mistake; no version was written"""
+
+MATCH_EXAMPLES: Final = """[bold]Examples[/bold]
+
+tamis spark match events/ --library subscriptions/ --to matches/
+tamis spark match events.jsonl --library subscriptions/ --to matches/ --output pairs
+
+[bold]Exit code[/bold]
+
+0 an event matched
+1 no event matched
+2 a mistake, or Spark gave up"""
+
+spark = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="Compile and match in bulk, on Spark."
+)
+
+LibraryFolder = Annotated[
+    Path,
+    typer.Option(
+        "--library",
+        "-L",
+        metavar="FOLDER",
+        help="The library of subscriptions.",
+        show_default=False,
+    ),
+]
+Master = Annotated[
+    str, typer.Option(metavar="URL", help="Where Spark runs: local[*] is all of this machine.")
+]
+
+
+@spark.command(name="compile", epilog=COMPILE_EXAMPLES, no_args_is_help=True)
+def compile_(
+    subscriptions: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SUBSCRIPTIONS", help="Parquet, CSV or JSON lines.", show_default=False
+        ),
+    ],
+    *,
+    library: LibraryFolder,
+    schema: SchemaFile = None,
+    mode: ModeOption = Mode.SQL,
+    shards: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Into how many.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A text attribute to shard subscriptions by.", show_default=False
+        ),
+    ] = None,
+    lint: Annotated[bool, typer.Option("--lint", help="Look for mistakes in filters.")] = False,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="parquet, csv or json, if no name tells.", show_default=False
+        ),
+    ] = None,
+    master: Master = "local[*]",
+) -> int:
+    """Compile a table of subscriptions to a new version of a library.
+
+    A row that cannot be taken is told, and written to a table with the reason; the rest goes on.
+    """
+    require_spark()
+    from tamis.cli.spark_compile import Order, run_compile  # noqa: PLC0415 - pyspark is an extra
+
+    given = Order(subscriptions, library, read_schema(schema), mode, shards, key, lint, format_)
+    return run_compile(given, master)
+
+
+@spark.command(name="match", epilog=MATCH_EXAMPLES, no_args_is_help=True)
+def match(
+    events: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EVENTS", help="Parquet or JSON lines, a file or a folder.", show_default=False
+        ),
+    ],
+    *,
+    library: LibraryFolder,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FOLDER", help="Where results go.", show_default=False)
+    ],
+    version: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="A version other than the newest.", show_default=False),
+    ] = None,
+    output: Annotated[str, typer.Option(help="ids, pairs, packed, bitmap or counts.")] = "ids",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="A column to keep; may be repeated.", show_default=False
+        ),
+    ] = None,
+    only_matched: Annotated[
+        bool, typer.Option("--only-matched", help="Leave out events that match nothing.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="parquet or json, if no name tells.", show_default=False),
+    ] = None,
+    master: Master = "local[*]",
+) -> int:
+    """Match the events in files against a library, and write what each satisfies.
+
+    Results are Parquet, with a folder for each outcome: matched, unmatched and rejected.
+    """
+    require_spark()
+    from tamis.cli.spark_match import Order, run_match  # noqa: PLC0415 - pyspark is an extra
+
+    columns = tuple(keep or ())
+    given = Order(events, library, to, version, output, columns, only_matched, overwrite, format_)
+    return run_match(given, master)
+
+
+def require_spark() -> None:
+    """Say how to get Spark where it is not installed."""
+    if find_spec("pyspark") is None:
+        raise SparkError("this needs Spark, which is not installed: pip install 'tamis[spark]'")

@@ -1,0 +1,48 @@
+"""Which events of a batch match which subscriptions of a compiled set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bitmap = NDArray[np.uint64]
+
+
+class Found(NamedTuple):
+    """Matches in two forms: bits of those that are evaluated for all events, lists of the rest."""
+
+    everyday: NDArray[np.int32]
+    """The subscription of each row of the bitmap."""
+    bitmap: Bitmap
+    """For each of those the events that match, a bit each."""
+    ends: NDArray[np.int64]
+    """For each event where its part of `waiting` ends."""
+    waiting: NDArray[np.int32]
+    """The other subscriptions that match, event after event."""
+
+    def without(self, events: Iterable[int]) -> Found:
+        """Return the same without the matches of some events.
+
+        An event that was refused is empty here; that it lacks everything must match nothing.
+        """
+        refused = np.zeros(len(self.ends), np.bool_)
+        for event in events:
+            refused[event] = True
+            self.set_everyday(event, np.zeros(len(self.everyday), np.bool_))
+        holders = self.waiting_events()
+        kept = ~refused[holders]
+        counts = np.bincount(holders[kept], minlength=len(self.ends))
+        return self._replace(ends=np.cumsum(counts), waiting=self.waiting[kept])
+
+    def waiting_events(self) -> NDArray[np.int64]:
+        """Return the event of each of the waiting subscriptions."""
+        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
+
+    def set_everyday(self, event: int, holds: NDArray[np.bool_]) -> None:
+        """Set which of the rows an event matches."""
+        word, bit = event >> 6, np.uint64(1) << np.uint64(event & 63)
+        column = self.bitmap[:, word]
+        self.bitmap[:, word] = np.where(holds, column | bit, column & ~bit)

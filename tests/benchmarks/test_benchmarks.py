@@ -1,0 +1,132 @@
+"""The benchmarks in the small: each runs, its alternatives agree, and no nothing is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.engines import engine_of, fill
+from benchmarks.harness import Contender, DisagreementError, Latency, agree, fitting, measure
+from benchmarks.reporting import crossed, latencies
+from benchmarks.workloads import conjunctions as conjunctive
+
+from benchmarks import boolean, building, churn, conjunctions, growth, harness, paper
+from tamis.filters.build import compare
+from tamis.matching import Engine, Subscription
+
+SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
+    "boolean": (boolean.main, "--subscriptions 300 --shapes 20", ["A-Tree", "vs default"]),
+    "building": (
+        building.main,
+        "--filters 200 --subscriptions 300",
+        ["conjunctions A", "memory, loaded", "save", "remove one"],
+    ),
+    "churn": (churn.main, "--subscriptions 300", ["churning", "remove"]),
+    "conjunctions": (conjunctions.main, "--subscriptions 500 900", ["C, 900: Tamis, JSON"]),
+    "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
+    "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
+}
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(harness, "REPEATS", 1)
+    monkeypatch.setattr(harness, "PATIENCE", 0.01)
+    monkeypatch.setattr(building, "CHANGES", 5)
+    for module in (boolean, conjunctions, growth):
+        monkeypatch.setattr(module, "EVENTS", 256)
+    monkeypatch.setattr(paper, "MESSAGES", 256)
+    monkeypatch.setattr(churn, "EVENTS", 180)
+    # Workload A has matches only where there are many subscriptions, or many events.
+    workloads = {"grown": conjunctive.growth, "C": conjunctive.workload_c}
+    monkeypatch.setattr(conjunctions, "WORKLOADS", workloads)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_benchmark_writes_a_table_and_a_plot(name: str, tmp_path: Path) -> None:
+    main, options, expected = SMALL[name]
+    main([*options.split(), "--out", str(tmp_path)])
+    table = next(tmp_path.glob(f"{name}*.md")).read_text(encoding="utf-8")
+    assert all(words in table for words in expected)
+    assert "nan" not in table
+    assert next(tmp_path.glob(f"{name}*.svg")).stat().st_size > 1000
+
+
+def counts(*numbers: int) -> np.ndarray:
+    return np.array(numbers, np.int64)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"one": counts(0, 0), "other": counts(0, 0)},
+        {"one": counts(1, 2), "other": counts(1, 3)},
+        {"one": counts(1, 2), "other": counts(2, 1)},
+        {"one": counts(1, 2), "other": counts()},
+        {"short": counts(2), "one": counts(1, 2)},
+    ],
+)
+def test_alternatives_that_differ_or_find_nothing_are_refused(found: dict[str, np.ndarray]) -> None:
+    with pytest.raises(DisagreementError):
+        agree(found)
+
+
+def test_alternatives_may_count_fewer_events() -> None:
+    agree({"short": counts(0), "one": counts(0, 2)})
+
+
+def test_a_benchmark_refuses_an_engine_that_misses_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_one(work: conjunctive.Workload) -> Engine:
+        engine = engine_of(work)
+        for id_ in engine.match(work.events(1, 2).dicts()[0])[:1]:
+            engine.remove(id_)
+        return engine
+
+    monkeypatch.setattr(conjunctions, "engine_of", without_one)
+    with pytest.raises(DisagreementError, match="Tamis, Arrow finds"):
+        conjunctions.measured("B", conjunctive.workload_b(300, 1))
+
+
+def test_a_rejected_filter_is_no_part_of_a_benchmark() -> None:
+    engine = Engine()
+    engine.add_many([Subscription(0, compare("a", "=", 1))])
+    with pytest.raises(ValueError, match="1 filters were rejected"):
+        fill(engine, [compare("a", "=", 1)])
+
+
+def test_ratios_are_to_the_first_of_each_group() -> None:
+    def contender(name: str, group: str) -> Contender:
+        return Contender(name, lambda: sum(range(1000)), 10, group)
+
+    rows = measure([contender("x", "one"), contender("y", "one"), contender("x", "other")])
+    assert rows[0].ratio == rows[2].ratio == 1
+    assert rows[1].ratio == rows[1].rate / rows[0].rate
+    assert crossed("", rows, lambda row: row.group).lines == [
+        ("one", "one", "one"),
+        ("other", "other", ""),
+    ]
+
+
+def test_a_run_does_as_much_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    monkeypatch.setattr(harness, "PATIENCE", 60)
+    assert fitting(done.append, 100) == 100
+    assert done == [1, 1, 2, 4, 8, 16, 32, 64]
+    monkeypatch.setattr(harness, "PATIENCE", 0)
+    assert fitting(done.append, 100) == 1
+
+
+def test_latencies_are_told_in_microseconds() -> None:
+    sheet = latencies([Latency("add", [0.001] * 99 + [0.5])])
+    assert sheet.lines == [("add", "1,000", "5,990", "500,000", "100")]
+
+
+@pytest.mark.parametrize("module", [boolean, building, churn, conjunctions, growth, paper])
+def test_help_says_what_a_benchmark_does(
+    module: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        module.main(["--help"])  # type: ignore[attr-defined]
+    assert "python -m benchmarks." in capsys.readouterr().out
