@@ -6,8 +6,27 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numba
+from numba.core.caching import IndexDataCacheFile
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+
+
+_load_index = IndexDataCacheFile._load_index  # noqa: SLF001 - there is no public way
+
+
+def _load_index_if_current(self: IndexDataCacheFile) -> dict[Any, Any]:
+    """Return what the cache of a module has, nothing if an older Tamis wrote it.
+
+    Numba looks whether a cache is older than its source only after it has read it, and cannot read
+    it once a tuple that a kernel took has gone or moved. An upgrade leaves such files behind.
+    """
+    try:
+        return cast("dict[Any, Any]", _load_index(self))  # type: ignore[no-untyped-call]
+    except (AttributeError, ImportError):
+        return {}
+
+
+IndexDataCacheFile._load_index = _load_index_if_current  # type: ignore[method-assign]  # noqa: SLF001
 
 
 def kernel(function: Kernel) -> Kernel:

@@ -29,6 +29,7 @@ LIMITS: Final = EventLimits()
 
 # What stands in most events; a None is no value at all.
 _PLAIN: Final = frozenset({int, float, str, bool, datetime, type(None)})
+_SCALAR: Final = frozenset({int, float, str, bool})
 
 
 class Admission:
@@ -41,6 +42,11 @@ class Admission:
 
     def admit(self, event: Event | Mapping[str, object]) -> Event:
         """Return an event as the schema wants it, or say what is wrong with it."""
+        if type(event) is dict and self._is_plain(event):
+            checked = Event.of_checked({name: (value,) for name, value in event.items()})
+            if self.total and self.schema is not None:
+                self.schema.require_all(checked)
+            return checked
         if isinstance(event, Mapping) and not isinstance(event, Event):
             checked = Event.of_checked(flatten(event, LIMITS, masks=self._masks))
         else:
@@ -50,6 +56,25 @@ class Admission:
             if self.total:
                 self.schema.require_all(checked)
         return checked
+
+
+    def _is_plain(self, event: dict[str, Any]) -> bool:
+        """Tell whether an event is flat and right beyond doubt, as most are."""
+        if len(event) > LIMITS.attributes:
+            return False
+        schema: Mapping[str, Attribute] = self.schema or {}
+        for name, value in event.items():
+            type_ = type(value)
+            if type_ not in _SCALAR or not _is_plain_name(name):
+                return False
+            declared = schema.get(name)
+            if declared is not None and TYPE_OF_CLASS[type_] is not declared.type:
+                return False
+            if type_ is int and not INT64_MIN <= value <= INT64_MAX:
+                return False
+            if type_ is str and not _is_unicode(value):
+                return False
+        return True
 
 
 class Gathering:

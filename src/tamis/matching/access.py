@@ -17,7 +17,6 @@ from tamis.matching.access_kernels import (
     HELD,
     STANDS_IN,
     Postings,
-    Queue,
     fill_pair_table,
     find_all_accesses,
     find_leaf_keys,
@@ -71,9 +70,49 @@ def find_access(
     pairs = _Pairs(codes, starts, keys, offsets)
     crowd = np.bincount(under, minlength=total)[under] > CROWD
     joined = pairs.take(members, under, crowd)
-    queues = _Queues(codes, starts, variables)
-    queue = queues.queue(members[~joined], under[~joined], total)
-    return Access(waits, Postings(offsets, queue, *pairs.postings(queues)))
+    alone = under[~joined]
+    waiting = _Waiting(
+        np.concatenate((members[~joined], pairs.members)),
+        np.concatenate((alone, total + pairs.numbers)),
+        np.concatenate((np.stack((alone, np.full(len(alone), NONE)), axis=1), pairs.keys)),
+    )
+    records = waiting.records((codes, starts), variables, offsets, total + len(pairs.different))
+    return Access(waits, Postings(offsets, *records, *pairs.postings(total)))
+
+
+class _Waiting(NamedTuple):
+    """Subscriptions that wait, under what, and in which cells whoever looks there lies."""
+
+    members: NDArray[np.int32]
+    under: NDArray[np.int64]
+    cells: NDArray[np.int64]
+
+    def records(
+        self,
+        programs: tuple[NDArray[np.int32], NDArray[np.int64]],
+        variables: Variables,
+        offsets: NDArray[np.int64],
+        total: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the records of all by what they wait under, and where each thing's begin."""
+        order = np.argsort(self.under, kind="stable")
+        members = self.members[order]
+        records = np.empty(int((2 + 3 * np.diff(programs[1])[members]).sum()), np.int32)
+        ends = np.zeros(len(members) + 1, np.int64)
+        write_records(
+            *programs,
+            variables.leaves,
+            variables.lines != FREE,
+            offsets,
+            variables.first,
+            members,
+            self.cells[order],
+            ends[1:],
+            records,
+        )
+        counts = np.zeros(total + 1, np.int64)
+        np.cumsum(np.bincount(self.under, minlength=total), out=counts[1:])
+        return ends[counts], records[: ends[-1]].copy()
 
 
 def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
@@ -111,40 +150,6 @@ def _expand(
     return np.repeat(owners, counts).astype(np.int32), keys.keys[places]
 
 
-class _Queues:
-    """Puts subscriptions into the order of what they wait for, each with its checks."""
-
-    def __init__(
-        self, codes: NDArray[np.int32], starts: NDArray[np.int64], variables: Variables
-    ) -> None:
-        self._programs = codes, starts
-        self._leaves = variables.leaves
-        self._is_cut = variables.lines != FREE
-        blocks = variables.blocks.values()
-        self._bounds = np.array(
-            [(block.first, len(block.scale.bounds)) for block in blocks], np.int32
-        ).reshape(-1, 2)
-
-    def queue(self, members: NDArray[np.int32], under: NDArray[np.int64], total: int) -> Queue:
-        """Return the members by the thing they wait under."""
-        ordered = members[np.argsort(under, kind="stable")]
-        lengths = np.diff(self._programs[1])[ordered]
-        records = np.empty(int((2 + 3 * lengths).sum()), np.int32)
-        ends = np.zeros(len(ordered) + 1, np.int64)
-        write_records(
-            *self._programs,
-            self._leaves,
-            self._is_cut,
-            self._bounds,
-            ordered,
-            ends[1:],
-            records,
-        )
-        counts = np.zeros(total + 1, np.int64)
-        np.cumsum(np.bincount(under, minlength=total), out=counts[1:])
-        return Queue(ends[counts], records[: ends[-1]].copy())
-
-
 class _Pairs:
     """Conjunctions that wait under two cells at once."""
 
@@ -158,8 +163,11 @@ class _Pairs:
         self._programs = codes, starts
         self._keys = keys
         self._offsets = offsets
-        self._first = self._second = np.empty(0, np.int64)
-        self._members = np.empty(0, np.int32)
+        self.members = np.empty(0, np.int32)
+        self.keys = np.empty((0, 2), np.int64)
+        """For each member the lower and the higher key of its pair."""
+        self.different = self.numbers = np.empty(0, np.int64)
+        """The pairs, each once, as one number; and for each member which of them."""
 
     def take(
         self, members: NDArray[np.int32], under: NDArray[np.int64], crowd: NDArray[np.bool_]
@@ -175,25 +183,20 @@ class _Pairs:
         find_partners(*self._programs, own, self._keys.cost, members[asked], partners)
         taken = asked[partners != NONE]
         one, other = under[taken], partners[partners != NONE]
-        self._first, self._second = np.minimum(one, other), np.maximum(one, other)
-        self._members = members[taken]
+        self.keys = np.stack((np.minimum(one, other), np.maximum(one, other)), axis=1)
+        self.members = members[taken]
+        both = self.keys[:, 0] << 31 | self.keys[:, 1]
+        self.different, self.numbers = np.unique(both, return_inverse=True)
         joined = np.zeros(len(members), np.bool_)
         joined[taken] = True
         return joined
 
-    def postings(self, queues: _Queues) -> tuple[Any, ...]:
-        """Return the part of the postings that is about pairs."""
-        blocks = np.stack(
-            [
-                np.searchsorted(self._offsets, keys, side="right") - 1
-                for keys in (self._first, self._second)
-            ],
-            axis=1,
-        ).astype(np.int32)
+    def postings(self, first_key: int) -> tuple[Any, ...]:
+        """Return the part of the postings that is about pairs; their keys begin with the first."""
+        blocks = (np.searchsorted(self._offsets, self.keys, side="right") - 1).astype(np.int32)
         kinds = np.unique(blocks, axis=0) if len(blocks) else np.empty((0, 2), np.int32)
-        pairs, under = np.unique(self._first << 31 | self._second, return_inverse=True)
-        queue = queues.queue(self._members, under, len(pairs))
+        pairs = self.different
         table = np.zeros(1 << (2 * len(pairs) + 1).bit_length(), np.int64)
         places = np.zeros(len(table), np.int32)
         fill_pair_table(pairs >> 31, pairs & (2**31 - 1), table, places)
-        return kinds[:, 0].copy(), kinds[:, 1].copy(), table, places, queue
+        return kinds[:, 0].copy(), kinds[:, 1].copy(), table, places + np.int32(first_key)

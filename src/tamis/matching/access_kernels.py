@@ -216,34 +216,28 @@ def find_all_accesses(
     return used
 
 
-class Queue(NamedTuple):
-    """Subscriptions that wait, those under one thing side by side.
+class Postings(NamedTuple):
+    """Where subscriptions wait for events: under cells, under attributes, under pairs of cells.
 
     Of a conjunction of intervals the whole test stands here too: what lies together in memory is
     read together, and most candidates fail their first check.
     """
 
+    cell_offset: NDArray[np.int64]
+    """Cell c of attribute b has the key cell_offset[b] + c; attributes come after all cells, and
+    pairs after all attributes."""
     starts: NDArray[np.int64]
-    """Under thing t wait the records from starts[t] to starts[t + 1]."""
+    """Under key k wait the records from starts[k] to starts[k + 1]."""
     records: NDArray[np.int32]
     """Each a subscription, the number of its checks, and for each check an attribute and the cells
-    from which and below which its value must lie; without checks, the program must be run."""
-
-
-class Postings(NamedTuple):
-    """Where subscriptions wait for events: under cells, under attributes, under pairs of cells."""
-
-    cell_offset: NDArray[np.int64]
-    """Cell c of attribute b has the key cell_offset[b] + c."""
-    queue: Queue
-    """By key; attributes come after all cells."""
+    from which and below which its value must lie; NONE checks where the program must be run."""
     pair_first: NDArray[np.int32]
     """The attributes of each kind of pair."""
     pair_second: NDArray[np.int32]
     pair_table: NDArray[np.int64]
     """Open hashing of pairs of keys, plus one, 0 where free; a power of two long."""
     pair_place: NDArray[np.int32]
-    pair_queue: Queue
+    """The key of each of those pairs."""
 
 
 class Values(NamedTuple):
@@ -340,42 +334,9 @@ class Waiting(NamedTuple):
     stamps: NDArray[np.int64]
     """How many stamps were used up before this batch; event e has that plus e + 1."""
     cell_of: NDArray[np.int32]
+    keys: NDArray[np.int64]
+    """Room for the keys of one event."""
     stack: NDArray[np.int8]
-
-
-@inlined
-def _try_members(
-    waiting: Waiting,
-    values: Values,
-    event: int,
-    queue: Queue,
-    thing: int,
-    found: NDArray[np.int32],
-    count: int,
-) -> int:
-    """Write the members under a thing that an event satisfies; return where they end."""
-    records, stamp = queue.records, waiting.stamps[0] + event + 1
-    place, end = queue.starts[thing], queue.starts[thing + 1]
-    while place < end:
-        member, checks = records[place], records[place + 1]
-        check = place + 2
-        place = check + 3 * checks
-        passes = True
-        while check < place and passes:
-            cell = waiting.cell_of[records[check]]
-            passes = records[check + 1] <= cell < records[check + 2]
-            check += 3
-        if not passes or waiting.seen[member] == stamp:
-            continue
-        waiting.seen[member] = stamp
-        if checks == 0:
-            program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
-            truth = _truth(program, waiting.leaves, values, waiting.cell_of, event, waiting.stack)
-            passes = truth == TRUE
-        if passes:
-            found[count] = member
-            count += 1
-    return count
 
 
 @inlined
@@ -398,6 +359,36 @@ def _own_pair(blocks: NDArray[np.int32], pair: int) -> tuple[int, int]:
     return min(one, other), max(one, other)
 
 
+@inlined
+def _keys_of_event(
+    postings: Postings,
+    blocks: NDArray[np.int32],
+    cells: NDArray[np.int32],
+    cell_of: NDArray[np.int32],
+    keys: NDArray[np.int64],
+) -> int:
+    """Write all keys under which an event has to look; return how many there are."""
+    count, offset = 0, postings.cell_offset
+    for place in range(len(blocks)):
+        keys[count] = offset[blocks[place]] + cells[place]
+        keys[count + 1] = offset[-1] + blocks[place]
+        count += 2
+    own, kinds = len(blocks) * (len(blocks) - 1) // 2, len(postings.pair_first)
+    # An event has few pairs of its own where subscriptions have pairs of many kinds.
+    for pair in range(min(own, kinds)):
+        if own < kinds:
+            one, other = _own_pair(blocks, pair)
+        else:
+            one, other = postings.pair_first[pair], postings.pair_second[pair]
+        spot = pair_spot(
+            postings.pair_table, offset[one] + cell_of[one], offset[other] + cell_of[other]
+        )
+        if postings.pair_table[spot] != 0:
+            keys[count] = postings.pair_place[spot]
+            count += 1
+    return count
+
+
 @kernel
 def match_waiting(
     waiting: Waiting,
@@ -411,40 +402,44 @@ def match_waiting(
     Writes the subscriptions, and for each event where its own end; returns the event at which
     there might be no more room.
     """
-    postings, cell_of = waiting.postings, waiting.cell_of
-    attributes = postings.cell_offset[-1]
+    # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
+    starts, records = waiting.postings.starts, waiting.postings.records
+    seen, cell_of, keys = waiting.seen, waiting.cell_of, waiting.keys
     count = 0
     for event in range(first_event, len(ends)):
-        start, end = values.starts[event], values.starts[event + 1]
-        if count + len(waiting.seen) > len(found) and count > 0:
+        if count + len(seen) > len(found) and count > 0:
             return event
-        if not values.skipped[event]:
-            for place in range(start, end):
-                cell_of[values.blocks[place]] = values.cells[place]
-            for place in range(start, end):
-                block = values.blocks[place]
-                for key in (postings.cell_offset[block] + values.cells[place], attributes + block):
-                    count = _try_members(waiting, values, event, postings.queue, key, found, count)
-            own = (end - start) * (end - start - 1) // 2
-            kinds = len(postings.pair_first)
-            # An event has few pairs of its own where subscriptions have pairs of many kinds.
-            for pair in range(min(kinds, own)):
-                if own < kinds:
-                    one, other = _own_pair(values.blocks[start:end], pair)
-                else:
-                    one, other = postings.pair_first[pair], postings.pair_second[pair]
-                spot = pair_spot(
-                    postings.pair_table,
-                    postings.cell_offset[one] + cell_of[one],
-                    postings.cell_offset[other] + cell_of[other],
-                )
-                if postings.pair_table[spot] != 0:
-                    thing = postings.pair_place[spot]
-                    count = _try_members(
-                        waiting, values, event, postings.pair_queue, thing, found, count
-                    )
-            for place in range(start, end):
-                cell_of[values.blocks[place]] = 0
+        ends[event] = count
+        if values.skipped[event]:
+            continue
+        stamp = waiting.stamps[0] + event + 1
+        held = slice(values.starts[event], values.starts[event + 1])
+        blocks, cells = values.blocks[held], values.cells[held]
+        for place in range(len(blocks)):
+            cell_of[blocks[place]] = cells[place]
+        for number in range(_keys_of_event(waiting.postings, blocks, cells, cell_of, keys)):
+            place, end = starts[keys[number]], starts[keys[number] + 1]
+            while place < end:
+                member, checks = records[place], records[place + 1]
+                check = place + 2
+                place = check + 3 * max(checks, 0)
+                passes = True
+                while check < place and passes:
+                    cell = cell_of[records[check]]
+                    passes = records[check + 1] <= cell < records[check + 2]
+                    check += 3
+                if not passes or seen[member] == stamp:
+                    continue
+                seen[member] = stamp
+                if checks == NONE:
+                    program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
+                    truth = _truth(program, waiting.leaves, values, cell_of, event, waiting.stack)
+                    passes = truth == TRUE
+                if passes:
+                    found[count] = member
+                    count += 1
+        for place in range(len(blocks)):
+            cell_of[blocks[place]] = 0
         ends[event] = count
     return len(ends)
 
@@ -495,15 +490,17 @@ def write_records(
     starts: NDArray[np.int64],
     leaves: Leaves,
     is_cut: NDArray[np.bool_],
-    bounds: NDArray[np.int32],
+    cell_offset: NDArray[np.int64],
+    first: NDArray[np.int32],
     members: NDArray[np.int32],
+    keys: NDArray[np.int64],
     ends: NDArray[np.int64],
     records: NDArray[np.int32],
 ) -> None:
     """Write the record of every member, and where it ends.
 
-    Only conjunctions of intervals have checks. `bounds` has for each attribute its first variable
-    and its number of cells.
+    Only conjunctions of intervals have checks. `keys` are the cells, one or two, under which each
+    waits: whoever finds it there lies in them, and need not check that again.
     """
     used = 0
     for place in range(len(members)):
@@ -513,19 +510,20 @@ def write_records(
         plain = is_conjunction(program)
         for number in range(len(program) - 1):
             side = 2 * program[number]
-            first, end = leaves.starts[side], leaves.starts[side + 1]
+            cut, end = leaves.starts[side], leaves.starts[side + 1]
             block = leaves.block[program[number]] if plain else NONE
             plain = plain and block != NONE and not leaves.begins_inside[side]
-            plain = plain and leaves.guard[side] == NONE and 0 < end - first <= 2
-            plain = plain and is_cut[leaves.variables[first]]
+            plain = plain and leaves.guard[side] == NONE and 0 < end - cut <= 2
+            plain = plain and is_cut[leaves.variables[cut]]
             if not plain:
                 break
-            low = leaves.variables[first] - bounds[block, 0] + 1
-            high = leaves.variables[end - 1] - bounds[block, 0] + 1
-            records[used], records[used + 1] = block, low
-            records[used + 2] = high if end - first == 2 else bounds[block, 1]
-            used += 3
+            offset, cells = cell_offset[block], cell_offset[block + 1] - cell_offset[block]
+            low = leaves.variables[cut] - first[block] + 1
+            high = leaves.variables[end - 1] - first[block] + 1 if end - cut == 2 else cells
+            if not (low <= keys[place, 0] - offset < high or low <= keys[place, 1] - offset < high):
+                records[used], records[used + 1], records[used + 2] = block, low, high
+                used += 3
         if not plain:
             used = start
-        records[start - 1] = (used - start) // 3
+        records[start - 1] = (used - start) // 3 if plain else NONE
         ends[place] = used

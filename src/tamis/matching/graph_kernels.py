@@ -339,10 +339,12 @@ def evaluate_graph(
     Most rows have no bit at all where filters are selective: those are neither written nor read,
     `is_set` tells. `room` has four rows, of which the third is empty.
     """
-    inner = len(graph.kinds) - len(graph.members)
-    for node in range(len(graph.kinds)):
-        children = graph.children[graph.starts[node] : graph.starts[node + 1]]
-        kind = graph.kinds[node]
+    # Arrays by names of their own: to take them out of their tuple in the loop costs much there.
+    kinds, starts, all_children, members = graph.kinds, graph.starts, graph.children, graph.members
+    inner = len(kinds) - len(members)
+    for node in range(len(kinds)):
+        children = all_children[starts[node] : starts[node + 1]]
+        kind = kinds[node]
         target = rows[regions + node] if node < inner else room[3]
         if kind == ALL:
             found = _all_of(children, rows, is_set, target)
@@ -353,7 +355,7 @@ def evaluate_graph(
         if node < inner:
             is_set[regions + node] = found
             continue
-        result = matched[graph.members[node - inner]]
+        result = matched[members[node - inner]]
         if found:
             for word in range(len(result)):
                 result[word] = target[word]

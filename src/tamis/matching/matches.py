@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,20 @@ class Ids:
 
     def __len__(self) -> int:
         return len(self.objects)
+
+    def taken(self, numbers: NDArray[np.int32]) -> list[Id]:
+        """Return some of the ids; new integers are made faster than old ones are found."""
+        chosen = self.objects if self._integers is None else self._integers
+        return cast("list[Id]", chosen[numbers].tolist())
+
+    @cached_property
+    def _integers(self) -> NDArray[np.int64] | None:
+        if not all(type(id_) is int for id_ in self.objects):
+            return None
+        try:
+            return self.objects.astype(np.int64)
+        except OverflowError:
+            return None
 
     @cached_property
     def arrow(self) -> pa.Array[Any]:

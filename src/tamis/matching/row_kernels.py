@@ -82,25 +82,28 @@ def _set_cuts(
 
 @inlined
 def _set_region(
-    regions: Regions, region: int, rows: NDArray[np.uint64], target: NDArray[np.uint64]
+    cuts: NDArray[np.int32],
+    begins: bool,
+    guard: int,
+    rows: NDArray[np.uint64],
+    target: NDArray[np.uint64],
 ) -> bool:
     """Fill the row of one region from those of its attribute's variables; tell if any bit is."""
-    first, last = regions.starts[region], regions.starts[region + 1]
     # Left of a cut and right of it are complements, so each change turns all bits round.
-    inverted = bool(regions.begins[region]) != ((last - first) % 2 == 1)
+    inverted = begins != (len(cuts) % 2 == 1)
     turn = ~np.uint64(0) if inverted else np.uint64(0)
-    if first == last:
+    if len(cuts) == 0:
         target[:] = turn
     else:
-        row = rows[regions.cuts[first]]
+        row = rows[cuts[0]]
         for word in range(len(target)):
             target[word] = row[word] ^ turn
-        for place in range(first + 1, last):
-            row = rows[regions.cuts[place]]
+        for cut in cuts[1:]:
+            row = rows[cut]
             for word in range(len(target)):
                 target[word] ^= row[word]
-    if regions.guard[region] != NONE:
-        row = rows[regions.guard[region]]
+    if guard != NONE:
+        row = rows[guard]
         for word in range(len(target)):
             target[word] &= ~row[word]
     found = np.uint64(0)
@@ -125,19 +128,24 @@ def set_region_rows(
     `room` is for the variables of one attribute. The rows may be wider than the words asked for;
     what stands there means nothing.
     """
-    for block in range(len(lines.cuts)):
-        cuts, predicates = lines.cuts[block], lines.predicates[block]
-        passing = lines.predicates[block + 1] - predicates
-        anything = _set_cuts(held, block, first_word, words, room[:cuts])
-        for number in range(passing):
-            for word in range(words):
-                room[cuts + number, word] = held.passing[predicates + number, first_word + word]
-        if not anything:
+    # Arrays by names of their own: to take them out of their tuple in the loops costs much there.
+    of_block, starts, begins = regions.of_block, regions.starts, regions.begins
+    all_cuts, guards, passing = regions.cuts, regions.guard, held.passing
+    for block in range(len(of_block) - 1):
+        # The constants come last, under no attribute.
+        is_line = block < len(lines.cuts)
+        cuts = lines.cuts[block] if is_line else 0
+        predicates = lines.predicates[block] if is_line else 0
+        count = lines.predicates[block + 1] - predicates if is_line else 0
+        if is_line and not _set_cuts(held, block, first_word, words, room[:cuts]):
             room[:cuts] = ~np.uint64(0)
-        for region in range(regions.of_block[block], regions.of_block[block + 1]):
-            is_set[region] = _set_region(regions, region, room, rows[region])
-    for region in range(regions.of_block[len(lines.cuts)], len(regions.begins)):
-        is_set[region] = _set_region(regions, region, room, rows[region])
+        for number in range(count):
+            for word in range(words):
+                room[cuts + number, word] = passing[predicates + number, first_word + word]
+        for region in range(of_block[block], of_block[block + 1]):
+            own = all_cuts[starts[region] : starts[region + 1]]
+            inside = bool(begins[region])
+            is_set[region] = _set_region(own, inside, guards[region], room, rows[region])
 
 
 @kernel

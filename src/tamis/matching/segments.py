@@ -116,7 +116,7 @@ class Segment(NamedTuple):
         """Return the subscriptions in force that one event satisfies."""
         found = self.evaluator.evaluate_one(event)
         in_force = self.alive[found] & (self.roll.expires_at[found] > now)
-        return list(self.roll.ids.objects[found[in_force]])
+        return self.roll.ids.taken(found[in_force])
 
 
 def joined_matches(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.lines import SEGMENT_OF_KIND, Cut, Segment
-from tamis.events import Event, Kind
+from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.events.values import Value, kind_of
 from tamis.matching.access_kernels import Values
@@ -22,6 +23,7 @@ from tamis.matching.single_kernels import (
     Usual,
     evaluate_chunks_once,
     evaluate_graph_once,
+    plan_upward,
     reset_truths,
     set_truths,
     turn_upward,
@@ -39,8 +41,8 @@ class SingleEvaluator:
         self._finder = finder
         self._waiting = waiting
         variables, arrays = compiled.variables, compiled.arrays
-        self._cuts: dict[str, tuple[int, Sequence[Cut]]] = {
-            name: (number, block.scale.cuts)
+        self._lines = {
+            name: _Line(number, block.scale.cuts)
             for number, (name, block) in enumerate(variables.blocks.items())
         }
         self._upward = _upward(compiled)
@@ -55,11 +57,11 @@ class SingleEvaluator:
         """Return the subscriptions that an event satisfies; None if it holds several values."""
         held: dict[int, int] = {}
         for name, values in event.items():
-            known = self._cuts.get(name)
-            if known is not None:
+            line = self._lines.get(name)
+            if line is not None:
                 if len(values) > 1:
                     return None
-                held[known[0]] = bisect_right(known[1], position(values[0]))
+                held[line.number] = line.cell(values[0])
         blocks = np.fromiter(held, np.int32, len(held))
         cells = np.fromiter(held.values(), np.int32, len(held))
         passing = self._passing(event)
@@ -92,9 +94,9 @@ class SingleEvaluator:
     ) -> NDArray[np.int32]:
         arrays, lines = self._compiled.arrays, self._compiled.variables.counts
         room = self._rooms.pop() if self._rooms else self._new_room()
-        depth = set_truths(arrays.regions, lines, blocks, cells, passing, self._usual, room)
+        tail = set_truths(arrays.regions, lines, blocks, cells, passing, self._usual, room)
         count = evaluate_chunks_once(arrays.chunks, room)
-        count = evaluate_graph_once(arrays.graph, self._upward, room, depth, count)
+        count = evaluate_graph_once(arrays.graph, self._upward, room, tail, count)
         reset_truths(arrays.regions, blocks, self._usual, room)
         found = self._compiled.everyday[room.found[:count]]
         self._rooms.append(room)
@@ -108,32 +110,59 @@ class SingleEvaluator:
             truth=np.array(arrays.regions.begins),
             is_present=np.zeros(len(compiled.variables.blocks) + 1, np.bool_),
             nodes=np.zeros(largest + 2, np.bool_),
-            stack=np.empty(regions + nodes, np.int32),
-            counts=np.zeros(nodes, np.int32),
-            is_odd=np.zeros(nodes, np.bool_),
-            touched=np.empty(nodes, np.int32),
-            found=np.empty(len(compiled.everyday), np.int32),
+            queue=np.empty(regions + nodes + 1, np.int32),
+            states=self._upward.needed.copy(),
+            touched=np.empty(len(self._upward.parents), np.int32),
+            found=np.empty(len(compiled.everyday) + 1, np.int32),
         )
         room.nodes[1] = True
         return room
 
 
-def position(value: Value) -> Cut:
-    """Return where on the line of its attribute a value lies."""
-    kind = kind_of(value)
-    if kind is None:
-        return (Segment.OTHER,)
-    # Bits are tested one by one, and lie nowhere in particular.
-    return (SEGMENT_OF_KIND[kind],) if kind is Kind.BITS else (SEGMENT_OF_KIND[kind], value)
+class _Line:
+    """Finds the cell of one value at a time, on the line of one attribute."""
+
+    def __init__(self, number: int, cuts: Sequence[Cut]) -> None:
+        self.number: Final = number
+        keys: dict[Segment, list[Any]] = {segment: [] for segment in Segment}
+        for cut in cuts:
+            if len(cut) == 2:
+                keys[Segment(cut[0])].append(cut[1])
+        begins = {segment: bisect_right(cuts, (segment,)) for segment in Segment}
+        self._other: Final = begins[Segment.OTHER]
+        self._of_kind: Final = {
+            kind: (begins[segment], _compact(keys[segment]))
+            for kind, segment in SEGMENT_OF_KIND.items()
+        }
+
+    def cell(self, value: Value) -> int:
+        """Return the cell that a value lies in."""
+        kind = kind_of(value)
+        if kind is None:
+            return self._other
+        begin, keys = self._of_kind[kind]
+        # Bits are tested one by one, and have no keys.
+        return begin + bisect_right(keys, value) if keys else begin
+
+
+def _compact(keys: list[Any]) -> Sequence[Any]:
+    """Return numbers side by side in memory, if they are the same as floats; else what is given."""
+    if keys and all(type(key) in {int, float} and float(key) == key for key in keys):
+        return array("d", keys)
+    return keys
 
 
 def _upward(compiled: Compiled) -> Upward:
-    graph = compiled.arrays.graph
-    rows = len(compiled.arrays.regions.begins) + len(graph.kinds) - len(graph.members)
+    graph, regions = compiled.arrays.graph, compiled.arrays.regions
+    nodes = len(graph.kinds)
+    rows = len(regions.begins) + nodes - len(graph.members)
     upward = Upward(
         np.zeros(rows + 1, np.int64),
         np.empty(len(graph.children), np.int32),
-        np.empty(len(graph.kinds), np.int32),
+        np.empty(nodes, np.int32),
+        np.zeros(nodes, np.bool_),
     )
-    turn_upward(graph, upward)
-    return upward
+    first, last = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    plan_upward(graph, regions, upward, first, last)
+    turn_upward(graph, upward, first, last)
+    return upward._replace(parents=upward.parents[: upward.starts[-1]].copy())

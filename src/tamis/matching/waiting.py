@@ -45,13 +45,16 @@ class WaitingList:
 
     def _new(self) -> tuple[Waiting, NDArray[np.int32]]:
         compiled = self._compiled
+        attributes = len(compiled.variables.blocks)
+        pairs = len(compiled.arrays.postings.pair_first)
         waiting = Waiting(
             compiled.arrays.postings,
             *compiled.programs,
             compiled.variables.leaves,
             seen=np.zeros(compiled.count, np.int32),
             stamps=np.zeros(1, np.int64),
-            cell_of=np.zeros(len(compiled.variables.blocks), np.int32),
+            cell_of=np.zeros(attributes, np.int32),
+            keys=np.empty(2 * attributes + pairs, np.int64),
             stack=np.empty(compiled.programs.longest + 1, np.int8),
         )
         return waiting, np.empty(2 * compiled.count + 1024, np.int32)
