@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.events import Event
 from tamis.filters import Filter, Mode
-from tamis.matching import Engine, access, chunks, evaluation
+from tamis.matching import Engine, access, chunks, collection, evaluation
 
 Kept = dict[int, tuple[Filter, Mode]]
 
@@ -55,6 +55,9 @@ def paths_of_all_sorts(rng: Random) -> Iterator[None]:
         patch.object(access, "RARE", rng.choice((access.RARE, 0.1, 10.0))),
         patch.object(access, "RARE_PROGRAM", rng.choice((access.RARE_PROGRAM, 10.0))),
         patch.object(chunks, "NODES_PER_CODE", rng.choice((chunks.NODES_PER_CODE, 0, -1))),
+        patch.object(collection, "MOST_OPEN", rng.choice((collection.MOST_OPEN, 1))),
+        patch.object(collection, "YOUNG", rng.choice((collection.YOUNG, 0))),
+        patch.object(collection, "MOST_SEGMENTS", rng.choice((collection.MOST_SEGMENTS, 2))),
         patch.object(evaluation, "WIDEST", rng.choice((evaluation.WIDEST, evaluation.NARROWEST))),
         patch.object(access, "CROWD", rng.choice((access.CROWD, 0))),
         patch.object(access, "MOST_CELLS", rng.choice((access.MOST_CELLS, 1))),

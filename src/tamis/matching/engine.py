@@ -7,13 +7,11 @@ changed, only replaced. A reader takes it once and is not disturbed by what come
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -26,19 +24,16 @@ from tamis.filters import Filter, FilterLimits, Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching import snapshot
+from tamis.matching.collection import Collection, match_open
 from tamis.matching.explain import Explanation, explain
 from tamis.matching.lint import FILTERS, PAIRS, Findings, Subject, lint
 from tamis.matching.matches import Id, Matches
 from tamis.matching.programs import compile_filter, decompile
-from tamis.matching.segments import Entry, Segment, joined_matches
+from tamis.matching.segments import Entry, joined_matches
 from tamis.matching.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# Segments of up to this many subscriptions are compiled anew together, in the time of one add.
-YOUNG: Final = 256
-ALL: Final = sys.maxsize
 
 NEVER: Final = float("inf")
 
@@ -97,28 +92,23 @@ class Engine:
         self._admission = Admission(schema, total=self.mode is Mode.TOTAL)
         # The names in the first so many atoms of the vocabulary, for tables with other columns.
         self._asked: tuple[frozenset[str], int] = (frozenset(), 0)
-        self._vocabulary = Vocabulary(schema, total=self.mode is Mode.TOTAL)
-        self._writing = Lock()
-        self._segments: tuple[Segment, ...] = ()
-        # What was added since the last match; a match compiles it.
-        self._pending: dict[Id, Entry] = {}
-        self._count = 0
+        self._collection = Collection(Vocabulary(schema, total=self.mode is Mode.TOTAL))
 
     def __len__(self) -> int:
-        return self._count
+        return self._collection.count
 
     def __contains__(self, id_: object) -> bool:
         if not isinstance(id_, str | int):
             return False
-        return id_ in self._pending or self._locate(id_) is not None
+        return id_ in self._collection
 
     def ids(self) -> list[Id]:
         """Return the ids of all subscriptions, in order of adding."""
-        compiled = [id_ for segment in self._segments for id_ in segment.ids()]
-        return [*compiled, *self._pending]
+        return self._collection.ids()
 
     def __repr__(self) -> str:
-        return f"<Engine: {len(self):,} subscriptions in {len(self._segments)} segments>"
+        segments = len(self._collection.state.segments)
+        return f"<Engine: {len(self):,} subscriptions in {segments} segments>"
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -133,8 +123,8 @@ class Engine:
     ) -> None:
         """Add a subscription; it matches from the next event on."""
         given = Subscription(id_, filter_, language, mode, expires_at)
-        with self._writing:
-            self._admit(self._entry(given))
+        with self._collection.changing:
+            self._collection.add(*self._compiled_alone(given))
 
     def add_many(
         self,
@@ -154,18 +144,18 @@ class Engine:
         """
         rejected: list[Rejected] = []
         row = 0
-        with self._writing:
+        with self._collection.changing:
             for row, given in enumerate(_rows(subscriptions), start=1):
                 try:
-                    self._admit(self._entry(_subscription(given)))
+                    self._collection.add(*self._compiled_alone(_subscription(given)))
                 except TamisError as error:
                     rejected.append(Rejected(row, _id_of(given), str(error)))
         return Added(row - len(rejected), tuple(rejected))
 
     def remove(self, id_: Id) -> None:
         """Remove a subscription; no event matches it any more."""
-        with self._writing:
-            self._remove(id_)
+        with self._collection.changing:
+            self._collection.remove(id_)
 
     def replace(
         self,
@@ -178,12 +168,10 @@ class Engine:
     ) -> None:
         """Put a new filter in the place of an old one; no event comes between the two."""
         given = Subscription(id_, filter_, language, mode, expires_at)
-        with self._writing:
-            entry = self._entry(given)
-            self._remove(id_)
-            self._admit(entry)
+        with self._collection.changing:
+            self._collection.replace(*self._compiled_alone(given))
 
-    def _entry(self, given: Subscription) -> Entry:
+    def _compiled_alone(self, given: Subscription) -> tuple[Entry, Filter]:
         if not isinstance(given.id, str | int) or isinstance(given.id, bool):
             raise FilterError(f"an id is a text or an integer, not {given.id!r:.60}")
         mode = self.mode if given.mode is None else as_mode(given.mode)
@@ -193,8 +181,9 @@ class Engine:
                 "subscription"
             )
         filter_ = self._filter(given)
-        codes = compile_filter(filter_, mode, self._vocabulary)
-        return Entry(given.id, np.array(codes, np.int32), mode, _seconds(given.expires_at))
+        expires_at = _seconds(given.expires_at)
+        codes = compile_filter(filter_, mode, self._collection.vocabulary)
+        return Entry(given.id, np.array(codes, np.int32), mode, expires_at), filter_
 
     def _filter(self, given: Subscription) -> Filter:
         if isinstance(given.filter, Filter):
@@ -206,46 +195,11 @@ class Engine:
             filter_ = parse(given.filter, given.language, limits=self._limits)
         return filter_ if self.schema is None else filter_.bind(self.schema)
 
-    def _admit(self, entry: Entry) -> None:
-        if entry.id in self:
-            raise FilterError(
-                f"there is a subscription {entry.id!r} already; remove it first, or replace it"
-            )
-        self._pending[entry.id] = entry
-        self._count += 1
-
-    def _remove(self, id_: Id) -> None:
-        if self._pending.pop(id_, None) is None:
-            number, place = self._located(id_)
-            segments = list(self._segments)
-            segments[number] = segments[number].without(place)
-            self._segments = tuple(segments)
-        self._count -= 1
-
     def filter(self, id_: Id) -> tuple[Filter, Mode]:
         """Return a subscription's filter, as the schema made of it, and its mode."""
-        entry = self._find(id_)
-        return decompile(entry.program.tolist(), entry.mode, self._vocabulary), entry.mode
-
-    def _find(self, id_: Id) -> Entry:
-        if id_ in self._pending:
-            return self._pending[id_]
-        number, place = self._located(id_)
-        return self._segments[number].entry(place)
-
-    def _located(self, id_: Id) -> tuple[int, int]:
-        located = self._locate(id_)
-        if located is None:
-            raise FilterError(f"there is no subscription {id_!r}")
-        return located
-
-    def _locate(self, id_: Id) -> tuple[int, int] | None:
-        """Return the segment and the place of a compiled subscription."""
-        for number, segment in enumerate(self._segments):
-            place = segment.place(id_)
-            if place is not None:
-                return number, place
-        return None
+        entry = self._collection.find(id_)
+        vocabulary = self._collection.vocabulary
+        return decompile(entry.program.tolist(), entry.mode, vocabulary), entry.mode
 
     def explain(self, id_: Id, event: Event | Mapping[str, object]) -> Explanation:
         """Tell why an event satisfies a subscription or not, and what would change that.
@@ -257,7 +211,7 @@ class Engine:
         - price is 1200, so price <= 1000 is false: it needs at most 1000
         With price = 1000 it would match.
         """
-        expired = self._find(id_).expires_at <= self._clock()
+        expired = self._collection.find(id_).expires_at <= self._clock()
         total = self.mode is Mode.TOTAL
         return explain(id_, *self.filter(id_), event, self.schema, total=total, expired=expired)
 
@@ -273,7 +227,7 @@ class Engine:
         'narrow': every event that matches it matches wide as well
         """
         now = self._clock()
-        ids = [id_ for id_ in self.ids() if self._find(id_).expires_at > now]
+        ids = [id_ for id_ in self.ids() if self._collection.find(id_).expires_at > now]
         subjects = (Subject(id_, *self.filter(id_)) for id_ in ids)
         return lint(
             subjects, self.schema, self.match_batch, count=len(ids), filters=filters, pairs=pairs
@@ -296,8 +250,9 @@ class Engine:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all subscriptions, compiled together, to one checksummed file."""
-        with self._writing:
-            snapshot.save(Path(path), self._compact(), self._vocabulary, self.mode)
+        with self._collection.changing:
+            segment = self._collection.compact()
+            snapshot.save(Path(path), segment, self._collection.vocabulary, self.mode)
 
     @classmethod
     def load(
@@ -320,9 +275,7 @@ class Engine:
         """
         found = snapshot.load(Path(path))
         engine = cls(found.schema, found.mode, limits=limits, clock=clock, threads=threads)
-        engine._vocabulary = found.vocabulary
-        engine._segments = (found.segment,)
-        engine._count = found.segment.size
+        engine._collection = Collection(found.vocabulary, found.segment)
         return engine
 
     # --- matching ----------------------------------------------------------------------------
@@ -330,7 +283,9 @@ class Engine:
     def match(self, event: Event | Mapping[str, object]) -> list[Id]:
         """Return the ids of the subscriptions that one event satisfies, in order of adding."""
         admitted, now = self._admission.admit(event), self._clock()
-        return [id_ for segment in self._compiled() for id_ in segment.find_one(admitted, now)]
+        segments, open_, _ = self._collection.whole()
+        found = [id_ for segment in segments for id_ in segment.find_one(admitted, now)]
+        return [*found, *match_open(open_, admitted, now, self.schema)]
 
     def match_batch(
         self,
@@ -338,7 +293,7 @@ class Engine:
     ) -> Matches:
         """Return for each event, or each row of an Arrow table, the subscriptions it satisfies."""
         # The batch comes second: it may leave out what these do not ask for.
-        segments = self._compiled()
+        segments = self._collection.compiled()
         batch = events if isinstance(events, EventBatch) else self._batch(events)
         return joined_matches(segments, batch, self._clock(), self._threads)
 
@@ -355,7 +310,7 @@ class Engine:
     def _asked_names(self) -> frozenset[str]:
         """Return the attributes that subscriptions ask for, or once did."""
         names, seen = self._asked
-        new = self._vocabulary.atoms[seen:]
+        new = self._collection.vocabulary.atoms[seen:]
         if new:
             names = names.union(*(atom.attributes() for atom in new))
             self._asked = (names, seen + len(new))
@@ -363,31 +318,7 @@ class Engine:
 
     def compact(self) -> None:
         """Compile all subscriptions together; matching is fastest after that."""
-        with self._writing:
-            self._compact()
-
-    def _compact(self) -> Segment:
-        if self._pending or len(self._segments) != 1 or not self._segments[0].alive.all():
-            self._compile(ALL)
-        return self._segments[0]
-
-    def _compiled(self) -> tuple[Segment, ...]:
-        """Return all subscriptions compiled, the new ones among them."""
-        if self._pending:
-            with self._writing:
-                self._compile(YOUNG)
-        return self._segments
-
-    def _compile(self, young: int) -> None:
-        """Compile what is pending, together with the last segments that are no larger than it."""
-        entries = list(self._pending.values())
-        older = list(self._segments)
-        while older and older[-1].size <= max(len(entries), young):
-            entries = older.pop().living() + entries
-        if entries or young == ALL:
-            older.append(Segment.of(entries, self._vocabulary))
-        self._segments = tuple(older)
-        self._pending = {}
+        self._collection.compact()
 
 
 def _rows(subscriptions: Any) -> Iterable[Subscription | Mapping[str, object]]:
