@@ -13,6 +13,7 @@
     ├── SnapshotError             a snapshot file that is damaged, cut short or none at all
     ├── LibraryError              a library of subscriptions that is missing or damaged
     ├── SparkError                something that Spark needs and does not have
+    ├── WorkloadError             a workload file that cannot be used; knows line and column
     └── LimitError                more of something than the configured limit
 
 Each error keeps the facts as fields and says them in a sentence.
@@ -33,6 +34,7 @@ __all__ = [
     "SnapshotError",
     "SparkError",
     "TamisError",
+    "WorkloadError",
 ]
 
 
@@ -143,3 +145,25 @@ class LibraryError(TamisError):
 
 class SparkError(TamisError):
     """Something that Spark needs and does not have."""
+
+
+class WorkloadError(TamisError):
+    """A workload that cannot be used, shown with a caret under the place.
+
+    >>> print(WorkloadError("a range is missing", source="x", text="value a : int", offset=13))
+    x: a range is missing (line 1, column 14)
+      value a : int
+                   ^
+    """
+
+    def __init__(
+        self, reason: str, *, source: str, text: str = "", offset: int = 0, hint: str = ""
+    ) -> None:
+        self.reason = reason
+        self.source = source
+        self.hint = hint
+        # Filters are shown in the same way; only what is wrong with them has another name.
+        shown = FilterSyntaxError(reason, text=text, offset=offset, hint=hint)
+        self.line = shown.line
+        self.column = shown.column
+        super().__init__(f"{source}: {shown}" if text else f"{source}: {reason}")

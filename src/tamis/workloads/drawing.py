@@ -1,0 +1,225 @@
+"""Drawing filters: the grammar compiled to functions that turn random numbers into text."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
+from math import ceil
+from typing import Final
+
+from tamis.workloads.checks import Heights, expected_draws, recursive_rules
+from tamis.workloads.distributions import Distribution, Window
+from tamis.workloads.grammar import (
+    START,
+    Alternative,
+    AnyName,
+    Constant,
+    Grammar,
+    Literal,
+    Part,
+    Pool,
+    Reference,
+    Repeated,
+    Rule,
+)
+from tamis.workloads.layout import TIGHTEST, Drawn, lay_out, separated
+from tamis.workloads.streams import Stream
+
+ROWS: Final = 128
+"""Filters whose random numbers are drawn at once; more than the cache holds would be slower."""
+MOST_EXPANSIONS: Final = 200
+"""So often are rules that lead back to themselves followed in one filter; then the way out."""
+DEEPEST: Final = 12
+"""So deep do such rules go; the filters they make are within the limits of any Tamis."""
+TRIES: Final = 1000
+"""So often is a repetition drawn that should differ from those before it."""
+POOLED: Final = 200_000
+"""Conditions of a pool that are kept."""
+
+
+class Draws:
+    """The random numbers of one filter."""
+
+    __slots__ = ("depth", "expansions", "next")
+
+    def __init__(self, numbers: Iterator[float]) -> None:
+        self.next: Final = numbers.__next__
+        self.expansions = 0
+        self.depth = 0
+
+
+Draw = Callable[[Draws], Drawn]
+
+
+class Drawer:
+    """Draws the filters of one grammar and one seed, each by its number."""
+
+    def __init__(self, grammar: Grammar, seed: int) -> None:
+        self._grammar = grammar
+        self._seed = seed
+        self._heights = Heights.of(grammar)
+        self._recursive = recursive_rules(grammar)
+        self._expected = expected_draws(grammar)
+        self._draws: dict[str, Draw] = {}
+        self._started: set[str] = set()
+        self._start = self._reference(START)
+        self._stream = Stream(seed, "filters", width=self._width(START))
+
+    def texts(self, first: int, last: int) -> Iterator[str]:
+        """Yield the filters from `first` up to below `last` as text."""
+        draw = self._start
+        for start in range(first, last, ROWS):
+            rows = self._stream.rows(start, min(start + ROWS, last)).tolist()
+            for number, row in enumerate(rows, start):
+                yield draw(Draws(chain(row, self._stream.beyond(number))))[0]
+
+    def _width(self, rule: str) -> int:
+        """Return how many numbers lie ready for what a rule makes; more than these cost more."""
+        return min(256, 8 * ceil((1 + 1.5 * self._expected[rule]) / 8))
+
+    def _rule(self, name: str, rule: Rule) -> Draw:
+        words = _words(rule)
+        if words is not None:
+            return _weighted_words(*words)
+        ways = [self._alternative(way) for way in rule.alternatives]
+        if len(ways) == 1:
+            return ways[0]
+        choose = _weighted(ways, [way.chance for way in rule.alternatives])
+        if name not in self._recursive:
+            return choose
+        shortest = ways[self._heights.shortest(name)]
+
+        def draw(draws: Draws) -> Drawn:
+            draws.expansions += 1
+            draws.depth += 1
+            goes_on = draws.expansions < MOST_EXPANSIONS and draws.depth < DEEPEST
+            drawn = (choose if goes_on else shortest)(draws)
+            draws.depth -= 1
+            return drawn
+
+        return draw
+
+    def _alternative(self, way: Alternative) -> Draw:
+        layout = lay_out(way.parts)
+        holes = [self._part(part) for part in way.parts if not isinstance(part, Literal)]
+        if len(way.parts) == 1:
+            return holes[0]
+        join = layout.join
+        return lambda draws: join([hole(draws) for hole in holes])
+
+    def _part(self, part: Part) -> Draw:
+        match part:
+            case Reference(name):
+                return self._reference(name)
+            case Constant(source):
+                return _constant(source)
+            case AnyName(names):
+                drawn = [(name, TIGHTEST) for name in names]
+                return lambda draws: drawn[int(draws.next() * len(drawn))]
+            case Repeated():
+                return self._repeated(part)
+            case Literal():
+                raise AssertionError(f"{part} is no hole")
+
+    def _reference(self, name: str) -> Draw:
+        if name not in self._started:
+            self._started.add(name)
+            pool = self._grammar.pools.get(name)
+            self._draws[name] = (
+                self._pool(name, pool) if pool else self._rule(name, self._grammar.rules[name])
+            )
+        if name in self._draws:
+            return self._draws[name]
+        # A rule that leads back to itself is not there yet.
+        return lambda draws: self._draws[name](draws)  # noqa: PLW0108 - looked up when it is
+
+    def _repeated(self, part: Repeated) -> Draw:
+        draw_one = self._part(part.part)
+        between, needed = separated(part.separator)
+        choices = part.most - part.least + 1
+        several = _distinct if part.distinct else _independent
+
+        def draw(draws: Draws) -> Drawn:
+            count = part.least + (int(draws.next() * choices) if choices > 1 else 0)
+            drawn = several(draw_one, draws, count)
+            if len(drawn) == 1:
+                return drawn[0]
+            texts = [f"({text})" if bound < needed else text for text, bound in drawn]
+            return between.join(texts), needed or TIGHTEST
+
+        return draw
+
+    def _pool(self, name: str, pool: Pool) -> Draw:
+        stream = Stream(self._seed, "pool", name, width=self._width(pool.rule))
+        make, rank_of = self._reference(pool.rule), pool.ranks.one
+        kept: dict[int, Drawn] = {}
+
+        def draw(draws: Draws) -> Drawn:
+            rank = rank_of(draws.next())
+            found = kept.get(rank)
+            if found is None:
+                row = stream.rows(rank, rank + 1)[0].tolist()
+                found = make(Draws(chain(row, stream.beyond(rank))))
+                if len(kept) < POOLED:
+                    kept[rank] = found
+            return found
+
+        return draw
+
+
+def _words(rule: Rule) -> tuple[list[Drawn], list[float]] | None:
+    """Return what a rule makes, if it makes only fixed texts and names, with the probabilities."""
+    words: list[Drawn] = []
+    chances: list[float] = []
+    for way in rule.alternatives:
+        match way.parts:
+            case (AnyName(names),):
+                found = [(name, TIGHTEST) for name in names]
+            case parts if all(isinstance(part, Literal) for part in parts):
+                found = [lay_out(parts).join(())]
+            case _:
+                return None
+        words += found
+        chances += [way.chance / len(found)] * len(found)
+    return words, chances
+
+
+def _weighted_words(words: Sequence[Drawn], chances: Sequence[float]) -> Draw:
+    count = len(words)
+    if count == 1:
+        return lambda draws: words[0]  # noqa: ARG005
+    if max(chances) - min(chances) < 1e-12:
+        return lambda draws: words[int(draws.next() * count)]
+    edges = list(accumulate(chances))[:-1]
+    return lambda draws: words[bisect(edges, draws.next())]
+
+
+def _weighted(ways: Sequence[Draw], chances: Sequence[float]) -> Draw:
+    if len(set(chances)) == 1:
+        return lambda draws: ways[int(draws.next() * len(ways))](draws)
+    edges = list(accumulate(chances))[:-1]
+    return lambda draws: ways[bisect(edges, draws.next())](draws)
+
+
+def _constant(source: Distribution | Window) -> Draw:
+    if isinstance(source, Window):
+        window = source.text
+        return lambda draws: (window(draws.next(), draws.next()), TIGHTEST)
+    text = source.text
+    return lambda draws: (text(draws.next()), TIGHTEST)
+
+
+def _independent(draw_one: Draw, draws: Draws, count: int) -> list[Drawn]:
+    return [draw_one(draws) for _ in range(count)]
+
+
+def _distinct(draw_one: Draw, draws: Draws, count: int) -> list[Drawn]:
+    """Return parts that begin with different words, fewer if those are hard to come by."""
+    found: dict[str, Drawn] = {}
+    for _ in range(TRIES):
+        drawn = draw_one(draws)
+        found.setdefault(drawn[0].partition(" ")[0], drawn)
+        if len(found) == count:
+            break
+    return list(found.values())
