@@ -93,7 +93,7 @@ def _rows(evaluator: Evaluator, batch: EventBatch) -> NDArray[np.bool_]:
     """Return for each message and filter whether they match."""
     found = evaluator.evaluate(batch)
     matched = np.zeros((len(batch), evaluator.compiled.count), np.bool_)
-    bits = np.unpackbits(found.bitmap.view(np.uint8), axis=1, bitorder="little")
+    bits = np.unpackbits(found.whole_rows().view(np.uint8), axis=1, bitorder="little")
     matched[:, found.everyday] = bits[:, : len(batch)].T
     matched[found.waiting_events(), found.waiting] = True
     return matched

@@ -12,6 +12,7 @@
     │   └── FilterTypeError       a filter that contradicts itself or the schema
     ├── SnapshotError             a snapshot file that is damaged, cut short or none at all
     ├── LibraryError              a library of subscriptions that is missing or damaged
+    ├── StreamError               a checkpoint or folder that belongs to another stream
     ├── SparkError                something that Spark needs and does not have
     ├── WorkloadError             a workload file that cannot be used; knows line and column
     └── LimitError                more of something than the configured limit
@@ -33,6 +34,7 @@ __all__ = [
     "SchemaError",
     "SnapshotError",
     "SparkError",
+    "StreamError",
     "TamisError",
     "WorkloadError",
 ]
@@ -141,6 +143,15 @@ class LibraryError(TamisError):
         self.path = path
         self.reason = reason
         super().__init__(f"the library {path} cannot be used: {reason}")
+
+
+class StreamError(TamisError):
+    """A folder that a stream cannot write to or go on from: which, and why."""
+
+    def __init__(self, path: object, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"the stream cannot use the folder {path}: {reason}")
 
 
 class SparkError(TamisError):

@@ -122,6 +122,10 @@ def match(
         bool, typer.Option("--only-matched", help="Leave out events that match nothing.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option(help="single, keyed or grid, rather than what fits.", show_default=False),
+    ] = None,
     format_: Annotated[
         str | None,
         typer.Option("--format", help="parquet or json, if no name tells.", show_default=False),
@@ -136,7 +140,9 @@ def match(
     from tamis.cli.spark_match import Order, run_match  # noqa: PLC0415 - pyspark is an extra
 
     columns = tuple(keep or ())
-    given = Order(events, library, to, version, output, columns, only_matched, overwrite, format_)
+    given = Order(
+        events, library, to, version, output, columns, only_matched, overwrite, plan, format_
+    )
     return run_match(given, master)
 
 

@@ -25,6 +25,7 @@ class Order(NamedTuple):
     keep: tuple[str, ...]
     only_matched: bool
     overwrite: bool
+    plan: str | None
     format: str | None
 
 
@@ -46,6 +47,7 @@ def run_match(order: Order, master: str) -> int:
             format_=order.format,
             unmatched=False if order.only_matched else None,
             tally=tally,
+            plan=order.plan,
         )
         write(results, str(order.to), mode="overwrite" if order.overwrite else "error")
     counts = tally.counts()

@@ -21,10 +21,6 @@ def write_summary(facts: Mapping[str, int | float | str]) -> None:
 
 
 def _shown(value: float | str) -> str:
-    match value:
-        case str():
-            return printable(value)
-        case float():
-            return f"{value:,.1f}"
-        case _:
-            return f"{value:,}"
+    if isinstance(value, str):
+        return printable(value)
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"

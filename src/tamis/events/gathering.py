@@ -57,7 +57,6 @@ class Admission:
                 self.schema.require_all(checked)
         return checked
 
-
     def _is_plain(self, event: dict[str, Any]) -> bool:
         """Tell whether an event is flat and right beyond doubt, as most are."""
         if len(event) > LIMITS.attributes:

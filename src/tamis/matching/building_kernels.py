@@ -119,7 +119,8 @@ def build_chunk(
         most = nodes_per_code * len(program)
         if before + 4 * most + 64 > len(store.variable):
             return number
-        store.counters[1] = steps_per_code * len(program) + 64
+        # Long filters hardly ever have small diagrams, and need not try as long.
+        store.counters[1] = min(steps_per_code * len(program), 4_096) + 64
         root = build_program(store, leaves, program, scratch)
         # The nodes of a failure stay in the way until the chunk is done: to take them back would
         # mean to forget all that was memorised.

@@ -74,7 +74,7 @@ class Evaluator:
         if found is not None:
             return found
         several = self.evaluate(EventBatch.of_events([event]))
-        everyday = several.everyday[several.bitmap[:, 0] != 0]
+        everyday = several.everyday[several.bitmap[0, :, 0] != 0]
         return np.sort(np.concatenate((everyday, several.waiting)))
 
     @cached_property
@@ -82,65 +82,85 @@ class Evaluator:
         return SingleEvaluator(self.compiled, self._finder, self._waiting)
 
     def _evaluate_everyday(self, held: Held, length: int, threads: int) -> Bitmap:
-        words = -(-length // 64)
+        """Return a bit for each subscription and event, tile by tile."""
+        words, rows = -(-length // 64), len(self.compiled.everyday)
+        width = self._width(words)
+        tiles = -(-words // width)
         # Every row is written below, whatever the memory held before.
-        matched = self._memory.array(len(self.compiled.everyday), words)
-        if not len(matched):
-            return matched
-        width = self._width(words, threads)
+        matched = self._memory.array(tiles * rows, width).reshape(tiles, rows, width)
+        if rows:
+            # Tiles are for threads; where there are too few, threads share what is in one.
+            apart = threads if tiles >= threads else 1
 
-        def work(first: int) -> None:
-            self._evaluate_tile(held, first, matched[:, first : first + width])
+            def work(tile: int) -> None:
+                wanted = min(width, words - tile * width)
+                self._evaluate_tile(held, tile * width, wanted, matched[tile], threads // apart)
 
-        _share(work, range(0, words, width), threads)
-        if length % 64:
-            matched[:, -1] &= (np.uint64(1) << np.uint64(length % 64)) - np.uint64(1)
+            _share(work, range(tiles), apart)
+            _clear_beyond(matched[-1:], length - (tiles - 1) * width * 64)
         return matched
 
-    def _width(self, words: int, threads: int) -> int:
-        """Return how many words make a tile, so that every thread has one."""
+    def _width(self, words: int) -> int:
+        """Return how many words make a tile."""
         width = WIDEST
-        while width > NARROWEST and (8 * width * self._rows > ROW_BYTES or width * threads > words):
+        while width > NARROWEST and 8 * width * self._rows > ROW_BYTES:
             width //= 2
-        return min(width, max(1, words))
+        return max(1, min(width, words))
 
-    def _evaluate_tile(self, held: Held, first_word: int, matched: Bitmap) -> None:
-        arrays, wanted = self.compiled.arrays, matched.shape[1]
-        room = self._take_room(wanted)
-        set_region_rows(
-            arrays.regions,
-            self.compiled.variables.counts,
-            held,
-            first_word,
-            wanted,
-            room.variables,
-            room.rows,
-            room.is_set,
-        )
-        evaluate_chunks(arrays.chunks, room.rows, room.nodes, matched)
-        regions = len(arrays.regions.begins)
+    def _evaluate_tile(
+        self, held: Held, first_word: int, wanted: int, matched: Bitmap, threads: int
+    ) -> None:
+        arrays, regions = self.compiled.arrays, len(self.compiled.arrays.regions.begins)
+        room = self._take_room(matched.shape[1])
+        lines = self.compiled.variables.counts
+        places = (room.variables, room.rows, room.is_set)
+        set_region_rows(arrays.regions, lines, held, first_word, wanted, *places)
+        chunks = len(arrays.chunks.node_starts) - 1
+        bounds = np.linspace(0, chunks, threads + 1).astype(int).tolist()
+
+        def work(part: int) -> None:
+            own = room.nodes if part == 0 else self._new_nodes(room.nodes.shape[1])
+            evaluate_chunks(arrays.chunks, bounds[part], bounds[part + 1], room.rows, own, matched)
+
+        _share(work, range(threads), threads)
         evaluate_graph(arrays.graph, regions, room.rows, room.is_set, room.parts, matched)
         self._rooms.append(room)
 
     def _take_room(self, words: int) -> _Room:
-        """Return room for a tile, that of an earlier one where there is some."""
-        width = -(-words // NARROWEST) * NARROWEST if words > 1 else 1
+        """Return room for a tile, that of an earlier one where there is some.
+
+        The compiler's vector loops take many words at a time and leave the rest to slower ones, so
+        a tile is as wide as the next power of two.
+        """
+        width = 1 if words == 1 else max(NARROWEST, 1 << (words - 1).bit_length())
         while self._rooms:
             room = self._rooms.pop()
             if room.rows.shape[1] == width:
                 return room
         lines = self.compiled.variables.counts
         variables = lines.cuts + np.diff(lines.predicates)
-        sizes = np.diff(self.compiled.arrays.chunks.node_starts)
-        nodes = np.zeros((int(sizes.max(initial=0)) + 2, width), np.uint64)
-        nodes[1] = ~np.uint64(0)
         return _Room(
             variables=np.zeros((int(variables.max(initial=0)), width), np.uint64),
             rows=np.zeros((self._rows, width), np.uint64),
             is_set=np.zeros(self._rows, np.bool_),
-            nodes=nodes,
+            nodes=self._new_nodes(width),
             parts=np.zeros((4, width), np.uint64),
         )
+
+    def _new_nodes(self, width: int) -> Bitmap:
+        sizes = np.diff(self.compiled.arrays.chunks.node_starts)
+        nodes = np.zeros((int(sizes.max(initial=0)) + 2, width), np.uint64)
+        nodes[1] = ~np.uint64(0)
+        return nodes
+
+
+def _clear_beyond(tile: Bitmap, events: int) -> None:
+    """Clear the bits of events that there are not."""
+    word, rest = divmod(events, 64)
+    if rest:
+        tile[:, :, word] &= (np.uint64(1) << np.uint64(rest)) - np.uint64(1)
+        word += 1
+    tile[:, :, word:] = 0
 
 
 def _share(work: Callable[[int], None], tasks: Iterable[int], threads: int) -> None:

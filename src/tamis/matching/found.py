@@ -17,7 +17,8 @@ class Found(NamedTuple):
     everyday: NDArray[np.int32]
     """The subscription of each row of the bitmap."""
     bitmap: Bitmap
-    """For each of those the events that match, a bit each."""
+    """For each tile of events and each of those the events that match, a bit each: tiles lie one
+    after the other in memory, because that is how they are written and read."""
     ends: NDArray[np.int64]
     """For each event where its part of `waiting` ends."""
     waiting: NDArray[np.int32]
@@ -41,8 +42,19 @@ class Found(NamedTuple):
         """Return the event of each of the waiting subscriptions."""
         return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
 
+    def whole_rows(self) -> Bitmap:
+        """Return the bitmap with the tiles of each row side by side."""
+        words = -(-len(self.ends) // 64)
+        rows = np.empty((len(self.everyday), words), np.uint64)
+        width = self.bitmap.shape[2]
+        for number, tile in enumerate(self.bitmap):
+            first = number * width
+            rows[:, first : first + width] = tile[:, : words - first]
+        return rows
+
     def set_everyday(self, event: int, holds: NDArray[np.bool_]) -> None:
         """Set which of the rows an event matches."""
-        word, bit = event >> 6, np.uint64(1) << np.uint64(event & 63)
-        column = self.bitmap[:, word]
-        self.bitmap[:, word] = np.where(holds, column | bit, column & ~bit)
+        tile, word = divmod(event >> 6, self.bitmap.shape[2])
+        bit = np.uint64(1) << np.uint64(event & 63)
+        column = self.bitmap[tile, :, word]
+        self.bitmap[tile, :, word] = np.where(holds, column | bit, column & ~bit)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import TamisError
+from tamis.matching.evaluation import WIDEST
 from tamis.matching.found import Bitmap, Found
 from tamis.matching.match_kernels import (
     COUNTING_ROOM,
@@ -72,25 +73,29 @@ class Share(NamedTuple):
     found: Found
 
     def bitmap(self) -> tuple[NDArray[np.int32], Bitmap]:
-        """Return the subscriptions in force that have a row, and the rows."""
+        """Return the subscriptions in force that have a row, and the rows, tile by tile."""
         rows = self.in_force[self.found.everyday]
         if rows.all():
             return self.found.everyday, self.found.bitmap
-        return self.found.everyday[rows], self.found.bitmap[rows]
+        return self.found.everyday[rows], self.found.bitmap[:, rows]
 
     def add_counts(self, counts: NDArray[np.int64]) -> None:
         """Add to each event's count what is in force."""
         _, bitmap = self.bitmap()
-        words = bitmap.shape[1]
-        if len(bitmap):
+        words = bitmap.shape[2]
+        for number, tile in enumerate(bitmap):
             planes = np.zeros((PLANES, words), np.uint64)
-            count_matches(bitmap, planes, np.zeros((COUNTING_ROOM, words), np.uint64), counts)
+            room = np.zeros((COUNTING_ROOM, words), np.uint64)
+            count_matches(tile, planes, room, counts[number * words * 64 :])
         count_waiting(self.found.waiting, self.found.ends, self.in_force, counts)
 
     def add_lists(self, offset: int, places: NDArray[np.int64], members: NDArray[np.int32]) -> None:
         """Write what is in force into each event's list, in order, and move where that ends."""
         starts = places.copy()
-        list_matches(*self.bitmap(), offset, places, members)
+        subscriptions, bitmap = self.bitmap()
+        for number, tile in enumerate(bitmap):
+            after = places[number * bitmap.shape[2] * 64 :]
+            list_matches(subscriptions, tile, offset, after, members)
         waiting, ends = self.found.waiting, self.found.ends
         list_waiting(waiting, ends, self.in_force, offset, places, members)
         if len(waiting) and len(self.found.everyday):
@@ -153,7 +158,7 @@ class Matches(Sequence[list[Id]]):
         parts = [np.empty((0, words), np.uint64)]
         for share in self._shares:
             whole = np.zeros((len(share.ids), words), np.uint64)
-            whole[share.found.everyday] = share.found.bitmap
+            whole[share.found.everyday] = share.found.whole_rows()
             events, members = share.found.waiting_events(), share.found.waiting
             bits = np.uint64(1) << (events & 63).astype(np.uint64)
             np.bitwise_or.at(whole, (members, events >> 6), bits)
@@ -172,7 +177,8 @@ class Matches(Sequence[list[Id]]):
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
-        counts = np.zeros(-(-self._length // 64) * 64, np.int64)
+        # Up to a tile longer than there are events.
+        counts = np.zeros(self._length + 64 * WIDEST, np.int64)
         for share in self._shares:
             share.add_counts(counts)
         return counts[: self._length]

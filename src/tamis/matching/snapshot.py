@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.errors import SnapshotError
 from tamis.events import Schema
 from tamis.events.schema_json import schema_data, schema_of
 from tamis.filters import FilterLimits, Mode
@@ -66,7 +67,12 @@ def load(path: Path) -> Restored:
     vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL)
     for text, reading in json.loads(arrays["leaves"].tobytes()):
         vocabulary.leaf(parse(text, limits=_UNLIMITED), Reading(reading))
-    compiled = Compiled.restored(_rebuilt(CompiledArrays, "compiled", arrays), vocabulary)
+    try:
+        compiled = Compiled.restored(_rebuilt(CompiledArrays, "compiled", arrays), vocabulary)
+    except KeyError as missing:
+        raise SnapshotError(
+            path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
+        ) from None
     roll = Roll.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
     alive = np.ones(len(roll.ids), np.bool_)
     return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), roll, alive))

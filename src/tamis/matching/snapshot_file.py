@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import SnapshotError
 
-MAGIC: Final = b"tamis snapshot 1"
+MAGIC: Final = b"tamis snapshot 2"
 _ALIGNED: Final = 64
 _PREFIX: Final = len(MAGIC) + 16
 

@@ -1,0 +1,194 @@
+"""Which columns of a DataFrame reach Python: the kept ones, and those that filters ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import to_arrow_type
+
+from tamis.errors import SchemaError
+from tamis.events import Schema, Type
+from tamis.events.arrow_values import is_surely, type_of_arrow
+from tamis.events.schema import did_you_mean
+from tamis.filters.printing import show_name
+
+# What values of a type may be declared as.
+_MAY_BE: Final = {
+    Type.INT: {Type.INT, Type.FLOAT, Type.BITS},
+    Type.FLOAT: {Type.FLOAT},
+    Type.BOOL: {Type.BOOL},
+    Type.STR: {Type.STR, Type.TIMESTAMP},
+    Type.TIMESTAMP: {Type.TIMESTAMP},
+}
+_SHOWN: Final = 8
+
+
+class Way(NamedTuple):
+    """How an attribute is found in a row: from a column through fields, perhaps through arrays."""
+
+    keys: tuple[str, ...]
+    type: T.DataType
+    arrays: int
+
+    @property
+    def column(self) -> Column:
+        """Return the attribute as a column of its own."""
+        return F.col(".".join(map(quoted, self.keys)))
+
+    @property
+    def is_flat(self) -> bool:
+        """Tell whether Spark can follow the way: it goes through one array, not through two."""
+        return self.arrays <= 1
+
+    def arrow_type(self) -> pa.DataType | None:
+        """Return the type of a single value in Arrow, None if Spark hands none over."""
+        type_ = self.type
+        while isinstance(type_, T.ArrayType):
+            type_ = type_.elementType
+        try:
+            return to_arrow_type(type_, timezone="UTC")
+        except Exception:
+            return None
+
+
+class Selection(NamedTuple):
+    """Columns to select, and what each is for."""
+
+    columns: list[Column]
+    kept: tuple[str, ...]
+    """The names of the first columns, which come out again."""
+    attributes: tuple[tuple[str, int], ...]
+    """The name and the place of each column that is part of the event."""
+
+
+def quoted(name: str) -> str:
+    """Return a name as Spark takes it, whatever is in it.
+
+    >>> quoted("unit price")
+    '`unit price`'
+    """
+    return "`" + name.replace("`", "``") + "`"
+
+
+def select_columns(events: DataFrame, keep: Sequence[str], wanted: Collection[str]) -> Selection:
+    """Return the kept columns, and the attributes that are wanted, each under its dotted name."""
+    columns = [F.col(quoted(name)) for name in keep]
+    attributes: dict[str, int] = {}
+    for name, column in _needed(events.schema, wanted).items():
+        if name in keep and name in events.columns:
+            attributes[name] = list(keep).index(name)
+        else:
+            attributes[name] = len(columns)
+            columns.append(column)
+    # Of rows without columns, Arrow does not know how many there are.
+    columns = columns or [F.lit(0)]
+    # Kept columns and attributes may share a name, and Arrow's tables had better not.
+    named = [column.alias(f"c{place}") for place, column in enumerate(columns)]
+    return Selection(named, tuple(keep), tuple(attributes.items()))
+
+
+def _needed(schema: T.StructType, wanted: Collection[str]) -> dict[str, Column]:
+    ways = {name: list(ways_to(schema, name)) for name in sorted(wanted)}
+    # Two ways to one name, or one that Spark cannot follow: Tamis sees the whole columns.
+    whole = {way.keys[0] for found in ways.values() for way in found if not _is_plain(found)}
+    needed = {name: F.col(quoted(name)) for name in sorted(whole)}
+    for name, found in ways.items():
+        if _is_plain(found) and found[0].keys[0] not in whole:
+            needed[name] = found[0].column
+    return needed
+
+
+def _is_plain(ways: Sequence[Way]) -> bool:
+    return len(ways) == 1 and ways[0].is_flat
+
+
+def ways_to(schema: T.StructType, name: str) -> Iterator[Way]:
+    """Yield the ways to an attribute; a field's own name may have dots in it."""
+    yield from _ways(schema, name, (), 0)
+
+
+def _ways(struct: T.StructType, name: str, keys: tuple[str, ...], arrays: int) -> Iterator[Way]:
+    for field in struct:
+        inner, lists = field.dataType, 0
+        while isinstance(inner, T.ArrayType):
+            inner, lists = inner.elementType, lists + 1
+        way = (*keys, field.name)
+        if field.name == name and not isinstance(inner, T.StructType):
+            yield Way(way, field.dataType, arrays)
+        elif isinstance(inner, T.StructType) and name.startswith(f"{field.name}."):
+            rest = name.removeprefix(f"{field.name}.")
+            yield from _ways(inner, rest, way, arrays + lists)
+
+
+# --- held against the schema -------------------------------------------------------------------
+
+
+def wanted_attributes(
+    events: DataFrame, mentioned: Collection[str], schema: Schema | None, *, total: bool
+) -> frozenset[str]:
+    """Return what must reach Python: what filters mention, and what may contradict the schema."""
+    check_columns(events, mentioned, schema, total=total)
+    if schema is None:
+        return frozenset(mentioned)
+    doubtful = {
+        name
+        for name, declared in schema.items()
+        if total or not all(_is_surely(way, declared.type) for way in ways_to(events.schema, name))
+    }
+    return frozenset(mentioned) | doubtful
+
+
+def _is_surely(way: Way, declared: Type) -> bool:
+    if way.arrays or isinstance(way.type, T.ArrayType):
+        return False
+    type_ = way.arrow_type()
+    return type_ is not None and is_surely(type_, declared)
+
+
+def check_columns(
+    events: DataFrame, mentioned: Collection[str], schema: Schema | None, *, total: bool
+) -> None:
+    """Refuse events that have nothing that filters ask for, or that the schema cannot be about."""
+    known = {name for name in mentioned if any(ways_to(events.schema, name))}
+    if mentioned and not known:
+        raise SchemaError(
+            f"the events have no attribute that a filter mentions: filters ask for "
+            f"{_shown(mentioned)}, and the columns are {_shown(events.columns)}"
+        )
+    for name, declared in (schema or {}).items():
+        ways = list(ways_to(events.schema, name))
+        if total and not ways:
+            hint = did_you_mean(name, events.columns)
+            raise SchemaError(
+                f"the events lack {show_name(name)}, and in mode 'total' every event must have "
+                f"every attribute of the schema{'; ' + hint if hint else ''}"
+            )
+        for way in ways:
+            _check_type(name, way, declared.type)
+
+
+def _check_type(name: str, way: Way, declared: Type) -> None:
+    type_ = way.arrow_type()
+    held = None if type_ is None else type_of_arrow(type_)
+    if held is not None and declared not in _MAY_BE[held]:
+        raise SchemaError(
+            f"{show_name(name)} has the type {way.type.simpleString()} in the events, and the "
+            f"schema declares it as {declared.value!r}; cast the column"
+        )
+
+
+def _shown(names: Collection[str]) -> str:
+    shown = ", ".join(show_name(name) for name in sorted(names)[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else shown
+
+
+def empty_table(schema: T.StructType) -> Any:
+    """Return a table of Arrow with the columns of a DataFrame, and no rows."""
+    return pa.table(
+        {f.name: pa.array([], to_arrow_type(f.dataType, timezone="UTC")) for f in schema}
+    )

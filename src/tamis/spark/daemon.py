@@ -1,0 +1,25 @@
+"""The process that Spark forks its Python workers from, with the kernels loaded before the fork.
+
+A worker that loads them itself takes a second or two, and does so for every worker.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tamis.matching import Engine
+
+
+def load_kernels() -> None:
+    """Run a small match through every kind of column, so that what it needs is there."""
+    engine = Engine()
+    engine.add(1, 'number < 5 and text = "a" or text contains "b"')
+    events = pa.table({"number": [1.5, 2.5], "text": ["a", "b"]})
+    engine.match_batch(events).pairs()
+
+
+if __name__ == "__main__":
+    from pyspark.daemon import manager
+
+    load_kernels()
+    manager()

@@ -1,0 +1,55 @@
+"""Small files that are all there or not at all, and stay after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from tamis.errors import StreamError
+
+Record = TypeVar("Record")
+
+
+def local_folder(path: str | PathLike[str]) -> Path:
+    """Return a folder that this machine sees, or say that it is none."""
+    place = str(path).removeprefix("file://")
+    if "://" in place:
+        raise StreamError(path, "it is not a path of this machine; mount it, and name the mount")
+    return Path(place).absolute()
+
+
+def write_record(path: Path, data: Any) -> None:
+    """Write a record in one step, so that whoever reads it finds the old or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{uuid4().hex}")
+    with beside.open("wb") as file:
+        file.write(json.dumps(msgspec.to_builtins(data), indent=1).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    _keep_name(path.parent)
+
+
+def _keep_name(folder: Path) -> None:
+    """Make a renaming durable, which is a matter of the folder and not of the file."""
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def read_record(path: Path, type_: type[Record]) -> Record | None:
+    """Return a record, None if there is none."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=type_)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise StreamError(path, f"the record in it is damaged: {error}") from None

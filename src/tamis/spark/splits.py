@@ -1,0 +1,98 @@
+"""Files cut into splits: what one task reads, row groups of Parquet or bytes of JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis.errors import EventError
+
+# Some hundred thousand small events: half a second's work, beside which starting a task is little.
+# As JSON they take more room and far longer.
+SPLIT_SIZES: Final = {"parquet": 16 * 1024 * 1024, "json": 4 * 1024 * 1024}
+
+_ENDS: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+
+
+class Split(NamedTuple):
+    """A part of a file: its row groups, or its bytes, from `first` up to `last`."""
+
+    path: str
+    first: int
+    last: int
+    position: int
+    """The number of the first row, or of the first byte."""
+    size: int
+
+
+def files_in(path: str | PathLike[str]) -> list[Path]:
+    """Return a file, or all files below a folder that are meant to be read."""
+    place = Path(str(path).removeprefix("file://"))
+    if not place.exists():
+        raise EventError(f"there is no file or folder {place} of events")
+    found = sorted(place.rglob("*")) if place.is_dir() else [place]
+    files = [one for one in found if one.is_file() and not _is_hidden(one.relative_to(place))]
+    if not files:
+        raise EventError(f"there is no file of events in {place}")
+    return files
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(("_", ".")) for part in path.parts)
+
+
+def format_of_files(files: Iterable[Path]) -> str:
+    """Return the one format that the names of files tell."""
+    formats = {_ENDS.get(file.suffix) for file in files}
+    known = formats.pop() if len(formats) == 1 else None
+    if known is None:
+        raise EventError(
+            "the names of the files do not tell one format; name it: 'parquet' or 'json'"
+        )
+    return known
+
+
+def splits_of(files: Iterable[Path], format_: str, size: int) -> list[Split]:
+    """Return all files in splits of about `size` bytes."""
+    cut = _row_groups if format_ == "parquet" else _byte_ranges
+    return [split for file in files for split in cut(file, size)]
+
+
+def tasks_of(splits: Iterable[Split], size: int) -> list[list[Split]]:
+    """Return splits by the task that reads them: small ones share one."""
+    tasks: list[list[Split]] = []
+    room = 0
+    for split in splits:
+        if split.size > room:
+            tasks.append([])
+            room = size
+        tasks[-1].append(split)
+        room -= split.size
+    return tasks
+
+
+def _row_groups(file: Path, size: int) -> Iterator[Split]:
+    try:
+        metadata = pq.read_metadata(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise EventError(f"{file} is not a Parquet file that can be read: {error}") from None
+    groups, average = metadata.num_row_groups, 1
+    if groups:
+        average = max(1, file.stat().st_size // groups)
+    together, position = max(1, size // average), 0
+    for first in range(0, groups, together):
+        last = min(first + together, groups)
+        yield Split(str(file), first, last, position, (last - first) * average)
+        position += sum(metadata.row_group(group).num_rows for group in range(first, last))
+
+
+def _byte_ranges(file: Path, size: int) -> Iterator[Split]:
+    end = file.stat().st_size
+    for first in range(0, end, size):
+        last = min(first + size, end)
+        yield Split(str(file), first, last, first, last - first)

@@ -1,0 +1,98 @@
+"""Subscriptions and events through Spark, and what the oracle says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tamis.errors import EventError
+from tamis.events import Event, Schema, Type
+from tamis.languages import parse
+from tamis.spark import CompileReport, Tally, compile_subscriptions, match
+
+Pairs = set[tuple[str, str]]
+
+
+class Sub(NamedTuple):
+    id: str
+    filter: str
+    language: str = "tamis"
+    mode: str | None = None
+
+
+def compiled(spark: SparkSession, subs: Sequence[Sub], path: Path, **options: Any) -> CompileReport:
+    names = "id string, filter string, language string, mode string"
+    return compile_subscriptions(spark.createDataFrame(subs, names), path, **options)
+
+
+class Answer(NamedTuple):
+    pairs: Pairs
+    refused: set[str]
+
+
+def by_spark(events: DataFrame, report: CompileReport, **options: Any) -> Answer:
+    """Match events that have a column `name`, and check that all are accounted for."""
+    tally = Tally()
+    matched = match(report.version, output="pairs", keep=["name"], tally=tally, **options)
+    rows = events.transform(matched).collect()
+    pairs = {(row["name"], row["subscription"]) for row in rows if row["error"] is None}
+    refused = {row["name"] for row in rows if row["error"] is not None}
+    counts = tally.counts()
+    assert counts.events == counts.matched + counts.unmatched + counts.rejected
+    assert counts.events == events.count()
+    assert counts.matched == len({name for name, _ in pairs})
+    assert (counts.matches, counts.rejected) == (len(pairs), len(refused))
+    assert len(rows) == len(pairs) + len(refused)
+    return Answer(pairs, refused)
+
+
+def by_the_oracle(
+    events: Mapping[str, Event | Mapping[str, object]],
+    subs: Iterable[Sub],
+    schema: Schema | None,
+    mode: str,
+) -> Answer:
+    filters = [(sub.id, parse(sub.filter, sub.language), sub.mode or mode) for sub in subs]
+    if schema is not None:
+        filters = [(id_, filter_.bind(schema), mode) for id_, filter_, mode in filters]
+    pairs: Pairs = set()
+    refused = set()
+    for name, event in events.items():
+        try:
+            pairs |= {(name, id_) for id_, f, m in filters if f.matches(event, m, schema)}
+        except EventError:
+            refused.add(name)
+    return Answer(pairs, refused)
+
+
+# --- events as columns -------------------------------------------------------------------------
+
+ARROW = {
+    Type.INT: pa.int64(),
+    Type.FLOAT: pa.float64(),
+    Type.BOOL: pa.bool_(),
+    Type.STR: pa.string(),
+    Type.TIMESTAMP: pa.timestamp("us", "UTC"),
+    Type.BITS: pa.int64(),
+}
+
+
+def as_columns(spark: SparkSession, events: Mapping[str, Event], schema: Schema) -> DataFrame:
+    """Return typed events as a DataFrame, with a list where several values are declared."""
+    columns: dict[str, Any] = {"name": pa.array(events, pa.string())}
+    for name, declared in schema.items():
+        type_ = ARROW[declared.type]
+        values = [_plain(event.get(name), many=declared.many) for event in events.values()]
+        columns[name] = pa.array(values, pa.list_(type_) if declared.many else type_)
+    return spark.createDataFrame(pa.table(columns))
+
+
+def _plain(values: Sequence[Any] | None, *, many: bool) -> Any:
+    if values is None:
+        return None
+    plain = [getattr(value, "mask", value) for value in values]
+    return plain if many else plain[0]
