@@ -82,7 +82,7 @@ def test_a_snapshot_with_a_wrong_byte_is_refused_with_the_part_named(tmp_path: P
             # Only the padding between two parts is nobody's.
             assert len(loaded) == 500
     assert all("cannot be used in" in str(error) for error in refused)
-    assert {"compiled.programs.codes", "leaves"} <= {error.part for error in refused}
+    assert {"compiled.programs.codes", "vocabulary.text"} <= {error.part for error in refused}
 
 
 @pytest.mark.parametrize("kept", [0, 5, 20, 40, 3000, 0.5, 0.999])

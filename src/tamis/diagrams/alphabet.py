@@ -9,7 +9,8 @@ that imply it, so that again every assignment is possible. The diagram needs no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise, product
 from typing import Final, NamedTuple
 
@@ -33,10 +34,21 @@ class Scale:
 
     def __init__(self, cuts: Iterable[Cut]) -> None:
         self.cuts: Final[Sequence[Cut]] = sorted(set(cuts) - {BEGIN, END})
-        self.bounds: Final[Sequence[Interval]] = list(pairwise((BEGIN, *self.cuts, END)))
-        self._number = {BEGIN: 0, END: len(self.bounds)} | {
-            cut: number for number, cut in enumerate(self.cuts, 1)
-        }
+
+    @property
+    def size(self) -> int:
+        """Return the number of cells."""
+        return len(self.cuts) + 1
+
+    @cached_property
+    def bounds(self) -> Sequence[Interval]:
+        """Return the two cuts of each cell."""
+        return list(pairwise((BEGIN, *self.cuts, END)))
+
+    @cached_property
+    def _number(self) -> Mapping[Cut, int]:
+        inner = {cut: number for number, cut in enumerate(self.cuts, 1)}
+        return {BEGIN: 0, END: self.size, **inner}
 
     def number(self, cut: Cut) -> int:
         """Return the number of the cell that begins at a cut; the end's is one past the last."""

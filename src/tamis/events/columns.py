@@ -149,6 +149,11 @@ def microseconds(moment: datetime) -> int:
     return (moment - _EPOCH) // _MICROSECOND
 
 
+def instant(elapsed: int) -> datetime:
+    """Return the timestamp so many microseconds after 1970 began."""
+    return _EPOCH + timedelta(microseconds=elapsed)
+
+
 def value_at(kind: Kind | None, entries: Entries, at: int) -> Value:
     """Return one of the values."""
     value = entries.values[at]
@@ -156,7 +161,7 @@ def value_at(kind: Kind | None, entries: Entries, at: int) -> Value:
         case Kind.TEXT:
             return entries.texts[int(value)]
         case Kind.TIMESTAMP:
-            return _EPOCH + timedelta(microseconds=int(value))
+            return instant(int(value))
         case Kind.BITS:
             return Bits.from_mask(int(value))
         case Kind.BOOLEAN:

@@ -2,12 +2,12 @@
 
 A filter that can be true only where one of some rare things is so (a symbol, a user, an attribute
 that most events lack) is not evaluated for every event. It waits under those things, and an event
-looks only under what it holds. Two things that must both be so make one rarer thing.
+looks only under what it holds. Two or three things that must all be so make one rarer thing.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,13 @@ from tamis.matching.access_kernels import (
     HELD,
     STANDS_IN,
     Postings,
-    fill_pair_table,
     find_all_accesses,
     find_leaf_keys,
-    find_partners,
     new_search,
     write_records,
 )
+from tamis.matching.combination_kernels import Meeting
+from tamis.matching.combinations import MOST, Combinations, Rarest
 from tamis.matching.variables import Variables
 
 # An estimate, from tens of nanoseconds for a filter alone and hundredths of one for it and an event
@@ -35,7 +35,7 @@ RARE_PROGRAM: Final = RARE / 32
 MOST_CELLS: Final = 16
 # Events are taken to have about this many attributes, where filters know many more.
 USUAL_ATTRIBUTES: Final = 24
-# Subscriptions wait under a pair where more than this many would wait under the single thing.
+# Subscriptions wait under one cell more where more than this many would wait without it.
 CROWD: Final = 16
 
 
@@ -64,20 +64,61 @@ def find_access(
     search = new_search(int(np.diff(starts).max(initial=1)))
     found, sizes = np.empty(len(codes) + 1, np.int32), np.empty(count, np.int32)
     used = find_all_accesses(codes, starts, keys.cost, RARE, RARE_PROGRAM, search, found, sizes)
-    waits = sizes != NONE
     members, under = _expand(found[:used], sizes, keys)
     total = int(offsets[-1]) + len(variables.blocks)
-    pairs = _Pairs(codes, starts, keys, offsets)
-    crowd = np.bincount(under, minlength=total)[under] > CROWD
-    joined = pairs.take(members, under, crowd)
+    rarest = Rarest((codes, starts), *_single_cells(keys, variables, offsets))
+    combinations = Combinations(rarest)
+    joined = _join_crowds(rarest, combinations, members, under, total)
+    rare = rarest.rare_enough(RARE)
+    for cells in (2, 3):
+        combinations.take(np.flatnonzero((sizes == NONE) & (rare == cells)), cells, CROWD)
     alone = under[~joined]
+    met, meeting = combinations.postings(total, offsets)
     waiting = _Waiting(
-        np.concatenate((members[~joined], pairs.members)),
-        np.concatenate((alone, total + pairs.numbers)),
-        np.concatenate((np.stack((alone, np.full(len(alone), NONE)), axis=1), pairs.keys)),
+        np.concatenate((members[~joined], combinations.members)),
+        np.concatenate((alone, met)),
+        np.concatenate(
+            (np.pad(alone[:, None], ((0, 0), (0, 2)), constant_values=NONE), combinations.keys)
+        ),
     )
-    records = waiting.records((codes, starts), variables, offsets, total + len(pairs.different))
-    return Access(waits, Postings(offsets, *records, *pairs.postings(total)))
+    waits = sizes != NONE
+    waits[combinations.members] = True
+    records = waiting.records((codes, starts), variables, offsets, total + len(meeting[2]))
+    return Access(waits, Postings(offsets, *records, Meeting(*meeting)))
+
+
+def _padded(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return single keys as combinations of one."""
+    padded = np.full((len(keys), MOST), NONE, np.int64)
+    padded[:, 0] = keys
+    return padded
+
+
+def _join_crowds(
+    rarest: Rarest,
+    combinations: Combinations,
+    members: NDArray[np.int32],
+    under: NDArray[np.int64],
+    total: int,
+) -> NDArray[np.bool_]:
+    """Let those wait under two cells who would be many under one; tell which did."""
+    crowd = np.bincount(under, minlength=total)[under] > CROWD
+    alone = np.bincount(members, minlength=len(rarest.keys))[members] == 1
+    has_two = (rarest.keys[members, 0] == under) & (rarest.keys[members, 1] != NONE)
+    joined: NDArray[np.bool_] = crowd & alone & has_two
+    combinations.take(members[joined].astype(np.int64), 2, CROWD)
+    return joined
+
+
+def _single_cells(
+    keys: _Keys, variables: Variables, offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]]:
+    """Return for each leaf the one cell that it is true in, or NONE, its cost and attribute."""
+    single = np.diff(keys.starts)[::2] == 1
+    own = np.full(len(single), NONE, np.int64)
+    own[single] = keys.keys[keys.starts[:-1:2][single]]
+    own[own >= offsets[-1]] = NONE
+    return own, keys.cost, variables.leaves.block
 
 
 class _Waiting(NamedTuple):
@@ -116,7 +157,7 @@ class _Waiting(NamedTuple):
 
 
 def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
-    sizes = [len(block.scale.bounds) for block in variables.blocks.values()]
+    sizes = [block.scale.size for block in variables.blocks.values()]
     return np.cumsum([0, *sizes], dtype=np.int64)
 
 
@@ -148,55 +189,3 @@ def _expand(
     ends = np.cumsum(counts)
     places = np.repeat(first - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
     return np.repeat(owners, counts).astype(np.int32), keys.keys[places]
-
-
-class _Pairs:
-    """Conjunctions that wait under two cells at once."""
-
-    def __init__(
-        self,
-        codes: NDArray[np.int32],
-        starts: NDArray[np.int64],
-        keys: _Keys,
-        offsets: NDArray[np.int64],
-    ) -> None:
-        self._programs = codes, starts
-        self._keys = keys
-        self._offsets = offsets
-        self.members = np.empty(0, np.int32)
-        self.keys = np.empty((0, 2), np.int64)
-        """For each member the lower and the higher key of its pair."""
-        self.different = self.numbers = np.empty(0, np.int64)
-        """The pairs, each once, as one number; and for each member which of them."""
-
-    def take(
-        self, members: NDArray[np.int32], under: NDArray[np.int64], crowd: NDArray[np.bool_]
-    ) -> NDArray[np.bool_]:
-        """Take those of the crowd that have a partner for their key; tell which."""
-        alone = np.bincount(members, minlength=len(self._programs[1]))[members] == 1
-        asked = np.flatnonzero(crowd & alone & (under < self._offsets[-1]))
-        partners = under[asked].copy()
-        single = np.diff(self._keys.starts)[::2] == 1
-        own = np.full(len(single), NONE, np.int64)
-        own[single] = self._keys.keys[self._keys.starts[:-1:2][single]]
-        own[own >= self._offsets[-1]] = NONE
-        find_partners(*self._programs, own, self._keys.cost, members[asked], partners)
-        taken = asked[partners != NONE]
-        one, other = under[taken], partners[partners != NONE]
-        self.keys = np.stack((np.minimum(one, other), np.maximum(one, other)), axis=1)
-        self.members = members[taken]
-        both = self.keys[:, 0] << 31 | self.keys[:, 1]
-        self.different, self.numbers = np.unique(both, return_inverse=True)
-        joined = np.zeros(len(members), np.bool_)
-        joined[taken] = True
-        return joined
-
-    def postings(self, first_key: int) -> tuple[Any, ...]:
-        """Return the part of the postings that is about pairs; their keys begin with the first."""
-        blocks = (np.searchsorted(self._offsets, self.keys, side="right") - 1).astype(np.int32)
-        kinds = np.unique(blocks, axis=0) if len(blocks) else np.empty((0, 2), np.int32)
-        pairs = self.different
-        table = np.zeros(1 << (2 * len(pairs) + 1).bit_length(), np.int64)
-        places = np.zeros(len(table), np.int32)
-        fill_pair_table(pairs >> 31, pairs & (2**31 - 1), table, places)
-        return kinds[:, 0].copy(), kinds[:, 1].copy(), table, places + np.int32(first_key)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.jit import inlined, kernel
+from tamis.matching.combination_kernels import Meeting, find_combination, is_conjunction
 from tamis.matching.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
 
 TRUE: Final = 1
@@ -180,13 +181,6 @@ def _collect(
     return count
 
 
-@inlined
-def is_conjunction(program: NDArray[np.int32]) -> bool:
-    """Tell whether a program is nothing but leaves joined by and, as most of what waits is."""
-    last = program[-1]
-    return bool(last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1)
-
-
 @kernel
 def find_all_accesses(
     codes: NDArray[np.int32],
@@ -217,7 +211,7 @@ def find_all_accesses(
 
 
 class Postings(NamedTuple):
-    """Where subscriptions wait for events: under cells, under attributes, under pairs of cells.
+    """Where subscriptions wait for events: under cells, attributes, or combinations of cells.
 
     Of a conjunction of intervals the whole test stands here too: what lies together in memory is
     read together, and most candidates fail their first check.
@@ -225,19 +219,14 @@ class Postings(NamedTuple):
 
     cell_offset: NDArray[np.int64]
     """Cell c of attribute b has the key cell_offset[b] + c; attributes come after all cells, and
-    pairs after all attributes."""
+    combinations after all attributes."""
     starts: NDArray[np.int64]
     """Under key k wait the records from starts[k] to starts[k + 1]."""
     records: NDArray[np.int32]
     """Each a subscription, the number of its checks, and for each check an attribute and the cells
     from which and below which its value must lie; NONE checks where the program must be run."""
-    pair_first: NDArray[np.int32]
-    """The attributes of each kind of pair."""
-    pair_second: NDArray[np.int32]
-    pair_table: NDArray[np.int64]
-    """Open hashing of pairs of keys, plus one, 0 where free; a power of two long."""
-    pair_place: NDArray[np.int32]
-    """The key of each of those pairs."""
+    meeting: Meeting
+    """Where conjunctions wait under several cells at once."""
 
 
 class Values(NamedTuple):
@@ -340,51 +329,46 @@ class Waiting(NamedTuple):
 
 
 @inlined
-def pair_spot(table: NDArray[np.int64], first: int, second: int) -> int:
-    """Return where in the table of pairs a pair is, or where it would be."""
-    mask = len(table) - 1
-    key = (first << 31 | second) + 1
-    spot = (first * 7_919 + second * 104_729 + (second >> 7)) & mask
-    while table[spot] != 0 and table[spot] != key:
-        spot = (spot + 1) & mask
-    return int(spot)
-
-
-@inlined
-def _own_pair(blocks: NDArray[np.int32], pair: int) -> tuple[int, int]:
-    """Return the lower and the higher attribute of one of an event's pairs, all counted through."""
-    later = int((1 + np.sqrt(8 * pair + 1)) / 2)
-    earlier = pair - later * (later - 1) // 2
-    one, other = blocks[earlier], blocks[later]
-    return min(one, other), max(one, other)
-
-
-@inlined
 def _keys_of_event(
-    postings: Postings,
+    offset: NDArray[np.int64],
+    meeting: Meeting,
     blocks: NDArray[np.int32],
     cells: NDArray[np.int32],
     cell_of: NDArray[np.int32],
     keys: NDArray[np.int64],
 ) -> int:
     """Write all keys under which an event has to look; return how many there are."""
-    count, offset = 0, postings.cell_offset
+    count = 0
     for place in range(len(blocks)):
         keys[count] = offset[blocks[place]] + cells[place]
         keys[count + 1] = offset[-1] + blocks[place]
         count += 2
-    own, kinds = len(blocks) * (len(blocks) - 1) // 2, len(postings.pair_first)
-    # An event has few pairs of its own where subscriptions have pairs of many kinds.
-    for pair in range(min(own, kinds)):
-        if own < kinds:
-            one, other = _own_pair(blocks, pair)
-        else:
-            one, other = postings.pair_first[pair], postings.pair_second[pair]
-        spot = pair_spot(
-            postings.pair_table, offset[one] + cell_of[one], offset[other] + cell_of[other]
+    kinds, table, combinations = meeting.kinds, meeting.table, meeting.keys
+    held = len(blocks)
+    # An event has few combinations of its own where subscriptions have very many kinds of them.
+    if held * (held - 1) * (held + 1) // 6 < len(kinds):
+        for one in range(held):
+            for other in range(one + 1, held):
+                for third in range(other, held):
+                    # The attribute itself stands for no third.
+                    last = keys[2 * third] if third > other else NONE
+                    number = find_combination(
+                        combinations, table, keys[2 * one], keys[2 * other], last
+                    )
+                    if number != NONE:
+                        keys[count] = meeting.first[0] + number
+                        count += 1
+        return count
+    for kind in range(len(kinds)):
+        one, other, third = kinds[kind, 0], kinds[kind, 1], kinds[kind, 2]
+        if cell_of[one] == 0 or cell_of[other] == 0:
+            continue
+        last = offset[third] + cell_of[third] if third != NONE else NONE
+        number = find_combination(
+            combinations, table, offset[one] + cell_of[one], offset[other] + cell_of[other], last
         )
-        if postings.pair_table[spot] != 0:
-            keys[count] = postings.pair_place[spot]
+        if number != NONE:
+            keys[count] = meeting.first[0] + number
             count += 1
     return count
 
@@ -404,6 +388,7 @@ def match_waiting(
     """
     # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
     starts, records = waiting.postings.starts, waiting.postings.records
+    offset, meeting = waiting.postings.cell_offset, waiting.postings.meeting
     seen, cell_of, keys = waiting.seen, waiting.cell_of, waiting.keys
     count = 0
     for event in range(first_event, len(ends)):
@@ -417,7 +402,8 @@ def match_waiting(
         blocks, cells = values.blocks[held], values.cells[held]
         for place in range(len(blocks)):
             cell_of[blocks[place]] = cells[place]
-        for number in range(_keys_of_event(waiting.postings, blocks, cells, cell_of, keys)):
+        count_of_keys = _keys_of_event(offset, meeting, blocks, cells, cell_of, keys)
+        for number in range(count_of_keys):
             place, end = starts[keys[number]], starts[keys[number] + 1]
             while place < end:
                 member, checks = records[place], records[place + 1]
@@ -445,46 +431,6 @@ def match_waiting(
 
 
 @kernel
-def find_partners(
-    codes: NDArray[np.int32],
-    starts: NDArray[np.int64],
-    leaf_key: NDArray[np.int64],
-    leaf_cost: NDArray[np.float64],
-    members: NDArray[np.int32],
-    partners: NDArray[np.int64],
-) -> None:
-    """Find for conjunctions, besides the key they wait under, the rarest other one.
-
-    `leaf_key` is the one key under which a leaf could wait, or NONE.
-    """
-    for place in range(len(members)):
-        own = partners[place]
-        partners[place] = NONE
-        program = codes[starts[members[place]] : starts[members[place] + 1]]
-        if not is_conjunction(program):
-            continue
-        best = np.inf
-        for leaf in program[:-1]:
-            key, cost = leaf_key[leaf], leaf_cost[2 * leaf]
-            if key != NONE and key != own and cost < best:
-                partners[place], best = key, cost
-
-
-@kernel
-def fill_pair_table(
-    first: NDArray[np.int64],
-    second: NDArray[np.int64],
-    table: NDArray[np.int64],
-    places: NDArray[np.int32],
-) -> None:
-    """Enter pairs of keys, each with its number."""
-    for pair in range(len(first)):
-        spot = pair_spot(table, first[pair], second[pair])
-        table[spot] = (first[pair] << 31 | second[pair]) + 1
-        places[spot] = pair
-
-
-@kernel
 def write_records(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
@@ -499,7 +445,7 @@ def write_records(
 ) -> None:
     """Write the record of every member, and where it ends.
 
-    Only conjunctions of intervals have checks. `keys` are the cells, one or two, under which each
+    Only conjunctions of intervals have checks. `keys` are the cells, up to three, under which each
     waits: whoever finds it there lies in them, and need not check that again.
     """
     used = 0

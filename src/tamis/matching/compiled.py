@@ -26,7 +26,7 @@ from tamis.matching.vocabulary import Vocabulary
 
 
 class CompiledArrays(NamedTuple):
-    """All of a compiled set that is not found again from its vocabulary."""
+    """All of a compiled set but its variables."""
 
     leaves: NDArray[np.int32]
     """The leaves in use, by their numbers in the vocabulary."""
@@ -46,7 +46,7 @@ class Compiled:
 
     def __init__(self, programs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> None:
         leaves, renumbered = Programs.of(programs).renumbered()
-        variables = Variables([vocabulary.leaves[leaf] for leaf in leaves.tolist()])
+        variables = Variables.of([vocabulary.leaf_of(leaf) for leaf in leaves.tolist()])
         access = find_access(*renumbered, variables)
         everyday = np.flatnonzero(~access.waits).astype(np.int32)
         some = renumbered.some(everyday)
@@ -75,11 +75,12 @@ class Compiled:
         )
 
     @classmethod
-    def restored(cls, arrays: CompiledArrays, vocabulary: Vocabulary) -> Compiled:
-        """Return what was compiled before, with the vocabulary of that time."""
+    def restored(
+        cls, arrays: CompiledArrays, variables: Variables, schema: Schema | None
+    ) -> Compiled:
+        """Return what was compiled before."""
         self = cls.__new__(cls)
-        leaves = [vocabulary.leaves[leaf] for leaf in arrays.leaves.tolist()]
-        self._take(arrays, Variables(leaves), vocabulary.schema)
+        self._take(arrays, variables, schema)
         return self
 
     def _take(self, arrays: CompiledArrays, variables: Variables, schema: Schema | None) -> None:

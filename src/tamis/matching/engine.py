@@ -29,7 +29,7 @@ from tamis.matching.explain import Explanation, explain
 from tamis.matching.lint import FILTERS, PAIRS, Findings, Subject, lint
 from tamis.matching.matches import Id, Matches
 from tamis.matching.programs import compile_filter, decompile
-from tamis.matching.segments import Entry, joined_matches
+from tamis.matching.segments import Entry, Segment, joined_matches
 from tamis.matching.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -90,8 +90,6 @@ class Engine:
         self._clock = clock
         self._threads = threads
         self._admission = Admission(schema, total=self.mode is Mode.TOTAL)
-        # The names in the first so many atoms of the vocabulary, for tables with other columns.
-        self._asked: tuple[frozenset[str], int] = (frozenset(), 0)
         self._collection = Collection(Vocabulary(schema, total=self.mode is Mode.TOTAL))
 
     def __len__(self) -> int:
@@ -294,27 +292,22 @@ class Engine:
         """Return for each event, or each row of an Arrow table, the subscriptions it satisfies."""
         # The batch comes second: it may leave out what these do not ask for.
         segments = self._collection.compiled()
-        batch = events if isinstance(events, EventBatch) else self._batch(events)
+        batch = events if isinstance(events, EventBatch) else self._batch(events, segments)
         return joined_matches(segments, batch, self._clock(), self._threads)
 
     def _batch(
-        self, events: Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table
+        self,
+        events: Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
+        segments: Iterable[Segment],
     ) -> EventBatch:
         total = self.mode is Mode.TOTAL
         if is_arrow(events):
             from tamis.events.arrow import batch_of_arrow  # noqa: PLC0415 - a costly import
 
-            return batch_of_arrow(events, self.schema, total=total, wanted=self._asked_names())
+            asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
+            wanted = frozenset[str]().union(*asked)
+            return batch_of_arrow(events, self.schema, total=total, wanted=wanted)
         return EventBatch.of_events(events, self.schema, total=total)
-
-    def _asked_names(self) -> frozenset[str]:
-        """Return the attributes that subscriptions ask for, or once did."""
-        names, seen = self._asked
-        new = self._collection.vocabulary.atoms[seen:]
-        if new:
-            names = names.union(*(atom.attributes() for atom in new))
-            self._asked = (names, seen + len(new))
-        return names
 
     def compact(self) -> None:
         """Compile all subscriptions together; matching is fastest after that."""

@@ -32,7 +32,7 @@ def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filte
     adequacy = len(codes) - 1 if mode is Mode.STRICT and has_atoms else None
     for place, code in enumerate(codes):
         if code >= 0:
-            stack.append(vocabulary.atoms[code])
+            stack.append(vocabulary.atom_of(code))
             continue
         op, terms = (-code - 1) % 4, (-code - 1) // 4
         if place == adequacy:

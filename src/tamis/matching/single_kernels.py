@@ -18,6 +18,10 @@ ODD_UNIT: Final = 1 << 24
 COUNT_MASK: Final = ODD_UNIT - 1
 
 
+# Nothing; whether the number of true terms is right; what the other children are.
+NO_QUESTION, PARITY, LOOK_UP = range(3)
+
+
 class Upward(NamedTuple):
     """The graph from its rows up.
 
@@ -31,8 +35,8 @@ class Upward(NamedTuple):
     """Odd where the row is the true side of a term of a parity."""
     needed: NDArray[np.int32]
     """How many rows that go up to it make each node true, or known if it is a parity."""
-    is_looked_up: NDArray[np.bool_]
-    """Whether a node waits for one of its children only."""
+    question: NDArray[np.int8]
+    """What is still to be asked of a node that has all it waited for."""
 
 
 class Usual(NamedTuple):
@@ -62,7 +66,7 @@ class SingleRoom(NamedTuple):
     touched: NDArray[np.int32]
     """The parents whose states must be put back."""
     found: NDArray[np.int32]
-    """The matches: rows of the everyday subscriptions, and room for one more."""
+    """The matches: rows of diagrams, then tops of the graph; and room for one more."""
 
 
 @kernel
@@ -98,12 +102,13 @@ def plan_upward(
         first[node], last[node] = start, end
         step = 1 if kind <= ANY else 2
         upward.needed[node] = 1 if kind == ANY else (end - start) // step
+        upward.question[node] = NO_QUESTION if kind <= ANY else PARITY
         children = graph.children[start:end]
         if kind != ANY and children.max() < len(regions.begins):
             first[node] = start + _rarest(children, step, regions)
             last[node] = first[node] + step
             upward.needed[node] = 1
-            upward.is_looked_up[node] = True
+            upward.question[node] = LOOK_UP
 
 
 @kernel
@@ -224,7 +229,7 @@ def evaluate_graph_once(
     tail: int,
     count: int,
 ) -> int:
-    """Write the rows whose graph is true, given the true regions; return where they end.
+    """Write the tops that are true, given the true regions; return where they end.
 
     A node goes up when the last row it needs has: whether it does is added, not asked, because
     memory answers late and a guess would be wrong every second time. First come, first served: what
@@ -233,17 +238,16 @@ def evaluate_graph_once(
     # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
     starts, parents, states = upward.starts, upward.parents, room.states
     queue, touched, found, truth = room.queue, room.touched, room.found, room.truth
-    kinds, members, all_children = graph.kinds, graph.members, graph.children
-    is_looked_up, first_child = upward.is_looked_up, graph.starts
-    inner, rows, last, first = len(kinds) - len(members), len(truth), 0, count
-    head = 0
+    kinds, children, first_child = graph.kinds, graph.children, graph.starts
+    question = upward.question
+    inner, rows, last, first, head = len(kinds) - len(graph.members), len(truth), 0, count, 0
     while head < tail:
         row = queue[head]
         head += 1
-        if row >= rows:
-            node = row - rows
-            children = all_children[first_child[node] : first_child[node + 1]]
-            if not _holds(kinds[node], states[node], is_looked_up[node], children, truth):
+        node = row - rows
+        if node >= 0 and question[node] != NO_QUESTION:
+            own = children[first_child[node] : first_child[node + 1]]
+            if not _answer(question[node], kinds[node], states[node], own, truth):
                 continue
         for place in range(starts[row], starts[row + 1]):
             parent = parents[place]
@@ -255,37 +259,35 @@ def evaluate_graph_once(
             is_ready = state & COUNT_MASK == 0
             queue[tail] = rows + node
             tail += is_ready & (node < inner)
-            found[count] = node
+            found[count] = node - inner
             count += is_ready & (node >= inner)
     kept = first
     for number in range(first, count):
-        node = found[number]
-        children = all_children[first_child[node] : first_child[node + 1]]
-        if _holds(kinds[node], states[node], is_looked_up[node], children, truth):
-            found[kept] = members[node - inner]
-            kept += 1
+        node = found[number] + inner
+        if question[node] != NO_QUESTION:
+            own = children[first_child[node] : first_child[node + 1]]
+            if not _answer(question[node], kinds[node], states[node], own, truth):
+                continue
+        found[kept] = found[number]
+        kept += 1
     for parent in touched[:last]:
         states[parent >> 1] += 1 - (parent & 1) * ODD_UNIT
     return kept
 
 
 @inlined
-def _holds(
+def _answer(
+    question: int,
     kind: int,
     state: int,
-    is_looked_up: bool,
     children: NDArray[np.int32],
     truth: NDArray[np.bool_],
 ) -> bool:
     """Tell whether a node that has all it waited for is true."""
-    if kind == ANY or (kind == ALL and not is_looked_up):
-        return True
-    is_odd = state & ODD_UNIT != 0
-    if is_looked_up:
+    is_odd, known = state & ODD_UNIT != 0, True
+    if question == LOOK_UP:
         is_odd, known = _look_up(kind, children, truth)
-        if not known:
-            return False
-    return bool(kind == ALL or is_odd == (kind == ODD))
+    return bool(known and (kind == ALL or is_odd == (kind == ODD)))
 
 
 @inlined

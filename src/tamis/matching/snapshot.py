@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.diagrams.alphabet import Scale
+from tamis.diagrams.lines import Cut
+from tamis.diagrams.lines import Segment as LineSegment
 from tamis.errors import SnapshotError
 from tamis.events import Schema
+from tamis.events.columns import instant, microseconds
 from tamis.events.schema_json import schema_data, schema_of
-from tamis.filters import FilterLimits, Mode
+from tamis.filters import Mode
 from tamis.languages import parse
 from tamis.matching.compiled import Compiled, CompiledArrays
 from tamis.matching.evaluation import Evaluator
 from tamis.matching.matches import Id
+from tamis.matching.program_kernels import Leaves
 from tamis.matching.segments import Roll, Segment
 from tamis.matching.snapshot_file import read_file, write_file
-from tamis.matching.vocabulary import Reading, Vocabulary
+from tamis.matching.variables import Block, Variables
+from tamis.matching.vocabulary import UNLIMITED, Predicate, SavedLeaves, Vocabulary
 
 Arrays = Mapping[str, NDArray[Any]]
 Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
-
-# What a snapshot holds was admitted once, under whatever limits there were.
-_UNLIMITED = FilterLimits(text=2**62, atoms=2**62, depth=2**62)
 
 
 class Restored(NamedTuple):
@@ -45,16 +49,14 @@ def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> No
         "mode": mode.value,
         "subscriptions": segment.size,
     }
-    leaves = [
-        [str(atom), reading.value]
-        for atom, reading in zip(vocabulary.atoms[2:], vocabulary.readings, strict=True)
-    ]
+    compiled = segment.evaluator.compiled
     arrays: dict[str, NDArray[Any]] = {
-        "leaves": _bytes(json.dumps(leaves)),
+        **dict(_named("vocabulary", vocabulary.saved())),
         "modes": segment.roll.modes,
         "expires_at": segment.roll.expires_at,
         **_id_arrays(segment.roll.ids.objects),
-        **dict(_named("compiled", segment.evaluator.compiled.arrays)),
+        **dict(_named("compiled", compiled.arrays)),
+        **_variable_arrays(compiled.variables),
     }
     write_file(path, about, arrays)
 
@@ -64,11 +66,11 @@ def load(path: Path) -> Restored:
     about, arrays = read_file(path)
     schema = None if about["schema"] is None else schema_of(about["schema"])
     mode = Mode(about["mode"])
-    vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL)
-    for text, reading in json.loads(arrays["leaves"].tobytes()):
-        vocabulary.leaf(parse(text, limits=_UNLIMITED), Reading(reading))
     try:
-        compiled = Compiled.restored(_rebuilt(CompiledArrays, "compiled", arrays), vocabulary)
+        saved = _rebuilt(SavedLeaves, "vocabulary", arrays)
+        vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL, saved=saved)
+        compiled_arrays = _rebuilt(CompiledArrays, "compiled", arrays)
+        compiled = Compiled.restored(compiled_arrays, _variables(arrays), schema)
     except KeyError as missing:
         raise SnapshotError(
             path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
@@ -76,6 +78,50 @@ def load(path: Path) -> Restored:
     roll = Roll.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
     alive = np.ones(len(roll.ids), np.bool_)
     return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), roll, alive))
+
+
+def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:
+    """Return variables as arrays: what stands on each line, the predicates, the leaves."""
+    blocks = [
+        [name, block.first, [_plain(cut) for cut in block.scale.cuts]]
+        for name, block in variables.blocks.items()
+    ]
+    predicates = [
+        [str(predicate.atom), predicate.truth, predicate.completed, number]
+        for predicate, number in variables.predicates.items()
+    ]
+    return {
+        "variables.blocks": _bytes(json.dumps(blocks)),
+        "variables.predicates": _bytes(json.dumps(predicates)),
+        "variables.lines": variables.lines,
+        **dict(_named("variables.leaves", variables.leaves)),
+    }
+
+
+def _variables(arrays: Arrays) -> Variables:
+    blocks = {
+        name: Block(Scale(map(_cut, cuts)), first)
+        for name, first, cuts in json.loads(arrays["variables.blocks"].tobytes())
+    }
+    predicates = {
+        Predicate(parse(text, limits=UNLIMITED), truth, completed): number
+        for text, truth, completed, number in json.loads(arrays["variables.predicates"].tobytes())
+    }
+    leaves = _rebuilt(Leaves, "variables.leaves", arrays)
+    return Variables(blocks, predicates, arrays["variables.lines"], leaves)
+
+
+def _plain(cut: Cut) -> list[Any]:
+    """Return a cut as JSON has it; instants as microseconds."""
+    if len(cut) == 2 and isinstance(cut[1], datetime):
+        return [cut[0], microseconds(cut[1])]
+    return list(cut)
+
+
+def _cut(plain: list[Any]) -> Cut:
+    if len(plain) == 2 and plain[0] == LineSegment.TIMESTAMP:
+        return (plain[0], instant(plain[1]))
+    return tuple(plain)
 
 
 def _named(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -31,20 +31,42 @@ class Block(NamedTuple):
 class Variables:
     """All variables of some leaves, in the order of the diagrams."""
 
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
+    def __init__(
+        self,
+        blocks: Mapping[str, Block],
+        predicates: Mapping[Predicate, int],
+        lines: NDArray[np.int32],
+        leaves: Leaves,
+    ) -> None:
+        self.blocks: Final = blocks
+        self.predicates: Final = predicates
+        self.lines: Final = lines
+        """For each variable the first of its line, or FREE for a predicate."""
+        self.leaves: Final = leaves
+
+    @classmethod
+    def of(cls, leaves: Sequence[Leaf]) -> Variables:
+        """Number what some leaves need."""
         cuts, predicates = _take_stock(leaves)
-        self.blocks: Final[dict[str, Block]] = {}
-        self.predicates: Final[dict[Predicate, int]] = {}
+        blocks: dict[str, Block] = {}
+        numbers: dict[Predicate, int] = {}
         lines: list[int] = []
         for name in cuts:
             scale = Scale(cuts[name])
-            self.blocks[name] = Block(scale, len(lines))
+            blocks[name] = Block(scale, len(lines))
             lines += [len(lines)] * len(scale.cuts)
             for predicate in predicates.get(name, ()):
-                self.predicates[predicate] = len(lines)
+                numbers[predicate] = len(lines)
                 lines.append(FREE)
-        self.lines: Final[NDArray[np.int32]] = np.array(lines, np.int32)
-        self.leaves: Final = self._number(leaves)
+        return cls(
+            blocks, numbers, np.array(lines, np.int32), _Numbering(blocks, numbers).leaves(leaves)
+        )
+
+    @cached_property
+    def attributes(self) -> frozenset[str]:
+        """Return all attributes that are asked about."""
+        asked = (predicate.atom.attributes() for predicate in self.predicates)
+        return frozenset(self.blocks).union(*asked) - {""}
 
     @cached_property
     def first(self) -> NDArray[np.int32]:
@@ -62,9 +84,18 @@ class Variables:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def _number(self, leaves: Sequence[Leaf]) -> Leaves:
+
+class _Numbering:
+    """Leaves in terms of the numbers of variables."""
+
+    def __init__(self, blocks: Mapping[str, Block], predicates: Mapping[Predicate, int]) -> None:
+        self._blocks = blocks
+        self._predicates = predicates
+
+    def leaves(self, leaves: Sequence[Leaf]) -> Leaves:
+        """Return the sides of all leaves."""
         starts, variables, begins, guards = [0], list[int](), list[bool](), list[int]()
-        numbers = {name: number for number, name in enumerate(self.blocks)}
+        numbers = {name: number for number, name in enumerate(self._blocks)}
         for leaf in leaves:
             for side in (leaf.true, leaf.false):
                 inside, cuts = self._toggles(leaf.attribute, side)
@@ -87,16 +118,16 @@ class Variables:
         """Return whether a side holds at the beginning of the line, and the cuts that change it."""
         if side.predicate is not None and not side.negated:
             # A predicate is true only where it can be, so its own variable says it all.
-            return True, [self.predicates[side.predicate]]
+            return True, [self._predicates[side.predicate]]
         if not name:
             return bool(side.intervals), []
-        scale, first = self.blocks[name]
+        scale, first = self._blocks[name]
         ends = [scale.number(cut) for interval in side.intervals for cut in interval]
         inside = bool(ends) and ends[0] == 0
-        return inside, [first + n - 1 for n in ends if 0 < n < len(scale.bounds)]
+        return inside, [first + n - 1 for n in ends if 0 < n < scale.size]
 
     def _guard(self, side: Side) -> int:
-        return self.predicates[side.predicate] if side.predicate and side.negated else NONE
+        return self._predicates[side.predicate] if side.predicate and side.negated else NONE
 
 
 def _take_stock(

@@ -10,13 +10,17 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tamis.diagrams.lines import BEGIN, END, Interval, Line
 from tamis.diagrams.readings import intervals_of
 from tamis.events import Event, Schema
-from tamis.filters import FALSE, TRUE, Filter, Mode
+from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, ValueAtom
 from tamis.filters.modes import View
+from tamis.languages import parse
 
 
 class Reading(Enum):
@@ -63,23 +67,61 @@ class Leaf(NamedTuple):
 
 EVERYWHERE: Final = Side(((BEGIN, END),))
 NOWHERE: Final = Side(())
+_CONSTANTS: Final = (
+    (TRUE, Leaf("", EVERYWHERE, NOWHERE)),
+    (FALSE, Leaf("", NOWHERE, EVERYWHERE)),
+)
+_READINGS: Final = tuple(Reading)
+# What was saved was admitted once, under whatever limits there were.
+UNLIMITED: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62)
+
+
+class SavedLeaves(NamedTuple):
+    """The leaves of a snapshot as texts, to be read when someone asks for one of them."""
+
+    text: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    readings: NDArray[np.int8]
+
+    @classmethod
+    def nothing(cls) -> SavedLeaves:
+        """Return no leaves."""
+        return cls(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int8))
+
+    def more(self, atoms: Iterable[Filter], readings: Iterable[Reading]) -> SavedLeaves:
+        """Return the same with more leaves."""
+        texts = [str(atom).encode("utf-8", "surrogatepass") for atom in atoms]
+        ends = len(self.text) + np.cumsum([len(text) for text in texts], dtype=np.int64)
+        numbers = [_READINGS.index(reading) for reading in readings]
+        return SavedLeaves(
+            np.concatenate((self.text, np.frombuffer(b"".join(texts), np.uint8))),
+            np.concatenate((self.ends, ends)),
+            np.concatenate((self.readings, np.array(numbers, np.int8))),
+        )
+
+    def read(self, number: int) -> tuple[Filter, Reading]:
+        """Return one atom, and how it is read."""
+        start = self.ends[number - 1] if number else 0
+        text = self.text[start : self.ends[number]].tobytes().decode("utf-8", "surrogatepass")
+        return parse(text, limits=UNLIMITED), _READINGS[self.readings[number]]
 
 
 class Vocabulary:
-    """The leaves that some filters are made of, each once."""
+    """The leaves that some filters are made of, each once: first two constants, then atoms."""
 
-    def __init__(self, schema: Schema | None, *, total: bool = False) -> None:
-        """Make an empty vocabulary; with `total`, no event ever lacks an attribute."""
+    def __init__(
+        self, schema: Schema | None, *, total: bool = False, saved: SavedLeaves | None = None
+    ) -> None:
+        """Make a vocabulary of saved leaves; with `total`, no event ever lacks an attribute."""
         self.schema: Final = schema
         self._mode = Mode.TOTAL if total else Mode.DEFAULT
-        self.leaves: Final[list[Leaf]] = [
-            Leaf("", EVERYWHERE, NOWHERE),
-            Leaf("", NOWHERE, EVERYWHERE),
-        ]
-        self.atoms: Final[list[Filter]] = [TRUE, FALSE]
-        """For each leaf the atom, or constant, that it is of."""
-        self.readings: Final[list[Reading]] = []
-        """For each leaf but the two constants how it reads what is absent."""
+        self._saved = saved or SavedLeaves.nothing()
+        # What is added is looked up among what was added; to look among the saved, all of them
+        # would have to be read.
+        self._first = 2 + len(self._saved.ends)
+        self._atoms: list[Filter] = []
+        self._readings: list[Reading] = []
+        self._leaves: list[Leaf] = []
         self._lines: dict[str, Line] = {}
         self._numbers: dict[tuple[Filter, Reading], int] = {}
 
@@ -95,11 +137,28 @@ class Vocabulary:
         """Return the number of an atom's leaf."""
         number = self._numbers.get((atom, reading))
         if number is None:
-            number = self._numbers[atom, reading] = len(self.leaves)
-            self.leaves.append(self._make(atom, reading))
-            self.atoms.append(atom)
-            self.readings.append(reading)
+            leaf = self._make(atom, reading)
+            number = self._numbers[atom, reading] = self._first + len(self._leaves)
+            self._leaves.append(leaf)
+            self._atoms.append(atom)
+            self._readings.append(reading)
         return number
+
+    def leaf_of(self, number: int) -> Leaf:
+        """Return a leaf by its number."""
+        if number >= self._first:
+            return self._leaves[number - self._first]
+        return self._make(*self._saved.read(number - 2)) if number > 1 else _CONSTANTS[number][1]
+
+    def atom_of(self, number: int) -> Filter:
+        """Return the atom, or constant, that a leaf is of."""
+        if number >= self._first:
+            return self._atoms[number - self._first]
+        return self._saved.read(number - 2)[0] if number > 1 else _CONSTANTS[number][0]
+
+    def saved(self) -> SavedLeaves:
+        """Return all leaves but the constants, ready to be saved."""
+        return self._saved.more(self._atoms, self._readings)
 
     def line(self, name: str) -> Line:
         """Return the line of an attribute; absence lies on it unless no event lacks anything."""

@@ -46,7 +46,7 @@ class WaitingList:
     def _new(self) -> tuple[Waiting, NDArray[np.int32]]:
         compiled = self._compiled
         attributes = len(compiled.variables.blocks)
-        pairs = len(compiled.arrays.postings.pair_first)
+        kinds = len(compiled.arrays.postings.meeting.kinds)
         waiting = Waiting(
             compiled.arrays.postings,
             *compiled.programs,
@@ -54,7 +54,7 @@ class WaitingList:
             seen=np.zeros(compiled.count, np.int32),
             stamps=np.zeros(1, np.int64),
             cell_of=np.zeros(attributes, np.int32),
-            keys=np.empty(2 * attributes + pairs, np.int64),
+            keys=np.empty(2 * attributes + kinds, np.int64),
             stack=np.empty(compiled.programs.longest + 1, np.int8),
         )
         return waiting, np.empty(2 * compiled.count + 1024, np.int32)
