@@ -235,8 +235,6 @@ class Values(NamedTuple):
     starts: NDArray[np.int64]
     blocks: NDArray[np.int32]
     cells: NDArray[np.int32]
-    skipped: NDArray[np.bool_]
-    """Events that are left to others, because they hold several values."""
     passing: NDArray[np.bool_]
     """For each predicate and event."""
     predicate: NDArray[np.int32]
@@ -394,9 +392,6 @@ def match_waiting(
     for event in range(first_event, len(ends)):
         if count + len(seen) > len(found) and count > 0:
             return event
-        ends[event] = count
-        if values.skipped[event]:
-            continue
         stamp = waiting.stamps[0] + event + 1
         held = slice(values.starts[event], values.starts[event + 1])
         blocks, cells = values.blocks[held], values.cells[held]

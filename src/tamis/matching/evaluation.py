@@ -19,7 +19,7 @@ from tamis.matching.found import Bitmap, Found
 from tamis.matching.graph_kernels import evaluate_graph
 from tamis.matching.memory import Memory
 from tamis.matching.row_kernels import Held, set_region_rows
-from tamis.matching.several import put_right
+from tamis.matching.several import SeveralValues
 from tamis.matching.single import SingleEvaluator
 from tamis.matching.waiting import WaitingList
 
@@ -52,6 +52,7 @@ class Evaluator:
         self.compiled = compiled
         self._finder = FactFinder(compiled)
         self._waiting = WaitingList(compiled)
+        self._several = SeveralValues(compiled)
         self._memory = Memory()
         self._rooms: list[_Room] = []
         regions, graph = compiled.arrays.regions, compiled.arrays.graph
@@ -65,7 +66,7 @@ class Evaluator:
         lists = self._waiting.match(self._finder.values(facts, held))
         found = Found(self.compiled.everyday, everyday, *lists)
         if facts.several.any():
-            found = put_right(self.compiled, facts, found)
+            found = self._several.put_right(facts, found)
         return found.without(batch.errors) if batch.errors else found
 
     def evaluate_one(self, event: Event) -> NDArray[np.int32]:

@@ -28,6 +28,8 @@ class Facts(NamedTuple):
     """For each predicate and event."""
     several: NDArray[np.bool_]
     """The events in which an attribute that matters holds several values."""
+    several_names: frozenset[str]
+    """Those attributes."""
 
 
 class FactFinder:
@@ -46,12 +48,15 @@ class FactFinder:
     def find(self, batch: EventBatch) -> Facts:
         """Return what a batch says."""
         entries: dict[str, Entries] = {}
-        several = np.zeros(len(batch), np.bool_)
+        several, names = np.zeros(len(batch), np.bool_), set[str]()
         for name, column in batch.columns.items():
             if name in self._rankers:
                 entries[name] = self._rankers[name].rank(column)
-                several |= column.several(len(batch))
-        return Facts(entries, self.passing(batch), several)
+                holds_several = column.several(len(batch))
+                if holds_several.any():
+                    several |= holds_several
+                    names.add(name)
+        return Facts(entries, self.passing(batch), several, frozenset(names))
 
     def passing(self, batch: EventBatch) -> NDArray[np.bool_]:
         """Return for each predicate and event whether it holds."""
@@ -77,7 +82,6 @@ class FactFinder:
             starts=starts,
             blocks=blocks,
             cells=cells,
-            skipped=facts.several,
             passing=facts.passing,
             predicate=self.predicate,
             first=self._first,

@@ -29,10 +29,10 @@ class Found(NamedTuple):
 
         An event that was refused is empty here; that it lacks everything must match nothing.
         """
-        refused = np.zeros(len(self.ends), np.bool_)
+        refused, everyone = np.zeros(len(self.ends), np.bool_), np.arange(len(self.everyday))
         for event in events:
             refused[event] = True
-            self.set_everyday(event, np.zeros(len(self.everyday), np.bool_))
+            self.set_everyday(event, np.zeros(len(self.everyday), np.bool_), everyone)
         holders = self.waiting_events()
         kept = ~refused[holders]
         counts = np.bincount(holders[kept], minlength=len(self.ends))
@@ -52,9 +52,9 @@ class Found(NamedTuple):
             rows[:, first : first + width] = tile[:, : words - first]
         return rows
 
-    def set_everyday(self, event: int, holds: NDArray[np.bool_]) -> None:
-        """Set which of the rows an event matches."""
+    def set_everyday(self, event: int, holds: NDArray[np.bool_], rows: NDArray[np.integer]) -> None:
+        """Set which of some rows an event matches."""
         tile, word = divmod(event >> 6, self.bitmap.shape[2])
         bit = np.uint64(1) << np.uint64(event & 63)
-        column = self.bitmap[tile, :, word]
-        self.bitmap[tile, :, word] = np.where(holds, column | bit, column & ~bit)
+        column = self.bitmap[tile, rows, word]
+        self.bitmap[tile, rows, word] = np.where(holds, column | bit, column & ~bit)

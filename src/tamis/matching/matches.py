@@ -152,6 +152,14 @@ class Matches(Sequence[list[Id]]):
         _, ids = self._lists
         return np.repeat(np.arange(self._length), self._counts), ids
 
+    def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return every match as the number of an event and that of a subscription.
+
+        Subscriptions are counted from 0 in order of adding, those compiled but gone among them.
+        """
+        starts, numbers = self._numbers
+        return np.repeat(np.arange(self._length), np.diff(starts)), numbers
+
     def bitmap(self) -> Bitmap:
         """Return a row of bits for each subscription: bit e % 64 of word e // 64 is event e."""
         words = -(-self._length // 64)

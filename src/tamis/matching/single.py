@@ -30,8 +30,6 @@ from tamis.matching.single_kernels import (
 )
 from tamis.matching.waiting import WaitingList
 
-_NOT_SKIPPED: Final = np.zeros(1, np.bool_)
-
 
 class SingleEvaluator:
     """Evaluates one compiled set on one event at a time; made once, for any number of threads."""
@@ -82,7 +80,6 @@ class SingleEvaluator:
             starts=np.array((0, len(blocks)), np.int64),
             blocks=blocks,
             cells=cells,
-            skipped=_NOT_SKIPPED,
             passing=passing.reshape(-1, 1),
             predicate=self._finder.predicate,
             first=self._compiled.variables.first,

@@ -25,11 +25,12 @@ class WaitingList:
 
     def match(self, values: Values) -> Lists:
         """Return for each event where its list of subscriptions ends, and all lists."""
-        length = len(values.skipped)
+        length = len(values.starts) - 1
         ends = np.zeros(length, np.int64)
         if self._is_empty:
             return ends, np.empty(0, np.int32)
         waiting, room = self._free.pop() if self._free else self._new()
+        waiting = self._with_room_for_keys(waiting, values)
         parts: list[NDArray[np.int32]] = []
         event, before = 0, 0
         while event < length:
@@ -45,19 +46,25 @@ class WaitingList:
 
     def _new(self) -> tuple[Waiting, NDArray[np.int32]]:
         compiled = self._compiled
-        attributes = len(compiled.variables.blocks)
-        kinds = len(compiled.arrays.postings.meeting.kinds)
         waiting = Waiting(
             compiled.arrays.postings,
             *compiled.programs,
             compiled.variables.leaves,
             seen=np.zeros(compiled.count, np.int32),
             stamps=np.zeros(1, np.int64),
-            cell_of=np.zeros(attributes, np.int32),
-            keys=np.empty(2 * attributes + kinds, np.int64),
+            cell_of=np.zeros(len(compiled.variables.blocks), np.int32),
+            keys=np.empty(0, np.int64),
             stack=np.empty(compiled.programs.longest + 1, np.int8),
         )
         return waiting, np.empty(2 * compiled.count + 1024, np.int32)
+
+    def _with_room_for_keys(self, waiting: Waiting, values: Values) -> Waiting:
+        """Return the same with room for all keys of any event; one may hold very many values."""
+        most = int(np.diff(values.starts).max(initial=0))
+        room = 2 * most + len(self._compiled.arrays.postings.meeting.kinds)
+        if room <= len(waiting.keys):
+            return waiting
+        return waiting._replace(keys=np.empty(room, np.int64))
 
 
 def _count_stamps(waiting: Waiting, events: int) -> None:

@@ -39,10 +39,9 @@ class Found:
         return np.concatenate(([0], np.cumsum(self.counts)))
 
     @cached_property
-    def _pairs(self) -> list[tuple[Numbers, Numbers]]:
+    def _pairs(self) -> list[tuple[Numbers, NDArray[np.int32]]]:
         """Return for each shard the events that match, and the numbers of what they match."""
-        pairs = (matches.pairs() for matches in self._matches)
-        return [(events, numbers.astype(np.int64)) for events, numbers in pairs]
+        return [matches.numbers() for matches in self._matches]
 
     @cached_property
     def _order(self) -> NDArray[np.intp] | None:
@@ -53,7 +52,8 @@ class Found:
 
     def numbers(self, firsts: Sequence[int]) -> Numbers:
         """Return all matches as numbers of subscriptions, given each shard's first number."""
-        parts = [numbers + first for (_, numbers), first in zip(self._pairs, firsts, strict=True)]
+        pairs = zip(self._pairs, firsts, strict=True)
+        parts = [numbers + np.int64(first) for (_, numbers), first in pairs]
         joined = np.concatenate([np.empty(0, np.int64), *parts])
         return joined if self._order is None else joined[self._order]
 
