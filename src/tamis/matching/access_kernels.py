@@ -236,7 +236,7 @@ class Values(NamedTuple):
     blocks: NDArray[np.int32]
     cells: NDArray[np.int32]
     passing: NDArray[np.bool_]
-    """For each predicate and event."""
+    """For each event and predicate."""
     predicate: NDArray[np.int32]
     """For each variable the predicate that it is, or NONE."""
     first: NDArray[np.int32]
@@ -245,68 +245,34 @@ class Values(NamedTuple):
 
 @inlined
 def _holds(
-    leaves: Leaves, side: int, values: Values, cell_of: NDArray[np.int32], event: int
+    cuts: NDArray[np.int32],
+    inside: bool,
+    guard: int,
+    first: int,
+    cell: int,
+    predicate: NDArray[np.int32],
+    passing: NDArray[np.bool_],
 ) -> bool:
-    """Tell whether one side of a leaf holds for an event."""
-    guard = leaves.guard[side]
-    if guard != NONE and values.passing[values.predicate[guard], event]:
+    """Tell whether one side of a leaf holds for an event, whose predicates `passing` tells."""
+    if guard != NONE and passing[predicate[guard]]:
         return False
-    block = leaves.block[side // 2]
-    inside = bool(leaves.begins_inside[side])
-    for place in range(leaves.starts[side], leaves.starts[side + 1]):
-        variable = leaves.variables[place]
-        if values.predicate[variable] != NONE:
-            return bool(values.passing[values.predicate[variable], event])
-        if variable - values.first[block] < cell_of[block]:
+    for variable in cuts:
+        if predicate[variable] != NONE:
+            return bool(passing[predicate[variable]])
+        if variable - first < cell:
             inside = not inside
     return inside
 
 
 @inlined
-def _truth(
-    program: NDArray[np.int32],
-    leaves: Leaves,
-    values: Values,
-    cell_of: NDArray[np.int32],
-    event: int,
-    stack: NDArray[np.int8],
-) -> int:
-    """Return whether a program is true, false or unknown for an event."""
-    if is_conjunction(program):
-        for place in range(len(program) - 1):
-            if not _holds(leaves, 2 * program[place], values, cell_of, event):
-                return UNKNOWN
-        return TRUE
-    depth = 0
-    for place in range(len(program)):
-        code = program[place]
-        if code >= 0:
-            if _holds(leaves, 2 * code, values, cell_of, event):
-                stack[depth] = TRUE
-            elif _holds(leaves, 2 * code + 1, values, cell_of, event):
-                stack[depth] = FALSE
-            else:
-                stack[depth] = UNKNOWN
-            depth += 1
-            continue
-        op, terms = (-code - 1) % 4, (-code - 1) // 4
-        depth -= terms
-        result = stack[depth]
-        if op == OP_NOT:
-            result = UNKNOWN if result == UNKNOWN else 1 - result
-        for term in range(depth + 1, depth + terms):
-            other = stack[term]
-            if op == OP_XOR:
-                result = UNKNOWN if result == UNKNOWN or other == UNKNOWN else result ^ other
-            else:
-                decisive = FALSE if op == OP_AND else TRUE
-                if result == decisive or other == decisive:
-                    result = decisive
-                elif result == UNKNOWN or other == UNKNOWN:
-                    result = UNKNOWN
-        stack[depth] = result
-        depth += 1
-    return int(stack[0])
+def _joined(op: int, one: int, other: int) -> int:
+    """Return the truth of two joined by an operator."""
+    if op == OP_XOR:
+        return UNKNOWN if one == UNKNOWN or other == UNKNOWN else one ^ other
+    decisive = FALSE if op == OP_AND else TRUE
+    if one == decisive or other == decisive:
+        return decisive
+    return UNKNOWN if one == UNKNOWN or other == UNKNOWN else one
 
 
 class Waiting(NamedTuple):
@@ -372,6 +338,48 @@ def _keys_of_event(
 
 
 @kernel
+def _truth(
+    program: NDArray[np.int32],
+    starts: NDArray[np.int32],
+    variables: NDArray[np.int32],
+    begins_inside: NDArray[np.bool_],
+    guard: NDArray[np.int32],
+    block: NDArray[np.int32],
+    first: NDArray[np.int32],
+    cell_of: NDArray[np.int32],
+    predicate: NDArray[np.int32],
+    passing: NDArray[np.bool_],
+    stack: NDArray[np.int8],
+) -> int:
+    """Return whether a program is true, false or unknown for an event."""
+    depth = 0
+    for code in program:
+        if code >= 0:
+            own, truth = block[code], UNKNOWN
+            start, cell = (first[own], cell_of[own]) if own != NONE else (0, 0)
+            for side in (2 * code, 2 * code + 1):
+                cuts = variables[starts[side] : starts[side + 1]]
+                inside = bool(begins_inside[side])
+                if truth == UNKNOWN and _holds(
+                    cuts, inside, guard[side], start, cell, predicate, passing
+                ):
+                    truth = TRUE if side == 2 * code else FALSE
+            stack[depth] = truth
+            depth += 1
+            continue
+        op, terms = (-code - 1) % 4, (-code - 1) // 4
+        depth -= terms
+        result = stack[depth]
+        if op == OP_NOT:
+            result = UNKNOWN if result == UNKNOWN else 1 - result
+        for term in range(depth + 1, depth + terms):
+            result = _joined(op, result, stack[term])
+        stack[depth] = result
+        depth += 1
+    return int(stack[0])
+
+
+@kernel
 def match_waiting(
     waiting: Waiting,
     values: Values,
@@ -386,6 +394,10 @@ def match_waiting(
     """
     # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
     starts, records = waiting.postings.starts, waiting.postings.records
+    codes, program_starts, leaves = waiting.codes, waiting.starts, waiting.leaves
+    leaf_starts, variables, begins_inside = leaves.starts, leaves.variables, leaves.begins_inside
+    guard, block, first = leaves.guard, leaves.block, values.first
+    predicate, passing, stack = values.predicate, values.passing, waiting.stack
     offset, meeting = waiting.postings.cell_offset, waiting.postings.meeting
     seen, cell_of, keys = waiting.seen, waiting.cell_of, waiting.keys
     count = 0
@@ -413,9 +425,22 @@ def match_waiting(
                     continue
                 seen[member] = stamp
                 if checks == NONE:
-                    program = waiting.codes[waiting.starts[member] : waiting.starts[member + 1]]
-                    truth = _truth(program, waiting.leaves, values, cell_of, event, waiting.stack)
-                    passes = truth == TRUE
+                    passes = (
+                        _truth(
+                            codes[program_starts[member] : program_starts[member + 1]],
+                            leaf_starts,
+                            variables,
+                            begins_inside,
+                            guard,
+                            block,
+                            first,
+                            cell_of,
+                            predicate,
+                            passing[event],
+                            stack,
+                        )
+                        == TRUE
+                    )
                 if passes:
                     found[count] = member
                     count += 1

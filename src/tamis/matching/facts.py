@@ -82,7 +82,7 @@ class FactFinder:
             starts=starts,
             blocks=blocks,
             cells=cells,
-            passing=facts.passing,
+            passing=np.ascontiguousarray(facts.passing.T),
             predicate=self.predicate,
             first=self._first,
         )

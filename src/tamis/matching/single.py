@@ -80,7 +80,7 @@ class SingleEvaluator:
             starts=np.array((0, len(blocks)), np.int64),
             blocks=blocks,
             cells=cells,
-            passing=passing.reshape(-1, 1),
+            passing=np.ascontiguousarray(passing).reshape(1, -1),
             predicate=self._finder.predicate,
             first=self._compiled.variables.first,
         )
