@@ -148,6 +148,7 @@ class _Waiting(NamedTuple):
             variables.first,
             members,
             self.cells[order],
+            np.bincount(members, minlength=1)[members] > 1,
             ends[1:],
             records,
         )

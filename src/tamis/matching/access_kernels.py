@@ -12,6 +12,12 @@ from tamis.jit import inlined, kernel
 from tamis.matching.combination_kernels import Meeting, find_combination, is_conjunction
 from tamis.matching.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
 
+# In a record, above the number of checks: the same subscription may be found again under another
+# key; its program must be run.
+AGAIN: Final = 1 << 16
+PROGRAM: Final = 1 << 17
+MOST_CHECKS: Final = AGAIN - 1
+
 TRUE: Final = 1
 FALSE: Final = 0
 UNKNOWN: Final = 2
@@ -223,8 +229,8 @@ class Postings(NamedTuple):
     starts: NDArray[np.int64]
     """Under key k wait the records from starts[k] to starts[k + 1]."""
     records: NDArray[np.int32]
-    """Each a subscription, the number of its checks, and for each check an attribute and the cells
-    from which and below which its value must lie; NONE checks where the program must be run."""
+    """Each a subscription, the number of its checks with what else there is to do, and for each
+    check an attribute and the cells from which and below which its value must lie."""
     meeting: Meeting
     """Where conjunctions wait under several cells at once."""
 
@@ -413,18 +419,21 @@ def match_waiting(
         for number in range(count_of_keys):
             place, end = starts[keys[number]], starts[keys[number] + 1]
             while place < end:
-                member, checks = records[place], records[place + 1]
+                member, task = records[place], records[place + 1]
                 check = place + 2
-                place = check + 3 * max(checks, 0)
+                place = check + 3 * (task & MOST_CHECKS)
                 passes = True
                 while check < place and passes:
                     cell = cell_of[records[check]]
                     passes = records[check + 1] <= cell < records[check + 2]
                     check += 3
-                if not passes or seen[member] == stamp:
+                if not passes:
                     continue
-                seen[member] = stamp
-                if checks == NONE:
+                if task & AGAIN:
+                    if seen[member] == stamp:
+                        continue
+                    seen[member] = stamp
+                if task & PROGRAM:
                     passes = (
                         _truth(
                             codes[program_starts[member] : program_starts[member + 1]],
@@ -460,6 +469,7 @@ def write_records(
     first: NDArray[np.int32],
     members: NDArray[np.int32],
     keys: NDArray[np.int64],
+    comes_again: NDArray[np.bool_],
     ends: NDArray[np.int64],
     records: NDArray[np.int32],
 ) -> None:
@@ -473,7 +483,7 @@ def write_records(
         program = codes[starts[members[place]] : starts[members[place] + 1]]
         start = used + 2
         records[used], used = members[place], start
-        plain = is_conjunction(program)
+        plain = is_conjunction(program) and len(program) <= MOST_CHECKS
         for number in range(len(program) - 1):
             side = 2 * program[number]
             cut, end = leaves.starts[side], leaves.starts[side + 1]
@@ -491,5 +501,6 @@ def write_records(
                 used += 3
         if not plain:
             used = start
-        records[start - 1] = (used - start) // 3 if plain else NONE
+        task = (used - start) // 3 if plain else PROGRAM
+        records[start - 1] = task | AGAIN if comes_again[place] else task
         ends[place] = used

@@ -155,7 +155,7 @@ class Collection:
         """Compile all subscriptions together, and return them as one segment."""
         with self.changing:
             segments = self.state.segments
-            if self._pending or len(segments) != 1 or not segments[0].alive.all():
+            if self._pending or len(segments) != 1 or not segments[0].is_whole:
                 living = [entry for segment in segments for entry in segment.living()]
                 self._publish((), [*living, *self._pending.values()])
             return self.state.segments[0]
@@ -193,7 +193,8 @@ class Collection:
             if now is None:
                 return
             alive = [after.alive[before.alive] for before, after in zip(chosen, now, strict=True)]
-            joined = joined._replace(alive=np.concatenate(alive))
+            left = np.concatenate(alive)
+            joined = joined._replace(alive=left, is_whole=bool(left.all()))
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
             self.state = State((*segments[:first], joined, *rest), open_, is_whole)

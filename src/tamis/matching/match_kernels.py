@@ -111,12 +111,15 @@ def list_waiting(
     places: NDArray[np.int64],
     members: NDArray[np.int32],
 ) -> None:
-    """Write for each event those of its list that are in force, in order after what is there."""
+    """Write for each event those of its list that are in force, in order after what is there.
+
+    An empty mask means that all are.
+    """
     start = 0
     for event in range(len(ends)):
         first = place = places[event]
         for number in range(start, ends[event]):
-            if in_force[waiting[number]]:
+            if len(in_force) == 0 or in_force[waiting[number]]:
                 members[place] = waiting[number] + offset
                 place += 1
         start = ends[event]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Id = str | int
+
+# As a mask of subscriptions, none at all means every one.
+_EVERYONE: Final = np.empty(0, np.bool_)
 
 
 class Ids:
@@ -69,15 +72,21 @@ class Share(NamedTuple):
     """What one compiled set found: its subscriptions, those in force, and their matches."""
 
     ids: Ids
-    in_force: NDArray[np.bool_]
+    in_force: NDArray[np.bool_] | None
+    """None where all are, as mostly; millions of them need not be asked one by one then."""
     found: Found
 
     def bitmap(self) -> tuple[NDArray[np.int32], Bitmap]:
         """Return the subscriptions in force that have a row, and the rows, tile by tile."""
-        rows = self.in_force[self.found.everyday]
-        if rows.all():
+        if self.in_force is None:
             return self.found.everyday, self.found.bitmap
+        rows = self.in_force[self.found.everyday]
         return self.found.everyday[rows], self.found.bitmap[:, rows]
+
+    def ids_in_force(self) -> NDArray[np.object_]:
+        """Return the ids of those in force."""
+        objects = self.ids.objects
+        return objects if self.in_force is None else objects[self.in_force]
 
     def add_counts(self, counts: NDArray[np.int64]) -> None:
         """Add to each event's count what is in force."""
@@ -87,7 +96,11 @@ class Share(NamedTuple):
             planes = np.zeros((PLANES, words), np.uint64)
             room = np.zeros((COUNTING_ROOM, words), np.uint64)
             count_matches(tile, planes, room, counts[number * words * 64 :])
-        count_waiting(self.found.waiting, self.found.ends, self.in_force, counts)
+        waiting, ends = self.found.waiting, self.found.ends
+        if self.in_force is None:
+            counts[: len(ends)] += np.diff(ends, prepend=0)
+        else:
+            count_waiting(waiting, ends, self.in_force, counts)
 
     def add_lists(self, offset: int, places: NDArray[np.int64], members: NDArray[np.int32]) -> None:
         """Write what is in force into each event's list, in order, and move where that ends."""
@@ -97,7 +110,8 @@ class Share(NamedTuple):
             after = places[number * bitmap.shape[2] * 64 :]
             list_matches(subscriptions, tile, offset, after, members)
         waiting, ends = self.found.waiting, self.found.ends
-        list_waiting(waiting, ends, self.in_force, offset, places, members)
+        in_force = _EVERYONE if self.in_force is None else self.in_force
+        list_waiting(waiting, ends, in_force, offset, places, members)
         if len(waiting) and len(self.found.everyday):
             sort_lists(starts, places, members)
 
@@ -139,9 +153,7 @@ class Matches(Sequence[list[Id]]):
     def ids(self) -> NDArray[np.object_]:
         """Return the ids of all subscriptions in force: the rows of the bitmap."""
         none = np.empty(0, np.object_)
-        return np.concatenate(
-            [none, *(share.ids.objects[share.in_force] for share in self._shares)]
-        )
+        return np.concatenate([none, *(share.ids_in_force() for share in self._shares)])
 
     def counts(self) -> NDArray[np.int64]:
         """Return for each event how many subscriptions it satisfies."""
@@ -170,7 +182,7 @@ class Matches(Sequence[list[Id]]):
             events, members = share.found.waiting_events(), share.found.waiting
             bits = np.uint64(1) << (events & 63).astype(np.uint64)
             np.bitwise_or.at(whole, (members, events >> 6), bits)
-            parts.append(whole[share.in_force])
+            parts.append(whole if share.in_force is None else whole[share.in_force])
         return np.concatenate(parts)
 
     def to_arrow(self) -> pa.ListArray[Any]:

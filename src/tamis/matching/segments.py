@@ -34,6 +34,8 @@ class Roll(NamedTuple):
     ids: Ids
     modes: NDArray[np.int8]
     expires_at: NDArray[np.float64]
+    soonest: float
+    """When the first of them expires."""
     hashes: NDArray[np.int64]
     """The hashes of the ids, ascending, to find a subscription by its id."""
     by_hash: NDArray[np.int32]
@@ -45,7 +47,8 @@ class Roll(NamedTuple):
         """Index the ids."""
         hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
         by_hash = np.argsort(hashes, kind="stable").astype(np.int32)
-        return cls(Ids(ids), modes, expires_at, hashes[by_hash], by_hash)
+        soonest = float(expires_at.min(initial=np.inf))
+        return cls(Ids(ids), modes, expires_at, soonest, hashes[by_hash], by_hash)
 
     def places(self, id_: Id) -> Iterator[int]:
         """Yield where the id stands; more than once if it was removed and came back."""
@@ -63,6 +66,8 @@ class Segment(NamedTuple):
     evaluator: Evaluator
     roll: Roll
     alive: NDArray[np.bool_]
+    is_whole: bool = True
+    """Whether all are still there."""
 
     @classmethod
     def of(cls, entries: Sequence[Entry], vocabulary: Vocabulary) -> Segment:
@@ -97,7 +102,7 @@ class Segment(NamedTuple):
         """Return the segment with one subscription gone."""
         alive = self.alive.copy()
         alive[place] = False
-        return self._replace(alive=alive)
+        return self._replace(alive=alive, is_whole=False)
 
     def living(self) -> list[Entry]:
         """Return the subscriptions that are still there."""
@@ -109,7 +114,9 @@ class Segment(NamedTuple):
 
     def find(self, batch: EventBatch, now: float, threads: int) -> Share:
         """Return which subscriptions are in force, and which events match them."""
-        in_force = self.alive & (self.roll.expires_at > now)
+        in_force = None if self.is_whole else self.alive
+        if now >= self.roll.soonest:
+            in_force = self.alive & (self.roll.expires_at > now)
         return Share(self.roll.ids, in_force, self.evaluator.evaluate(batch, threads))
 
     def find_one(self, event: Event, now: float) -> list[Id]:
