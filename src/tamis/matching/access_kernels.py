@@ -358,12 +358,17 @@ def _truth(
     stack: NDArray[np.int8],
 ) -> int:
     """Return whether a program is true, false or unknown for an event."""
+    # Without a negation, what is false is as good as what is unknown.
+    sides = 1
+    for code in program:
+        if code < 0 and (-code - 1) % 4 >= OP_XOR:
+            sides = 2
     depth = 0
     for code in program:
         if code >= 0:
             own, truth = block[code], UNKNOWN
             start, cell = (first[own], cell_of[own]) if own != NONE else (0, 0)
-            for side in (2 * code, 2 * code + 1):
+            for side in range(2 * code, 2 * code + sides):
                 cuts = variables[starts[side] : starts[side + 1]]
                 inside = bool(begins_inside[side])
                 if truth == UNKNOWN and _holds(
@@ -459,6 +464,17 @@ def match_waiting(
     return len(ends)
 
 
+@inlined
+def _term_before(program: NDArray[np.int32], last: int) -> int:
+    """Return the last place of the term before the one that ends at `last`."""
+    needed = 1
+    while needed > 0:
+        code = program[last]
+        needed += (-code - 1) // 4 - 1 if code < 0 else -1
+        last -= 1
+    return last
+
+
 @kernel
 def write_records(
     codes: NDArray[np.int32],
@@ -475,32 +491,40 @@ def write_records(
 ) -> None:
     """Write the record of every member, and where it ends.
 
-    Only conjunctions of intervals have checks. `keys` are the cells, up to three, under which each
-    waits: whoever finds it there lies in them, and need not check that again.
+    Intervals that must hold are checks; if there is more to it than those, the program must be run
+    after them. `keys` are the cells, up to three, under which each waits: whoever finds it there
+    lies in them, and need not check that again.
     """
     used = 0
     for place in range(len(members)):
         program = codes[starts[members[place]] : starts[members[place] + 1]]
-        start = used + 2
+        start, task, last = used + 2, 0, len(program) - 1
         records[used], used = members[place], start
-        plain = is_conjunction(program) and len(program) <= MOST_CHECKS
-        for number in range(len(program) - 1):
-            side = 2 * program[number]
+        terms = 1
+        if program[last] < 0 and (-program[last] - 1) % 4 == OP_AND:
+            terms = (-program[last] - 1) // 4
+            last -= 1
+        for _ in range(terms):
+            leaf, last = program[last], _term_before(program, last)
+            side = 2 * leaf
+            block = leaves.block[leaf] if leaf >= 0 else NONE
+            if block == NONE or leaves.begins_inside[side] or leaves.guard[side] != NONE:
+                task = PROGRAM
+                continue
             cut, end = leaves.starts[side], leaves.starts[side + 1]
-            block = leaves.block[program[number]] if plain else NONE
-            plain = plain and block != NONE and not leaves.begins_inside[side]
-            plain = plain and leaves.guard[side] == NONE and 0 < end - cut <= 2
-            plain = plain and is_cut[leaves.variables[cut]]
-            if not plain:
-                break
+            is_interval = 0 < end - cut <= 2 and is_cut[leaves.variables[cut]]
+            if not is_interval or used - start >= 3 * MOST_CHECKS:
+                task = PROGRAM
+                continue
             offset, cells = cell_offset[block], cell_offset[block + 1] - cell_offset[block]
             low = leaves.variables[cut] - first[block] + 1
             high = leaves.variables[end - 1] - first[block] + 1 if end - cut == 2 else cells
-            if not (low <= keys[place, 0] - offset < high or low <= keys[place, 1] - offset < high):
+            implied = False
+            for key in keys[place]:
+                implied = implied or low <= key - offset < high
+            if not implied:
                 records[used], records[used + 1], records[used + 2] = block, low, high
                 used += 3
-        if not plain:
-            used = start
-        task = (used - start) // 3 if plain else PROGRAM
+        task |= (used - start) // 3
         records[start - 1] = task | AGAIN if comes_again[place] else task
         ends[place] = used
