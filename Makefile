@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format check unit test test-slow demo bench clean
+.PHONY: help setup format check unit test test-slow demo demo-small bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -37,7 +37,11 @@ test: check unit ## Everything CI runs
 test-slow: $(READY) ## The volume suites: random pairs by the million
 	$(BIN)/pytest -q -m slow -s tests
 
-demo: $(READY) ## Match a small market feed against a few subscriptions
+demo: $(READY) ## Generate, compile, match and report market data on Spark
+	@echo "100,000 subscriptions and 2,000,000 events of a market, from nothing to a report:"
+	@$(BIN)/python examples/market-spark/demo.py
+
+demo-small: $(READY) ## Match a small market feed against a few subscriptions
 	@echo "A feed of trades, quotes and news (examples/market/events.jsonl) meets 22 subscriptions"
 	@echo "(examples/market/subscriptions.txt). Which subscriptions does each event satisfy?"
 	@$(BIN)/tamis match --filters examples/market/subscriptions.txt \
@@ -48,7 +52,7 @@ demo: $(READY) ## Match a small market feed against a few subscriptions
 	@$(BIN)/tamis compare --schema examples/market/schema.json \
 	  'symbol = "ACME" and price < 50' 'symbol starts with "A"'
 
-BENCHMARKS := parsing relations paper boolean conjunctions growth churn building
+BENCHMARKS := parsing relations paper boolean conjunctions growth churn building spark
 
 bench: $(READY) ## Run the benchmarks and write their tables and plots
 	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.spark import Library, Pin, read_batches, read_results, stream_files, total
 from tamis.spark.checkpoints import Checkpoint
@@ -29,6 +31,14 @@ def add_file(folder: Path, name: str, events: Iterable[Event]) -> Path:
     return draft.rename(folder / name)
 
 
+def wait_until(condition: Callable[[], object], seconds: float = TIMEOUT) -> None:
+    """Wait for a condition, looking often."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{condition} did not come about"
+        time.sleep(0.002)
+
+
 class Site:
     """A folder of events, a library, a checkpoint and a folder of results, all in one place."""
 
@@ -41,9 +51,13 @@ class Site:
 
     def run(self, spark: SparkSession, **options: Any) -> None:
         """Stream what is there, to its end."""
-        given = {"to": self.results, "checkpoint": self.checkpoint, "format_": "json"} | options
-        query = stream_files(spark, self.library, self.events, once=True, **given)
-        assert query.awaitTermination(TIMEOUT)
+        assert self.start(spark, **options).awaitTermination(TIMEOUT)
+
+    def start(self, spark: SparkSession, **options: Any) -> StreamingQuery:
+        """Start to stream what is there."""
+        where = {"to": self.results, "checkpoint": self.checkpoint}
+        given: dict[str, Any] = {**where, "format_": "json", **options}
+        return stream_files(spark, self.library, self.events, once=True, **given)
 
     def rows(self, spark: SparkSession, *columns: str) -> list[tuple[Any, ...]]:
         """Return results in some order that is always the same."""

@@ -1,4 +1,5 @@
-"""Spark gives exactly the oracle's answers: on the conformance cases and on random pairs."""
+"""Spark, in batch and as a stream, gives exactly the oracle's answers: on the conformance cases
+and on random pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.contract import Sub, as_columns, by_spark, by_the_oracle, compiled
+from spark.contract import Answer, Sub, as_columns, by_spark, by_the_oracle, compiled
+from spark.contract_stream import by_stream
 from strategies import random_event, random_filter, random_world
 from tamis.errors import JSONError
 from tamis.events import Event, Schema, decode_json, encode_json, schema_of
@@ -79,6 +81,7 @@ def test_every_conformance_case_gives_the_expected_matches(
 
     texts = {name: json.dumps(event) for name, event in suite.events.items()}
     found = by_spark(as_json(spark, texts), report, json="payload")
+    assert by_stream(as_json(spark, texts), report, json="payload") == found
     for id_, case in suite.cases.items():
         if "error" not in case:
             prefix = f"{case['topic']}/"
@@ -110,8 +113,10 @@ def compare_columns(spark: SparkSession, path: Path, rng: Random, filters: int, 
     }
     report = compiled(spark, subs, path, schema=world.schema, mode=mode, shards=rng.choice((1, 3)))
     assert report.rejected == 0
-    found = by_spark(as_columns(spark, given, world.schema), report)
-    assert found == by_the_oracle(given, subs, world.schema, mode)
+    expected = by_the_oracle(given, subs, world.schema, mode)
+    rows = as_columns(spark, given, world.schema)
+    assert by_spark(rows, report) == expected
+    assert by_stream(rows, report) == expected
     return len(subs) * len(given)
 
 
@@ -134,9 +139,11 @@ def compare_json(spark: SparkSession, path: Path, rng: Random, filters: int, eve
             # NaN has no form in JSON, and 64 bits without a sign have none that comes back.
             texts.setdefault(f"e{n}", "{")
     report = compiled(spark, subs, path, shards=rng.choice((1, 3)))
-    found = by_spark(as_json(spark, texts), report, json="payload")
     broken = texts.keys() - given.keys()
-    assert found == (by_the_oracle(given, subs, None, Mode.SQL).pairs, broken)
+    expected = Answer(by_the_oracle(given, subs, None, Mode.SQL).pairs, set(broken))
+    rows = as_json(spark, texts)
+    assert by_spark(rows, report, json="payload") == expected
+    assert by_stream(rows, report, json="payload") == expected
     return len(subs) * len(texts)
 
 
@@ -157,7 +164,9 @@ def test_a_million_pairs(spark: SparkSession, tmp_path: Path) -> None:
         compare = compare_json if rounds % 3 == 0 else compare_columns
         pairs += compare(spark, tmp_path / str(rounds), rng, filters=200, events=400)
         rounds += 1
-    print(f"\nSpark against oracle: {pairs:,} pairs in {rounds} libraries, 0 differences")
+    print(
+        f"\nbatch and stream against oracle: {pairs:,} pairs in {rounds} libraries, 0 differences"
+    )
 
 
 def test_a_schema_is_kept_in_the_library(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from tamis.cli import check, compare, match
+from tamis.cli import check, compare, match, spark_workloads
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
 from tamis.cli.output import say_error
 from tamis.cli.spark import spark
@@ -63,6 +63,12 @@ app = typer.Typer(
 app.command(epilog=match.EXAMPLES, no_args_is_help=True)(match.match)
 app.command(epilog=check.EXAMPLES, no_args_is_help=True)(check.check)
 app.command(epilog=compare.EXAMPLES, no_args_is_help=True)(compare.compare)
+spark.command(epilog=spark_workloads.GENERATE_EXAMPLES, no_args_is_help=True)(
+    spark_workloads.generate
+)
+spark.command(epilog=spark_workloads.EXPERIMENT_EXAMPLES, no_args_is_help=True)(
+    spark_workloads.experiment
+)
 app.add_typer(spark, name="spark")
 
 

@@ -27,6 +27,18 @@ MATCH_EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis spark match events/ --library subscriptions/ --to matches/
 tamis spark match events.jsonl --library subscriptions/ --to matches/ --output pairs
+tamis spark match events/ --library subscriptions/ --to matches/ --report report.html
+
+[bold]Exit code[/bold]
+
+0 an event matched
+1 no event matched
+2 a mistake, or Spark gave up"""
+
+STREAM_EXAMPLES: Final = """[bold]Examples[/bold]
+
+tamis spark stream events/ --library subscriptions/ --to matches/ --checkpoint checkpoint/
+tamis spark stream events/ -L subscriptions/ --to matches/ --checkpoint checkpoint/ --every 10s
 
 [bold]Exit code[/bold]
 
@@ -130,6 +142,10 @@ def match(
         str | None,
         typer.Option("--format", help="parquet or json, if no name tells.", show_default=False),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a report, as HTML.", show_default=False),
+    ] = None,
     master: Master = "local[*]",
 ) -> int:
     """Match the events in files against a library, and write what each satisfies.
@@ -140,10 +156,86 @@ def match(
     from tamis.cli.spark_match import Order, run_match  # noqa: PLC0415 - pyspark is an extra
 
     columns = tuple(keep or ())
-    given = Order(
-        events, library, to, version, output, columns, only_matched, overwrite, plan, format_
-    )
+    kept = only_matched, overwrite, plan, format_
+    given = Order(events, library, to, version, output, columns, *kept, report)
     return run_match(given, master)
+
+
+@spark.command(name="stream", epilog=STREAM_EXAMPLES, no_args_is_help=True)
+def stream(
+    events: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EVENTS", help="A folder of Parquet or JSON lines.", show_default=False
+        ),
+    ],
+    *,
+    library: LibraryFolder,
+    to: Annotated[
+        Path, typer.Option("--to", metavar="FOLDER", help="Where results go.", show_default=False)
+    ],
+    checkpoint: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Where the stream notes how far it is.", show_default=False
+        ),
+    ],
+    once: Annotated[
+        bool, typer.Option("--once", help="End when all files that are there are done.")
+    ] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="How often to look: 500ms, 10s, 5m, 1h.", show_default=False
+        ),
+    ] = None,
+    files_per_batch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="The most files in a batch.", show_default=False),
+    ] = None,
+    output: Annotated[str, typer.Option(help="ids, pairs, packed, bitmap or counts.")] = "ids",
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="A column to keep; may be repeated.", show_default=False
+        ),
+    ] = None,
+    only_matched: Annotated[
+        bool, typer.Option("--only-matched", help="Leave out events that match nothing.")
+    ] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option(help="single, keyed or grid, rather than what fits.", show_default=False),
+    ] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="parquet or json, if no name tells.", show_default=False),
+    ] = None,
+    master: Master = "local[*]",
+) -> int:
+    """Match the files in a folder, and those that are moved into it, until Ctrl-C.
+
+    Each batch goes by the newest version of the library, and is written exactly once, whatever
+    happens: started again with the same checkpoint, the stream goes on where it was.
+    """
+    require_spark()
+    from tamis.cli.spark_stream import Order, run_stream, seconds_of  # noqa: PLC0415 - as above
+
+    given = Order(
+        events=events,
+        library=library,
+        to=to,
+        checkpoint=checkpoint,
+        output=output,
+        keep=tuple(keep or ()),
+        only_matched=only_matched,
+        once=once,
+        every=seconds_of(every),
+        files_per_batch=files_per_batch,
+        plan=plan,
+        format=format_,
+    )
+    return run_stream(given, master)
 
 
 def require_spark() -> None:

@@ -10,8 +10,19 @@ from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
 from tamis.cli.spark_progress import following
 from tamis.cli.spark_summary import write_summary
-from tamis.spark import Counts, Library, Tally, Version, local_session, match_files, write
+from tamis.spark import (
+    Counts,
+    Library,
+    MatchRun,
+    Tally,
+    Version,
+    local_session,
+    match_files,
+    write,
+    write_report,
+)
 from tamis.spark.failures import told_in_a_sentence
+from tamis.spark.report_notes import overhearing
 
 
 class Order(NamedTuple):
@@ -27,6 +38,7 @@ class Order(NamedTuple):
     overwrite: bool
     plan: str | None
     format: str | None
+    report: Path | None = None
 
 
 def run_match(order: Order, master: str) -> int:
@@ -37,7 +49,7 @@ def run_match(order: Order, master: str) -> int:
     version = library.latest() if order.version is None else library.version(order.version)
     spark = local_session(master)
     started, tally = time.monotonic(), Tally()
-    with told_in_a_sentence(), following(spark, "matching"):
+    with told_in_a_sentence(), following(spark, "matching"), overhearing() as notes:
         results = match_files(
             spark,
             version,
@@ -50,8 +62,15 @@ def run_match(order: Order, master: str) -> int:
             plan=order.plan,
         )
         write(results, str(order.to), mode="overwrite" if order.overwrite else "error")
-    counts = tally.counts()
-    write_summary(_facts(counts, version, order.to, time.monotonic() - started))
+    counts, seconds = tally.counts(), time.monotonic() - started
+    facts = _facts(counts, version, order.to, seconds)
+    if order.report is not None:
+        run = MatchRun(
+            order.to, version, counts, seconds, order.output, str(order.events), tuple(notes)
+        )
+        with told_in_a_sentence(), following(spark, "reporting"):
+            facts["report"] = str(write_report(spark, run, order.report).absolute())
+    write_summary(facts)
     return FINE if counts.matched else FINDING
 
 

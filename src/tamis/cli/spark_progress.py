@@ -9,6 +9,7 @@ from threading import Event, Thread
 from typing import Final
 
 from pyspark.sql import SparkSession
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tamis.cli.output import stderr
@@ -17,17 +18,20 @@ _SECONDS_BETWEEN_UPDATES: Final = 0.25
 
 
 @contextmanager
-def following(spark: SparkSession, what: str) -> Iterator[None]:
-    """Show how far the jobs that run inside have come, where somebody may be looking."""
+def following(spark: SparkSession, what: str) -> Iterator[Console]:
+    """Show how far the jobs that run inside have come, where somebody may be looking.
+
+    Give the console on which to say something meanwhile.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield stderr()
         return
     done = Event()
     with _bar() as bar:
         follower = Thread(target=_follow, args=(spark, bar, what, done), daemon=True)
         follower.start()
         try:
-            yield
+            yield bar.console
         finally:
             done.set()
             follower.join()

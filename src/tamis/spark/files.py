@@ -131,7 +131,7 @@ def matched_files(
     split_size: int | None = None,
 ) -> DataFrame:
     """Answer a question about the events in files."""
-    kind = format_ or format_of_files(files.paths)
+    kind = known_format(format_ or format_of_files(files.paths))
     if kind == "parquet":
         events = files.read_parquet(spark)
         reason = _why_spark_must_read(events, question, files)
@@ -139,13 +139,18 @@ def matched_files(
         if reason:
             return _by_spark(events, question, keep)
         reading = _parquet(events, question.version, keep)
-    elif kind == "json":
-        reading = _json_lines(question.version, keep)
     else:
-        raise EventError(f"{kind!r} is not a format of events in files; they are 'parquet', 'json'")
+        reading = _json_lines(question.version, keep)
     size = split_size or SPLIT_SIZES[kind]
     tasks = tasks_of(splits_of(files.paths, kind, size), size)
     return question.finish(_results(spark, question, reading, tasks))
+
+
+def known_format(name: str) -> str:
+    """Return the name of a format of events in files, or say that it is none."""
+    if name not in SPLIT_SIZES:
+        raise EventError(f"{name!r} is not a format of events in files; they are 'parquet', 'json'")
+    return name
 
 
 def _why_spark_must_read(events: DataFrame, question: Question, files: Files) -> str:

@@ -48,9 +48,9 @@ class Stream(NamedTuple):
             return
         tally = self.sink.tally()
         question = self.wish.question(self._version(pin), pin.now, tally)
-        results = self.answer(events, question)
+        results = self.sink.accept(self.answer(events, question), pin)
         if held is None:
-            # Only now: a version that does not fit the events is never pinned.
+            # Only now: a version that does not fit the events or the sink is never pinned.
             self.checkpoint.record(pin)
         batch = self.sink.write(results, pin, tally)
         if batch is not None and self.told is not None:

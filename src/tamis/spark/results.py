@@ -78,9 +78,5 @@ def read_batches(path: str | PathLike[str]) -> list[Batch]:
 
 def total(batches: Iterable[Batch]) -> Counts:
     """Return what became of the events of all batches."""
-    counts = [batch.counts for batch in batches]
-    return (
-        Counts(*(sum(column) for column in zip(*counts, strict=True)))
-        if counts
-        else Counts(0, 0, 0, 0, 0)
-    )
+    counts = [Counts(0, 0, 0, 0, 0), *(batch.counts for batch in batches)]
+    return Counts(*map(sum, zip(*counts, strict=True)))

@@ -56,6 +56,9 @@ class Sink(Protocol):
     def tally(self) -> Tally | None:
         """Return what is to count the events of a batch, where they can be counted."""
 
+    def accept(self, results: DataFrame, pin: Pin) -> DataFrame:
+        """Return results as they are to be written, or say why they cannot be."""
+
     def write(self, results: DataFrame, pin: Pin, tally: Tally | None) -> Batch | None:
         """Write all of a batch; return what came of it, where that is known."""
 
@@ -115,14 +118,18 @@ class Folder:
         """Return what counts the events of a batch while they are written."""
         return Tally()
 
+    def accept(self, results: DataFrame, pin: Pin) -> DataFrame:
+        """Return results with their version; the columns must be those of the first batch."""
+        told = results.withColumn("version", F.lit(pin.version))
+        self._require_columns(told)
+        return told
+
     def write(self, results: DataFrame, pin: Pin, tally: Tally | None) -> Batch:
         """Write a batch beside its place, and rename it into it."""
         assert tally is not None  # noqa: S101 - it is the one made above
-        told = results.withColumn("version", F.lit(pin.version))
-        self._keep_columns(told)
         draft = self.path / f"{DRAFT}{pin.batch:08}-{uuid4().hex}"
         try:
-            write(told, str(draft))
+            write(results, str(draft))
             batch = Batch.of(pin, tally.counts())
             write_record(draft / BATCH, batch)
             self.commit(draft, pin.batch)
@@ -143,8 +150,7 @@ class Folder:
         """Return where a batch is once it is committed."""
         return self.path / place_of(batch)
 
-    def _keep_columns(self, results: DataFrame) -> None:
-        """Record the columns with the first batch; all others must have the same."""
+    def _require_columns(self, results: DataFrame) -> None:
         held = read_record(self.path / COLUMNS, dict[str, Any])
         if held is None:
             columns = {"columns": results.schema.simpleString(), "schema": results.schema.json()}
@@ -182,6 +188,10 @@ class FunctionSink:
 
     def tally(self) -> None:
         """Count nothing: if the function computes nothing, a tally would wait for ever."""
+
+    def accept(self, results: DataFrame, pin: Pin) -> DataFrame:  # noqa: ARG002
+        """Return results as they are."""
+        return results
 
     def write(self, results: DataFrame, pin: Pin, tally: Tally | None) -> None:  # noqa: ARG002
         """Hand over the results."""

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.errors import EventError
 from tamis.spark.checkpoints import Checkpoint
-from tamis.spark.files import Files, matched_files
+from tamis.spark.files import Files, known_format, matched_files
 from tamis.spark.library import Library
 from tamis.spark.matching import Source, matched
 from tamis.spark.microbatches import Stream, Wish
@@ -50,21 +50,20 @@ def stream(
     there. `told` hears of every batch in a folder.
     """
     source = Source(json, variant)
-    wish = Wish(output, unmatched, plan, memory)
-    shelf = library if isinstance(library, Library) else Library(library)
 
     def answer(batch: DataFrame, question: Question) -> DataFrame:
         return matched(batch, question, source, keep)
 
-    origin = source_of(events)
-    none = events.sparkSession.createDataFrame([], events.schema)
-    require_free(answer(none, wish.question(shelf.latest(), 0)).columns)
+    shelf = library if isinstance(library, Library) else Library(library)
+    wish = Wish(output, unmatched, plan, memory)
+    question = wish.question(shelf.latest(), now=0)
     identity = {
-        "source": origin,
-        "library": str(shelf.path),
-        "output": str(output),
-        "columns": _columns(keep, source.name, unmatched),
+        "source": source_of(events),
+        **_identity(shelf, question, keep),
+        "column with the event": source.name or "none",
     }
+    no_events = events.sparkSession.createDataFrame([], events.schema)
+    require_free(answer(no_events, question).columns)
     made = Stream(shelf, wish, answer, Checkpoint(checkpoint), sink_of(to), told)
     return _started(made, events, identity, every=every, once=once)
 
@@ -93,33 +92,34 @@ def stream_files(
     The rest is as in `stream`.
     """
     root = Path(str(path).removeprefix("file://")).absolute()
-    kind = format_ or _format_in(root)
-    wish = Wish(output, unmatched, plan, memory)
-    shelf = library if isinstance(library, Library) else Library(library)
-    require_free(list(keep))
+    kind = known_format(format_ or _format_in(root))
 
     def answer(batch: DataFrame, question: Question) -> DataFrame:
         paths = [Path(row["path"].removeprefix("file:")) for row in batch.collect()]
         files = Files(root, sorted(paths), all=False)
         return matched_files(spark, question, files, keep=keep, format_=kind)
 
-    wish.question(shelf.latest(), 0)
+    shelf = library if isinstance(library, Library) else Library(library)
+    wish = Wish(output, unmatched, plan, memory)
+    question = wish.question(shelf.latest(), now=0)
+    require_free(list(keep))
+    new_files = _new_files(spark, root, files_per_batch)
     identity = {
-        "source": f"{root} ({kind})",
-        "library": str(shelf.path),
-        "output": str(output),
-        "columns": _columns(keep, None, unmatched),
+        "source": f"{source_of(new_files)}, {kind}",
+        **_identity(shelf, question, keep),
     }
     made = Stream(shelf, wish, answer, Checkpoint(checkpoint), sink_of(to), told)
-    return _started(
-        made, _new_files(spark, root, files_per_batch), identity, every=every, once=once
-    )
+    return _started(made, new_files, identity, every=every, once=once)
 
 
-def _columns(keep: Sequence[str] | None, text: str | None, unmatched: bool | None) -> str:
-    kept = "all" if keep is None else ", ".join(keep) or "none"
-    told = {None: "", True: ", with unmatched events", False: ", without unmatched events"}
-    return f"{kept}{f', events in {text}' if text else ''}{told[unmatched]}"
+def _identity(library: Library, question: Question, keep: Sequence[str] | None) -> dict[str, str]:
+    """Return what must stay the same for a stream to go on: what its rows depend on."""
+    return {
+        "library": str(library.path),
+        "output": str(question.output),
+        "choice of columns": "all" if keep is None else ", ".join(keep) or "none",
+        "treatment of unmatched events": "to keep them" if question.unmatched else "to drop them",
+    }
 
 
 def _format_in(root: Path) -> str:

@@ -1,0 +1,134 @@
+"""What `tamis spark stream` does, once it is known that Spark is there."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from types import FrameType
+from typing import Final, NamedTuple
+
+from pyspark.sql.streaming.query import StreamingQuery
+from rich.console import Console
+
+from tamis.cli.exits import FINDING, FINE
+from tamis.cli.options import mistake
+from tamis.cli.output import say
+from tamis.cli.spark_progress import following
+from tamis.cli.spark_summary import write_summary
+from tamis.spark import Batch, local_session, stream_files, total
+from tamis.spark.failures import told_in_a_sentence
+
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_SECONDS)})")
+_SECONDS_BETWEEN_LOOKS: Final = 1
+
+
+class Order(NamedTuple):
+    """What the command line asked for."""
+
+    events: Path
+    library: Path
+    to: Path
+    checkpoint: Path
+    output: str
+    keep: tuple[str, ...]
+    only_matched: bool
+    once: bool
+    every: float | None
+    files_per_batch: int | None
+    plan: str | None
+    format: str | None
+
+
+def seconds_of(duration: str | None) -> float | None:
+    """Return a duration such as `10s` in seconds.
+
+    >>> seconds_of("500ms"), seconds_of("1.5 m"), seconds_of(None)
+    (0.5, 90.0, None)
+    """
+    if duration is None:
+        return None
+    found = _DURATION.fullmatch(duration.strip())
+    if found is None:
+        raise mistake(f"{duration!r} is not a duration; write it as 500ms, 10s, 5m or 1h")
+    return float(found[1]) * _SECONDS[found[2]]
+
+
+def run_stream(order: Order, master: str) -> int:
+    """Stream until all is done or somebody ends it, and say what came of it."""
+    if order.once and order.every is not None:
+        raise mistake("a stream runs --once or --every so often, not both")
+    spark = local_session(master)
+    batches: list[Batch] = []
+    started = time.monotonic()
+    with told_in_a_sentence(), following(spark, "streaming") as console:
+        query = stream_files(
+            spark,
+            order.library,
+            order.events,
+            to=order.to,
+            checkpoint=order.checkpoint,
+            output=order.output,
+            keep=order.keep,
+            format_=order.format,
+            files_per_batch=order.files_per_batch,
+            unmatched=False if order.only_matched else None,
+            every=order.every,
+            once=order.once,
+            plan=order.plan,
+            told=_teller(batches, console),
+        )
+        _wait(query, console)
+    write_summary(_facts(batches, order.to, time.monotonic() - started))
+    return FINE if total(batches).matched else FINDING
+
+
+def _teller(batches: list[Batch], console: Console) -> Callable[[Batch], None]:
+    def tell(batch: Batch) -> None:
+        batches.append(batch)
+        say(console, f"batch {batch.number}, version {batch.version}: {batch.counts}")
+
+    return tell
+
+
+def _wait(query: StreamingQuery, console: Console) -> None:
+    """Wait for the end, or for Ctrl-C; a batch that this cuts short runs again the next time."""
+    with _interruptions() as interrupted:
+        while not query.awaitTermination(_SECONDS_BETWEEN_LOOKS):
+            if interrupted.is_set():
+                query.stop()
+                say(console, "stopped; the next start goes on from here")
+                return
+
+
+@contextmanager
+def _interruptions() -> Iterator[Event]:
+    """Note Ctrl-C, where Spark would cancel all jobs and let the stream fail."""
+    interrupted = Event()
+
+    def note(_number: int, _frame: FrameType | None) -> None:
+        interrupted.set()
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _facts(batches: list[Batch], to: Path, seconds: float) -> dict[str, int | float | str]:
+    counts = total(batches)
+    versions = sorted({batch.version for batch in batches})
+    return {
+        "batches": len(batches),
+        "versions": ", ".join(map(str, versions)) or "none",
+        **counts._asdict(),
+        "seconds": seconds,
+        "events per second": round(counts.events / seconds),
+        "written to": str(to),
+    }

@@ -1,0 +1,42 @@
+"""Bugs to plant in a stream, which the comparison with a clean run must see."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tamis.spark import Pin
+from tamis.spark.checkpoints import Checkpoint
+from tamis.spark.sinks import Folder
+
+
+def plant_unpinned(patch: pytest.MonkeyPatch) -> None:
+    """Let a batch that runs again take the newest version, whatever was recorded."""
+    record_once = Checkpoint.record
+
+    def record(checkpoint: Checkpoint, pin: Pin) -> None:
+        if pin.batch not in [known.batch for known in checkpoint.pins()]:
+            record_once(checkpoint, pin)
+
+    patch.setattr(Checkpoint, "pin", lambda *_: None)
+    patch.setattr(Checkpoint, "record", record)
+
+
+def plant_append(patch: pytest.MonkeyPatch) -> None:
+    """Let a batch that runs again write its rows beside those that are there."""
+
+    def place(folder: Folder, batch: int) -> Path:
+        # Spark takes all of these for the same number.
+        taken = len(list(folder.path.glob(f"batch=*{batch:08}")))
+        return folder.path / f"batch={'0' * taken}{batch:08}"
+
+    def commit(folder: Folder, draft: Path, batch: int) -> None:
+        draft.rename(place(folder, batch))
+
+    patch.setattr(Folder, "has", lambda *_: False)
+    patch.setattr(Folder, "place", place)
+    patch.setattr(Folder, "commit", commit)
+
+
+PLANTS = {"unpinned": plant_unpinned, "append": plant_append}
