@@ -44,8 +44,17 @@ class State(NamedTuple):
     is_whole: bool = True
     """Whether there are no more than these; else they must be compiled before anyone reads."""
 
-    def without_place(self, number: int, place: int) -> State:
-        """Return the same without one subscription of a segment."""
+    def locate(self, id_: Id) -> tuple[int, int] | None:
+        """Return the segment and the place of a compiled subscription."""
+        for number, segment in enumerate(self.segments):
+            place = segment.place(id_)
+            if place is not None:
+                return number, place
+        return None
+
+    def without_compiled(self, id_: Id) -> State:
+        """Return the same without one of the compiled ones."""
+        number, place = _located(self, id_)
         without = self.segments[number].without(place)
         segments = (*self.segments[:number], without, *self.segments[number + 1 :])
         return self._replace(segments=segments)
@@ -74,7 +83,7 @@ class Collection:
         self._joining: Thread | None = None
 
     def __contains__(self, id_: Id) -> bool:
-        return id_ in self._pending or self._locate(id_) is not None
+        return id_ in self._pending or self.state.locate(id_) is not None
 
     def ids(self) -> list[Id]:
         """Return the ids of all subscriptions, in order of adding."""
@@ -108,29 +117,17 @@ class Collection:
         if id_ in self._pending:
             del self._pending[id_]
             return self.state.without_open(id_)
-        return self.state.without_place(*self._located(id_))
+        return self.state.without_compiled(id_)
 
     def find(self, id_: Id) -> Entry:
         """Return a subscription."""
         pending = self._pending.get(id_)
         if pending is not None:
             return pending
-        number, place = self._located(id_)
-        return self.state.segments[number].entry(place)
-
-    def _located(self, id_: Id) -> tuple[int, int]:
-        located = self._locate(id_)
-        if located is None:
-            raise FilterError(f"there is no subscription {id_!r}")
-        return located
-
-    def _locate(self, id_: Id) -> tuple[int, int] | None:
-        """Return the segment and the place of a compiled subscription."""
-        for number, segment in enumerate(self.state.segments):
-            place = segment.place(id_)
-            if place is not None:
-                return number, place
-        return None
+        # Taken once: segments may be joined while this looks.
+        state = self.state
+        number, place = _located(state, id_)
+        return state.segments[number].entry(place)
 
     # --- compiled together -------------------------------------------------------------------
 
@@ -198,6 +195,13 @@ class Collection:
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
             self.state = State((*segments[:first], joined, *rest), open_, is_whole)
+
+
+def _located(state: State, id_: Id) -> tuple[int, int]:
+    located = state.locate(id_)
+    if located is None:
+        raise FilterError(f"there is no subscription {id_!r}")
+    return located
 
 
 def _to_join(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:

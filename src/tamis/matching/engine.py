@@ -191,7 +191,7 @@ class Engine:
             raise FilterError(f"a filter is a text or a Filter, not {given.filter!r:.60}")
         else:
             filter_ = parse(given.filter, given.language, limits=self._limits)
-        return filter_ if self.schema is None else filter_.bind(self.schema)
+        return filter_
 
     def filter(self, id_: Id) -> tuple[Filter, Mode]:
         """Return a subscription's filter, as the schema made of it, and its mode."""

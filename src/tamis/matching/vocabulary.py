@@ -134,15 +134,21 @@ class Vocabulary:
         return leaf > 1
 
     def leaf(self, atom: Filter, reading: Reading) -> int:
-        """Return the number of an atom's leaf."""
+        """Return the number of an atom's leaf; an atom is held against the schema only once."""
         number = self._numbers.get((atom, reading))
         if number is None:
-            leaf = self._make(atom, reading)
-            number = self._numbers[atom, reading] = self._first + len(self._leaves)
-            self._leaves.append(leaf)
-            self._atoms.append(atom)
-            self._readings.append(reading)
+            bound = atom if self.schema is None else atom.bind(self.schema)
+            number = self._numbers.get((bound, reading))
+            if number is None:
+                number = self._new_leaf(bound, reading)
+            self._numbers[atom, reading] = self._numbers[bound, reading] = number
         return number
+
+    def _new_leaf(self, atom: Filter, reading: Reading) -> int:
+        self._leaves.append(self._make(atom, reading))
+        self._atoms.append(atom)
+        self._readings.append(reading)
+        return self._first + len(self._leaves) - 1
 
     def leaf_of(self, number: int) -> Leaf:
         """Return a leaf by its number."""

@@ -31,7 +31,15 @@ from tamis.spark.planning import Plan, Strategy
 from tamis.spark.questions import Question, ask
 from tamis.spark.reading import Columns, read_json_lines, read_parquet
 from tamis.spark.running import Job, Layout, Run
-from tamis.spark.splits import SPLIT_SIZES, Split, files_in, format_of_files, splits_of, tasks_of
+from tamis.spark.splits import (
+    SPLIT_SIZES,
+    Split,
+    files_in,
+    format_of_files,
+    splits_of,
+    tasks_of,
+    usual_split_size,
+)
 from tamis.spark.tallying import Tally
 
 LOG: Final = logging.getLogger(__name__)
@@ -141,7 +149,7 @@ def matched_files(
         reading = _parquet(events, question.version, keep)
     else:
         reading = _json_lines(question.version, keep)
-    size = split_size or SPLIT_SIZES[kind]
+    size = split_size or usual_split_size(files.paths, kind)
     tasks = tasks_of(splits_of(files.paths, kind, size), size)
     return question.finish(_results(spark, question, reading, tasks))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from os import PathLike
 from pathlib import Path
@@ -14,6 +15,8 @@ from tamis.errors import EventError
 
 # Some hundred thousand small events: half a second's work, beside which starting a task is little.
 # As JSON they take more room and far longer.
+# A core that is done early takes another.
+SPLITS_PER_CORE: Final = 2
 SPLIT_SIZES: Final = {"parquet": 16 * 1024 * 1024, "json": 4 * 1024 * 1024}
 
 _ENDS: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
@@ -55,6 +58,12 @@ def format_of_files(files: Iterable[Path]) -> str:
             "the names of the files do not tell one format; name it: 'parquet' or 'json'"
         )
     return known
+
+
+def usual_split_size(files: Iterable[Path], format_: str) -> int:
+    """Return how large splits should be, so that every core of a machine like this has some."""
+    total = sum(file.stat().st_size for file in files)
+    return max(1, min(SPLIT_SIZES[format_], total // (SPLITS_PER_CORE * (os.cpu_count() or 1))))
 
 
 def splits_of(files: Iterable[Path], format_: str, size: int) -> list[Split]:
