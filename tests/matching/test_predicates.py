@@ -26,7 +26,7 @@ from tamis.filters import Mode
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
 from tamis.filters.atoms import COMPARISONS, HasBits, Like, Matches, TextTest, ValueAtom
 from tamis.filters.modes import View
-from tamis.matching import relation_columns, text_finders, text_index
+from tamis.matching import Engine, relation_columns, text_finders, text_index
 from tamis.matching.predicates import PredicateIndex
 from tamis.matching.ranks import Ranker
 from tamis.matching.text_finders import EachFinder, PatternFinder, Placed, pattern_finders
@@ -427,3 +427,27 @@ def test_texts_pass_the_cuts_that_are_not_above_them(seed: int) -> None:
         entries = entries_of(Kind.TEXT, np.arange(40, dtype=np.int32), values)
         _, cells = Ranker(scale).rank(Column({Kind.TEXT: entries}))
         assert cells.tolist() == [1 + sum(cut <= value for cut in cuts) for value in values]
+
+
+@given(
+    st.lists(st.integers(-60, 60), min_size=8, max_size=40, unique=True),
+    st.lists(
+        st.integers(-70, 70)
+        | st.floats(-70, 70)
+        | st.integers(-60, 60).map(lambda n: math.nextafter(n, math.inf))
+        | st.integers(-60, 60).map(lambda n: math.nextafter(n, -math.inf))
+        | st.sampled_from([math.inf, -math.inf, 1e300, -1e300, 2**53, -(2**62)]),
+        min_size=1,
+        max_size=30,
+    ),
+)
+@settings(deadline=None)
+def test_numbers_are_looked_up_where_they_lie(numbers: list[int], values: list[float]) -> None:
+    engine = Engine()
+    for number in numbers:
+        engine.add(number, f"x = {number}")
+    engine.add("less", f"x < {numbers[0]}")
+    found = engine.match_batch([{"x": value} for value in values])
+    for value, ids in zip(values, found, strict=True):
+        less = ["less"] if value < numbers[0] else []
+        assert ids == [number for number in numbers if number == value] + less

@@ -13,8 +13,14 @@ from tamis.diagrams.alphabet import Scale
 from tamis.diagrams.lines import SEGMENT_OF_KIND, Segment
 from tamis.events import Kind
 from tamis.events.batch import Column, Entries, microseconds, split_numbers
+from tamis.matching.rank_kernels import RankTable, look_up
 
 _NONE: Final = np.empty(0, np.int32)
+
+# A binary search among fewer cuts is as fast as a table.
+FEW_CUTS: Final = 16
+LONGEST_TABLE: Final = 1 << 16
+MOST_NEGATIVE: Final = -float(2**50)
 
 
 class Ranker:
@@ -75,11 +81,16 @@ class _NumberCuts:
         self._groups: Final = np.unique(self._floats)
         """Large integers that are different may have one float; those are a group."""
         self._keys: Final = self._key(self._floats, self._residues)
+        self._table: Final = None if self._residues is not None else _table(self._floats)
 
-    def passed(self, entries: Entries) -> NDArray[np.intp]:
+    def passed(self, entries: Entries) -> NDArray[np.integer]:
         """Return how many of the cuts every number has passed."""
         if self._residues is None and entries.residues is None:
-            return np.searchsorted(self._floats, entries.values, side="right")
+            if self._table is None:
+                return np.searchsorted(self._floats, entries.values, side="right")
+            passed = np.empty(len(entries.values), np.int32)
+            look_up(self._table, entries.values, passed)
+            return passed
         keys = self._key(entries.values, entries.residues)
         return np.searchsorted(self._keys, keys, side="right")
 
@@ -95,3 +106,24 @@ class _NumberCuts:
         inside = groups < np.searchsorted(self._groups, floats, side="right")
         offsets = np.where(inside, 0 if residues is None else residues, -(2**15))
         return groups * 2**16 + offsets
+
+
+def _table(cuts: NDArray[np.float64]) -> RankTable | None:
+    """Return what tells the ranks of cuts at whole numbers, or None if it is not worth it.
+
+    A test of equality with a whole number has a cut under it and one right over it. Then all that
+    lies between two whole numbers has passed the same.
+    """
+    if len(cuts) < FEW_CUTS or not MOST_NEGATIVE < cuts[0] <= cuts[-1] < -MOST_NEGATIVE:
+        return None
+    whole = np.floor(cuts)
+    low, high = int(whole[0]), int(whole[-1])
+    right_over = np.nextafter(whole, np.inf)
+    if high - low >= LONGEST_TABLE or not ((cuts == whole) | (cuts == right_over)).all():
+        return None
+    numbers = np.arange(low, high + 1, dtype=np.float64)
+    return RankTable(
+        low=np.array([low], np.float64),
+        at=np.searchsorted(cuts, numbers, side="right").astype(np.int32),
+        over=np.searchsorted(cuts, np.nextafter(numbers, np.inf), side="right").astype(np.int32),
+    )
