@@ -16,7 +16,6 @@ from tamis.diagrams.kernels import FREE, NONE
 from tamis.matching.access_kernels import (
     HELD,
     STANDS_IN,
-    Postings,
     find_all_accesses,
     find_leaf_keys,
     new_search,
@@ -25,6 +24,7 @@ from tamis.matching.access_kernels import (
 from tamis.matching.combination_kernels import Meeting
 from tamis.matching.combinations import MOST, Combinations, Rarest
 from tamis.matching.variables import Variables
+from tamis.matching.waiting_kernels import Postings
 
 # An estimate, from tens of nanoseconds for a filter alone and hundredths of one for it and an event
 # in a diagram: above this share of all events, waiting is no gain.

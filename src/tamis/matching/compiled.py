@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tamis.diagrams.kernels import NONE
 from tamis.events import Schema
 from tamis.matching.access import find_access
-from tamis.matching.access_kernels import Postings
 from tamis.matching.arrays import Programs, RegionList
 from tamis.matching.chunks import ChunkBuilder
 from tamis.matching.evaluation_kernels import Chunks
@@ -23,6 +22,7 @@ from tamis.matching.graphs import build_graph, needed_sides, region_list
 from tamis.matching.row_kernels import Regions
 from tamis.matching.variables import Variables
 from tamis.matching.vocabulary import Vocabulary
+from tamis.matching.waiting_kernels import Postings
 
 
 class CompiledArrays(NamedTuple):

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.events.batch import EventBatch
-from tamis.matching.access_kernels import Values
 from tamis.matching.compiled import Compiled
 from tamis.matching.predicates import PredicateIndex
 from tamis.matching.ranks import Ranker
 from tamis.matching.row_kernels import Held, sort_by_event
+from tamis.matching.waiting_kernels import Values
 
 Entries = tuple[NDArray[np.int32], NDArray[np.int32]]
 

@@ -14,7 +14,6 @@ from tamis.diagrams.lines import SEGMENT_OF_KIND, Cut, Segment
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.events.values import Value, kind_of
-from tamis.matching.access_kernels import Values
 from tamis.matching.compiled import Compiled
 from tamis.matching.facts import FactFinder
 from tamis.matching.single_kernels import (
@@ -29,6 +28,7 @@ from tamis.matching.single_kernels import (
     turn_upward,
 )
 from tamis.matching.waiting import WaitingList
+from tamis.matching.waiting_kernels import Values
 
 
 class SingleEvaluator:

@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.matching.access_kernels import Values, Waiting, match_waiting
 from tamis.matching.compiled import Compiled
+from tamis.matching.waiting_kernels import Values, Waiting, match_waiting
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
 
