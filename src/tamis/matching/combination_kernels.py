@@ -23,6 +23,8 @@ class Meeting(NamedTuple):
     """The cells of each combination."""
     first: NDArray[np.int64]
     """The key of the first combination, as things to wait under are counted."""
+    has_threes: NDArray[np.bool_]
+    """Whether any combination is of three cells."""
 
 
 @inlined

@@ -83,4 +83,6 @@ class Combinations:
         kinds = np.unique(blocks, axis=0)
         table = np.zeros(1 << (2 * len(different) + 1).bit_length(), np.int32)
         enter_combinations(different, table)
-        return first_key + under.reshape(-1), (kinds, table, different, np.array([first_key]))
+        has_threes = np.array([(kinds[:, -1] != NONE).any()])
+        meeting = (kinds, table, different, np.array([first_key]), has_threes)
+        return first_key + under.reshape(-1), meeting

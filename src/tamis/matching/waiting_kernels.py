@@ -121,12 +121,15 @@ def _keys_of_event(
         keys[count + 1] = offset[-1] + blocks[place]
         count += 2
     kinds, table, combinations = meeting.kinds, meeting.table, meeting.keys
-    held = len(blocks)
+    held, has_threes = len(blocks), bool(meeting.has_threes[0])
+    own = held * (held - 1) // 2
+    if has_threes:
+        own = own * (held + 1) // 3
     # An event has few combinations of its own where subscriptions have very many kinds of them.
-    if held * (held - 1) * (held + 1) // 6 < len(kinds):
+    if own < len(kinds):
         for one in range(held):
             for other in range(one + 1, held):
-                for third in range(other, held):
+                for third in range(other, held if has_threes else other + 1):
                     # The attribute itself stands for no third.
                     last = keys[2 * third] if third > other else NONE
                     number = find_combination(
