@@ -31,6 +31,8 @@ from tamis.matching.waiting_kernels import Postings
 RARE: Final = 1 / 500
 # The checks of a conjunction mostly fail at once; any other program takes so much longer.
 RARE_PROGRAM: Final = RARE / 32
+# A smaller share of the subscriptions than this does not wait, however rare each is.
+FEW: Final = 1 / 32
 # A test of up to this many cells waits under each of them.
 MOST_CELLS: Final = 16
 # Events are taken to have about this many attributes, where filters know many more.
@@ -57,21 +59,37 @@ class _Keys(NamedTuple):
 def find_access(
     codes: NDArray[np.int32], starts: NDArray[np.int64], variables: Variables
 ) -> Access:
-    """Decide which programs wait for what."""
+    """Decide which programs wait for what.
+
+    Every event has to look for what waits; where that is few among many, none had better wait.
+    """
+    access = _find(codes, starts, variables, RARE, RARE_PROGRAM)
+    if 0 < access.waits.sum() < FEW * len(access.waits):
+        access = _find(codes, starts, variables, 0.0, 0.0)
+    return access
+
+
+def _find(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    variables: Variables,
+    rare: float,
+    rare_program: float,
+) -> Access:
     offsets = _cell_offsets(variables)
     keys = _leaf_keys(variables, offsets)
     count = len(starts) - 1
     search = new_search(int(np.diff(starts).max(initial=1)))
     found, sizes = np.empty(len(codes) + 1, np.int32), np.empty(count, np.int32)
-    used = find_all_accesses(codes, starts, keys.cost, RARE, RARE_PROGRAM, search, found, sizes)
+    used = find_all_accesses(codes, starts, keys.cost, rare, rare_program, search, found, sizes)
     members, under = _expand(found[:used], sizes, keys)
     total = int(offsets[-1]) + len(variables.blocks)
     rarest = Rarest((codes, starts), *_single_cells(keys, variables, offsets))
     combinations = Combinations(rarest)
     joined = _join_crowds(rarest, combinations, members, under, total)
-    rare = rarest.rare_enough(RARE)
+    enough = rarest.rare_enough(rare)
     for cells in (2, 3):
-        combinations.take(np.flatnonzero((sizes == NONE) & (rare == cells)), cells, CROWD)
+        combinations.take(np.flatnonzero((sizes == NONE) & (enough == cells)), cells, CROWD)
     alone = under[~joined]
     met, meeting = combinations.postings(total, offsets)
     waiting = _Waiting(
