@@ -302,7 +302,7 @@ def compare_relations(rng: Random, *, relations: int, events: int) -> int:
     }
     predicates = {predicate: number for number, predicate in enumerate(asked)}
     held = random_events(rng, events, many=rng.random() < 0.5)
-    found = PredicateIndex(predicates, schema).find(EventBatch.of_events(held)).rows
+    found = PredicateIndex(predicates, schema).find(EventBatch.of_events(held))
     for predicate, number in predicates.items():
         for place, event in enumerate(held):
             whole = schema.with_defaults(event) if schema and predicate.completed else event
@@ -332,7 +332,7 @@ def test_all_numbers_compare_exactly(op: str) -> None:
     relation = Relation.of(op, Reference("a"), Reference("b"))
     known = {Predicate(relation, truth): number for number, truth in enumerate((False, True))}
     with patch.object(relation_columns.Operands, "event", side_effect=AssertionError("asked")):
-        rows = PredicateIndex(known, None).find(batch).rows
+        rows = PredicateIndex(known, None).find(batch)
     for (a, b), is_false, is_true in zip(pairs, *rows, strict=True):
         truth = relation.truth(View(Event.of_checked({"a": (a,), "b": (b,)}), None))
         assert (is_false, is_true) == (truth is False, truth is True), f"{a!r} {op} {b!r}"
@@ -344,7 +344,7 @@ def test_single_values_do_not_need_the_oracle() -> None:
     left = Arithmetic("-", Reference("a"), Literal.of(2), depth=1)
     predicates = {Predicate(Relation.of("<", left, Reference("b"))): 0}
     with patch.object(relation_columns.Operands, "event", side_effect=AssertionError("asked")):
-        rows = PredicateIndex(predicates, None).find(EventBatch.of_events(events)).rows
+        rows = PredicateIndex(predicates, None).find(EventBatch.of_events(events))
     assert rows[0].tolist() == [event["a"] - 2 < event["b"] for event in events]
 
 
@@ -352,7 +352,7 @@ def test_events_without_an_attribute_do_not_need_the_oracle() -> None:
     batch = EventBatch.of_events([{"a": [1, 2]}, {"b": 3}, {}] * 4)
     predicates = {Predicate(Relation.of("<", Reference("a"), Reference("b"))): 0}
     with patch.object(relation_columns.Operands, "event", side_effect=AssertionError("asked")):
-        assert not PredicateIndex(predicates, None).find(batch).rows.any()
+        assert not PredicateIndex(predicates, None).find(batch).any()
 
 
 # --- whole batches ---------------------------------------------------------------------------
@@ -386,8 +386,7 @@ def test_a_batch_passes_what_its_events_pass(seed: int) -> None:
         for names in rng.choices(("tu", "t", "u", ""), k=100)
     ]
     passing = PredicateIndex(predicates, schema).find(EventBatch.of_events(events))
-    assert passing.variables == list(predicates.values())
-    for predicate, row in zip(predicates, passing.rows, strict=True):
+    for predicate, row in zip(predicates, passing, strict=True):
         for event, holds in zip(events, row, strict=True):
             whole = schema.with_defaults(event) if schema and predicate.completed else event
             assert holds == predicate.atom.truth(View(whole, False)), f"{predicate} on {whole}"
@@ -395,8 +394,8 @@ def test_a_batch_passes_what_its_events_pass(seed: int) -> None:
 
 def test_no_events_and_no_predicates_are_no_special_case() -> None:
     predicates = {Predicate(TextTest("t", Kind.TEXT, "contains", "a")): 0}
-    assert PredicateIndex(predicates, None).find(EventBatch.of_events([])).rows.shape == (1, 0)
-    assert PredicateIndex({}, None).find(EventBatch.of_events([{"t": "a"}])).rows.shape == (0, 1)
+    assert PredicateIndex(predicates, None).find(EventBatch.of_events([])).shape == (1, 0)
+    assert PredicateIndex({}, None).find(EventBatch.of_events([{"t": "a"}])).shape == (0, 1)
 
 
 # --- ranks -----------------------------------------------------------------------------------

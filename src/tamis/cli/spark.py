@@ -63,6 +63,25 @@ LibraryFolder = Annotated[
 Master = Annotated[
     str, typer.Option(metavar="URL", help="Where Spark runs: local[*] is all of this machine.")
 ]
+Target = Annotated[
+    Path, typer.Option("--to", metavar="FOLDER", help="Where results go.", show_default=False)
+]
+OutputForm = Annotated[str, typer.Option(help="ids, pairs, packed, bitmap or counts.")]
+KeptColumns = Annotated[
+    list[str] | None,
+    typer.Option(metavar="COLUMN", help="A column to keep; may be repeated.", show_default=False),
+]
+OnlyMatched = Annotated[
+    bool, typer.Option("--only-matched", help="Leave out events that match nothing.")
+]
+PlanName = Annotated[
+    str | None,
+    typer.Option(help="single, keyed or grid, rather than what fits.", show_default=False),
+]
+EventFormat = Annotated[
+    str | None,
+    typer.Option("--format", help="parquet or json, if no name tells.", show_default=False),
+]
 
 
 @spark.command(name="compile", epilog=COMPILE_EXAMPLES, no_args_is_help=True)
@@ -116,32 +135,17 @@ def match(
     ],
     *,
     library: LibraryFolder,
-    to: Annotated[
-        Path, typer.Option("--to", metavar="FOLDER", help="Where results go.", show_default=False)
-    ],
+    to: Target,
     version: Annotated[
         int | None,
         typer.Option(metavar="N", help="A version other than the newest.", show_default=False),
     ] = None,
-    output: Annotated[str, typer.Option(help="ids, pairs, packed, bitmap or counts.")] = "ids",
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="A column to keep; may be repeated.", show_default=False
-        ),
-    ] = None,
-    only_matched: Annotated[
-        bool, typer.Option("--only-matched", help="Leave out events that match nothing.")
-    ] = False,
+    output: OutputForm = "ids",
+    keep: KeptColumns = None,
+    only_matched: OnlyMatched = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
-    plan: Annotated[
-        str | None,
-        typer.Option(help="single, keyed or grid, rather than what fits.", show_default=False),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="parquet or json, if no name tells.", show_default=False),
-    ] = None,
+    plan: PlanName = None,
+    format_: EventFormat = None,
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a report, as HTML.", show_default=False),
@@ -171,9 +175,7 @@ def stream(
     ],
     *,
     library: LibraryFolder,
-    to: Annotated[
-        Path, typer.Option("--to", metavar="FOLDER", help="Where results go.", show_default=False)
-    ],
+    to: Target,
     checkpoint: Annotated[
         Path,
         typer.Option(
@@ -193,24 +195,11 @@ def stream(
         int | None,
         typer.Option(min=1, metavar="N", help="The most files in a batch.", show_default=False),
     ] = None,
-    output: Annotated[str, typer.Option(help="ids, pairs, packed, bitmap or counts.")] = "ids",
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN", help="A column to keep; may be repeated.", show_default=False
-        ),
-    ] = None,
-    only_matched: Annotated[
-        bool, typer.Option("--only-matched", help="Leave out events that match nothing.")
-    ] = False,
-    plan: Annotated[
-        str | None,
-        typer.Option(help="single, keyed or grid, rather than what fits.", show_default=False),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="parquet or json, if no name tells.", show_default=False),
-    ] = None,
+    output: OutputForm = "ids",
+    keep: KeptColumns = None,
+    only_matched: OnlyMatched = False,
+    plan: PlanName = None,
+    format_: EventFormat = None,
     master: Master = "local[*]",
 ) -> int:
     """Match the files in a folder, and those that are moved into it, until Ctrl-C.

@@ -21,7 +21,7 @@ from tamis.matching.memory import Memory
 from tamis.matching.row_kernels import Held, set_region_rows
 from tamis.matching.several import SeveralValues
 from tamis.matching.single import SingleEvaluator
-from tamis.matching.waiting import WaitingList
+from tamis.matching.waiting import Lists, WaitingList
 
 # Words of events that are evaluated at a time: enough to keep the vector units busy, unless the
 # rows of so many events would not stay in the last cache.
@@ -63,7 +63,9 @@ class Evaluator:
         facts = self._finder.find(batch)
         held = self._finder.held(facts)
         everyday = self._evaluate_everyday(held, len(batch), threads)
-        lists = self._waiting.match(self._finder.values(facts, held))
+        lists: Lists = np.zeros(len(batch), np.int64), np.empty(0, np.int32)
+        if not self._waiting.is_empty:
+            lists = self._waiting.match(self._finder.values(facts, held))
         found = Found(self.compiled.everyday, everyday, *lists)
         if facts.several.any():
             found = self._several.put_right(facts, found)

@@ -60,7 +60,7 @@ class FactFinder:
 
     def passing(self, batch: EventBatch) -> NDArray[np.bool_]:
         """Return for each predicate and event whether it holds."""
-        return self._predicates.find(batch).rows
+        return self._predicates.find(batch)
 
     def held(self, facts: Facts) -> Held:
         """Return the facts attribute by attribute."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,20 +21,11 @@ from tamis.matching.vocabulary import Predicate
 Rows = NDArray[np.bool_]
 
 
-class Passing(NamedTuple):
-    """Which events of a batch pass which predicates."""
-
-    variables: list[int]
-    """The variable of each row; the rows are in the order in which the predicates were given."""
-    rows: Rows
-    """For each predicate whether it holds, event after event."""
-
-
 class PredicateIndex:
     """All predicates of a compiled set; made once, used for any number of batches."""
 
-    def __init__(self, predicates: Mapping[Predicate, int], schema: Schema | None) -> None:
-        self._variables: Final = [*predicates.values()]
+    def __init__(self, predicates: Collection[Predicate], schema: Schema | None) -> None:
+        self._count: Final = len(predicates)
         self._schema: Final = schema
         self._texts: Final[dict[str, _TextRows]] = {}
         self._bits: Final[list[tuple[int, HasBits]]] = []
@@ -43,15 +34,15 @@ class PredicateIndex:
         for row, predicate in enumerate(predicates):
             self._add(row, predicate)
 
-    def find(self, batch: EventBatch) -> Passing:
-        """Tell of every event which predicates hold."""
-        rows = np.zeros((len(self._variables), len(batch)), np.bool_)
+    def find(self, batch: EventBatch) -> Rows:
+        """Tell for each predicate, in the order given, and each event whether it holds."""
+        rows = np.zeros((self._count, len(batch)), np.bool_)
         self._set_texts(batch, rows)
         self._set_bits(batch, rows)
         for name, by_default in self._by_default.items():
             rows[np.ix_(np.array(by_default), _absent(name, batch))] = True
         self._set_relations(batch, rows)
-        return Passing(self._variables, rows)
+        return rows
 
     def _add(self, row: int, predicate: Predicate) -> None:
         atom = predicate.atom

@@ -63,7 +63,9 @@ class SingleEvaluator:
         blocks = np.array(sorted(held), np.int32)
         cells = np.array([held[block] for block in blocks.tolist()], np.int32)
         passing = self._passing(event)
-        found = self._match_waiting(blocks, cells, passing)
+        found = np.empty(0, np.int32)
+        if not self._waiting.is_empty:
+            found = self._match_waiting(blocks, cells, passing)
         if len(self._compiled.everyday):
             found = np.concatenate((found, self._match_everyday(blocks, cells, passing)))
         return np.sort(found)

@@ -21,14 +21,12 @@ class WaitingList:
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
         self._free: list[tuple[Waiting, NDArray[np.int32]]] = []
-        self._is_empty = len(compiled.everyday) == compiled.count
+        self.is_empty = len(compiled.everyday) == compiled.count
 
     def match(self, values: Values) -> Lists:
         """Return for each event where its list of subscriptions ends, and all lists."""
         length = len(values.starts) - 1
         ends = np.zeros(length, np.int64)
-        if self._is_empty:
-            return ends, np.empty(0, np.int32)
         waiting, room = self._free.pop() if self._free else self._new()
         waiting = self._with_room_for_keys(waiting, values)
         parts: list[NDArray[np.int32]] = []
