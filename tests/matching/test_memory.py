@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tamis.matching.memory import Memory
+from tamis.matching.memory import LINE_BYTES, Memory, zero_rows
 
 ROWS, WORDS = 4_096, 64
 
@@ -37,3 +37,10 @@ def test_small_results_are_not_kept() -> None:
     memory = Memory()
     assert memory.array(10, 4).shape == (10, 4)
     assert not memory._blocks
+
+
+def test_rows_begin_at_cache_lines() -> None:
+    memory = Memory()
+    kept = [zero_rows(rows, 8) for rows in range(1, 40)] + [memory.array(ROWS, WORDS)]
+    assert {address(rows) % LINE_BYTES for rows in kept} == {0}
+    assert not any(rows.any() for rows in kept[:-1])

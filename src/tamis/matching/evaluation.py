@@ -17,7 +17,7 @@ from tamis.matching.evaluation_kernels import evaluate_chunks
 from tamis.matching.facts import FactFinder
 from tamis.matching.found import Bitmap, Found
 from tamis.matching.graph_kernels import evaluate_graph
-from tamis.matching.memory import Memory
+from tamis.matching.memory import Memory, zero_rows
 from tamis.matching.row_kernels import Held, set_region_rows
 from tamis.matching.several import SeveralValues
 from tamis.matching.single import SingleEvaluator
@@ -143,16 +143,16 @@ class Evaluator:
         lines = self.compiled.variables.counts
         variables = lines.cuts + np.diff(lines.predicates)
         return _Room(
-            variables=np.zeros((int(variables.max(initial=0)), width), np.uint64),
-            rows=np.zeros((self._rows, width), np.uint64),
+            variables=zero_rows(int(variables.max(initial=0)), width),
+            rows=zero_rows(self._rows, width),
             is_set=np.zeros(self._rows, np.bool_),
             nodes=self._new_nodes(width),
-            parts=np.zeros((4, width), np.uint64),
+            parts=zero_rows(4, width),
         )
 
     def _new_nodes(self, width: int) -> Bitmap:
         sizes = np.diff(self.compiled.arrays.chunks.node_starts)
-        nodes = np.zeros((int(sizes.max(initial=0)) + 2, width), np.uint64)
+        nodes = zero_rows(int(sizes.max(initial=0)) + 2, width)
         nodes[1] = ~np.uint64(0)
         return nodes
 
@@ -167,10 +167,18 @@ def _clear_beyond(tile: Bitmap, events: int) -> None:
 
 
 def _share(work: Callable[[int], None], tasks: Iterable[int], threads: int) -> None:
-    """Do tasks, on several threads if there are several."""
-    if threads == 1:
-        for task in tasks:
+    """Do tasks, on several threads if there are several, of which this is one."""
+    left = iter(tasks)
+
+    def do_next() -> None:
+        for task in left:
             work(task)
+
+    if threads == 1:
+        do_next()
         return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(work, tasks))
+    with ThreadPoolExecutor(threads - 1) as pool:
+        others = [pool.submit(do_next) for _ in range(threads - 1)]
+        do_next()
+        for other in others:
+            other.result()

@@ -15,7 +15,7 @@ from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import HasBits, ValueAtom
 from tamis.matching.relation_columns import Operands, find_related
 from tamis.matching.text_index import TextIndex, asked_by
-from tamis.matching.text_kernels import mark_holders
+from tamis.matching.text_kernels import gather_holders, mark_holders
 from tamis.matching.vocabulary import Predicate
 
 Rows = NDArray[np.bool_]
@@ -101,9 +101,9 @@ class _TextRows:
 
     def set_rows(self, entries: Entries, rows: Rows) -> None:
         """Set which events pass, in the rows of all tests."""
-        order = np.argsort(entries.values, kind="stable")
-        starts = np.searchsorted(entries.values[order], np.arange(len(entries.texts) + 1))
-        holders = entries.events[order]
+        starts = np.zeros(len(entries.texts) + 1, np.int64)
+        holders = np.empty(len(entries.events), np.int32)
+        gather_holders(entries.values, entries.events, starts, holders)
         own = np.array(self._rows, np.int32)
         for tests, texts in self._index.find_pairs(entries.texts):
             mark_holders(own[tests], texts, starts, holders, rows)
