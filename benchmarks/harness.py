@@ -56,15 +56,15 @@ class DisagreementError(Exception):
     """Alternatives that do not find the same matches have no figures to compare."""
 
 
-def measure(contenders: Sequence[Contender]) -> list[Row]:
+def measure(contenders: Sequence[Contender], repeats: int = REPEATS) -> list[Row]:
     """Run the alternatives in turns, so that what else the machine does falls on all of them."""
     rates: list[list[float]] = [[] for _ in contenders]
     groups = dict.fromkeys(contender.group for contender in contenders)
     with step(f"measured {'; '.join(groups)}".rstrip()) as show, _everything_here_kept():
         for contender in contenders:
             contender.run()
-        for turn in range(REPEATS):
-            show(f"turn {turn + 1} of {REPEATS}")
+        for turn in range(repeats):
+            show(f"turn {turn + 1} of {repeats}")
             for contender, found in zip(contenders, rates, strict=True):
                 found.append(contender.things / _seconds(contender.run))
     return _rows(contenders, rates)
