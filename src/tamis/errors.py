@@ -13,8 +13,18 @@
     ├── SnapshotError             a snapshot file that is damaged, cut short or none at all
     ├── LibraryError              a library of subscriptions that is missing or damaged
     ├── StreamError               a checkpoint or folder that belongs to another stream
+    ├── StorageError              files that cannot be used, or that the system did not write
+    │   └── StorageFullError      no room is left on the disk; what was acknowledged is safe
     ├── SparkError                something that Spark needs and does not have
     ├── WorkloadError             a workload file that cannot be used; knows line and column
+    ├── SettingsError             a setting of the broker that cannot be used
+    ├── ProtocolError             a frame that is none
+    ├── RefusedError              what a broker did not grant; knows the code
+    │   ├── AccessError           what a principal may not do; knows the reason for the log
+    │   └── DisconnectedError     a connection that is closed, or cannot be made
+    ├── SubscriptionEndedError    a subscription that the broker ended; knows the reason
+    ├── AddressError              a URL that is no broker's
+    ├── PolicyError               a policy or key file that cannot be used; knows the place
     └── LimitError                more of something than the configured limit
 
 Each error keeps the facts as fields and says them in a sentence.
@@ -23,7 +33,10 @@ Each error keeps the facts as fields and says them in a sentence.
 from __future__ import annotations
 
 __all__ = [
+    "AccessError",
+    "AddressError",
     "CloudEventError",
+    "DisconnectedError",
     "EventError",
     "FilterError",
     "FilterSyntaxError",
@@ -31,10 +44,17 @@ __all__ = [
     "JSONError",
     "LibraryError",
     "LimitError",
+    "PolicyError",
+    "ProtocolError",
+    "RefusedError",
     "SchemaError",
+    "SettingsError",
     "SnapshotError",
     "SparkError",
+    "StorageError",
+    "StorageFullError",
     "StreamError",
+    "SubscriptionEndedError",
     "TamisError",
     "WorkloadError",
 ]
@@ -154,6 +174,20 @@ class StreamError(TamisError):
         super().__init__(f"the stream cannot use the folder {path}: {reason}")
 
 
+class StorageError(TamisError):
+    """Files of a store that cannot be used, or that the system refused to read or write."""
+
+    def __init__(self, path: object, reason: str, *, advice: str = "") -> None:
+        self.path = path
+        self.reason = reason
+        self.advice = advice
+        super().__init__(f"{path}: {reason}{f'; {advice}' if advice else ''}")
+
+
+class StorageFullError(StorageError):
+    """No room is left on the disk; what was acknowledged is safe, and it goes on with room."""
+
+
 class SparkError(TamisError):
     """Something that Spark needs and does not have."""
 
@@ -178,3 +212,70 @@ class WorkloadError(TamisError):
         self.line = shown.line
         self.column = shown.column
         super().__init__(f"{source}: {shown}" if text else f"{source}: {reason}")
+
+
+class SettingsError(TamisError):
+    """A setting of a broker that cannot be used: where it was written, and why."""
+
+
+class ProtocolError(TamisError):
+    """Bytes that are not a frame, or a frame where it must not be."""
+
+
+class RefusedError(TamisError):
+    """Something that a broker did not grant; `code` is one of `tamis.protocol.Code`."""
+
+    def __init__(self, code: str, message: str, *, retry_after: float | None = None) -> None:
+        self.code = code
+        self.retry_after = retry_after
+        super().__init__(message)
+
+
+class AccessError(RefusedError):
+    """Something that a principal may not do; `reason` is for the log alone.
+
+    The message is the same for all that must not be told apart: a token that is unknown and one
+    that has expired, what is hidden and what is not there.
+    """
+
+    def __init__(
+        self, code: str, message: str, *, reason: str = "", retry_after: float | None = None
+    ) -> None:
+        self.reason = reason or message
+        super().__init__(code, message, retry_after=retry_after)
+
+
+class PolicyError(TamisError):
+    """A policy or key file that cannot be used: which, where in it, and why."""
+
+    def __init__(self, reason: str, *, source: str, place: str = "") -> None:
+        self.reason = reason
+        self.source = source
+        self.place = place
+        where = f"{source}, {place}" if place else source
+        super().__init__(f"{where}: {reason}")
+
+
+class DisconnectedError(RefusedError):
+    """A connection that is closed, or cannot be made."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("unavailable", message)
+
+
+class SubscriptionEndedError(TamisError):
+    """A subscription that the broker ended: it expired, was deleted, revoked or taken over."""
+
+    def __init__(self, subscription: str, reason: str) -> None:
+        self.subscription = subscription
+        self.reason = reason
+        super().__init__(f"the subscription {subscription!r} is over: {reason}")
+
+
+class AddressError(TamisError):
+    """A URL that cannot be that of a broker."""
+
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        self.reason = reason
+        super().__init__(f"{url!r} is not the address of a broker: {reason}")

@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 
 from spark.contract import Sub, compiled
 from spark.streams import Site, add_file
-from tamis.errors import EventError, LibraryError, SchemaError, SparkError, StreamError
+from tamis.errors import EventError, LibraryError, SchemaError, StreamError
 from tamis.spark import (
     compile_subscriptions,
     read_batches,
-    read_kafka,
     read_results,
     stream,
     stream_files,
@@ -143,10 +142,3 @@ def test_mistakes_are_told_before_the_stream_starts(
     assert read_batches(site.results) == []
     assert total([]) == (0, 0, 0, 0, 0)
     assert not site.checkpoint.exists()
-
-
-def test_kafka_needs_its_connector(spark: SparkSession) -> None:
-    with pytest.raises(
-        SparkError, match=r"spark\.jars\.packages = org.apache.spark:spark-sql-kafka"
-    ):
-        read_kafka(spark, "localhost:9092", ["trades", "quotes"])

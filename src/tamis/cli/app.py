@@ -10,10 +10,12 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from tamis.cli import check, compare, match, spark_workloads
+from tamis.cli import check, compare, explain, match, pub, serve, spark_workloads, status, sub
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
 from tamis.cli.output import say_error
 from tamis.cli.spark import spark
+from tamis.cli.subscriptions import subscriptions
+from tamis.cli.token import token
 from tamis.errors import TamisError
 
 
@@ -63,6 +65,14 @@ app = typer.Typer(
 app.command(epilog=match.EXAMPLES, no_args_is_help=True)(match.match)
 app.command(epilog=check.EXAMPLES, no_args_is_help=True)(check.check)
 app.command(epilog=compare.EXAMPLES, no_args_is_help=True)(compare.compare)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
+app.command(epilog=pub.EXAMPLES)(pub.pub)
+app.command(epilog=sub.SUB_EXAMPLES, no_args_is_help=True)(sub.sub)
+app.command(epilog=sub.TAIL_EXAMPLES)(sub.tail)
+app.add_typer(subscriptions, name="subscriptions")
+app.command(epilog=explain.EXAMPLES, no_args_is_help=True)(explain.explain)
+app.command(epilog=status.EXAMPLES)(status.status)
+app.add_typer(token, name="token")
 spark.command(epilog=spark_workloads.GENERATE_EXAMPLES, no_args_is_help=True)(
     spark_workloads.generate
 )

@@ -39,6 +39,7 @@ STREAM_EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis spark stream events/ --library subscriptions/ --to matches/ --checkpoint checkpoint/
 tamis spark stream events/ -L subscriptions/ --to matches/ --checkpoint checkpoint/ --every 10s
+tamis spark stream kafka://broker:9092/trades -L subscriptions/ --to matches/ --checkpoint at/
 
 [bold]Exit code[/bold]
 
@@ -168,14 +169,24 @@ def match(
 @spark.command(name="stream", epilog=STREAM_EXAMPLES, no_args_is_help=True)
 def stream(
     events: Annotated[
-        Path,
+        str,
         typer.Argument(
-            metavar="EVENTS", help="A folder of Parquet or JSON lines.", show_default=False
+            metavar="EVENTS",
+            help="A folder of Parquet or JSON lines, or kafka://host:port/topic.",
+            show_default=False,
         ),
     ],
     *,
     library: LibraryFolder,
-    to: Target,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FOLDER",
+            help="Where results go: a folder, or kafka://host:port/topic.",
+            show_default=False,
+        ),
+    ],
     checkpoint: Annotated[
         Path,
         typer.Option(
@@ -183,7 +194,7 @@ def stream(
         ),
     ],
     once: Annotated[
-        bool, typer.Option("--once", help="End when all files that are there are done.")
+        bool, typer.Option("--once", help="End when all that is there is done.")
     ] = False,
     every: Annotated[
         str | None,
@@ -195,6 +206,28 @@ def stream(
         int | None,
         typer.Option(min=1, metavar="N", help="The most files in a batch.", show_default=False),
     ] = None,
+    events_per_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="The most messages of Kafka in a batch.", show_default=False
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An option of reading Kafka; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An option of writing to Kafka; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputForm = "ids",
     keep: KeptColumns = None,
     only_matched: OnlyMatched = False,
@@ -202,13 +235,18 @@ def stream(
     format_: EventFormat = None,
     master: Master = "local[*]",
 ) -> int:
-    """Match the files in a folder, and those that are moved into it, until Ctrl-C.
+    """Match the files in a folder, and those that are moved into it, or a topic, until Ctrl-C.
 
-    Each batch goes by the newest version of the library, and is written exactly once, whatever
-    happens: started again with the same checkpoint, the stream goes on where it was.
+    Each batch goes by the newest version of the library, and is written to a folder exactly once,
+    whatever happens: started again with the same checkpoint, the stream goes on where it was.
     """
     require_spark()
-    from tamis.cli.spark_stream import Order, run_stream, seconds_of  # noqa: PLC0415 - as above
+    from tamis.cli.spark_stream import (  # noqa: PLC0415 - as above
+        Order,
+        options_of,
+        run_stream,
+        seconds_of,
+    )
 
     given = Order(
         events=events,
@@ -221,8 +259,11 @@ def stream(
         once=once,
         every=seconds_of(every),
         files_per_batch=files_per_batch,
+        events_per_batch=events_per_batch,
         plan=plan,
         format=format_,
+        options=options_of(option or ()),
+        to_options=options_of(to_option or ()),
     )
     return run_stream(given, master)
 

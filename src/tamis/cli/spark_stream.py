@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
@@ -20,8 +21,18 @@ from tamis.cli.options import mistake
 from tamis.cli.output import say
 from tamis.cli.spark_progress import following
 from tamis.cli.spark_summary import write_summary
-from tamis.spark import Batch, local_session, stream_files, total
+from tamis.spark import (
+    Batch,
+    KafkaTopic,
+    local_session,
+    read_kafka,
+    stream,
+    stream_files,
+    total,
+)
 from tamis.spark.failures import told_in_a_sentence
+from tamis.spark.kafka import POSITION
+from tamis.spark.kafka_options import ADDRESS, Address
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_SECONDS)})")
@@ -31,9 +42,9 @@ _SECONDS_BETWEEN_LOOKS: Final = 1
 class Order(NamedTuple):
     """What the command line asked for."""
 
-    events: Path
+    events: str
     library: Path
-    to: Path
+    to: str
     checkpoint: Path
     output: str
     keep: tuple[str, ...]
@@ -41,8 +52,11 @@ class Order(NamedTuple):
     once: bool
     every: float | None
     files_per_batch: int | None
+    events_per_batch: int | None
     plan: str | None
     format: str | None
+    options: dict[str, str]
+    to_options: dict[str, str]
 
 
 def seconds_of(duration: str | None) -> float | None:
@@ -59,33 +73,83 @@ def seconds_of(duration: str | None) -> float | None:
     return float(found[1]) * _SECONDS[found[2]]
 
 
+def options_of(given: Sequence[str]) -> dict[str, str]:
+    """Return options that were given as `NAME=VALUE`.
+
+    >>> options_of(["startingOffsets=earliest", "kafka.sasl.password=a=b"])
+    {'startingOffsets': 'earliest', 'kafka.sasl.password': 'a=b'}
+    """
+    for one in given:
+        if "=" not in one:
+            raise mistake(f"{one!r} is not an option; write it as NAME=VALUE")
+    return dict(one.split("=", 1) for one in given)
+
+
 def run_stream(order: Order, master: str) -> int:
     """Stream until all is done or somebody ends it, and say what came of it."""
-    if order.once and order.every is not None:
-        raise mistake("a stream runs --once or --every so often, not both")
+    _require_sense(order)
     spark = local_session(master)
     batches: list[Batch] = []
     started = time.monotonic()
     with told_in_a_sentence(), following(spark, "streaming") as console:
-        query = stream_files(
-            spark,
-            order.library,
-            order.events,
-            to=order.to,
-            checkpoint=order.checkpoint,
-            output=order.output,
-            keep=order.keep,
-            format_=order.format,
-            files_per_batch=order.files_per_batch,
-            unmatched=False if order.only_matched else None,
-            every=order.every,
-            once=order.once,
-            plan=order.plan,
-            told=_teller(batches, console),
-        )
+        query = _started(spark, order, _teller(batches, console))
         _wait(query, console)
     write_summary(_facts(batches, order.to, time.monotonic() - started))
     return FINE if total(batches).matched else FINDING
+
+
+def _require_sense(order: Order) -> None:
+    if order.once and order.every is not None:
+        raise mistake("a stream runs --once or --every so often, not both")
+    from_kafka = order.events.startswith(ADDRESS)
+    only_here = {
+        "--files-per-batch": (order.files_per_batch, "files", not from_kafka),
+        "--format": (order.format, "files", not from_kafka),
+        "--events-per-batch": (order.events_per_batch, "Kafka", from_kafka),
+        "--option": (order.options, "Kafka", from_kafka),
+        "--to-option": (order.to_options, "results that go to Kafka", order.to.startswith(ADDRESS)),
+    }
+    for name, (given, what, fits) in only_here.items():
+        if given and not fits:
+            raise mistake(f"{name} is for {what}")
+
+
+def _started(spark: SparkSession, order: Order, tell: Callable[[Batch], None]) -> StreamingQuery:
+    given: dict[str, Any] = {
+        "to": _sink(order),
+        "checkpoint": order.checkpoint,
+        "output": order.output,
+        "unmatched": False if order.only_matched else None,
+        "every": order.every,
+        "once": order.once,
+        "plan": order.plan,
+        "told": tell,
+    }
+    if order.events.startswith(ADDRESS):
+        messages = read_kafka(spark, *Address.of(order.events), **_kafka_options(order))
+        keep = tuple(dict.fromkeys((*POSITION, *order.keep)))
+        return stream(messages, order.library, json="value", keep=keep, **given)
+    return stream_files(
+        spark,
+        order.library,
+        order.events,
+        keep=order.keep,
+        format_=order.format,
+        files_per_batch=order.files_per_batch,
+        **given,
+    )
+
+
+def _sink(order: Order) -> str | KafkaTopic:
+    if order.to.startswith(ADDRESS):
+        return KafkaTopic.at(order.to, **order.to_options)
+    return order.to
+
+
+def _kafka_options(order: Order) -> dict[str, str]:
+    if order.events_per_batch is None:
+        return order.options
+    return {**order.options, "maxOffsetsPerTrigger": str(order.events_per_batch)}
 
 
 def _teller(batches: list[Batch], console: Console) -> Callable[[Batch], None]:
@@ -121,7 +185,7 @@ def _interruptions() -> Iterator[Event]:
         signal.signal(signal.SIGINT, before)
 
 
-def _facts(batches: list[Batch], to: Path, seconds: float) -> dict[str, int | float | str]:
+def _facts(batches: list[Batch], to: str, seconds: float) -> dict[str, int | float | str]:
     counts = total(batches)
     versions = sorted({batch.version for batch in batches})
     return {
@@ -130,5 +194,5 @@ def _facts(batches: list[Batch], to: Path, seconds: float) -> dict[str, int | fl
         **counts._asdict(),
         "seconds": seconds,
         "events per second": round(counts.events / seconds),
-        "written to": str(to),
+        "written to": to,
     }

@@ -11,6 +11,7 @@ from tamis.events.limits import EventLimits, too_deep
 from tamis.events.strict_json import Refused
 from tamis.events.values import (
     INT64_MAX,
+    INT64_MIN,
     TYPE_OF_CLASS,
     Bits,
     Value,
@@ -30,6 +31,9 @@ def flatten(
 
     `masks` names attributes that hold bit sets: an integer there may use the 64th bit.
     """
+    plain = _plain(data, limits)
+    if plain is not None:
+        return plain
     flattening = _Flattening(limits, masks)
     try:
         flattening.walk_mapping("", (), data)
@@ -38,6 +42,28 @@ def flatten(
     except RecursionError:
         raise too_deep(limits) from None
     return {name: tuple(values) for name, values in flattening.found.items()}
+
+
+def _plain(data: Mapping[str, object], limits: EventLimits) -> dict[str, tuple[Value, ...]] | None:
+    """Return the attributes of data that is flat and has nothing to look at twice, or None.
+
+    Most events are so, and this takes a sixth of the walk.
+    """
+    if type(data) is not dict or not len(data) <= min(limits.attributes, limits.values):
+        return None
+    found: dict[str, tuple[Value, ...]] = {}
+    longest = limits.name if limits.depth else 0
+    for name, item in data.items():
+        kind = type(item)
+        if kind is int:
+            if not INT64_MIN <= item <= INT64_MAX:
+                return None
+        elif not (kind is float or kind is bool or (kind is str and item.isascii())):
+            return None
+        if type(name) is not str or not 0 < len(name) <= longest or not name.isascii():
+            return None
+        found[name] = (item,)
+    return found
 
 
 class _Flattening:

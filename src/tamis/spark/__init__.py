@@ -9,6 +9,7 @@ from tamis.spark.experiment import density_experiment
 from tamis.spark.files import match_files
 from tamis.spark.generating import Generated, event_rows, generate, subscription_rows
 from tamis.spark.kafka import read_kafka
+from tamis.spark.kafka_sink import KafkaTopic
 from tamis.spark.library import Library, Version
 from tamis.spark.matching import match
 from tamis.spark.outputs import Output
@@ -23,6 +24,7 @@ __all__ = [
     "CompileReport",
     "Counts",
     "Generated",
+    "KafkaTopic",
     "Library",
     "MatchRun",
     "Output",

@@ -1,14 +1,19 @@
-"""Events from Kafka, by Spark's own connector."""
+"""Events from Kafka: by Spark's own connector where it is, else by one that needs no Java."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from pyspark import __version__ as spark_version
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tamis.errors import SparkError
+from tamis.spark.kafka_extra import provide_source, require_topics
+from tamis.spark.kafka_options import ISOLATION, SERVERS, Settings
+
+POSITION: Final = ("topic", "partition", "offset")
+# Java's client would also read what a transaction took back; both shall read the same.
+_COMMITTED: Final = {ISOLATION: "read_committed"}
 
 
 def read_kafka(
@@ -19,14 +24,18 @@ def read_kafka(
     `stream(read_kafka(…), …, json="value", keep=["topic", "partition", "offset"])` matches them.
     """
     names = topics if isinstance(topics, str) else ",".join(topics)
-    reader = spark.readStream.format("kafka").options(**options)
-    reader = reader.option("kafka.bootstrap.servers", servers).option("subscribe", names)
+    isolated = {} if any(name.lower() == ISOLATION for name in options) else _COMMITTED
+    given = {**isolated, **options, SERVERS: servers, "subscribe": names}
+    if not has_connector(spark):
+        require_topics(Settings.of(given))
+        return spark.readStream.format(provide_source(spark)).options(**given).load()
+    return spark.readStream.format("kafka").options(**given).load()
+
+
+def has_connector(spark: SparkSession) -> bool:
+    """Tell whether a session was started with Spark's own connector to Kafka."""
     try:
-        return reader.load()
-    except AnalysisException as error:
-        if error.getCondition() != "KAFKA_DATA_SOURCE_NOT_ENABLED":
-            raise
-        raise SparkError(
-            "Spark has no connector to Kafka here: start the session with the setting "
-            f"spark.jars.packages = org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
-        ) from None
+        spark.readStream.format("kafka").option("subscribe", "any").load()
+    except PySparkException as error:
+        return error.getCondition() != "KAFKA_DATA_SOURCE_NOT_ENABLED"
+    return True

@@ -1,4 +1,4 @@
-"""Where a stream's results go: to a folder, batch by batch, or to a function.
+"""Where a stream's results go: to a folder, batch by batch, to a function, or to Kafka.
 
 ::
 
@@ -20,7 +20,7 @@ import shutil
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
@@ -28,6 +28,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tamis.errors import SchemaError, StreamError
 from tamis.spark.checkpoints import Checkpoint, Claim, Pin
+from tamis.spark.kafka_options import ADDRESS
+from tamis.spark.kafka_sink import KafkaTopic
 from tamis.spark.records import local_folder, read_record, write_record
 from tamis.spark.results import ADDED, BATCH, CLAIM, COLUMNS, Batch, place_of
 from tamis.spark.tallying import Tally, write
@@ -37,6 +39,7 @@ DRAFT: Final = "_writing-"
 Function = Callable[[DataFrame, Pin], None]
 
 
+@runtime_checkable
 class Sink(Protocol):
     """What takes the results of batches."""
 
@@ -198,8 +201,15 @@ class FunctionSink:
         self._function(results, pin)
 
 
-def sink_of(to: str | PathLike[str] | Function) -> Sink:
+Target = str | PathLike[str] | Function | Sink
+
+
+def sink_of(to: Target) -> Sink:
     """Return the sink that a caller means."""
+    if isinstance(to, Sink):
+        return to
+    if isinstance(to, str) and to.startswith(ADDRESS):
+        return KafkaTopic.at(to)
     return Folder(to) if isinstance(to, str | PathLike) else FunctionSink(to)
 
 

@@ -19,7 +19,7 @@ from tamis.spark.microbatches import Stream, Wish
 from tamis.spark.outputs import Output
 from tamis.spark.questions import Question
 from tamis.spark.results import Batch
-from tamis.spark.sinks import Function, require_free, sink_of
+from tamis.spark.sinks import Target, require_free, sink_of
 from tamis.spark.sources import source_of
 from tamis.spark.splits import files_in, format_of_files
 
@@ -30,7 +30,7 @@ def stream(
     events: DataFrame,
     library: Library | str | PathLike[str],
     *,
-    to: str | PathLike[str] | Function,
+    to: Target,
     checkpoint: str | PathLike[str],
     output: str = Output.IDS,
     keep: Sequence[str] | None = None,
@@ -45,9 +45,9 @@ def stream(
 ) -> StreamingQuery:
     """Match a streaming DataFrame, batch by batch, with the newest version at the time.
 
-    Results go to a folder that `read_results` reads, or to a function of the results and their
-    `Pin`. Batches follow one another, or come `every` so many seconds; `once` ends with what is
-    there. `told` hears of every batch in a folder.
+    Results go to a folder that `read_results` reads, to a function of the results and their `Pin`,
+    or to a `KafkaTopic`. Batches follow one another, or come `every` so many seconds; `once` ends
+    with what is there. `told` hears of every batch, unless a function has it.
     """
     source = Source(json, variant)
 
@@ -73,7 +73,7 @@ def stream_files(
     library: Library | str | PathLike[str],
     path: str | PathLike[str],
     *,
-    to: str | PathLike[str] | Function,
+    to: Target,
     checkpoint: str | PathLike[str],
     output: str = Output.IDS,
     keep: Sequence[str] = (),

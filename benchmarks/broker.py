@@ -1,0 +1,107 @@
+"""The broker: `python -m benchmarks.broker [--many] [--beside] [--stalled]`; without these, all.
+
+Real processes on this machine, over its loopback: the broker, who publishes, and who subscribes.
+With very many subscriptions beside one; beside other brokers; and with a tenth of the subscribers
+stalled. What it takes to run other brokers: `apt-get install mosquitto nats-server` and
+`pip install paho-mqtt nats-py`; those that are missing are left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from benchmarks import broker_beside, broker_many, broker_stalled
+from benchmarks.broker_plots import rates_and_times, times_and_memory
+from benchmarks.broker_stalled import CALM, STALLED
+from benchmarks.harness import options
+from benchmarks.reporting import bars, file_name, report
+
+MANY: Final = "The broker with one subscription and with very many"
+BESIDE: Final = "From a publisher to a subscriber that wants one event in a hundred"
+STALL: Final = "A tenth of the subscribers does not read"
+ROOMS: Final = 10
+"""One subscriber in so many stalls."""
+
+
+def many(chosen: argparse.Namespace, folder: Path) -> None:
+    """Measure, print and write the rates with many subscriptions."""
+    before = os.getloadavg()
+    found = broker_many.measured(folder, chosen.subscriptions, chosen.events)
+    report(
+        file_name("broker-many", (chosen.subscriptions,)),
+        MANY,
+        broker_many.sheets(found),
+        bars(MANY, "events", found.rows),
+        notes=[load_since(before)],
+        folder=chosen.out,
+    )
+
+
+def beside(chosen: argparse.Namespace, folder: Path) -> None:
+    """Measure, print and write what other brokers do."""
+    before = os.getloadavg()
+    found = broker_beside.measured(folder, chosen.events, chosen.paces, chosen.paced_seconds)
+    report(
+        "broker-beside",
+        BESIDE,
+        broker_beside.sheets(found),
+        rates_and_times(BESIDE, found.rows, found.latencies),
+        notes=[*found.notes, load_since(before)],
+        folder=chosen.out,
+    )
+
+
+def stalled(chosen: argparse.Namespace, folder: Path) -> None:
+    """Measure, print and write what a stall does to the others."""
+    before = os.getloadavg()
+    rooms = max(1, chosen.subscribers // ROOMS)
+    found = broker_stalled.measured(
+        folder, chosen.subscribers, rooms, chosen.rate, chosen.stalled_seconds
+    )
+    times = {phase: [turn.times for turn in found.of(phase)] for phase in (CALM, STALLED)}
+    report(
+        file_name("broker-stalled", (chosen.subscribers,)),
+        STALL,
+        broker_stalled.sheets(found, chosen.subscribers, rooms),
+        times_and_memory(STALL, times, found.memory),
+        notes=[load_since(before)],
+        folder=chosen.out,
+    )
+
+
+def load_since(before: tuple[float, float, float]) -> str:
+    """Say how much the machine had to do, with this and with other things."""
+    start, end = before[0], os.getloadavg()[0]
+    return f"Load of the {os.cpu_count()} cores: {start:.1f} before, {end:.1f} at the end."
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run with all data in a temporary folder."""
+    chosen = options(
+        __doc__,
+        arguments,
+        many=False,
+        beside=False,
+        stalled=False,
+        subscriptions=100_000,
+        events=50_000,
+        paces=(500, 2_000),
+        paced_seconds=8,
+        subscribers=1_000,
+        rate=50,
+        stalled_seconds=20,
+    )
+    parts = {"many": many, "beside": beside, "stalled": stalled}
+    wanted = [name for name in parts if getattr(chosen, name)] or [*parts]
+    for name in wanted:
+        with TemporaryDirectory(prefix=f"tamis-{name}-") as folder:
+            parts[name](chosen, Path(folder))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""From a publisher over the network to a subscriber that wants one event in a hundred.
+
+Tamis filters in the broker. The others bring everything to the subscriber, which filters for itself
+with the same filter in the same language. Rates are of all events, wanted or not; the time of an
+event is that from when it was due to be published until the subscriber has it in hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from benchmarks import harness
+from benchmarks.broker_servers import MissingError, package
+from benchmarks.broker_systems import SYSTEMS, Client, System, by_name
+from benchmarks.broker_workers import Worker, worker
+from benchmarks.harness import Contender, DisagreementError, Latency, Row, measure, step
+from benchmarks.reporting import Sheet, latencies, rates
+from benchmarks.workloads import conjunctions
+from tamis.languages import parse
+
+WANTED: Final = "f0 < 10"
+"""True of one event in a hundred: the field has a thousand values."""
+# A timer of asyncio is late by up to so much; that is no fault of a broker.
+GRAIN: Final = 0.002
+RECEIVED: Final = 300.0
+
+T = TypeVar("T")
+
+
+class Found(NamedTuple):
+    """What was measured."""
+
+    rows: list[Row]
+    latencies: list[Latency]
+    notes: list[str]
+
+
+# --- in other processes ----------------------------------------------------------------------
+
+
+class Connected:
+    """A client in a thread of its own, which lives on between calls."""
+
+    def __init__(self, system: str, port: int) -> None:
+        self.system = by_name(system)
+        self._loop = asyncio.new_event_loop()
+        Thread(target=self._loop.run_forever, daemon=True).start()
+        self._stack = AsyncExitStack()
+        self.client: Client = self.run(self._stack.enter_async_context(self.system.connect(port)))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine gives that runs beside the client."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Say goodbye."""
+        self.run(self._stack.aclose())
+
+
+class Publisher(Connected):
+    """Publishes as fast as it can, or so many a second."""
+
+    def __init__(self, system: str, port: int) -> None:
+        super().__init__(system, port)
+        self._events: list[dict[str, Any]] = []
+        self._texts: list[bytes] = []
+
+    def prepare(self, count: int) -> int:
+        """Make events; return how many of them are wanted."""
+        self._events = drawn(count)
+        self._texts = [msgspec.json.encode(event | {"sent": 0.0}) for event in self._events]
+        wanted = parse(WANTED)
+        return sum(wanted.matches(event) for event in self._events)
+
+    def publish_all(self) -> None:
+        """Publish what was made, as fast as it can be."""
+        self.run(self.client.publish_all(self._texts))
+
+    def publish_paced(self, rate: int) -> None:
+        """Publish what was made at its time, however long the broker takes."""
+        self.run(self._publish_paced(rate))
+
+    async def _publish_paced(self, rate: int) -> None:
+        start = monotonic() + 0.1
+        for number, event in enumerate(self._events):
+            due = start + number / rate
+            while (now := monotonic()) < due:
+                await asyncio.sleep(due - now)
+            sent = now if now - due < GRAIN else due
+            await self.client.publish(msgspec.json.encode(event | {"sent": sent}))
+        await self.client.flush()
+
+
+class Subscriber(Connected):
+    """Receives what is wanted, or everything, and looks for itself."""
+
+    def __init__(self, system: str, port: int) -> None:
+        super().__init__(system, port)
+        self._last = -1
+        self._times: list[float] = []
+        self._done = asyncio.Event()
+        self._wanted = parse(WANTED)
+        take = self._take if self.system.filters else self._look_at
+        self.run(self.client.subscribe(WANTED, take))
+
+    def expect(self, count: int) -> None:
+        """Begin to gather so many events, the last of which is wanted."""
+        self._times, self._last, self._done = [], count - 1, asyncio.Event()
+
+    def received(self) -> list[float]:
+        """Return how long each wanted event took, when the last has come."""
+        return self.run(self._received())
+
+    async def _received(self) -> list[float]:
+        async with asyncio.timeout(RECEIVED):
+            await self._done.wait()
+        return self._times
+
+    def _look_at(self, text: bytes) -> None:
+        event = msgspec.json.decode(text)
+        if self._wanted.matches(event):
+            self._note(event)
+
+    def _take(self, text: bytes) -> None:
+        self._note(msgspec.json.decode(text))
+
+    def _note(self, event: dict[str, Any]) -> None:
+        self._times.append(monotonic() - event["sent"])
+        if event["n"] == self._last:
+            # Some clients call from a thread of their own.
+            self._loop.call_soon_threadsafe(self._done.set)
+
+
+def drawn(count: int) -> list[dict[str, Any]]:
+    """Return events; the last of them is wanted, so that its arrival is the end."""
+    events = conjunctions.workload_a(1, 1).events(count, 2).dicts()
+    events[-1]["f0"] = 0
+    return [{"n": number, **event} for number, event in enumerate(events)]
+
+
+# --- measuring -----------------------------------------------------------------------------------
+
+
+class Pair(NamedTuple):
+    """The two who are on either side of a broker."""
+
+    system: System
+    publisher: Worker
+    subscriber: Worker
+
+    def run(self, method: str, count: int, wanted: int, *arguments: int) -> list[float]:
+        """Bring events from one to the other; return the times of those that were wanted."""
+        self.subscriber.call("expect", count)
+        self.publisher.call(method, *arguments)
+        times: list[float] = self.subscriber.call("received")
+        if len(times) != wanted:
+            raise DisagreementError(
+                f"{self.system.name} brought {len(times):,} events that were wanted, not {wanted:,}"
+            )
+        return times
+
+
+def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> Found:
+    """Measure all systems that are here, in turns."""
+    with ExitStack() as stack:
+        pairs, notes = _pairs(stack, folder)
+        wanted = [pair.publisher.call("prepare", count) for pair in pairs]
+        rows = measure(
+            [
+                Contender(pair.system.name, partial(pair.run, "publish_all", count, due), count)
+                for pair, due in zip(pairs, wanted, strict=True)
+            ],
+            harness.REPEATS,
+        )
+        found = [one for pace in paces for one in _paced(pairs, pace, seconds)]
+        for pair in pairs:
+            pair.publisher.call("close")
+            pair.subscriber.call("close")
+    return Found(rows, found, notes)
+
+
+def _pairs(stack: ExitStack, folder: Path) -> tuple[list[Pair], list[str]]:
+    """Start all brokers and their clients; those that are missing are told in a sentence."""
+    pairs, notes = [], []
+    for number, system in enumerate(SYSTEMS):
+        try:
+            if system.needs is not None:
+                package(*system.needs)
+            server = stack.enter_context(system.serve(folder / str(number)))
+        except MissingError as error:
+            notes.append(f"{system.name} is left out: {error}.")
+            continue
+        subscriber = stack.enter_context(worker(Subscriber, system.name, server.port))
+        publisher = stack.enter_context(worker(Publisher, system.name, server.port))
+        pairs.append(Pair(system, publisher, subscriber))
+        notes.append(f"{system.name}: {system.promise}.")
+    return pairs, notes
+
+
+def _paced(pairs: Sequence[Pair], pace: int, seconds: int) -> list[Latency]:
+    """Publish so many events a second, for some seconds in each turn."""
+    count = pace * seconds
+    times: list[list[float]] = [[] for _ in pairs]
+    with step(f"measured {pace:,} events/s") as show:
+        wanted = [pair.publisher.call("prepare", count) for pair in pairs]
+        for turn in range(harness.REPEATS):
+            show(f"turn {turn + 1} of {harness.REPEATS}")
+            for pair, due, found in zip(pairs, wanted, times, strict=True):
+                found.extend(pair.run("publish_paced", count, due, pace))
+    return [
+        Latency(f"{pace:,} events/s: {pair.system.name}", found)
+        for pair, found in zip(pairs, times, strict=True)
+    ]
+
+
+def sheets(found: Found) -> list[Sheet]:
+    """Return the rates and the times."""
+    return [rates("events", found.rows), latencies(found.latencies)]

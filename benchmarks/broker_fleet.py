@@ -1,0 +1,232 @@
+"""Very many subscribers in one process, some of which can stop reading; and who publishes to them.
+
+Every subscriber has a connection and a subscription of its own, to one of many rooms. Of each room
+one subscriber may stall; those also want all that floods.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import count
+from select import select
+from selectors import EVENT_READ, DefaultSelector
+from typing import Final, NamedTuple
+
+import msgspec
+
+from benchmarks.broker_wire import Wire
+from benchmarks.harness import DisagreementError
+from tamis.protocol import (
+    Credit,
+    Deliver,
+    Dropped,
+    Ended,
+    Publish,
+    Published,
+    Subscribe,
+    Subscribed,
+)
+from tamis.protocol.frames import Policy, Reply
+
+WINDOW: Final = 256
+ENDLESS: Final = 1_000_000_000
+FLOOD: Final = 0
+"""The room that is no room: whoever may stall wants it."""
+NOBODY: Final = -1
+QUIET: Final = 2.0
+"""Who has read nothing for so long has read everything."""
+PATIENCE: Final = 300.0
+FLOODED: Final = 600
+"""Characters in an event that floods."""
+TOGETHER: Final = 100
+IN_FLIGHT: Final = 4
+
+
+class Kind(NamedTuple):
+    """How a subscriber that stalls had subscribed."""
+
+    policy: Policy
+    credit: int
+
+
+KINDS: Final = (
+    Kind("wait", ENDLESS),
+    Kind("wait", WINDOW),
+    Kind("drop", ENDLESS),
+    Kind("disconnect", ENDLESS),
+)
+STEADY: Final = Kind("wait", WINDOW)
+
+
+class Account(NamedTuple):
+    """What became of the events for a subscriber that stalled."""
+
+    policy: str
+    received: int
+    dropped: int
+    """As it was told."""
+    was_ended: bool
+
+
+class Event(msgspec.Struct):
+    """What is published."""
+
+    room: int
+    sent: float
+    text: str
+
+
+_event: Final = msgspec.json.Decoder(Event)
+
+
+class Subscriber:
+    """One connection with one subscription."""
+
+    def __init__(self, port: int, room: int, kind: Kind, *, stalls: bool) -> None:
+        self.room = room
+        self.kind = kind
+        self.stalls = stalls
+        self.wire = Wire(port, small=True)
+        self._received = 0
+        self._dropped = 0
+        self._was_ended = False
+        self._consumed = 0
+        wanted = f"room = {room} or room = {FLOOD}" if stalls else f"room = {room}"
+        self.wire.send(Subscribe(ref=1, filter=wanted, policy=kind.policy, credit=kind.credit))
+        self.wire.expect(Subscribed)
+
+    @property
+    def account(self) -> Account:
+        """Return what came and what did not."""
+        return Account(self.kind.policy, self._received, self._dropped, self._was_ended)
+
+    def read(self) -> Iterator[float]:
+        """Read what came; yield when the events of rooms among it were sent."""
+        for reply in self.wire.replies():
+            yield from self._take(reply)
+
+    def _take(self, reply: Reply) -> Iterator[float]:
+        match reply:
+            case Deliver():
+                self._received += len(reply.events)
+                self._give_credit(reply)
+                for delivery in reply.events:
+                    event = _event.decode(delivery.data)
+                    if event.room != FLOOD:
+                        yield event.sent
+            case Dropped():
+                self._dropped += reply.count
+            case Ended():
+                self._was_ended = True
+
+    def _give_credit(self, reply: Deliver) -> None:
+        if self.kind.credit == ENDLESS:
+            return
+        self._consumed += len(reply.events)
+        if self._consumed >= self.kind.credit // 2:
+            self.wire.send(Credit(subscription=reply.subscription, events=self._consumed))
+            self._consumed = 0
+
+
+class Fleet:
+    """All subscribers; they read in turns, as soon as something comes."""
+
+    def __init__(self, port: int, subscribers: int, rooms: int) -> None:
+        """Connect: the first subscriber of each room is one that may stall."""
+        self._port = port
+        self._selector = DefaultSelector()
+        self._stalling = [
+            self._connected(1 + number, KINDS[number % len(KINDS)], stalls=True)
+            for number in range(rooms)
+        ]
+        self._steady = [
+            self._connected(1 + number % rooms, STEADY, stalls=False)
+            for number in range(rooms, subscribers)
+        ]
+
+    def _connected(self, room: int, kind: Kind, *, stalls: bool) -> Subscriber:
+        one = Subscriber(self._port, room, kind, stalls=stalls)
+        self._selector.register(one.wire, EVENT_READ, one)
+        return one
+
+    def take(self, steady: int) -> list[float]:
+        """Return how long so many events took to those who never stall."""
+        times: list[float] = []
+        until = time.monotonic() + PATIENCE
+        while len(times) < steady:
+            if time.monotonic() > until:
+                raise DisagreementError(f"{len(times):,} events came, not {steady:,}")
+            for one, sent in self._read(0.1):
+                if not one.stalls:
+                    times += [time.monotonic() - moment for moment in sent]
+        return times
+
+    def stall(self) -> None:
+        """Let those who may stall stop reading.
+
+        They connect anew for it: the kernel buffers more for a connection that has read much.
+        """
+        for number, one in enumerate(self._stalling):
+            self._selector.unregister(one.wire)
+            one.wire.socket.close()
+            self._stalling[number] = self._connected(one.room, one.kind, stalls=True)
+            self._selector.unregister(self._stalling[number].wire)
+
+    def resume(self) -> list[Account]:
+        """Let them read all that is left for them, and tell what it was."""
+        for one in self._stalling:
+            self._selector.register(one.wire, EVENT_READ, one)
+        quiet_since = time.monotonic()
+        while time.monotonic() - quiet_since < QUIET:
+            if list(self._read(0.1)):
+                quiet_since = time.monotonic()
+        return [one.account for one in self._stalling]
+
+    def _read(self, patience: float) -> Iterator[tuple[Subscriber, list[float]]]:
+        for key, _ in self._selector.select(patience):
+            one: Subscriber = key.data
+            yield one, list(one.read())
+
+
+class Publisher:
+    """Publishes to rooms at a steady rate, or floods."""
+
+    def __init__(self, port: int, rooms: int) -> None:
+        self._wire = Wire(port)
+        self._rooms = rooms
+        self._refs = count(1)
+        self._next = 1
+        self._waiting = 0
+
+    def pace(self, rate: int, events: int) -> None:
+        """Publish to one room after the other, each event at its time."""
+        start = time.monotonic() + 0.1
+        for number in range(events):
+            due = start + number / rate
+            time.sleep(max(0.0, due - time.monotonic()))
+            self._send([Event(1 + number % self._rooms, due, "x" * 100)])
+            self._read_answers(0)
+        while self._waiting:
+            self._read_answers(1)
+
+    def flood(self, room: int, events: int) -> None:
+        """Publish large events as fast as the broker takes them."""
+        event = Event(room, 0.0, "x" * FLOODED)
+        for first in range(0, events, TOGETHER):
+            self._send([event] * min(TOGETHER, events - first))
+            while self._waiting >= IN_FLIGHT:
+                self._read_answers(1)
+        while self._waiting:
+            self._read_answers(1)
+
+    def _send(self, events: list[Event]) -> None:
+        texts = [msgspec.Raw(msgspec.json.encode(event)) for event in events]
+        ref = next(self._refs)
+        self._wire.send(Publish(ref=ref, events=texts, publisher="p", sequence=self._next))
+        self._next += len(events)
+        self._waiting += 1
+
+    def _read_answers(self, patience: float) -> None:
+        if select([self._wire], [], [], patience)[0]:
+            self._waiting -= sum(isinstance(reply, Published) for reply in self._wire.replies())

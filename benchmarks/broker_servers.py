@@ -1,0 +1,155 @@
+"""Brokers to measure: each a process of its own on a free port, with a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import httpx
+
+STARTING: Final = 60.0
+STOPPING: Final = 60.0
+KILOBYTE: Final = 1024
+
+# It keeps no file, and by itself would drop what a subscriber does not take quickly.
+MOSQUITTO_LINES: Final = (
+    "allow_anonymous true",
+    "persistence false",
+    "set_tcp_nodelay true",
+    "max_queued_messages 0",
+    "max_inflight_messages 1000",
+    "log_dest none",
+)
+
+
+class Server(NamedTuple):
+    """A process that listens."""
+
+    port: int
+    process: subprocess.Popen[bytes]
+
+    @property
+    def pid(self) -> int:
+        """Return the number of the process."""
+        return self.process.pid
+
+    @property
+    def url(self) -> str:
+        """Return where a Tamis broker is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def resident(self) -> int:
+        """Return the bytes of memory that the process has at the moment."""
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines()
+        (found,) = (line.split()[1] for line in lines if line.startswith("VmRSS:"))
+        return int(found) * KILOBYTE
+
+    def cpu_seconds(self) -> float:
+        """Return the time that the process has had, on all cores."""
+        text = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8")
+        # What follows the name, which may hold anything.
+        words = text.rpartition(")")[2].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def status(self) -> dict[str, Any]:
+        """Return the numbers that a Tamis broker tells."""
+        answer = httpx.get(f"{self.url}/v1/status", timeout=60)
+        answer.raise_for_status()
+        found: dict[str, Any] = answer.json()
+        return found
+
+
+@contextmanager
+def tamis(folder: Path, **settings: object) -> Iterator[Server]:
+    """Run `tamis serve`, with the settings that it has by itself but for some."""
+    port = free_port()
+    sets = {"port": port, "data": folder / "data", "log_level": "warning", **settings}
+    options = [f"--set={name}={value}" for name, value in sets.items()]
+    with _running([sys.executable, "-m", "tamis.cli", "serve", *options], folder, port) as server:
+        yield server
+
+
+@contextmanager
+def mosquitto(folder: Path) -> Iterator[Server]:
+    """Run Mosquitto; it keeps everything in memory, and drops nothing."""
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = (f"listener {port} 127.0.0.1", *MOSQUITTO_LINES)
+    (folder / "mosquitto.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with _running([program("mosquitto"), "-c", "mosquitto.conf"], folder, port) as server:
+        yield server
+
+
+@contextmanager
+def nats(folder: Path) -> Iterator[Server]:
+    """Run NATS, with JetStream in files."""
+    port = free_port()
+    options = ["-a", "127.0.0.1", "-p", str(port), "-js", "-sd", str(folder / "jetstream")]
+    with _running([program("nats-server"), *options], folder, port) as server:
+        yield server
+
+
+def program(name: str) -> str:
+    """Return the path of a server; Debian has some where only root looks."""
+    path = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise MissingError(f"{name} is not installed here: apt-get install {name}")
+    return found
+
+
+def package(name: str, module: str) -> None:
+    """Refuse to go on without a Python client."""
+    if find_spec(module) is None:
+        raise MissingError(f"{name} is not installed here: pip install {name}")
+
+
+class MissingError(Exception):
+    """A server or a client that is to be measured is not here."""
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on at the moment."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+@contextmanager
+def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[Server]:
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "server.log"
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)  # noqa: S603
+    try:
+        _await_listening(process, port, log)
+        yield Server(port, process)
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOPPING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    until = time.monotonic() + STARTING
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    raise RuntimeError(f"the server does not listen; it said: {log.read_text(errors='replace')}")

@@ -1,0 +1,272 @@
+"""A tenth of the subscribers stops reading, and the others are to notice nothing.
+
+Every event is for one room: nine subscribers of it always read, and one may stall. Turns in which
+all read and turns with a stall alternate. When a stall begins, those who stall are flooded until
+the kernel's buffers and the broker's are full. The broker is told not to cut them off after a
+while, so that the stall lasts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+from threading import Event, Thread
+from time import monotonic, sleep
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from benchmarks import harness
+from benchmarks.broker_fleet import FLOOD, NOBODY, Account, Fleet, Publisher
+from benchmarks.broker_servers import Server, tamis
+from benchmarks.broker_workers import Worker, worker
+from benchmarks.harness import DisagreementError, Latency, step
+from benchmarks.reporting import Sheet, latencies
+
+FLOODED: Final = 2_000
+"""Events of one flood: more than the broker's buffer for a subscriber, 1,000, and the kernel's."""
+FLOODS: Final = 5
+"""Floods in a row, at the end, to see whether memory grows with them."""
+FILLING: Final = 50_000
+"""Events for nobody, at the beginning: the broker keeps the latest 64 MB of events at hand."""
+EVERY: Final = 0.25
+SETTLED: Final = 2.0
+PATIENCE: Final = 60.0
+ASKED: Final = 1.3
+CALM: Final = "all read"
+STALLED: Final = "a tenth stalled"
+LONGER: Final = "stalled and flooded"
+MEGABYTE: Final = 1e6
+
+
+class Sample(NamedTuple):
+    """The memory of the broker at a time."""
+
+    seconds: float
+    resident: int
+    phase: str
+
+
+class Turn(NamedTuple):
+    """What one turn gave."""
+
+    phase: str
+    times: Sequence[float]
+    busy: float
+    """How much of one core the broker used."""
+
+    def quantile(self, part: float) -> float:
+        """Return the time within which a part of the events came."""
+        return float(np.quantile(self.times, part))
+
+
+class Found(NamedTuple):
+    """What was measured."""
+
+    turns: list[Turn]
+    memory: list[Sample]
+
+    def of(self, phase: str) -> list[Turn]:
+        """Return the turns of one sort."""
+        return [turn for turn in self.turns if turn.phase == phase]
+
+    def p99(self, phase: str) -> float:
+        """Return the median of what 99 of 100 events took in each turn."""
+        return median(turn.quantile(0.99) for turn in self.of(phase))
+
+    def ratios(self) -> list[float]:
+        """Return how much longer 99 of 100 took with a stall than in the turn before it."""
+        pairs = zip(self.of(STALLED), self.of(CALM), strict=True)
+        return [stalled.quantile(0.99) / calm.quantile(0.99) for stalled, calm in pairs]
+
+    def most(self, phase: str) -> float:
+        """Return the most memory that the broker had in turns of one sort, in bytes."""
+        return max(sample.resident for sample in self.memory if sample.phase == phase)
+
+
+class Memory:
+    """Looks at the memory of a broker now and then."""
+
+    def __init__(self, server: Server) -> None:
+        self.samples: list[Sample] = []
+        self.phase = ""
+        self._server = server
+        self._start = monotonic()
+        self._over = Event()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Look on, in a thread."""
+        thread = Thread(target=self._watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(EVERY):
+            now = monotonic() - self._start
+            self.samples.append(Sample(now, self._server.resident(), self.phase))
+
+
+class Scene:
+    """A broker, its subscribers, and who publishes."""
+
+    def __init__(
+        self, server: Server, fleet: Worker, publisher: Worker, *, rooms: int, steady: int
+    ) -> None:
+        self.server = server
+        self.fleet = fleet
+        self.publisher = publisher
+        self.rooms = rooms
+        self.steady = steady
+        """Subscribers in each room that never stall."""
+        self.memory = Memory(server)
+        self.due = 0
+        """Events for each of those who stall, since they do."""
+
+    def turn(self, phase: str, rate: int, seconds: int) -> Turn:
+        """Publish at a steady rate for a while."""
+        # As many to each room, so that all can be accounted for.
+        count = -(-rate * seconds // self.rooms) * self.rooms
+        self.fleet.begin("take", count * self.steady)
+        start, used = monotonic(), self.server.cpu_seconds()
+        self.publisher.call("pace", rate, count)
+        times: list[float] = self.fleet.result()
+        busy = (self.server.cpu_seconds() - used) / (monotonic() - start)
+        self.due += count // self.rooms
+        return Turn(phase, times, busy)
+
+    @contextmanager
+    def stalled(self, phase: str) -> Iterator[None]:
+        """Let some stop reading for a while, and see that they get afterwards what is theirs."""
+        self.memory.phase = phase
+        self.fleet.call("stall")
+        self.due = 0
+        self.flood(FLOOD)
+        yield
+        self.memory.phase = ""
+        for account in self.fleet.call("resume"):
+            check(account, self.due)
+
+    def flood(self, room: int, count: int = FLOODED) -> None:
+        """Publish more than anybody buffers."""
+        self.publisher.call("flood", room, count)
+        self.due += count if room == FLOOD else 0
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the broker has done with what was published, and a moment longer."""
+        until = monotonic() + PATIENCE
+        while monotonic() < until and not is_idle(self.server.status()):
+            sleep(EVERY)
+        sleep(SETTLED)
+
+
+def is_idle(status: dict[str, Any]) -> bool:
+    """Tell whether all that was stored is matched, and nothing waits."""
+    log = status["log"]
+    return not any(status["queues"].values()) and log["matched_up_to"] == log["next"] - 1
+
+
+def check(account: Account, due: int) -> None:
+    """Refuse figures of a broker that loses events without a word, and of a stall that was none."""
+    policy, received, dropped, was_ended = account
+    told = f"policy {policy!r}: {received:,} of {due:,} events came, {dropped:,} were dropped"
+    is_whole = received + dropped == due
+    is_fine = {
+        "wait": is_whole and not dropped,
+        "drop": is_whole and dropped > 0,
+        "disconnect": was_ended,
+    }
+    if not is_fine[policy]:
+        raise DisagreementError(told)
+
+
+def measured(folder: Path, subscribers: int, rooms: int, rate: int, seconds: int) -> Found:
+    """Measure calm and stalled turns, then flood for longer."""
+    settings = {
+        "connections_per_principal": subscribers + 10,
+        "send_timeout": 3600,
+        "ping_interval": 3600,
+    }
+    with ExitStack() as stack:
+        server = stack.enter_context(tamis(folder, **settings))
+        with step(f"connected {subscribers:,} subscribers"):
+            fleet = stack.enter_context(worker(Fleet, server.port, subscribers, rooms))
+        publisher = stack.enter_context(worker(Publisher, server.port, rooms))
+        steady = subscribers // rooms - 1
+        scene = Scene(server, fleet, publisher, rooms=rooms, steady=steady)
+        scene.flood(NOBODY, FILLING)
+        scene.turn("", rate, 1)
+        with scene.memory.watched():
+            turns = _turns(scene, rate, seconds)
+            _flood_for_longer(scene)
+    return Found(turns, scene.memory.samples)
+
+
+def _turns(scene: Scene, rate: int, seconds: int) -> list[Turn]:
+    turns = []
+    with step(f"measured {rate:,} events/s, calm and stalled") as show:
+        for number in range(harness.REPEATS):
+            show(f"turn {number + 1} of {harness.REPEATS}")
+            scene.memory.phase = CALM
+            turns.append(scene.turn(CALM, rate, seconds))
+            with scene.stalled(STALLED):
+                turns.append(scene.turn(STALLED, rate, seconds))
+    return turns
+
+
+def _flood_for_longer(scene: Scene) -> None:
+    with step(f"flooded {FLOODS} times"), scene.stalled(LONGER):
+        for _ in range(FLOODS):
+            scene.flood(FLOOD)
+
+
+def sheets(found: Found, subscribers: int, rooms: int) -> list[Sheet]:
+    """Return times, memory, and what was asked."""
+    times = [
+        Latency(phase, [time for turn in found.of(phase) for time in turn.times])
+        for phase in (CALM, STALLED)
+    ]
+    ratios, what = found.ratios(), f"99 of 100, {rooms:,} of {subscribers:,} stalled / none"
+    grown = found.most(LONGER) / found.most(CALM)
+    return [
+        latencies(times),
+        Sheet(
+            ("", "ms, 99 of 100, each turn", "their median", "of one core", "MB, most"),
+            [_line(found, phase) for phase in (CALM, STALLED)]
+            + [(LONGER, "", "", "", f"{found.most(LONGER) / MEGABYTE:,.0f}")],
+        ),
+        Sheet(
+            ("required", "found", "asked"),
+            [
+                (
+                    f"{what}, median of {len(ratios)} pairs of turns",
+                    f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
+                    f"≤ {ASKED}",
+                ),
+                (
+                    f"{what}, medians of all turns",
+                    f"{found.p99(STALLED) / found.p99(CALM):.2f}",
+                    f"≤ {ASKED}",
+                ),
+                ("memory, stalled and flooded / all read", f"{grown:.2f}", "bounded"),
+            ],
+        ),
+    ]
+
+
+def _line(found: Found, phase: str) -> tuple[str, ...]:
+    turns = found.of(phase)
+    return (
+        phase,
+        ", ".join(f"{1e3 * turn.quantile(0.99):.1f}" for turn in turns),
+        f"{1e3 * found.p99(phase):.1f}",
+        f"{median(turn.busy for turn in turns):.0%}",
+        f"{found.most(phase) / MEGABYTE:,.0f}",
+    )

@@ -1,0 +1,82 @@
+"""Processes that publish and subscribe, so that they share no interpreter with what is measured."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+# Nothing of the parent is copied: it has threads, and much else.
+_processes: Final = multiprocessing.get_context("spawn")
+PATIENCE: Final = 600.0
+
+Calls = Callable[..., Any]
+
+
+class Worker:
+    """A process with an object in it, whose methods can be called."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def begin(self, method: str, *arguments: Any) -> None:
+        """Call a method, and do not wait for its result."""
+        self._pipe.send((method, arguments))
+
+    def result(self, patience: float = PATIENCE) -> Any:
+        """Return what the last call gave."""
+        if not self._pipe.poll(patience):
+            raise TimeoutError(f"nothing came of it in {patience:g} s")
+        fine, value = self._pipe.recv()
+        if not fine:
+            raise RuntimeError(f"in another process: {value}")
+        return value
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method and return its result."""
+        self.begin(method, *arguments)
+        return self.result()
+
+
+@contextmanager
+def worker(make: Calls, *arguments: Any) -> Iterator[Worker]:
+    """Make an object in a process of its own; both end together."""
+    here, there = _processes.Pipe()
+    process = _processes.Process(target=_serve, args=(there, make, arguments), daemon=True)
+    process.start()
+    there.close()
+    try:
+        made = Worker(here)
+        made.result()
+        yield made
+    finally:
+        here.close()
+        process.join(5)
+        if process.is_alive():
+            process.terminate()
+            process.join()
+
+
+def _serve(pipe: Connection, make: Calls, arguments: tuple[Any, ...]) -> None:
+    """Make the object, then call it, until whoever asks has gone."""
+    with contextlib.suppress(EOFError, OSError):
+        made = _tell(pipe, make, arguments, tells_value=False)
+        while made is not None:
+            method, given = pipe.recv()
+            _tell(pipe, getattr(made, method), given)
+
+
+def _tell(
+    pipe: Connection, call: Calls, arguments: tuple[Any, ...], *, tells_value: bool = True
+) -> Any:
+    try:
+        value = call(*arguments)
+    except Exception:
+        pipe.send((False, traceback.format_exc()))
+        return None
+    pipe.send((True, value if tells_value else None))
+    return value

@@ -1,0 +1,326 @@
+"""Events in own files or in a table of SQLite: `python -m benchmarks.storage [--events 100000]`.
+
+Both bring every group of events to the disk before they go on: the log with one write and one
+fsync, SQLite in WAL mode with `synchronous = FULL`. As a bound, the same payloads are written and
+synced without any form. Then all events are read in order, and the older half is removed. Events
+are 300 bytes, with what the log keeps beside them. SQLite writes everything twice, to its log and
+then to its place: how many bytes the system was given to write for each byte of payload is noted.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from benchmarks import harness
+from benchmarks.harness import (
+    Contender,
+    DisagreementError,
+    Latency,
+    Row,
+    agree,
+    measure,
+    options,
+    step,
+    timed,
+)
+from benchmarks.reporting import bars, file_name, latencies, rates, report
+from tamis.storage import EventLog, NewRecord, Retry, State, StoredSubscription
+
+TITLE = "Events in own files or in SQLite"
+PAYLOAD = 300
+GROUPS = (1, 16, 256)
+SYNCS = 200
+BATCH = 1024
+FILL = 100
+# The log is removed by segments, so there must be some.
+SEGMENTS = 16
+OPERATIONS = 300
+
+
+class Sink(Protocol):
+    """Something that takes events."""
+
+    def append(self, events: Sequence[NewRecord]) -> object:
+        """Bring events to the disk."""
+
+    def close(self) -> None:
+        """Close the files."""
+
+
+class Keeper(Sink, Protocol):
+    """Something that keeps events."""
+
+    def payloads(self) -> Iterator[Sequence[bytes]]:
+        """Read all payloads in order, some at a time."""
+
+    def remove_below(self, sequence: int) -> int:
+        """Remove the events before a sequence, as far as it can; return how many."""
+
+
+class Log:
+    """The log of the broker."""
+
+    def __init__(self, folder: Path, segment_bytes: int = 64 << 20) -> None:
+        self._log = EventLog(folder, segment_bytes=segment_bytes)
+
+    def append(self, events: Sequence[NewRecord]) -> object:
+        return self._log.append(events)
+
+    def payloads(self) -> Iterator[Sequence[bytes]]:
+        at = 1
+        while found := self._log.read(at, BATCH):
+            at = found[-1].sequence + 1
+            yield [record.payload for record in found]
+
+    def remove_below(self, sequence: int) -> int:
+        return len(self._log.retain(max_bytes=0, keep_from=sequence))
+
+    def close(self) -> None:
+        self._log.close()
+
+
+class Table:
+    """A table with the same columns."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._database = sqlite3.connect(folder / "events.db", isolation_level=None)
+        self._database.execute("PRAGMA journal_mode = WAL")
+        self._database.execute("PRAGMA synchronous = FULL")
+        self._database.execute(
+            "CREATE TABLE events (sequence INTEGER PRIMARY KEY, time REAL, publisher TEXT, "
+            "publisher_sequence INTEGER, format INTEGER, payload BLOB)"
+        )
+
+    def append(self, events: Sequence[NewRecord]) -> None:
+        self._database.execute("BEGIN")
+        self._database.executemany("INSERT INTO events VALUES (NULL, 1.0, ?, ?, ?, ?)", events)
+        self._database.execute("COMMIT")
+
+    def payloads(self) -> Iterator[Sequence[bytes]]:
+        question = "SELECT * FROM events WHERE sequence > ? ORDER BY sequence LIMIT ?"
+        at = 0
+        while found := self._database.execute(question, (at, BATCH)).fetchall():
+            at = found[-1][0]
+            yield [row[-1] for row in found]
+
+    def remove_below(self, sequence: int) -> int:
+        return self._database.execute("DELETE FROM events WHERE sequence < ?", (sequence,)).rowcount
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class Bytes:
+    """A file without any form."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._file = os.open(folder / "bytes", os.O_WRONLY | os.O_CREAT)
+
+    def append(self, events: Sequence[NewRecord]) -> None:
+        os.write(self._file, b"".join([event.payload for event in events]))
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+KEEPERS: dict[str, Callable[[Path], Keeper]] = {"own files": Log, "SQLite": Table}
+
+
+def new_events(number: int) -> list[NewRecord]:
+    rng = Random(7)
+    return [NewRecord("sensor-17", n, 0, rng.randbytes(PAYLOAD)) for n in range(1, number + 1)]
+
+
+def filled(make: Callable[[Path], Keeper], folder: Path, events: Sequence[NewRecord]) -> Keeper:
+    keeper = make(folder)
+    for first in range(0, len(events), FILL):
+        keeper.append(events[first : first + FILL])
+    return keeper
+
+
+# --- what is measured ------------------------------------------------------------------------
+
+
+class Appended(NamedTuple):
+    """How fast groups were appended, how long each took, and how much was written."""
+
+    rows: list[Row]
+    times: list[Latency]
+    notes: list[str]
+
+
+def appending(folder: Path, events: Sequence[NewRecord]) -> Appended:
+    """Append groups of several sizes."""
+    contenders, times, notes = [], [], []
+    sinks: dict[str, Callable[[Path], Sink]] = {**KEEPERS, "write and fsync alone": Bytes}
+    with ExitStack() as opened:
+        for size in GROUPS:
+            for name, make in sinks.items():
+                sink = opened.enter_context(closing(make(folder / f"{name} {size}")))
+                group = f"append {size} at a time"
+                appender = Appender(sink, events[: size * SYNCS], size)
+                contenders.append(Contender(name, appender.run, size * SYNCS, group))
+                times.append(Latency(f"{group}: {name}", appender.times))
+                if size == GROUPS[-1]:
+                    notes.append(f"{name}: {appender.amplification():.1f} bytes written per byte.")
+        rows = measure(contenders)
+    return Appended(rows, times, notes)
+
+
+class Appender:
+    """Appends events in groups, and knows how long each took."""
+
+    def __init__(self, sink: Sink, events: Sequence[NewRecord], size: int) -> None:
+        self._groups = [
+            partial(sink.append, events[first : first + size])
+            for first in range(0, len(events), size)
+        ]
+        self._bytes = PAYLOAD * len(events)
+        self.times: list[float] = []
+
+    def run(self) -> None:
+        """Append all of them."""
+        self.times += timed(self._groups)
+
+    def amplification(self) -> float:
+        """Return how many bytes are written for each byte of payload."""
+        before = _written()
+        self.run()
+        self.times.clear()
+        return (_written() - before) / self._bytes
+
+
+def _written() -> int:
+    lines = Path("/proc/self/io").read_text(encoding="utf-8").splitlines()
+    return int(dict(line.split(": ") for line in lines)["write_bytes"])
+
+
+def reading(folder: Path, events: Sequence[NewRecord]) -> list[Row]:
+    """Read everything in order."""
+    keepers = {name: filled(make, folder / name, events) for name, make in KEEPERS.items()}
+    agree({name: _sums(keeper) for name, keeper in keepers.items()})
+    contenders = [
+        Contender(name, partial(_read, keeper), len(events), f"read {len(events):,} in order")
+        for name, keeper in keepers.items()
+    ]
+    rows = measure(contenders)
+    for keeper in keepers.values():
+        keeper.close()
+    return rows
+
+
+def _read(keeper: Keeper) -> int:
+    return sum(len(found) for found in keeper.payloads())
+
+
+def _sums(keeper: Keeper) -> np.ndarray:
+    return np.array([sum(payload) for found in keeper.payloads() for payload in found], np.int64)
+
+
+def removing(folder: Path, events: Sequence[NewRecord]) -> list[Row]:
+    """Remove the older half, each time from another copy."""
+    half = len(events) // 2
+    group = f"remove {half:,} of {len(events):,}"
+    segment_bytes = PAYLOAD * len(events) // SEGMENTS
+    makers = KEEPERS | {"own files": partial(Log, segment_bytes=segment_bytes)}
+    contenders = []
+    with step(f"filled, to {group}"):
+        for name, make in makers.items():
+            copies = [
+                filled(make, folder / f"{name} {turn}", events)
+                for turn in range(harness.REPEATS + 1)
+            ]
+            contenders.append(Contender(name, partial(_remove, iter(copies), half), half, group))
+    return measure(contenders)
+
+
+def _remove(copies: Iterator[Keeper], half: int) -> None:
+    with closing(next(copies)) as keeper:
+        removed = keeper.remove_below(half + 1)
+    # The log keeps the segment in which the other half begins.
+    if removed < half * 0.8:
+        raise DisagreementError(f"{removed:,} events were removed, not {half:,}")
+
+
+class Operation(NamedTuple):
+    name: str
+    run: Callable[[int], object]
+
+
+def state(folder: Path) -> list[Latency]:
+    """Time the changes of the state that a broker waits for."""
+    folder.mkdir()
+    kept = State(folder / "state.db")
+    kept.add_subscriptions([_subscription(f"s{n}") for n in range(256)])
+    pairs = [[(n % 256 + 1, 256 * turn + n) for n in range(1, 257)] for turn in range(OPERATIONS)]
+    operations = [
+        Operation("add a subscription", lambda n: kept.add_subscription(_subscription(f"n{n}"))),
+        Operation(
+            "256 matches",
+            lambda n: kept.commit_matches(256 * (n + 1), pairs[n], {"sensor-17": 256 * (n + 1)}),
+        ),
+        Operation("find 100 that are due", lambda n: kept.pending(n % 256 + 1, 0, 1.0, 100)),
+        Operation("one retry", lambda n: kept.settle(retries=[Retry(*pairs[n][0], 1, 1.0)])),
+        Operation("256 acknowledgements", lambda n: kept.settle(acknowledged=pairs[n])),
+    ]
+    found = [
+        Latency(name, timed(partial(run, n) for n in range(OPERATIONS))) for name, run in operations
+    ]
+    kept.close()
+    return found
+
+
+def _subscription(name: str) -> StoredSubscription:
+    return StoredSubscription(
+        owner="bob",
+        name=name,
+        filter="price < 5",
+        language="tamis",
+        mode="sql",
+        created_at=1.0,
+        start=1,
+        policy="wait",
+        durable=True,
+        max_attempts=5,
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write the tables."""
+    chosen = options(__doc__, arguments, events=100_000)
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    events = new_events(max(chosen.events, max(GROUPS) * SYNCS))
+    some = events[: chosen.events]
+    # Not where temporary files go: that may be memory.
+    with tempfile.TemporaryDirectory(prefix="storage-", dir=chosen.out) as name:
+        places = (Path(name) / str(number) for number in count())
+        rows, found, notes = appending(_made(next(places)), events)
+        rows += reading(_made(next(places)), some)
+        rows += removing(_made(next(places)), some)
+        found += state(next(places))
+    sheets = [rates("events", rows), latencies(found)]
+    name = file_name("storage", [chosen.events])
+    report(name, TITLE, sheets, bars(TITLE, "events", rows), notes=notes, folder=chosen.out)
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,31 @@
+"""Who may do what: principals and their tokens, policies of roles, quotas.
+
+Knows nothing of connections and stores. JWTs are in `tamis.access.jwt`.
+"""
+
+from tamis.access.joining import JOINED_LIMITS, Reading
+from tamis.access.policy import Policy
+from tamis.access.principals import ANONYMOUS, Principal
+from tamis.access.quotas import Quotas
+from tamis.access.rates import RateLimiter
+from tamis.access.rights import Rights, Sight
+from tamis.access.roles import Role, Scope
+from tamis.access.tokens import Authenticator, IssuedToken, TokenRecord, issue_token
+
+__all__ = [
+    "ANONYMOUS",
+    "JOINED_LIMITS",
+    "Authenticator",
+    "IssuedToken",
+    "Policy",
+    "Principal",
+    "Quotas",
+    "RateLimiter",
+    "Reading",
+    "Rights",
+    "Role",
+    "Scope",
+    "Sight",
+    "TokenRecord",
+    "issue_token",
+]

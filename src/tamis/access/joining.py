@@ -1,0 +1,180 @@
+"""What a user asks for and what the user's roles let through, as one filter in one mode.
+
+The engine reads a filter in one mode. Two filters of different modes become one where one of the
+modes can say what the other means. Two truth values can say what three do: where an atom is known
+is itself a condition. Three can say what two do, except for comparisons between attributes, of
+which nothing says that they are unknown. The schema's defaults stand in the way of the first: mode
+`default` no longer sees that an attribute is absent which has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
+from typing import Final, NamedTuple
+
+from tamis.errors import AccessError, LimitError
+from tamis.events import Schema
+from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of
+from tamis.filters.arithmetic import Relation
+from tamis.filters.atoms import Atom, HasKind, Present, ValueAtom
+from tamis.filters.boolean import MAX_DEPTH, And, Connective, Constant, Not, Or, Xor
+from tamis.filters.limits import atom_cost
+
+# What is joined may be larger than what one user may send, but not without end.
+JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH)
+
+_OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+
+class Reading(NamedTuple):
+    """A filter and the mode in which it is read."""
+
+    filter: Filter
+    mode: Mode
+
+
+def join(asked: Reading, allowed: Sequence[Sequence[Reading]], schema: Schema | None) -> Reading:
+    """Return what matches where `asked` does and, of each group of `allowed`, some reading does.
+
+    >>> from tamis.filters import attr
+    >>> asked = Reading(~(attr("a") == 1), Mode.DEFAULT)
+    >>> join(asked, [[Reading(~(attr("b") == 2), Mode.SQL)]], schema=None)
+    Reading(filter=<Filter not (a = 1) and b is a number and not (b = 2)>, mode=<Mode.DEFAULT: ...
+    """
+    if not allowed:
+        return asked
+    mode = _common_mode([asked, *chain.from_iterable(allowed)], schema)
+    groups = (any_of(*(_read_as(one, mode, schema) for one in group)) for group in allowed)
+    terms = (_read_as(asked, mode, schema), *groups)
+    joined = all_of(*(term for term in terms if term != TRUE))
+    _check_size(joined)
+    return Reading(joined, mode)
+
+
+def _check_size(joined: Filter) -> None:
+    # Parts of it may be there many times over, so they are not all counted.
+    most = JOINED_LIMITS.atoms
+    if sum(map(atom_cost, islice(joined.atoms(), most + 1))) > most:
+        raise LimitError("atoms in the filter and what it is joined with", actual=None, limit=most)
+
+
+def _common_mode(readings: Sequence[Reading], schema: Schema | None) -> Mode:
+    """Return a mode in which all the readings can be said."""
+    two_valued = [one for one in readings if not one.mode.is_three_valued]
+    three_valued = [one for one in readings if one.mode.is_three_valued]
+    if any(one.mode is Mode.TOTAL for one in readings):
+        return Mode.TOTAL
+    if not two_valued:
+        return Mode.SQL
+    if not any(_has_default(name, schema) for name in _attributes(three_valued)):
+        return Mode.DEFAULT
+    if not any(isinstance(atom, Relation) for one in two_valued for atom in one.filter.atoms()):
+        return Mode.SQL
+    raise AccessError(
+        "bad_filter",
+        "this filter compares attributes in mode 'default', which does not go together with what "
+        "you may see; use mode 'sql'",
+        reason="a role's filter mentions an attribute with a default, which mode 'default' fills",
+    )
+
+
+def _read_as(one: Reading, mode: Mode, schema: Schema | None) -> Filter:
+    """Return the filter that means in `mode` what `one` means in its own."""
+    if one.mode.is_three_valued:
+        filter_ = one.filter if mode is Mode.SQL else _TwoValued().where(one.filter, truth=True)
+        if one.mode is Mode.STRICT:
+            return all_of(filter_, *(_known(atom) for atom in dict.fromkeys(one.filter.atoms())))
+        return filter_
+    # Where nothing is absent, `total` and `default` are the same.
+    return _with_defaults(one.filter, schema) if mode is Mode.SQL else one.filter
+
+
+def _attributes(readings: Iterable[Reading]) -> frozenset[str]:
+    return frozenset[str]().union(*(one.filter.attributes() for one in readings))
+
+
+def _has_default(name: str, schema: Schema | None) -> bool:
+    return schema is not None and name in schema and schema[name].default is not None
+
+
+def _known(atom: Filter) -> Filter:
+    """Return where an atom is true or false, in every mode."""
+    if isinstance(atom, ValueAtom):
+        return HasKind(atom.attribute, atom.kind)
+    if isinstance(atom, Relation):
+        # Of several values some may satisfy the one and others the other; of none, neither.
+        return any_of(atom, _opposite(atom))
+    return TRUE
+
+
+def _opposite(relation: Relation) -> Relation:
+    return Relation.of(_OPPOSITE[relation.op], relation.left, relation.right)
+
+
+class _TwoValued:
+    """Filters of three truth values said with two.
+
+    Every node is translated once for each truth: `xor` needs both of its terms, and without this
+    every level of it would double the work.
+    """
+
+    def __init__(self) -> None:
+        self._done: dict[tuple[int, bool], Filter] = {}
+
+    def where(self, filter_: Filter, *, truth: bool) -> Filter:
+        """Return where a filter is true, or where it is false; elsewhere it is unknown."""
+        key = id(filter_), truth
+        if key not in self._done:
+            self._done[key] = self._where(filter_, truth=truth)
+        return self._done[key]
+
+    def _where(self, filter_: Filter, *, truth: bool) -> Filter:
+        match filter_:
+            case Constant(value=value):
+                return TRUE if value is truth else FALSE
+            case Not(term=term):
+                return self.where(term, truth=not truth)
+            case And(terms=terms) | Or(terms=terms):
+                joined = And if isinstance(filter_, And) is truth else Or
+                return joined.of(self.where(term, truth=truth) for term in terms)
+            case Xor(terms=terms):
+                odd = Xor.of(self.where(term, truth=True) for term in terms)
+                known = (
+                    any_of(self.where(term, truth=True), self.where(term, truth=False))
+                    for term in terms
+                )
+                return all_of(odd if truth else Not.of(odd), *known)
+            case _:
+                return filter_ if truth else all_of(_known(filter_), Not.of(filter_))
+
+
+def _with_defaults(filter_: Filter, schema: Schema | None) -> Filter:
+    """Return the filter of mode `default` in mode `sql`; it has no comparison of attributes."""
+    match filter_:
+        case Constant():
+            return filter_
+        case Not(term=term):
+            return Not.of(_with_defaults(term, schema))
+        case Connective(terms=terms):
+            return type(filter_).of(_with_defaults(term, schema) for term in terms)
+        case _:
+            assert isinstance(filter_, Atom)  # noqa: S101 - `_common_mode` lets nothing else through
+            return _atom_with_default(filter_, schema)
+
+
+def _atom_with_default(atom: Atom, schema: Schema | None) -> Filter:
+    # Together with the kind an atom is false, not unknown, where there is no value.
+    known = all_of(_known(atom), atom)
+    if not _has_default(atom.attribute, schema):
+        return known
+    assert schema is not None  # noqa: S101 - it has a default
+    declared = schema[atom.attribute]
+    match atom:
+        case Present():
+            return TRUE
+        case HasKind(kind=kind):
+            passes = kind is declared.kind
+        case ValueAtom(kind=kind):
+            passes = kind is declared.kind and atom.accepts(declared.default)
+    return any_of(known, Not.of(Present(atom.attribute))) if passes else known

@@ -1,0 +1,210 @@
+"""What a principal may do: what any of the roles allows.
+
+What is hidden must not show in any answer. A user's filter is therefore read only on events of
+which every attribute that it mentions may be seen; then its answer tells nothing that the event
+itself does not. Of events that several roles let through, the attributes of all of them are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from tamis.access.attributes import DATA_AS_BYTES, Attributes, project
+from tamis.access.joining import Reading, join
+from tamis.access.quotas import Quotas
+from tamis.access.roles import Role, Scope
+from tamis.errors import AccessError
+from tamis.events import CloudEvent, Event, Schema
+from tamis.filters import Filter
+from tamis.filters.modes import as_mode
+from tamis.filters.printing import show_name
+
+
+class Sight:
+    """What may be seen of one event."""
+
+    __slots__ = ("_schema", "_sets")
+
+    def __init__(self, sets: Sequence[Attributes], schema: Schema | None = None) -> None:
+        self._sets = sets
+        self._schema = schema
+
+    @property
+    def is_whole(self) -> bool:
+        """Tell whether nothing of the event is hidden: it may be sent as it was published."""
+        return any(attributes.are_all for attributes in self._sets)
+
+    def covers(self, names: Iterable[str]) -> bool:
+        """Tell whether these attributes, those of a filter for example, may all be seen."""
+        return all(_include(self._sets, name) for name in names)
+
+    def document(self, document: Mapping[str, object]) -> dict[str, object]:
+        """Return what may be seen of the event as decoded JSON."""
+        return project(document, self._sets)
+
+    def event(self, event: Event) -> Event:
+        """Return the event with the attributes that may be seen."""
+        return Event.of_checked(
+            {name: values for name, values in event.items() if _include(self._sets, name)}
+        )
+
+    @property
+    def schema(self) -> Schema | None:
+        """Return the schema without what is hidden of the event: what explains it reads by this."""
+        return _visible(self._schema, self._sets)
+
+
+class Rights:
+    """What the holders of some roles may do.
+
+    >>> from tamis.access import Policy, Principal
+    >>> from tamis.languages import parse
+    >>> policy = Policy.parse('''
+    ... [roles.trader]
+    ... see = { filter = "level < 3", hide = ["level"] }
+    ... ''')
+    >>> rights = policy.rights(Principal("ann", ("trader",)))
+    >>> rights.effective(parse("price > 5"), "sql")
+    Reading(filter=<Filter price > 5 and level < 3>, mode=<Mode.SQL: 'sql'>)
+    >>> rights.effective(parse("price > 5 or level = 2"), "sql")
+    Traceback (most recent call last):
+    tamis.errors.AccessError: the filter mentions level, which is not an attribute that you may see
+    """
+
+    def __init__(
+        self,
+        roles: Iterable[Role],
+        schema: Schema | None = None,
+        quotas: Mapping[str, float] | None = None,
+    ) -> None:
+        given = sorted({role.name: role for role in roles}.values())
+        self.roles: Final = tuple(role.name for role in given)
+        """Who has the same roles sees the same: what was made for one can be kept for the other."""
+        self.limits: Final = Quotas.united((role.quotas for role in given), quotas)
+        self.is_admin: Final = any(role.admin for role in given)
+        self._publishing: Final = [role.publish for role in given if role.publish is not None]
+        self._seeing: Final = [role.see for role in given if role.see is not None]
+        self._schema: Final = schema
+        self.schema: Final = _visible(schema, self._sets)
+        """The schema without what is hidden of every event: a user's filters are read by this."""
+
+    # --- publishing --------------------------------------------------------------------------
+
+    @property
+    def may_publish(self) -> bool:
+        """Tell whether there are events that may be published."""
+        return bool(self._publishing)
+
+    def check_publish(self, event: Event | CloudEvent) -> None:
+        """Refuse an event that no role allows to publish, all of its attributes included."""
+        plain, names = _taken_apart(event, self._schema)
+        allowed = self._publishing_all_of(names)
+        if not any(scope.has(plain, self._schema) for scope in allowed):
+            raise self.unpublishable(
+                "the event does not satisfy their filters" if allowed else "its attributes"
+            )
+
+    def unpublishable(self, reason: str) -> AccessError:
+        """Return the one answer to all that may not be published; the log knows the reason."""
+        return AccessError(
+            "forbidden",
+            "this is not an event that you may publish",
+            reason=f"roles {list(self.roles)}: {reason}",
+        )
+
+    def may_publish_with(self, names: Iterable[str]) -> bool:
+        """Tell whether an event with all these attributes might be published."""
+        return bool(self._publishing_all_of([*names]))
+
+    def _publishing_all_of(self, names: Sequence[str]) -> list[Scope]:
+        return [
+            s
+            for s in self._publishing
+            if s.attributes.are_all or all(map(s.attributes.include, names))
+        ]
+
+    # --- subscribing -------------------------------------------------------------------------
+
+    @property
+    def may_subscribe(self) -> bool:
+        """Tell whether there are events that may be seen."""
+        return bool(self._seeing)
+
+    def may_mention(self, names: Iterable[str]) -> bool:
+        """Tell whether filters may mention all these attributes: some role shows each of them."""
+        return self.may_subscribe and all(_include(self._sets, name) for name in names)
+
+    def check_filter(self, filter_: Filter) -> Filter:
+        """Return a user's own filter, bound to the schema, or refuse it: what may be explained.
+
+        Nothing of the roles' filters is in it.
+        """
+        if not self._seeing:
+            raise AccessError("forbidden", "you may not subscribe here")
+        if self.schema is not None:
+            # What may not be seen is not in this schema, so it is refused as what does not exist.
+            filter_ = filter_.bind(self.schema)
+        for name in sorted(filter_.attributes()):
+            if not _include(self._sets, name):
+                raise AccessError(
+                    "forbidden",
+                    f"the filter mentions {show_name(name)}, which is not an attribute that you "
+                    "may see",
+                )
+        return filter_
+
+    def effective(self, filter_: Filter, mode: str) -> Reading:
+        """Return a user's filter joined with those of the roles: what is to be matched."""
+        own = Reading(self.check_filter(filter_), as_mode(mode))
+        return join(own, self._conditions(filter_.attributes()), self._schema)
+
+    def _conditions(self, names: frozenset[str]) -> list[list[Reading]]:
+        """Return groups of filters; of each one must hold, for all of `names` to be seen."""
+        groups = {
+            frozenset(n for n, scope in enumerate(self._seeing) if scope.attributes.include(name))
+            for name in names
+        } or {frozenset(range(len(self._seeing)))}
+        # A group that includes another asks for nothing more.
+        needed = [group for group in groups if not any(other < group for other in groups)]
+        return [
+            [self._seeing[n].reading for n in sorted(group)]
+            for group in sorted(needed, key=sorted)
+            if not any(self._seeing[n].has_all_events for n in group)
+        ]
+
+    # --- seeing ------------------------------------------------------------------------------
+
+    @property
+    def hides_anything(self) -> bool:
+        """Tell whether there are events of which something may not be seen."""
+        return not any(s.has_all_events and s.attributes.are_all for s in self._seeing)
+
+    def sight(self, event: Event | CloudEvent) -> Sight | None:
+        """Return what may be seen of an event, or None: it is as if it did not exist."""
+        plain, _ = _taken_apart(event, self._schema)
+        seeing = [s.attributes for s in self._seeing if s.has(plain, self._schema)]
+        return Sight(seeing, self._schema) if seeing else None
+
+    @property
+    def _sets(self) -> list[Attributes]:
+        return [scope.attributes for scope in self._seeing]
+
+
+def _include(sets: Iterable[Attributes], name: str) -> bool:
+    return any(attributes.include(name) for attributes in sets)
+
+
+def _visible(schema: Schema | None, sets: Iterable[Attributes]) -> Schema | None:
+    if schema is None:
+        return None
+    return Schema({name: declared for name, declared in schema.items() if _include(sets, name)})
+
+
+def _taken_apart(event: Event | CloudEvent, schema: Schema | None) -> tuple[Event, list[str]]:
+    """Return an event, and the names of all it holds; bytes are no attribute but have a name."""
+    if isinstance(event, Event):
+        return event, [*event]
+    # Only with the declared types the filters of roles mean what they say.
+    plain = event.event() if schema is None else schema.conform(event.event())
+    return plain, [*plain, DATA_AS_BYTES] if isinstance(event.data, bytes) else [*plain]

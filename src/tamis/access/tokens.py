@@ -1,0 +1,140 @@
+"""Tokens: long random texts that stand for a principal, of which only a hash is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from tamis.access.principals import Principal, is_name, is_role
+from tamis.errors import AccessError
+
+# A fixed beginning, so that programs which look for leaked secrets can know a token.
+PREFIX: Final = "tamis_"
+RANDOM_BYTES: Final = 32
+_TOKEN: Final = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
+
+
+class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a token; the token cannot be found from it.
+
+    A plain hash is enough: slow ones protect what people can remember, and nobody guesses 256
+    random bits. For the same reason the records can be looked up by the hash.
+    """
+
+    hash: bytes
+    """SHA-256 of the token's text."""
+    principal: str
+    roles: tuple[str, ...] = ()
+    created_at: float
+    expires_at: float = math.inf
+    note: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return what names the token in lists and for its revocation."""
+        return self.hash[:8].hex()
+
+
+class IssuedToken(NamedTuple):
+    """A new token: its text, to be shown once, and what is kept of it."""
+
+    text: str
+    record: TokenRecord
+
+    def __repr__(self) -> str:
+        return f"IssuedToken(id={self.record.id!r})"
+
+
+def issue_token(
+    principal: str,
+    roles: Iterable[str] = (),
+    *,
+    now: float,
+    lifetime: float = math.inf,
+    note: str = "",
+) -> IssuedToken:
+    """Return a new token for a principal; `lifetime` is in seconds."""
+    if not is_name(principal):
+        raise AccessError(
+            "bad_request", "a principal's name has 1 to 200 printable characters, and no others"
+        )
+    given = tuple(roles)
+    if not all(map(is_role, given)):
+        raise AccessError(
+            "bad_request", "a role's name has 1 to 100 letters, digits and characters of _.:/-"
+        )
+    text = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    record = TokenRecord(
+        hash=hash_token(text),
+        principal=principal,
+        roles=given,
+        created_at=now,
+        expires_at=now + lifetime,
+        note=note,
+    )
+    return IssuedToken(text, record)
+
+
+def hash_token(text: str) -> bytes:
+    """Return what is kept of a token's text."""
+    return hashlib.sha256(text.encode()).digest()
+
+
+def invalid_token(reason: str) -> AccessError:
+    """Return the one answer to every credential that is not valid; the log knows the reason."""
+    return AccessError("unauthenticated", "the token is not valid", reason=reason)
+
+
+class Verifier(Protocol):
+    """Knows principals by another kind of credential; `JwtVerifier` is one."""
+
+    def verify(self, text: str) -> Principal:
+        """Return whom the text stands for, or refuse it."""
+
+
+class Authenticator:
+    """Finds out who brings a credential: a token of ours, or whatever the verifier knows.
+
+    >>> issued = issue_token("ann", ["trader"], now=0.0)
+    >>> kept = {issued.record.hash: issued.record}
+    >>> Authenticator(kept.get, clock=lambda: 5.0).authenticate(issued.text)
+    Principal(name='ann', roles=('trader',), expires_at=inf, credential='...')
+    """
+
+    def __init__(
+        self,
+        find: Callable[[bytes], TokenRecord | None],
+        *,
+        clock: Callable[[], float],
+        verifier: Verifier | None = None,
+    ) -> None:
+        """Make one that finds the records of tokens, by their hash, with `find`."""
+        self._find: Final = find
+        self._clock: Final = clock
+        self._verifier: Final = verifier
+
+    def authenticate(self, text: str) -> Principal:
+        """Return whom a credential stands for, or refuse it, always in the same words."""
+        if text.startswith(PREFIX):
+            return self._principal_of_token(text)
+        if self._verifier is None:
+            raise invalid_token("it is not a token of this broker, which knows no others")
+        return self._verifier.verify(text)
+
+    def _principal_of_token(self, text: str) -> Principal:
+        if not _TOKEN.fullmatch(text):
+            raise invalid_token("it has not the form of a token")
+        hash_ = hash_token(text)
+        record = self._find(hash_)
+        if record is None or not hmac.compare_digest(record.hash, hash_):
+            raise invalid_token("there is no such token")
+        if record.expires_at <= self._clock():
+            raise invalid_token(f"token {record.id} of {record.principal!r} has expired")
+        return Principal(record.principal, record.roles, record.expires_at, record.id)

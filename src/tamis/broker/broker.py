@@ -1,0 +1,304 @@
+"""The broker without a network: what sessions share, how it starts and how it ends.
+
+::
+
+    session ──publish──► committer ──► matcher ──► mailboxes ──► notifier ──► outlets
+       └────subscribe──► updater ───────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import structlog
+
+from tamis.access import JOINED_LIMITS, RateLimiter
+from tamis.broker.committer import Committer
+from tamis.broker.doorman import Doorman
+from tamis.broker.health import Health
+from tamis.broker.housekeeping import Housekeeping
+from tamis.broker.mailboxes import DiskMailbox
+from tamis.broker.matcher import Matcher
+from tamis.broker.metrics import Metrics
+from tamis.broker.notifier import Notifier
+from tamis.broker.payloads import Reader
+from tamis.broker.registrar import Registrar
+from tamis.broker.replay import Replayer
+from tamis.broker.sessions import Session
+from tamis.broker.settings import BrokerSettings
+from tamis.broker.settler import Settler
+from tamis.broker.shelf import Shelf
+from tamis.broker.subscriptions import Catalogue, Subscription
+from tamis.errors import AccessError, RefusedError, TamisError
+from tamis.events import EventLimits, Schema, decode_schema
+from tamis.filters import Mode
+from tamis.matching import Engine
+from tamis.protocol import Code
+from tamis.storage import Store
+
+LOG: Final = structlog.get_logger("tamis.broker")
+
+SHELF_BYTES: Final = 64 * 1024 * 1024
+TOGETHER: Final = 1_000
+
+
+class Broker:
+    """Takes publications, keeps subscriptions, and brings the one to the other."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: Store,
+        schema: Schema | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self.settings = settings
+        self.store = store
+        self.clock = clock
+        self.metrics = Metrics()
+        self.health = Health()
+        self.catalogue = Catalogue()
+        self.rates = RateLimiter(time.monotonic)
+        is_total = settings.mode is Mode.TOTAL
+        limits = EventLimits(size=settings.largest_event)
+        self.reader = Reader(schema, limits, is_total=is_total)
+        self.engine = Engine(schema, settings.mode, limits=JOINED_LIMITS, clock=clock)
+        self.doorman = Doorman(settings, store.state, schema, clock)
+        shelf = Shelf(store.log, self.reader, SHELF_BYTES)
+        self.settler = Settler(store.state)
+        self.notifier = Notifier(shelf, self.settler, settings, self.metrics, clock)
+        self.matcher = Matcher(
+            engine=self.engine,
+            state=store.state,
+            shelf=shelf,
+            catalogue=self.catalogue,
+            metrics=self.metrics,
+            health=self.health,
+            most_waiting=settings.match_queue,
+            on_full=self._end_slow,
+        )
+        self.committer = Committer(
+            store.log, store.publishers, self.matcher.match, self.metrics, settings.commit_queue
+        )
+        self.replayer = Replayer(store, shelf)
+        self.housekeeping = Housekeeping(self)
+        self.registrar = Registrar(
+            store=store,
+            engine=self.engine,
+            catalogue=self.catalogue,
+            matcher=self.matcher,
+            notifier=self.notifier,
+            replayer=self.replayer,
+            rights_of=self.doorman.rights,
+            watch=self.housekeeping.watch,
+            settings=settings,
+            clock=clock,
+        )
+        self._shelf = shelf
+        self._sessions: set[Session] = set()
+        self._connected: Counter[str] = Counter()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._chores: set[asyncio.Task[None]] = set()
+        self._started_at = clock()
+        self._watch()
+
+    # --- life ------------------------------------------------------------------------------------
+
+    @classmethod
+    async def open(
+        cls, settings: BrokerSettings, *, clock: Callable[[], float] = time.time
+    ) -> Broker:
+        """Recover what there is, and begin to work."""
+        schema = None if settings.schema_file is None else _schema(settings.schema_file)
+        store = await asyncio.to_thread(Store.open, settings.data, clock=clock)
+        try:
+            broker = cls(settings, store, schema, clock)
+            await broker._recover()
+        except BaseException:
+            store.close()
+            raise
+        return broker
+
+    async def _recover(self) -> None:
+        self.health.recovery = str(self.store.recovery)
+        restored = await asyncio.to_thread(self._restore_subscriptions)
+        for work in (self.committer, self.matcher, self.settler, self.housekeeping):
+            task = asyncio.create_task(work.run(), name=type(work).__name__.lower())
+            task.add_done_callback(self._note_end)
+            self._tasks.append(task)
+        await self._match_again()
+        for subscription in restored:
+            self.housekeeping.watch(subscription)
+            self.registrar.replay(subscription)
+        self.health.is_open = True
+        LOG.info("broker open", subscriptions=len(restored), recovery=self.health.recovery)
+
+    def _restore_subscriptions(self) -> list[Subscription]:
+        restored, now = [], self.clock()
+        for stored in self.store.state.subscriptions():
+            if not stored.durable or stored.expires_at <= now:
+                self.store.state.remove_subscription(stored.number)
+                continue
+            try:
+                restored.append(self.registrar.restore(stored))
+            except TamisError as error:
+                LOG.warning(
+                    "subscription left out", owner=stored.owner, name=stored.name, reason=str(error)
+                )
+        self.engine.compact()
+        return restored
+
+    async def _match_again(self) -> None:
+        """Match what was stored but perhaps not matched before the last end."""
+        position = self.store.state.matched_up_to + 1
+        while position < self.store.log.next_sequence:
+            records = await asyncio.to_thread(self.store.log.read, position, TOGETHER)
+            if not records:
+                break
+            events = [one for one in map(self._shelf.stored, records) if one is not None]
+            if events:
+                await self.matcher.match(events)
+            position = records[-1].sequence + 1
+        await self.matcher.drained()
+
+    async def close(self) -> None:
+        """Finish what was begun, and stop."""
+        self.health.is_open = False
+        for session in [*self._sessions]:
+            session.revoke("the broker stops")
+            await session.close()
+        await self.replayer.close()
+        await self.committer.drained()
+        await self.matcher.drained()
+        await self.settler.settled()
+        await self.matcher.checkpoint()
+        for task in [*self._tasks, *self._chores]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._chores, return_exceptions=True)
+        await asyncio.to_thread(self.store.close)
+        LOG.info("broker closed")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- sessions --------------------------------------------------------------------------------
+
+    async def authenticate(self, token: str | None) -> Session:
+        """Return a session for whoever brings a token."""
+        if not self.health.is_open:
+            raise RefusedError(Code.UNAVAILABLE, "the broker is starting or stopping")
+        principal = self.doorman.authenticate(token)
+        if self.doorman.policy.blocks(principal):
+            raise AccessError(Code.UNAUTHENTICATED, "the token is not valid", reason="blocked")
+        rights = self.doorman.rights(principal)
+        most = min(rights.limits.connections, self.settings.connections_per_principal)
+        if self._connected[principal.name] >= most:
+            raise RefusedError(
+                Code.TOO_MANY, f"{principal.name} has {most:,.0f} connections, which is the limit"
+            )
+        if len(self._sessions) >= self.settings.connections:
+            raise RefusedError(Code.TOO_MANY, "the broker has as many connections as it may")
+        session = Session(self, principal, rights)
+        self._sessions.add(session)
+        self._connected[principal.name] += 1
+        return session
+
+    def forget(self, session: Session) -> None:
+        """Note that a session has ended."""
+        if session in self._sessions:
+            self._sessions.discard(session)
+            self._connected[session.principal.name] -= 1
+
+    def turn_out_unwelcome(self) -> None:
+        """End the sessions of those who would not come in now."""
+        for session in [*self._sessions]:
+            if not self.doorman.is_welcome(session.principal):
+                session.revoke("the credential is no longer valid")
+
+    async def apply_policy(self) -> None:
+        """Let a new policy hold for all who are connected and for all subscriptions."""
+        for session in self._sessions:
+            session.rights = self.doorman.rights(session.principal)
+        await self.registrar.apply_rights()
+
+    # --- for sessions ----------------------------------------------------------------------------
+
+    def require_room(self) -> None:
+        """Refuse publications while what is stored cannot be matched."""
+        if not self.health.ready:
+            obstacles = self.health.obstacles
+            why = "; ".join(obstacles) or "the broker is starting or stopping"
+            code = Code.STORAGE_FULL if obstacles else Code.UNAVAILABLE
+            raise RefusedError(code, f"nothing was stored: {why}")
+
+    def counts_of(self, subscription: Subscription) -> tuple[int, int]:
+        """Return how many events wait for a subscription, and how many were given up."""
+        if not isinstance(subscription.mailbox, DiskMailbox):
+            return subscription.mailbox.waiting, 0
+        state, number = self.store.state, subscription.number
+        return state.pending_count(number), state.dead_letter_count(number)
+
+    async def requeue(self, subscription: Subscription, sequences: Sequence[int]) -> int:
+        """Let dead letters come again; return how many."""
+        oldest = self.store.log.first_sequence
+        found = await asyncio.to_thread(
+            lambda: self.store.state.requeue(subscription.number, sequences, oldest=oldest)
+        )
+        for sequence in found:
+            subscription.mailbox.put_back(sequence, 0, 0.0)
+        return len(found)
+
+    def status(self) -> dict[str, Any]:
+        """Return a few numbers that tell how the broker does."""
+        log = self.store.log
+        return {
+            "ready": self.health.ready,
+            "problems": self.health.problems,
+            "uptime": round(self.clock() - self._started_at, 3),
+            "subscriptions": len(self.catalogue),
+            "connections": len(self._sessions),
+            "log": {
+                "first": log.first_sequence,
+                "next": log.next_sequence,
+                "bytes": log.bytes,
+                "matched_up_to": self.matcher.position,
+            },
+            "queues": self.metrics.queues(),
+            **self.metrics.totals(),
+        }
+
+    def _note_end(self, task: asyncio.Task[None]) -> None:
+        """Say so if a part of the broker has stopped by itself, which is a mistake of ours."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.health.report(f"the {task.get_name()} has stopped", repr(error))
+            LOG.error("stopped by an error", part=task.get_name(), exc_info=error)
+
+    def _end_slow(self, subscription: Subscription) -> None:
+        task = asyncio.create_task(self.notifier.end(subscription, "too slow"))
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+
+    def _watch(self) -> None:
+        watch = self.metrics.watch
+        watch("subscriptions", "Subscriptions in force", lambda: len(self.catalogue))
+        watch("connections", "Sessions open", lambda: len(self._sessions))
+        watch("log_bytes", "Bytes of the log", lambda: self.store.log.bytes)
+
+
+def _schema(path: Path) -> Schema:
+    return decode_schema(path.read_text(encoding="utf-8"))

@@ -1,0 +1,1 @@
+"""The frontend: HTTP, WebSocket and Server-Sent Events above the broker."""

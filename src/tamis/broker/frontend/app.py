@@ -1,0 +1,113 @@
+"""The ASGI application: all paths of a broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cache, partial
+from importlib.metadata import version
+from typing import Final
+
+import msgspec
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route, Router, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from tamis.broker.broker import Broker
+from tamis.broker.frontend import openapi
+from tamis.broker.frontend.endpoint import Endpoint
+from tamis.broker.frontend.guard import Guard
+from tamis.broker.frontend.operations import Call, Content, Frontend, Operation, Operations
+from tamis.broker.frontend.problems import problem_response
+from tamis.broker.frontend.reading import JSON
+from tamis.broker.frontend.routes import OPERATIONS
+from tamis.broker.frontend.streams import Streams
+from tamis.broker.frontend.websocket import connect
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+
+PAGE: Final = f"""<!doctype html>
+<html lang="en">
+<title>Tamis broker</title>
+<style>body {{ font: 1rem/1.5 system-ui; margin: 3rem auto; max-width: 40rem; }}</style>
+<h1>Tamis broker {version("tamis")}</h1>
+<p>Publishers send events, subscribers send filters, and each event reaches everyone whose filter it
+satisfies.</p>
+<ul>
+<li><a href="/openapi.json">/openapi.json</a> describes everything that can be asked for over HTTP
+<li><code>/v1/connect</code> is the WebSocket
+<li><a href="/v1/events?filter=true">/v1/events?filter=…</a> streams events
+<li><a href="/v1/status">/v1/status</a>, <a href="/metrics">/metrics</a>,
+<a href="/health">/health</a> and <a href="/ready">/ready</a> tell how the broker does
+</ul>
+</html>
+"""
+
+_pages: Final = Operations("About")
+
+
+@_pages.add("GET", "/", gives=Content({"text/html": {"type": "string"}}), public=True)
+async def front_page(call: Call) -> Response:  # noqa: ARG001 - all operations are called alike
+    """Show a page with links, for people."""
+    return HTMLResponse(PAGE)
+
+
+@_pages.add("GET", "/openapi.json", gives=Content({JSON: {"type": "object"}}), public=True)
+async def api_description(call: Call) -> Response:
+    """Give this document."""
+    return Response(_document(call.settings.tokens_required), media_type=JSON)
+
+
+ALL: Final = [*OPERATIONS, *_pages.all]
+
+
+@cache
+def _document(tokens_required: bool) -> bytes:
+    return msgspec.json.encode(openapi.document(ALL, tokens_required=tokens_required))
+
+
+def create_app(broker: Broker, streams: Streams) -> ASGIApp:
+    """Return the application of a broker."""
+    settings = broker.settings
+    frontend = Frontend(broker, settings, streams)
+    broker.metrics.watch("streams", "Connections and event streams open", streams.__len__)
+    app: ASGIApp = Router(_routes(frontend), redirect_slashes=False, default=_not_found)
+    app = Guard(app, settings)
+    if settings.origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=settings.origins,
+            allow_methods=("GET", "POST", "PATCH", "DELETE"),
+            allow_headers=(
+                "Authorization",
+                "Content-Type",
+                "Last-Event-ID",
+                "Tamis-Publisher",
+                "Tamis-Sequence",
+            ),
+            max_age=600,
+        )
+    return app
+
+
+def _routes(frontend: Frontend) -> list[BaseRoute]:
+    by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
+    for operation in ALL:
+        by_path[operation.path][operation.method] = operation
+    routes: list[BaseRoute] = [
+        Route(path, Endpoint(frontend, path, operations)) for path, operations in by_path.items()
+    ]
+    return [*routes, WebSocketRoute("/v1/connect", partial(connect, frontend))]
+
+
+async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
+    path = scope["path"]
+    refusal = RefusedError(
+        Code.NOT_FOUND, f"there is nothing at {path!r:.200}; /openapi.json lists what there is"
+    )
+    response = problem_response(refusal, path)
+    if scope["type"] == "websocket":
+        await WebSocket(scope, receive, send).send_denial_response(response)
+    else:
+        await response(scope, receive, send)

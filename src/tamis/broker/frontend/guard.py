@@ -1,0 +1,98 @@
+"""Who may call from a browser, and what every response says to one.
+
+Where nobody needs a token, a web page that a user happens to visit must not act in the user's name:
+such a broker answers pages of its own address alone, and under its own name alone, since a foreign
+name can be made to lead here (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from tamis.broker.frontend.problems import HTTPRefusedError, problem_response
+from tamis.broker.settings import BrokerSettings
+from tamis.broker.settings_values import is_loopback
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+
+HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class Guard:
+    """Turns away what comes from foreign pages, before anything else is done."""
+
+    def __init__(self, app: ASGIApp, settings: BrokerSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] == "http":
+            send = _with_headers(send)
+        refusal = self._refusal(Headers(scope=scope))
+        if refusal is None:
+            await self._app(scope, receive, send)
+            return
+        response = problem_response(refusal, scope["path"])
+        if scope["type"] == "websocket":
+            await WebSocket(scope, receive, send).send_denial_response(response)
+        else:
+            await response(scope, receive, send)
+
+    def _refusal(self, headers: Headers) -> RefusedError | None:
+        if self._settings.tokens_required:
+            # A page can send no token that it does not have.
+            return None
+        host = headers.get("host", "")
+        if self._settings.is_loopback and not is_loopback(_name(host)):
+            return HTTPRefusedError(
+                HTTPStatus.MISDIRECTED_REQUEST, f"this broker is not called {host!r:.80}"
+            )
+        origin = headers.get("origin")
+        if origin is None or origin in self._settings.origins or _host(origin) == host.lower():
+            return None
+        return RefusedError(
+            Code.FORBIDDEN,
+            f"pages of {origin!r:.80} may not call this broker; the setting origins lists who may",
+        )
+
+
+def _name(host: str) -> str:
+    """Return a host without its port.
+
+    >>> _name("localhost:8765"), _name("[::1]:8765"), _name("::1")
+    ('localhost', '::1', '')
+    """
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _host(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _with_headers(send: Send) -> Send:
+    async def sender(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+        await send(message)
+
+    return sender

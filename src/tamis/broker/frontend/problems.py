@@ -1,0 +1,85 @@
+"""What is refused over HTTP, always in one form: `application/problem+json` (RFC 9457)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Annotated, Final
+
+import msgspec
+from starlette.responses import Response
+
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+from tamis.protocol.codes import STATUS
+
+MEDIA_TYPE: Final = "application/problem+json"
+
+TITLES: Final = {
+    Code.BAD_REQUEST: "This is no request the broker understands",
+    Code.BAD_FILTER: "The filter cannot be used",
+    Code.BAD_EVENT: "The event cannot be taken",
+    Code.UNAUTHENTICATED: "The broker does not know who you are",
+    Code.FORBIDDEN: "You may not do this",
+    Code.NOT_FOUND: "There is no such thing",
+    Code.CONFLICT: "There is another one already",
+    Code.TOO_LARGE: "This is too large",
+    Code.TOO_MANY: "This is too much at once",
+    Code.STORAGE_FULL: "There is no space to store it",
+    Code.UNAVAILABLE: "The broker cannot do it now",
+}
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a request was refused."""
+
+    type: str
+    """`urn:tamis:` and the code."""
+    title: str
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
+    code: Code
+    detail: str
+    """A sentence about this very request."""
+    instance: str
+    """The path that was asked for."""
+
+
+class HTTPRefusedError(RefusedError):
+    """A refusal whose status says more than its code does, such as 405 or 415."""
+
+    def __init__(
+        self,
+        status: HTTPStatus,
+        message: str,
+        *,
+        code: Code = Code.BAD_REQUEST,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.status = status
+        self.headers = headers or {}
+        super().__init__(code, message)
+
+
+def problem(error: RefusedError, instance: str) -> Problem:
+    """Return a refusal as the client sees it."""
+    code = Code(error.code)
+    return Problem(
+        type=f"urn:tamis:{code}",
+        title=TITLES[code],
+        status=int(error.status if isinstance(error, HTTPRefusedError) else STATUS[code]),
+        code=code,
+        detail=str(error),
+        instance=instance,
+    )
+
+
+def problem_response(error: RefusedError, instance: str) -> Response:
+    """Return the response to a request that is refused."""
+    said = problem(error, instance)
+    headers = dict(error.headers) if isinstance(error, HTTPRefusedError) else {}
+    if said.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Bearer realm="tamis"'
+    if error.retry_after is not None and math.isfinite(error.retry_after):
+        headers["Retry-After"] = str(math.ceil(error.retry_after))
+    return Response(msgspec.json.encode(said), said.status, headers, MEDIA_TYPE)

@@ -1,0 +1,247 @@
+"""Uvicorn's protocols with the holes closed that a bad peer could use.
+
+- Whoever sends no request, or one byte of it now and then, is cut off in time (slowloris).
+- Whoever does not read what it is sent is cut off when nothing has moved for a while; until then it
+  holds no more than the transport's buffer.
+- Bytes that are no HTTP get a problem, like everything that is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, cast
+
+import h11
+import uvicorn
+from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.utils import ClientDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+
+from tamis.broker.frontend.lingering import LingeringTransport, linger
+from tamis.broker.frontend.problems import HTTPRefusedError, problem_response
+from tamis.broker.settings import BrokerSettings
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+
+
+class ServerConfig(uvicorn.Config):
+    """Uvicorn's configuration, with the broker's settings for the protocols to see."""
+
+    def __init__(self, app: Any, settings: BrokerSettings, **options: Any) -> None:
+        self.settings = settings
+        super().__init__(app, **options)
+
+
+class Patience:
+    """Cuts a peer off when it has taken nothing of what it was sent for a while."""
+
+    def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
+        self._transport = transport
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self._unsent = 0
+
+    def begin(self) -> None:
+        """Begin to wait, because the peer does not keep up."""
+        self.end()
+        self._unsent = self._transport.get_write_buffer_size()
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+
+    def end(self) -> None:
+        """Wait no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        # More may have been added since, but then the peer has taken some before.
+        if self._transport.get_write_buffer_size() < self._unsent:
+            self.begin()
+        else:
+            self._transport.abort()
+
+
+class HTTPProtocol(H11Protocol):
+    """HTTP from a peer that nobody knows."""
+
+    config: ServerConfig
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._patience: Patience | None = None
+        self._head_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Greet nobody; the peer has to speak first, and soon."""
+        settings = self.config.settings
+        lingering = LingeringTransport(transport, self._is_peer_sending, settings.send_timeout)
+        super().connection_made(cast("asyncio.Transport", lingering))
+        # For those who want to know what has arrived.
+        self.app_state = {**self.app_state, "transport": transport}
+        self._patience = Patience(transport, settings.send_timeout)
+        self._head_timer = self.loop.call_later(settings.hello_timeout, self._close_silent)
+        if len(self.connections) > settings.connections:
+            self._answer(RefusedError(Code.UNAVAILABLE, "the broker has too many connections"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget all timers."""
+        self._end_timers()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read; a request must be whole, without its body, within a while after its first byte."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        is_waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
+        if is_waiting and self._head_timer is None:
+            timeout = self.config.settings.hello_timeout
+            self._head_timer = self.loop.call_later(timeout, self._close_silent)
+        elif not is_waiting and self.conn.their_state is not h11.IDLE:
+            self._end_head_timer()
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Hand the connection over."""
+        self._end_timers()
+        super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        """Watch a peer that does not read."""
+        super().pause_writing()
+        if self._patience is not None:
+            self._patience.begin()
+
+    def resume_writing(self) -> None:
+        """Stop watching it."""
+        super().resume_writing()
+        if self._patience is not None:
+            self._patience.end()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP; Uvicorn calls this for a head that is too long as well."""
+        limit = self.config.settings.largest_header
+        if len(self.conn.trailing_data[0]) > limit:
+            self._answer(
+                HTTPRefusedError(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                    f"the request without its body has more than {limit:,} bytes",
+                    code=Code.TOO_LARGE,
+                )
+            )
+        else:
+            self._answer(RefusedError(Code.BAD_REQUEST, msg))
+
+    def _answer(self, error: RefusedError) -> None:
+        """Send a problem and close, if no other answer has begun."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            response = problem_response(error, "")
+            headers = [*response.raw_headers, (b"connection", b"close")]
+            phrase = HTTPStatus(response.status_code).phrase.encode()
+            for event in (
+                h11.Response(status_code=response.status_code, headers=headers, reason=phrase),
+                h11.Data(data=bytes(response.body)),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+        if self.cycle is not None:
+            # Whoever waits for the rest of the request need not wait any longer.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def _is_peer_sending(self) -> bool:
+        return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    def _close_silent(self) -> None:
+        if not self.transport.is_closing():
+            self._answer(
+                HTTPRefusedError(
+                    HTTPStatus.REQUEST_TIMEOUT,
+                    f"no request came within {self.config.settings.hello_timeout:g} seconds",
+                )
+            )
+
+    def _end_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _end_timers(self) -> None:
+        self._end_head_timer()
+        if self._patience is not None:
+            self._patience.end()
+
+
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """A WebSocket from a peer that may stop reading."""
+
+    config: ServerConfig
+    _patience: Patience | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take over a connection."""
+        super().connection_made(transport)
+        self._patience = Patience(self.transport, self.config.settings.send_timeout)
+
+    def data_received(self, data: bytes) -> None:
+        """Read; what is no handshake ends the connection, where Uvicorn would wait for ever."""
+        super().data_received(data)
+        if not self.handshake_initiated:
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop watching."""
+        self._watch(Patience.end)
+        super().connection_lost(exc)
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send; Uvicorn would log an error after it has closed, or refused a handshake."""
+        if self.close_sent:
+            raise ClientDisconnected
+        await super().send(message)
+        self.handshake_complete |= self.initial_response is not None and self.close_sent
+
+    def pause_writing(self) -> None:
+        """Watch a peer that does not read."""
+        super().pause_writing()
+        self._watch(Patience.begin)
+
+    def resume_writing(self) -> None:
+        """Stop watching it."""
+        super().resume_writing()
+        self._watch(Patience.end)
+
+    def send_receive_event_to_app(self) -> None:
+        """Pass a message on as bytes; whether they are UTF-8, the decoder of frames will see."""
+        self.curr_msg_data_type = "bytes"
+        super().send_receive_event_to_app()
+
+    def handle_parser_exception(self) -> None:
+        """End the connection, and let the peer read why."""
+        if self.close_sent:
+            return
+        closing = self.conn.close_sent
+        if closing is None:
+            # It was no handshake.
+            self.transport.close()
+            return
+        self.queue.put_nowait(
+            {"type": "websocket.disconnect", "code": closing.code, "reason": closing.reason}
+        )
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self.close_timer = linger(self.transport)
+
+    def _watch(self, change: Callable[[Patience], None]) -> None:
+        if self._patience is not None:
+            change(self._patience)

@@ -1,0 +1,315 @@
+"""A bus in one process: the client and the broker that others use, joined by two queues."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import tempfile
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any, Final, Self, Unpack
+
+import structlog
+
+from tamis.broker.broker import Broker
+from tamis.broker.frontend.connection import Connection
+from tamis.broker.sessions import Session
+from tamis.broker.settings import BrokerSettings
+from tamis.client.bus import Bus, Options
+from tamis.client.connecting import ConnectOptions
+from tamis.client.keeper import Token, token_of
+from tamis.client.sync import SyncBus
+from tamis.client.transport import Transport
+from tamis.errors import DisconnectedError, RefusedError
+from tamis.protocol import Code
+from tamis.protocol.views import (
+    DeadLetterView,
+    IssuedTokenView,
+    SubscriptionView,
+    TokenView,
+    Trial,
+)
+
+MOST_FRAMES: Final = 64
+
+
+def open_bus(
+    folder: Path | str | None = None,
+    *,
+    settings: BrokerSettings | None = None,
+    **options: Unpack[ConnectOptions],
+) -> LocalBus:
+    """Return a bus with a broker of its own, to be used with `async with`.
+
+    All is kept in the folder; without one, in a temporary folder that is gone afterwards.
+    """
+    return LocalBus(None if folder is None else Path(folder), settings, Options(**options))
+
+
+def open_bus_sync(
+    folder: Path | str | None = None,
+    *,
+    settings: BrokerSettings | None = None,
+    **options: Unpack[ConnectOptions],
+) -> SyncBus:
+    """Return the synchronous twin of `open_bus`, to be used with `with`."""
+    return SyncBus(lambda: open_bus(folder, settings=settings, **options))
+
+
+class LocalBus(Bus):
+    """A bus with a broker of its own."""
+
+    def __init__(
+        self, folder: Path | None, settings: BrokerSettings | None, options: Options
+    ) -> None:
+        self._host = _Host(folder, settings)
+        name = "in a temporary folder" if folder is None else str(folder)
+        super().__init__(name, self._host.dial, LocalManagement(self._host, options.token), options)
+
+    @property
+    def broker(self) -> Broker:
+        """Return the broker."""
+        return self._host.broker
+
+    def connect(self, **options: Unpack[ConnectOptions]) -> Bus:
+        """Return another client of this broker, to be used with `async with`."""
+        chosen = Options(**options)
+        management = LocalManagement(self._host, chosen.token)
+        return Bus(self._name, self._host.dial, management, chosen)
+
+    async def open(self) -> Self:
+        """Open the broker; `async with` does it."""
+        await self._host.open()
+        try:
+            return await super().open()
+        except BaseException:
+            await self._host.close()
+            raise
+
+    async def close(self, *, drain: bool = True) -> None:
+        """Finish, and close the broker."""
+        try:
+            await super().close(drain=drain)
+        finally:
+            await self._host.close()
+
+
+class _Host:
+    """A broker, the folder it needs, and its connections."""
+
+    def __init__(self, folder: Path | None, settings: BrokerSettings | None) -> None:
+        self._settings = settings or BrokerSettings.model_validate({})
+        is_named = "data" in self._settings.model_fields_set
+        self._folder = self._settings.data if folder is None and is_named else folder
+        self._broker: Broker | None = None
+        self._exits = contextlib.AsyncExitStack()
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+
+    @property
+    def broker(self) -> Broker:
+        if self._broker is None:
+            raise DisconnectedError("the bus is not open; use `async with`")
+        return self._broker
+
+    async def open(self) -> None:
+        _log_as_others_do()
+        folder = self._folder or Path(
+            self._exits.enter_context(tempfile.TemporaryDirectory(prefix="tamis-"))
+        )
+        settings = self._settings.model_copy(update={"data": folder})
+        try:
+            self._broker = await self._exits.enter_async_context(await Broker.open(settings))
+            self._exits.push_async_callback(self._disconnect_all)
+        except BaseException:
+            await self._exits.aclose()
+            raise
+
+    async def close(self) -> None:
+        await self._exits.aclose()
+        self._broker = None
+
+    async def _disconnect_all(self) -> None:
+        for connection in [*self._connections.values()]:
+            connection.stop()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def dial(self) -> Transport:
+        to_broker, to_client = _Lane(), _Lane()
+        connection = Connection(self.broker, _BrokerSide(to_broker, to_client))
+        task = asyncio.create_task(connection.run(), name="tamis connection")
+        self._connections[task] = connection
+        task.add_done_callback(self._connections.pop)
+        return _ClientSide(to_client, to_broker)
+
+
+def _log_as_others_do() -> None:
+    """Let the broker log by the standard library, unless the application has other plans."""
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[
+                structlog.stdlib.filter_by_level,
+                structlog.stdlib.render_to_log_kwargs,
+            ],
+            logger_factory=structlog.stdlib.LoggerFactory(),
+            wrapper_class=structlog.stdlib.BoundLogger,
+        )
+
+
+# --- transport -----------------------------------------------------------------------------------
+
+
+class _Lane:
+    """Frames in one direction, a bounded number of them."""
+
+    def __init__(self) -> None:
+        self._frames: deque[bytes] = deque()
+        self._change = asyncio.Condition()
+        self._is_closed = False
+
+    async def put(self, frame: bytes) -> None:
+        async with self._change:
+            await self._change.wait_for(lambda: self._is_closed or len(self._frames) < MOST_FRAMES)
+            if self._is_closed:
+                raise DisconnectedError("the other side has gone")
+            self._frames.append(frame)
+            self._change.notify_all()
+
+    async def get(self) -> bytes:
+        async with self._change:
+            await self._change.wait_for(lambda: self._is_closed or self._frames)
+            if not self._frames:
+                raise DisconnectedError("the other side has gone")
+            self._change.notify_all()
+            return self._frames.popleft()
+
+    async def close(self) -> None:
+        async with self._change:
+            self._is_closed = True
+            self._change.notify_all()
+
+
+class _ClientSide:
+    """The client's end of a connection."""
+
+    def __init__(self, incoming: _Lane, outgoing: _Lane) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+
+    async def send(self, frame: bytes) -> None:
+        await self._outgoing.put(frame)
+
+    async def receive(self) -> bytes:
+        return await self._incoming.get()
+
+    async def close(self) -> None:
+        await self._outgoing.close()
+        await self._incoming.close()
+
+
+class _BrokerSide(_ClientSide):
+    """The broker's end; what it said before it closed can still be read."""
+
+    async def close(self, code: int = 0, reason: str = "") -> None:  # noqa: ARG002
+        await super().close()
+
+
+# --- management ----------------------------------------------------------------------------------
+
+
+class LocalManagement:
+    """Asks a broker in the same process."""
+
+    def __init__(self, host: _Host, token: Token) -> None:
+        self._host = host
+        self._token = token
+
+    @contextlib.asynccontextmanager
+    async def _session(self) -> AsyncIterator[Session]:
+        session = await self._host.broker.authenticate(await token_of(self._token))
+        try:
+            yield session
+        finally:
+            await session.close()
+
+    async def subscriptions(self) -> list[SubscriptionView]:
+        """Return one's own subscriptions."""
+        async with self._session() as session:
+            return await session.subscriptions()
+
+    async def subscription(self, id_: str) -> SubscriptionView:
+        """Return one of them."""
+        async with self._session() as session:
+            return await session.subscription(id_)
+
+    async def renew(self, id_: str, lifetime: float | None) -> SubscriptionView:
+        """Let a subscription live for so many seconds from now on."""
+        async with self._session() as session:
+            return await session.renew(id_, lifetime)
+
+    async def delete(self, id_: str) -> None:
+        """Delete a subscription."""
+        async with self._session() as session:
+            await session.delete(id_)
+
+    async def dead_letters(self, id_: str, *, after: int, limit: int) -> list[DeadLetterView]:
+        """Return events that were given up."""
+        async with self._session() as session:
+            return await session.dead_letters(id_, after=after, limit=limit)
+
+    async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
+        """Let dead letters come again."""
+        async with self._session() as session:
+            return await session.requeue(id_, sequences)
+
+    async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
+        """Delete dead letters."""
+        async with self._session() as session:
+            return await session.delete_dead_letters(id_, sequences)
+
+    async def try_filter(
+        self, filter_: str, events: Sequence[bytes], *, language: str, mode: str | None
+    ) -> list[Trial]:
+        """Tell which sample events a filter matches."""
+        async with self._session() as session:
+            return await asyncio.to_thread(
+                session.try_filter, filter_, language=language, mode=mode, events=events
+            )
+
+    async def explain(
+        self, event: bytes, *, id_: str | None, filter_: str, language: str, mode: str | None
+    ) -> str:
+        """Say why a sample event matches, or why not."""
+        async with self._session() as session:
+            return await asyncio.to_thread(
+                session.explain,
+                id_=id_,
+                filter_=filter_,
+                language=language,
+                mode=mode,
+                event=event,
+            )
+
+    async def status(self) -> dict[str, Any]:
+        """Return a few numbers that tell how the broker does."""
+        async with self._session() as session:
+            if not session.rights.is_admin:
+                raise RefusedError(Code.FORBIDDEN, "this is for administrators")
+            return self._host.broker.status()
+
+    async def issue_token(
+        self, principal: str, roles: Sequence[str], lifetime: float | None, note: str
+    ) -> IssuedTokenView:
+        """Return a new token."""
+        async with self._session() as session:
+            return await session.issue_token(principal, roles, lifetime, note)
+
+    async def tokens(self) -> list[TokenView]:
+        """Return what is known of all tokens."""
+        async with self._session() as session:
+            return await session.tokens()
+
+    async def revoke_token(self, id_: str) -> None:
+        """Let a token be worth nothing from now on."""
+        async with self._session() as session:
+            await session.revoke_token(id_)

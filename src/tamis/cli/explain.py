@@ -1,0 +1,71 @@
+"""`tamis explain`: why does an event match, or why not?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from tamis.cli.broker_options import CaFile, Place, TokenFile, Url, run
+from tamis.cli.exits import FINE
+from tamis.cli.options import Language, mistake
+from tamis.cli.output import say, stdout
+from tamis.client.address import DEFAULT_URL
+
+EXAMPLES: Final = """[bold]Examples[/bold]
+
+tamis explain 'price < 5 and symbol = "ACME"' '{"symbol": "ACME", "price": 7}'
+tamis explain --subscription laptop-7 '{"symbol": "ACME", "price": 7}'
+
+[bold]Exit code[/bold]
+
+0 explained
+2 a mistake, or the broker refused it"""
+
+
+def explain(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FILTER] EVENT",
+            help="A filter, unless --subscription names one, and an event as JSON.",
+            show_default=False,
+        ),
+    ],
+    *,
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            "--subscription",
+            "-i",
+            metavar="ID",
+            help="One of your subscriptions.",
+            show_default=False,
+        ),
+    ] = None,
+    language: Language = "tamis",
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            "--mode",
+            "-m",
+            metavar="MODE",
+            help="What an absent attribute means; without it, as the broker is set.",
+            show_default=False,
+        ),
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token_file: TokenFile = None,
+    ca: CaFile = None,
+) -> int:
+    """Ask the broker why an event matches a filter or a subscription, or why not.
+
+    The broker's schema and mode count, and your rights: nothing is published.
+    """
+    if len(words) != (2 if subscription is None else 1):
+        raise mistake("give a filter and an event, or --subscription ID and an event")
+    filter_ = words[0] if subscription is None else None
+    bus = Place(url, token_file, ca).bus()
+    asked = bus.explain(words[-1], id=subscription, filter=filter_, language=language, mode=mode)
+    say(stdout(), run(asked))
+    return FINE

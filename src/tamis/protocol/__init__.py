@@ -1,0 +1,51 @@
+"""What clients and brokers say to each other: frames, deliveries, codes of refusals."""
+
+from tamis.protocol.codes import Code
+from tamis.protocol.delivery import Delivery
+from tamis.protocol.frames import (
+    Acknowledge,
+    Credit,
+    Deliver,
+    Dropped,
+    Ended,
+    Hello,
+    Ping,
+    Pong,
+    Publish,
+    Published,
+    Refused,
+    Reject,
+    Subscribe,
+    Subscribed,
+    Unsubscribe,
+    Unsubscribed,
+    Welcome,
+    decode_reply,
+    decode_request,
+    encode,
+)
+
+__all__ = [
+    "Acknowledge",
+    "Code",
+    "Credit",
+    "Deliver",
+    "Delivery",
+    "Dropped",
+    "Ended",
+    "Hello",
+    "Ping",
+    "Pong",
+    "Publish",
+    "Published",
+    "Refused",
+    "Reject",
+    "Subscribe",
+    "Subscribed",
+    "Unsubscribe",
+    "Unsubscribed",
+    "Welcome",
+    "decode_reply",
+    "decode_request",
+    "encode",
+]

@@ -1,0 +1,44 @@
+"""Why a broker refuses something, in one word that programs can act on."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Code(StrEnum):
+    """The kinds of refusals."""
+
+    BAD_REQUEST = "bad_request"
+    """Something that is not a request, or lacks a part."""
+    BAD_FILTER = "bad_filter"
+    BAD_EVENT = "bad_event"
+    UNAUTHENTICATED = "unauthenticated"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    CONFLICT = "conflict"
+    TOO_LARGE = "too_large"
+    TOO_MANY = "too_many"
+    """A quota is used up; try again later, or end something."""
+    STORAGE_FULL = "storage_full"
+    """Nothing was stored; try again when there is space."""
+    UNAVAILABLE = "unavailable"
+    """The broker is starting, closing or broken; try again later."""
+
+
+STATUS: Final = {
+    Code.BAD_REQUEST: 400,
+    Code.BAD_FILTER: 422,
+    Code.BAD_EVENT: 422,
+    Code.UNAUTHENTICATED: 401,
+    Code.FORBIDDEN: 403,
+    Code.NOT_FOUND: 404,
+    Code.CONFLICT: 409,
+    Code.TOO_LARGE: 413,
+    Code.TOO_MANY: 429,
+    Code.STORAGE_FULL: 507,
+    Code.UNAVAILABLE: 503,
+}
+"""The HTTP status of each."""
+
+WORTH_A_RETRY: Final = frozenset({Code.TOO_MANY, Code.STORAGE_FULL, Code.UNAVAILABLE})

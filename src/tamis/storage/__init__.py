@@ -1,0 +1,47 @@
+"""What lasts: a log of events in own files, and all other state in SQLite, in one folder.
+
+::
+
+    folder/LOCK           held by the one process that uses the folder
+           log/*.log      events, in segments; see `log`
+           state.db       subscriptions, what is pending for them, dead letters, tokens; see `state`
+           state.count    how many lasting changes state.db has seen
+
+This room knows bytes, numbers, names and times. It waits for the disk, so whoever must not wait
+calls it from a thread.
+"""
+
+from tamis.storage.log import EventLog
+from tamis.storage.records import Damage, NewRecord, Record
+from tamis.storage.recovery import Recovery
+from tamis.storage.rows import (
+    NEVER,
+    AuditEntry,
+    DamagedRow,
+    DeadLetter,
+    Pending,
+    Retry,
+    StoredSubscription,
+    StoredToken,
+)
+from tamis.storage.state import State
+from tamis.storage.store import Retention, Store
+
+__all__ = [
+    "NEVER",
+    "AuditEntry",
+    "Damage",
+    "DamagedRow",
+    "DeadLetter",
+    "EventLog",
+    "NewRecord",
+    "Pending",
+    "Record",
+    "Recovery",
+    "Retention",
+    "Retry",
+    "State",
+    "Store",
+    "StoredSubscription",
+    "StoredToken",
+]

@@ -1,0 +1,197 @@
+"""A SQLite file: one writer at a time, readers beside it, errors as sentences."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from tamis.errors import StorageError, StorageFullError
+
+APPLICATION: Final = int.from_bytes(b"Tams")
+VERSION: Final = 1
+_WAL_MODE: Final = b"\2\2"
+_BUSY_SECONDS: Final = 30
+_LEVELS: Final = {False: "NORMAL", True: "FULL"}
+_ADVICE: Final = (
+    "restore state.db from a backup, or move state.db, state.db-wal and state.count away to begin "
+    "without subscriptions; the log stays"
+)
+
+
+class Database:
+    """A SQLite file in WAL mode; whoever writes sees to it that nobody else does.
+
+    A change that is to last is brought to the disk before it is committed; others are when SQLite
+    gets to it. All of them survive the end of the process, and a power cut loses only a whole end
+    of the others.
+    """
+
+    def __init__(self, path: Path, schema: Sequence[str]) -> None:
+        self._path: Final = path
+        # For what is below, not for the file: nobody waits for the disk with it.
+        self._lock = Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._is_closed = False
+        with self._sentences():
+            self._check_mode()
+            # Whoever else uses the machine has no business with hashes of tokens.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            self._writer = self._connect()
+            try:
+                self._level = True
+                self._prepare(schema)
+            except BaseException:
+                self._writer.close()
+                raise
+
+    @contextmanager
+    def writing(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
+        """Give the connection for one transaction, which is committed at the end of the block."""
+        with self._sentences():
+            self._set_level(lasting)
+            self._writer.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._writer
+                self._writer.execute("COMMIT")
+            except BaseException:
+                # After some errors SQLite has rolled back by itself.
+                if self._writer.in_transaction:
+                    self._writer.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Give a connection to read with."""
+        with self._sentences():
+            connection = self._take()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            self._give_back(connection)
+
+    def close(self) -> None:
+        """Close all connections; a reader closes its own when it is done."""
+        with self._lock:
+            self._is_closed = True
+            for connection in (*self._idle, self._writer):
+                with suppress(sqlite3.Error):
+                    connection.close()
+            self._idle.clear()
+
+    # --- opening -----------------------------------------------------------------------------
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        # Bytes that are no text are still a row, whose checksum tells that it is damaged.
+        connection.text_factory = _text
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        return connection
+
+    def _check_mode(self) -> None:
+        """Refuse a file that no longer says it has a write-ahead log: SQLite would drop the log."""
+        log = self._path.with_name(f"{self._path.name}-wal")
+        if not log.exists() or not log.stat().st_size or not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            mode = file.read(20)[18:]
+        if mode not in {_WAL_MODE, b""}:
+            raise StorageError(self._path, "the header of the file is damaged", advice=_ADVICE)
+
+    def _prepare(self, schema: Sequence[str]) -> None:
+        connection = self._writer
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA journal_size_limit = 67108864")
+        if _number(connection, "PRAGMA application_id") == 0 and not _names(connection):
+            self._create(schema)
+        identity = [_number(connection, f"PRAGMA {name}") for name in _IDENTITY]
+        if identity != list(_IDENTITY.values()):
+            raise StorageError(self._path, "the file was not written by this version of Tamis")
+        if _names(connection) != sorted(schema):
+            raise StorageError(self._path, "the list of tables is damaged", advice=_ADVICE)
+        (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise _damaged(self._path, found)
+
+    def _create(self, schema: Sequence[str]) -> None:
+        with self.writing(lasting=True) as connection:
+            for name, value in _IDENTITY.items():
+                connection.execute(f"PRAGMA {name} = {value}")
+            for statement in schema:
+                connection.execute(statement)
+
+    # --- connections -------------------------------------------------------------------------
+
+    def _take(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._is_closed:
+                raise StorageError(self._path, "the state is closed")
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            if self._is_closed:
+                connection.close()
+            else:
+                self._idle.append(connection)
+
+    def _set_level(self, level: bool) -> None:
+        if self._is_closed:
+            raise StorageError(self._path, "the state is closed")
+        if level != self._level:
+            self._writer.execute(f"PRAGMA synchronous = {_LEVELS[level]}")
+            self._level = level
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._refusal(error) from error
+        except UnicodeDecodeError as error:
+            # Python could not even read what SQLite says is wrong.
+            raise _damaged(self._path, "names in it are no text") from error
+
+    def _refusal(self, error: sqlite3.Error) -> StorageError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            advice = "make room on the disk, and it goes on"
+            return StorageFullError(self._path, "the disk is full", advice=advice)
+        if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            return _damaged(self._path, str(error))
+        return StorageError(self._path, f"SQLite refused: {error}")
+
+
+_IDENTITY: Final = {"application_id": APPLICATION, "user_version": VERSION}
+
+
+def _damaged(path: Path, found: str) -> StorageError:
+    reason = f"the file is damaged ({' '.join(found.split())})"
+    return StorageError(path, reason, advice=_ADVICE)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
+
+
+def _number(connection: sqlite3.Connection, question: str) -> int:
+    (number,) = connection.execute(question).fetchone()
+    return int(number)
+
+
+def _names(connection: sqlite3.Connection) -> list[str]:
+    """Return the statements that made what is in the file."""
+    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return sorted(str(sql) for (sql,) in found)

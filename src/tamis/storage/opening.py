@@ -1,0 +1,162 @@
+"""Opening a log: what a crash left behind is cut off, and what is damaged is named.
+
+Only the last segment can have been written to when the process or the power went, so it is read as
+a whole. It ends with a group that may never have been acknowledged. If that group is whole, it
+stays. If not, and nothing shows that it was once brought to the disk, it was cut short, and it goes
+as a whole: were a part of what was published together to remain, publishing it again would be taken
+for a repetition. All before was on the disk before anything was written after it, so what is wrong
+there is damage, and what is right stays.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tamis.storage.files import Files, Sync, sync_folder
+from tamis.storage.records import Damage, Entry
+from tamis.storage.segments import (
+    HEADER_BYTES,
+    PART,
+    Extent,
+    Segment,
+    header_by_name,
+    read_header,
+    segment_paths,
+)
+
+# More than any sequence: where the last segment ends, its reading is to show.
+_UNKNOWN: Final = 1 << 63
+
+
+class Opened(NamedTuple):
+    """A log as it was found, ready to be read."""
+
+    segments: tuple[Segment, ...]
+    next_sequence: int
+    last_time: float
+    cut_bytes: int
+    damaged: tuple[Damage, ...]
+    goes_on: bool
+    """Whether the last segment may be appended to."""
+
+
+class _Group(msgspec.Struct):
+    """Records that were appended together, as far as they were found."""
+
+    first: int
+    stop: int
+    time: float
+    offset: int
+    found: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        return self.found == self.stop - self.first
+
+
+class _Tail(NamedTuple):
+    """How the last segment ends: where, and before which sequence."""
+
+    end: int
+    found_stop: int
+    """One more than the last sequence that was found."""
+    stop: int
+    """One more than the last sequence that there was."""
+    time: float
+    damaged: list[Damage]
+
+
+def open_log(folder: Path, files: Files, sync: Sync, synced_up_to: int) -> Opened:
+    """Read what is in a folder; events up to `synced_up_to` are known to have been on the disk."""
+    for left in folder.glob(f"*{PART}"):
+        left.unlink()
+    segments, damaged = _segments(folder, files)
+    if not segments:
+        return Opened((), synced_up_to + 1, 0.0, 0, (), goes_on=False)
+    last = segments[-1]
+    tail = _tail(last, synced_up_to)
+    next_sequence = max(tail.stop, synced_up_to + 1)
+    # Sequences that are lost are passed over from one segment to the next.
+    goes_on = next_sequence == tail.found_stop
+    cut = _cut(last, tail.end, sync) if goes_on else 0
+    end = tail.end if goes_on else last.extent.end
+    last.extent = Extent(end, next_sequence)
+    damaged += tail.damaged
+    if not goes_on:
+        damaged += [item for item in last.entries(tail.found_stop) if isinstance(item, Damage)]
+    sync_folder(folder, sync)
+    return Opened(tuple(segments), next_sequence, tail.time, cut, tuple(damaged), goes_on)
+
+
+def _segments(folder: Path, files: Files) -> tuple[list[Segment], list[Damage]]:
+    paths = segment_paths(folder)
+    stops = [*list(paths)[1:], _UNKNOWN]
+    segments: list[Segment] = []
+    damaged: list[Damage] = []
+    for path, stop in zip(paths.values(), stops, strict=False):
+        extent = Extent(max(path.stat().st_size, HEADER_BYTES), stop)
+        header = read_header(path, files)
+        if header is None:
+            reason = "the header is damaged; its name tells what is needed of it"
+            damaged.append(Damage(path.name, 0, HEADER_BYTES, range(0), reason))
+            header = header_by_name(path, segments[-1].header.time if segments else 0.0)
+            header = header._replace(time=_first_time(Segment(path, header, extent, files)))
+        segments.append(Segment(path, header, extent, files))
+    return segments, damaged
+
+
+def _first_time(segment: Segment) -> float:
+    """Return a time that the header may have had: with one too early, events would go too early."""
+    found = (item.record.time for item in segment.all_entries() if isinstance(item, Entry))
+    return next(found, segment.header.time)
+
+
+def _tail(segment: Segment, synced_up_to: int) -> _Tail:
+    end, expected, time = HEADER_BYTES, segment.first, segment.header.time
+    group = _Group(expected, expected, time, end)
+    damaged: list[Damage] = []
+    for item in segment.all_entries():
+        if isinstance(item, Damage):
+            damaged.append(item)
+            continue
+        group = _joined(group, item, end)
+        end, expected, time = item.end, item.record.sequence + 1, item.record.time
+    if damaged and damaged[-1].lost.stop == _UNKNOWN:
+        # What lies past the last record is no damage but what is cut off.
+        damaged.pop()
+    if group.is_whole or group.first <= synced_up_to:
+        return _Tail(end, expected, group.stop, time, damaged)
+    before = [damage for damage in damaged if damage.offset < group.offset]
+    return _Tail(group.offset, group.first, group.first, time, before)
+
+
+def _joined(group: _Group, entry: Entry, end: int) -> _Group:
+    """Return the group of a record: the one before it, or another that begins here."""
+    record = entry.record
+    first = record.sequence - entry.place
+    if (first, record.time) != (group.first, group.time) or not group.found:
+        # If both begin alike, that one was refused, and this not wholly written over it.
+        offset = group.offset
+        if first != group.first:
+            # Without its first record it begins in the damage before it.
+            offset = entry.offset if entry.place == 0 else end
+        group = _Group(first, first + entry.group, record.time, offset)
+    group.found += 1
+    return group
+
+
+def _cut(segment: Segment, end: int, sync: Sync) -> int:
+    """Cut off what lies past the end, and bring the rest to the disk: it is going to be used."""
+    file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        size = os.fstat(file).st_size
+        if size != end:
+            os.ftruncate(file, end)
+        sync(file)
+    finally:
+        os.close(file)
+    return max(0, size - end)

@@ -1,0 +1,160 @@
+"""A record of the log as bytes.
+
+::
+
+    mark 4 | crc 4 | size 4 | sequence 8 | time 8 | publisher's sequence 8 | place 4 | group 4
+    | format 1 | length of the publisher's name 2 | name | payload
+
+All numbers are little-endian. The size is that of the whole record, and the CRC-32 covers all that
+follows it. The mark is drawn at random for each segment: by it the next record is found after a
+damaged one, and since no publisher can know it, no payload can pose as a record. Records that were
+appended together are a group, which is there as a whole or not at all after a crash; each knows its
+place in the group, from 0, and how many there are.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from tamis.errors import LimitError
+
+MARK_BYTES: Final = 4
+MOST_PAYLOAD: Final = 64 << 20
+MOST_NAME: Final = (1 << 16) - 1
+MOST_FORMAT: Final = (1 << 8) - 1
+MOST_SEQUENCE: Final = (1 << 63) - 1
+
+_FIELDS: Final = struct.Struct("<4sIIQdQIIBH")
+# The part that the checksum covers, and where it begins.
+_COVERED: Final = struct.Struct("<IQdQIIBH")
+_PREFIX: Final = struct.Struct("<4sI")
+_SIZE: Final = struct.Struct("<I")
+_COVERED_FROM: Final = _PREFIX.size
+LEAST_RECORD: Final = _FIELDS.size
+MOST_RECORD: Final = LEAST_RECORD + MOST_NAME + MOST_PAYLOAD
+
+
+class NewRecord(NamedTuple):
+    """An event to append."""
+
+    publisher: str
+    publisher_sequence: int
+    """0 for none."""
+    format: int
+    payload: bytes
+
+
+class Record(NamedTuple):
+    """An event of the log."""
+
+    sequence: int
+    time: float
+    publisher: str
+    publisher_sequence: int
+    format: int
+    payload: bytes
+
+
+class Entry(NamedTuple):
+    """A record, where it lies in its segment, and its place in its group."""
+
+    offset: int
+    end: int
+    place: int
+    group: int
+    record: Record
+
+
+class Damage(NamedTuple):
+    """A place in the log that is not what was written, and the sequences that are lost by it."""
+
+    segment: str
+    offset: int
+    size: int
+    lost: range
+    reason: str
+
+    def __str__(self) -> str:
+        where = f"{self.segment}, offset {self.offset:,}"
+        return f"{where}: {self.reason}; {sequences(self.lost)}"
+
+
+def sequences(lost: range) -> str:
+    """Return in words which sequences are lost."""
+    if not lost:
+        return "no record is lost by it"
+    return f"lost: {lost[0]:,}" if len(lost) == 1 else f"lost: {lost[0]:,} to {lost[-1]:,}"
+
+
+def encoded(
+    records: Sequence[NewRecord], sequence: int, time: float, mark: bytes
+) -> tuple[bytes, list[int]]:
+    """Return records as a group of bytes, and where in it each begins; a LimitError if too long."""
+    parts: list[bytes] = []
+    starts: list[int] = []
+    at, group = 0, len(records)
+    for place, record in enumerate(records):
+        publisher, publisher_sequence, format_, payload = record
+        name = publisher.encode()
+        if (
+            len(payload) > MOST_PAYLOAD
+            or len(name) > MOST_NAME
+            or not 0 <= publisher_sequence <= MOST_SEQUENCE
+            or not 0 <= format_ <= MOST_FORMAT
+        ):
+            raise _too_large(record, name)
+        size = LEAST_RECORD + len(name) + len(payload)
+        fields = (size, sequence + place, time, publisher_sequence, place, group, format_)
+        covered = _COVERED.pack(*fields, len(name)) + name
+        crc = zlib.crc32(payload, zlib.crc32(covered))
+        parts += (_PREFIX.pack(mark, crc), covered, payload)
+        starts.append(at)
+        at += size
+    return b"".join(parts), starts
+
+
+def _too_large(record: NewRecord, name: bytes) -> LimitError:
+    limits = {
+        "a payload's bytes": (len(record.payload), MOST_PAYLOAD),
+        "a publisher's name in bytes": (len(name), MOST_NAME),
+        "a publisher's sequence": (record.publisher_sequence, MOST_SEQUENCE),
+        "a format": (record.format, MOST_FORMAT),
+    }
+    what, (actual, limit) = next(
+        (what, (actual, limit))
+        for what, (actual, limit) in limits.items()
+        if not 0 <= actual <= limit
+    )
+    return LimitError(what, actual=actual, limit=limit)
+
+
+def decoded(data: bytes, mark: bytes, at: int, base: int) -> Iterator[Entry]:
+    """Yield the whole records that follow each other; `data` begins at `base` in the file."""
+    view, length = memoryview(data), len(data)
+    while at + LEAST_RECORD <= length:
+        found, crc, size, sequence, time, own, place, group, format_, name = _FIELDS.unpack_from(
+            data, at
+        )
+        end, name_end = at + size, at + LEAST_RECORD + name
+        # The size is not to be trusted before the checksum: it may be anything.
+        if found != mark or not name_end <= end <= length:
+            return
+        if zlib.crc32(view[at + _COVERED_FROM : end]) != crc:
+            return
+        try:
+            publisher = data[at + LEAST_RECORD : name_end].decode()
+        except UnicodeDecodeError:
+            return
+        record = Record(sequence, time, publisher, own, format_, data[name_end:end])
+        yield Entry(base + at, base + end, place, group, record)
+        at = end
+
+
+def claimed_size(data: bytes, at: int, mark: bytes) -> int:
+    """Return how large a record says it is; 0 if there is none."""
+    if at + LEAST_RECORD > len(data) or not data.startswith(mark, at):
+        return 0
+    return int(_SIZE.unpack_from(data, at + _COVERED_FROM)[0])

@@ -1,0 +1,262 @@
+"""A segment: one file of the log.
+
+::
+
+    00000000000000000001-5f3a9c21.log        first sequence, mark
+
+    magic 12 | version 2 | mark 4 | first sequence 8 | time 8 | unused 2 | crc 4 | records
+
+A segment whose mark is unknown cannot be read, so the mark is in its name as well as in its header.
+It is written beside its place and renamed into it, so its header is whole.
+
+There is no index on disk. Marks are found from any place, and records are in order, so a record is
+looked for by halving; what was met on the way is remembered.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import secrets
+import struct
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple
+
+from tamis.errors import StorageError
+from tamis.storage.files import Files, Sync, sync_folder, write_all
+from tamis.storage.records import MARK_BYTES, Damage, Entry, Record
+from tamis.storage.scanning import LARGE_READ, SMALL_READ, Window
+
+MAGIC: Final = b"tamis log\r\n\0"
+VERSION: Final = 1
+_FIELDS: Final = struct.Struct("<12sH4sQd2x")
+_CRC: Final = struct.Struct("<I")
+HEADER_BYTES: Final = _FIELDS.size + _CRC.size
+_NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{8})\.log")
+
+# Bytes between two records whose places are remembered, so what reading one has to pass over.
+SPACING: Final = 8 << 10
+
+PART: Final = ".part"
+
+
+# --- files -----------------------------------------------------------------------------------
+
+
+class Header(NamedTuple):
+    """What a segment says of itself."""
+
+    mark: bytes
+    first: int
+    time: float
+    """No event of the segment is older, and none of the segments before it is younger."""
+
+    def path(self, folder: Path) -> Path:
+        """Return where the segment lies."""
+        return folder / f"{self.first:020}-{self.mark.hex()}.log"
+
+
+def segment_paths(folder: Path) -> dict[int, Path]:
+    """Return the segments in a folder by their first sequence, ascending."""
+    paths: dict[int, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if name := _NAME.fullmatch(path.name):
+            first = int(name[1])
+            if first in paths:
+                raise StorageError(
+                    path,
+                    f"{paths[first].name} begins with the same sequence",
+                    advice="move one of the two away",
+                )
+            paths[first] = path
+    return paths
+
+
+def create_segment(folder: Path, header: Header, sync: Sync) -> int:
+    """Make a segment that is still there after a power cut, and return the open file."""
+    path = header.path(folder)
+    beside = path.with_suffix(PART)
+    file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        fields = _FIELDS.pack(MAGIC, VERSION, *header)
+        write_all(file, fields + _CRC.pack(zlib.crc32(fields)), 0)
+        sync(file)
+        beside.rename(path)
+        sync_folder(folder, sync)
+    except BaseException:
+        os.close(file)
+        beside.unlink(missing_ok=True)
+        raise
+    return file
+
+
+def new_mark() -> bytes:
+    """Return a mark that nobody can guess, and that a part of a file left empty is not."""
+    while 0 in (mark := secrets.token_bytes(MARK_BYTES)):
+        pass
+    return mark
+
+
+def read_header(path: Path, files: Files) -> Header | None:
+    """Return the header of a segment; None if it is damaged."""
+    data = files.read(path, 0, HEADER_BYTES)
+    fields, crc = data[: _FIELDS.size], data[_FIELDS.size :]
+    if _CRC.pack(zlib.crc32(fields)) != crc:
+        return None
+    magic, version, *rest = _FIELDS.unpack(fields)
+    if (magic, version) != (MAGIC, VERSION):
+        raise StorageError(path, "the file was not written by this version of Tamis")
+    header = Header(*rest)
+    if header.path(path.parent) != path:
+        raise StorageError(
+            path,
+            f"the file was once named {header.path(path.parent).name}",
+            advice="give it that name back",
+        )
+    return header
+
+
+def header_by_name(path: Path, time: float) -> Header:
+    """Return the header that a segment must have had, with a time that it may have had."""
+    first, mark = path.stem.split("-")
+    return Header(bytes.fromhex(mark), int(first), time)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+class Extent(NamedTuple):
+    """How far a segment may be read: to which byte, and below which sequence."""
+
+    end: int
+    stop: int
+
+
+class Segment:
+    """One file of the log, to read from by any number of threads.
+
+    `extent` is replaced as a whole by the one thread that appends, so readers see two numbers of
+    the same moment.
+    """
+
+    def __init__(self, path: Path, header: Header, extent: Extent, files: Files) -> None:
+        self.path: Final = path
+        self.header: Final = header
+        self.first: Final = header.first
+        self.extent = extent
+        self.places: Final = _Places(_Place(header.first, HEADER_BYTES))
+        self._read = partial(files.read, path)
+
+    def entries(self, sequence: int, chunk: int = LARGE_READ) -> Iterator[Entry | Damage]:
+        """Yield in order what lies from shortly before a sequence on."""
+        extent = self.extent
+        low, high = self.places.around(sequence, extent.end)
+        start = self._halve(lambda record: record.sequence <= sequence, low, high)
+        return self._scan(start, extent, chunk)
+
+    def all_entries(self) -> Iterator[Entry | Damage]:
+        """Yield everything, and remember where it lies."""
+        for item in self._scan(self.places.first, self.extent, LARGE_READ):
+            if isinstance(item, Entry):
+                self.places.note(item.record.sequence, item.offset)
+            yield item
+
+    def sequence_at(self, time: float) -> int | None:
+        """Return the first sequence at or after a time; None if all are before."""
+        extent = self.extent
+        start = self._halve(lambda record: record.time < time, self.places.first, extent.end)
+        for item in self._scan(start, extent, SMALL_READ):
+            if isinstance(item, Entry) and item.record.time >= time:
+                return item.record.sequence
+        return None
+
+    def _halve(self, is_before: Callable[[Record], bool], low: _Place, high: int) -> _Place:
+        """Return a place not long before the first record that is not before."""
+        window = Window(self._read, self.header.mark, high, SMALL_READ)
+        while high - low.offset > SPACING:
+            middle = (low.offset + high) // 2
+            entry = window.next_entry(middle, high)
+            if entry is None or not is_before(entry.record):
+                high = middle
+            else:
+                low = _Place(entry.record.sequence, entry.offset)
+                self.places.note(*low)
+        return low
+
+    def _scan(self, start: _Place, extent: Extent, chunk: int) -> Iterator[Entry | Damage]:
+        window = Window(self._read, self.header.mark, extent.end, chunk)
+        expected, good = start
+        at, time = good, -math.inf
+        while at < extent.end:
+            for entry in window.run(at):
+                record = entry.record
+                if record.sequence >= extent.stop:
+                    # It was refused, and could not be cut off.
+                    at = extent.end
+                    break
+                if record.sequence < expected or record.time < time:
+                    # Left over from an append that was refused, under one that was cut short.
+                    at = entry.offset + 1
+                    break
+                if record.sequence > expected or entry.offset > good:
+                    yield self._damage(good, entry.offset, range(expected, record.sequence))
+                yield entry
+                at = good = entry.end
+                expected, time = record.sequence + 1, record.time
+            following = window.next_entry(at, extent.end)
+            at = extent.end if following is None else following.offset
+        if expected < extent.stop:
+            yield self._damage(good, extent.end, range(expected, extent.stop))
+
+    def _damage(self, start: int, end: int, lost: range) -> Damage:
+        size = end - start
+        reason = f"{size:,} bytes are damaged" if size else "records are missing"
+        return Damage(self.path.name, start, size, lost, reason)
+
+
+class _Place(NamedTuple):
+    sequence: int
+    offset: int
+
+
+class _Places:
+    """Where some records of a segment begin; it is learned by appending and by reading."""
+
+    def __init__(self, first: _Place) -> None:
+        self.first: Final = first
+        self._sequences = array("Q", [first.sequence])
+        self._offsets = array("Q", [first.offset])
+        self._lock = Lock()
+
+    def around(self, sequence: int, end: int) -> tuple[_Place, int]:
+        """Return the last place known at or before a sequence, and the offset of the next one."""
+        with self._lock:
+            after = max(1, bisect_right(self._sequences, sequence))
+            low = _Place(self._sequences[after - 1], self._offsets[after - 1])
+            return low, self._offsets[after] if after < len(self._offsets) else end
+
+    def note_group(self, sequence: int, offset: int, starts: Sequence[int]) -> None:
+        """Remember some places of records that were appended at an offset, the last of all."""
+        known = self._offsets[-1]
+        for place, start in enumerate(starts):
+            if offset + start - known >= SPACING:
+                known = offset + start
+                self.note(sequence + place, known)
+
+    def note(self, sequence: int, offset: int) -> None:
+        """Remember a place, if none is near."""
+        with self._lock:
+            at = bisect_right(self._offsets, offset)
+            if offset - self._offsets[at - 1] < SPACING:
+                return
+            if at < len(self._offsets) and self._offsets[at] - offset < SPACING:
+                return
+            self._sequences.insert(at, sequence)
+            self._offsets.insert(at, offset)

@@ -1,0 +1,479 @@
+"""Everything but the events, in SQLite.
+
+Subscriptions, tokens and acts of administrators are on the disk when the call returns. Matches and
+what became of deliveries are committed, but not waited for: after a power cut the state is as it
+was a moment before, and from there the log is matched again and events are delivered again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from tamis.errors import StorageError
+from tamis.storage.change_count import ChangeCount
+from tamis.storage.database import Database
+from tamis.storage.files import Sync, refusal
+from tamis.storage.rows import (
+    AuditEntry,
+    DamagedRow,
+    DeadLetter,
+    Pending,
+    Retry,
+    StoredSubscription,
+    StoredToken,
+)
+from tamis.storage.tables import (
+    AUDIT,
+    COUNTED,
+    COUNTERS,
+    DEAD_LETTERS,
+    PENDING,
+    PUBLISHERS,
+    SCHEMA,
+    SUBSCRIPTIONS,
+    TOKENS,
+    Counters,
+    Row,
+    Table,
+    is_whole,
+)
+
+_COPIES: Final = (1, 2)
+_ONE: Final = "number = ? AND sequence = ?"
+_UP_TO: Final = "number = ? AND sequence <= ?"
+_NOT_NEW: Final = "NOT (attempts IS 0 AND due IS 0)"
+_STRAY: Final = "number NOT IN (SELECT number FROM subscriptions) OR (sequence > 0) IS NOT TRUE"
+_MOST_DAMAGE_KEPT: Final = 1_000
+
+
+class _Change(NamedTuple):
+    """What a transaction does: by its connection, and to what is known without asking."""
+
+    connection: sqlite3.Connection
+    counters: Counters
+    added: set[int]
+    removed: set[int]
+    """Numbers of subscriptions."""
+
+
+class State:
+    """Subscriptions, what is pending for them, dead letters, publishers, tokens, audit.
+
+    All methods may be called from any thread. One writes at a time; readers do not wait for it.
+    """
+
+    def __init__(self, path: Path, *, sync: Sync = os.fsync) -> None:
+        self._path: Final = path
+        self._sync = sync
+        self._writing = Lock()
+        self._damaged: dict[tuple[str, str], DamagedRow] = {}
+        self._database = Database(path, SCHEMA)
+        try:
+            self._counters = self._read_counters()
+            self._numbers = {number for (number,) in self._rows("SELECT number FROM subscriptions")}
+            self._check_rows()
+            self._count = ChangeCount(path.with_suffix(".count"))
+            self.lost_changes: Final = self._lost_changes()
+            """How many changes that were promised to last are not there any more."""
+        except BaseException:
+            self._database.close()
+            raise
+
+    @property
+    def damaged(self) -> tuple[DamagedRow, ...]:
+        """Return what was found damaged since the state was opened."""
+        return tuple(self._damaged.copy().values())
+
+    def check_sequences(self, stop: int) -> None:
+        """Note rows that are for events which the log has never had: from a sequence on."""
+        with self._database.reading() as connection:
+            for table in (PENDING, DEAD_LETTERS):
+                strays = _count(connection, table, "sequence >= ?", stop)
+                if strays:
+                    self._note(table.name, "ahead", f"{strays:,} rows are for events to come")
+
+    def make_lasting(self) -> None:
+        """Bring everything that was committed to the disk; this needs no room on it."""
+        # What is not on the disk yet is in the write-ahead log. SQLite has no locks on that file,
+        # which closing it would undo.
+        path = self._path.with_name(f"{self._path.name}-wal")
+        try:
+            with path.open("rb") as file:
+                self._sync(file.fileno())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise refusal(path, "bringing it to the disk", error) from error
+
+    def close(self) -> None:
+        """Close; nothing is lost without it."""
+        with self._writing:
+            self._database.close()
+            self._count.close()
+
+    # --- subscriptions -----------------------------------------------------------------------
+
+    def add_subscription(self, subscription: StoredSubscription) -> int:
+        """Add a subscription, and return its number; its owner has no other of that name."""
+        return self.add_subscriptions([subscription])[0]
+
+    def add_subscriptions(self, subscriptions: Sequence[StoredSubscription]) -> list[int]:
+        """Add all subscriptions or none, and return their numbers."""
+        with self._change(lasting=True) as (connection, counters, added, _):
+            first = counters.last_number + 1
+            numbers = list(range(first, first + len(subscriptions)))
+            for number, subscription in zip(numbers, subscriptions, strict=True):
+                self._insert(connection, msgspec.structs.replace(subscription, number=number))
+            counters.last_number += len(numbers)
+            counters.subscriptions += len(numbers)
+            added.update(numbers)
+        return numbers
+
+    def _insert(self, connection: sqlite3.Connection, subscription: StoredSubscription) -> None:
+        row = SUBSCRIPTIONS.row(msgspec.structs.astuple(subscription))
+        try:
+            connection.execute(SUBSCRIPTIONS.insert, row)
+        except sqlite3.IntegrityError:
+            raise StorageError(
+                self._path,
+                f"{subscription.owner} has a subscription named {subscription.name} already",
+            ) from None
+
+    def remove_subscription(self, number: int) -> bool:
+        """Remove a subscription, its pending events and its dead letters; False: there is none."""
+        return self.remove_subscriptions([number]) == 1
+
+    def remove_subscriptions(self, numbers: Iterable[int]) -> int:
+        """Remove subscriptions with all that is theirs, and return how many there were."""
+        with self._change(lasting=True) as (connection, counters, _, removed):
+            removed.update(numbers)
+            keys = [(number,) for number in removed]
+            gone = {
+                table: _deleted(connection, table, "number = ?", keys)
+                for table in (SUBSCRIPTIONS, PENDING, DEAD_LETTERS)
+            }
+            counters.subscriptions -= gone[SUBSCRIPTIONS]
+            counters.pending -= gone[PENDING]
+            counters.dead_letters -= gone[DEAD_LETTERS]
+        return gone[SUBSCRIPTIONS]
+
+    def renew_subscription(self, number: int, expires_at: float) -> bool:
+        """Say anew when a subscription expires; False: there is none."""
+        with self._change(lasting=True) as (connection, *_):
+            return self._alter(connection, number, expires_at=expires_at)
+
+    def _alter(self, connection: sqlite3.Connection, number: int, **changes: Any) -> bool:
+        rows = connection.execute(f"{SUBSCRIPTIONS.select} WHERE number = ?", (number,))
+        found = [_subscription(row) for row in self._whole(SUBSCRIPTIONS, rows)]
+        for subscription in found:
+            altered = msgspec.structs.replace(subscription, **changes)
+            row = SUBSCRIPTIONS.row(msgspec.structs.astuple(altered))
+            connection.execute(SUBSCRIPTIONS.replace, row)
+        return bool(found)
+
+    def subscriptions(self) -> list[StoredSubscription]:
+        """Return all subscriptions by number; damaged ones are reported and left out."""
+        rows = self._rows(f"{SUBSCRIPTIONS.select} ORDER BY number")
+        return [_subscription(row) for row in self._whole(SUBSCRIPTIONS, rows)]
+
+    # --- matching ----------------------------------------------------------------------------
+
+    @property
+    def matched_up_to(self) -> int:
+        """Return the last sequence whose matches are here."""
+        return self._counters.matched_up_to
+
+    def publishers(self) -> dict[str, int]:
+        """Return the last sequence of each publisher, as of `matched_up_to`."""
+        rows = self._whole(PUBLISHERS, self._rows(PUBLISHERS.select))
+        return {name: sequence for name, sequence, _ in rows}
+
+    def commit_matches(
+        self,
+        matched_up_to: int,
+        pending: Iterable[tuple[int, int]],
+        publishers: Mapping[str, int],
+    ) -> None:
+        """Take the (number, sequence) found in the log up to a sequence, all or nothing.
+
+        What is for subscriptions that are no more is dropped.
+        """
+        with self._change(lasting=False) as (connection, counters, *_):
+            numbers = self._numbers
+            rows = (PENDING.row((*pair, 0, 0.0)) for pair in pending if pair[0] in numbers)
+            counters.pending += _changed(connection, PENDING.insert_new, rows)
+            connection.executemany(PUBLISHERS.replace, map(PUBLISHERS.row, publishers.items()))
+            counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
+
+    def commit_replay(self, number: int, sequences: Iterable[int], extra: str) -> None:
+        """Take events of the past for one subscription, with a note of how far they were sought."""
+        with self._change(lasting=False) as (connection, counters, *_):
+            rows = (PENDING.row((number, sequence, 0, 0.0)) for sequence in sequences)
+            if self._alter(connection, number, extra=extra):
+                counters.pending += _changed(connection, PENDING.insert_new, rows)
+
+    # --- delivery ----------------------------------------------------------------------------
+
+    @property
+    def pending_total(self) -> int:
+        """Return how many events wait for any subscription, each once for each."""
+        return self._counters.pending
+
+    def pending(self, number: int, after_sequence: int, now: float, limit: int) -> list[Pending]:
+        """Return what is due for a subscription, in order, from after a sequence on."""
+        rows = self._rows(
+            f"{PENDING.select} WHERE number = ? AND sequence > ? AND due <= ? "
+            "ORDER BY sequence LIMIT ?",
+            (number, after_sequence, now, limit),
+        )
+        return [Pending(*row[1:-1]) for row in self._whole(PENDING, rows)]
+
+    def pending_count(self, number: int) -> int:
+        """Return how many events wait for a subscription."""
+        with self._database.reading() as connection:
+            return _count(connection, PENDING, "number = ?", number)
+
+    def next_due(self, number: int, now: float) -> float | None:
+        """Return when the next retry of a subscription is due, of those that are not yet."""
+        question = "SELECT min(due) FROM pending WHERE number = ? AND attempts > 0 AND due > ?"
+        ((due,),) = self._rows(question, (number, now))
+        return None if due is None else float(due)
+
+    def settle(
+        self,
+        *,
+        acknowledged: Iterable[tuple[int, int]] = (),
+        acknowledged_up_to: Iterable[tuple[int, int]] = (),
+        retries: Iterable[Retry] = (),
+        dead: Iterable[DeadLetter] = (),
+    ) -> None:
+        """Note what became of deliveries, all or nothing; pairs are (number, sequence).
+
+        What is for subscriptions that are no more is dropped.
+        """
+        with self._change(lasting=False) as (connection, counters, *_):
+            again = {row[:2]: row for row in retries if row.number in self._numbers}
+            letters = {row[:2]: row for row in dead if row.number in self._numbers}
+            # Rows to write are removed first: they may be here already, or not be here yet.
+            gone = _deleted(connection, PENDING, _ONE, [*acknowledged, *again, *letters])
+            gone += _deleted(connection, PENDING, _UP_TO, acknowledged_up_to)
+            counters.pending += _inserted(connection, PENDING, again.values()) - gone
+            gone = _deleted(connection, DEAD_LETTERS, _ONE, letters)
+            counters.dead_letters += _inserted(connection, DEAD_LETTERS, letters.values()) - gone
+
+    def drop_pending_below(self, sequence: int) -> dict[int, int]:
+        """Drop what is pending of events that the log has no more; return how many by number."""
+        with self._change(lasting=False) as (connection, counters, *_):
+            found = connection.execute(
+                "SELECT number, count(*) FROM pending WHERE sequence < ? GROUP BY number",
+                (sequence,),
+            )
+            dropped = dict(found.fetchall())
+            counters.pending -= _deleted(connection, PENDING, "sequence < ?", [(sequence,)])
+        return dropped
+
+    def drop_oldest(self, number: int, keep: int) -> int:
+        """Drop the oldest events of a subscription until so many are left; return how many."""
+        with self._change(lasting=False) as (connection, counters, *_):
+            found = connection.execute(
+                "SELECT sequence FROM pending WHERE number = ? "
+                "ORDER BY sequence DESC LIMIT 1 OFFSET ?",
+                (number, keep),
+            ).fetchone()
+            if found is None:
+                return 0
+            gone = _deleted(connection, PENDING, _UP_TO, [(number, *found)])
+            counters.pending -= gone
+        return gone
+
+    # --- dead letters ------------------------------------------------------------------------
+
+    def dead_letters(self, number: int, after_sequence: int, limit: int) -> list[DeadLetter]:
+        """Return the dead letters of a subscription, in order, from after a sequence on."""
+        rows = self._rows(
+            f"{DEAD_LETTERS.select} WHERE number = ? AND sequence > ? ORDER BY sequence LIMIT ?",
+            (number, after_sequence, limit),
+        )
+        return [DeadLetter(*row[:-1]) for row in self._whole(DEAD_LETTERS, rows)]
+
+    def dead_letter_count(self, number: int) -> int:
+        """Return how many dead letters a subscription has."""
+        with self._database.reading() as connection:
+            return _count(connection, DEAD_LETTERS, "number = ?", number)
+
+    def delete_dead_letters(self, number: int, sequences: Iterable[int]) -> int:
+        """Delete dead letters of a subscription; return how many there were."""
+        keys = [(number, sequence) for sequence in sequences]
+        with self._change(lasting=True) as (connection, counters, *_):
+            gone = _deleted(connection, DEAD_LETTERS, _ONE, keys)
+            counters.dead_letters -= gone
+        return gone
+
+    def requeue(self, number: int, sequences: Iterable[int], *, oldest: int) -> list[int]:
+        """Make dead letters pending again, as if they were never sent; return which.
+
+        Those below `oldest`, the first sequence that the log still has, stay where they are.
+        """
+        one = f"{DEAD_LETTERS.select} WHERE {_ONE}"
+        with self._change(lasting=True) as (connection, counters, *_):
+            keys = ((number, sequence) for sequence in sequences if sequence >= oldest)
+            rows = (row for key in keys for row in connection.execute(one, key).fetchall())
+            found = [row[:2] for row in self._whole(DEAD_LETTERS, rows)]
+            counters.dead_letters -= _deleted(connection, DEAD_LETTERS, _ONE, found)
+            gone = _deleted(connection, PENDING, _ONE, found)
+            again = _inserted(connection, PENDING, ((*pair, 0, 0.0) for pair in found))
+            counters.pending += again - gone
+        return [sequence for _, sequence in found]
+
+    # --- tokens and audit --------------------------------------------------------------------
+
+    def add_token(self, token: StoredToken) -> None:
+        """Add a token."""
+        with self._change(lasting=True) as (connection, counters, *_):
+            try:
+                connection.execute(TOKENS.insert, TOKENS.row(token))
+            except sqlite3.IntegrityError:
+                raise StorageError(self._path, "there is such a token already") from None
+            counters.tokens += 1
+
+    def tokens(self) -> list[StoredToken]:
+        """Return all tokens, oldest first; damaged ones are reported and left out."""
+        rows = self._whole(TOKENS, self._rows(f"{TOKENS.select} ORDER BY created_at, hash"))
+        return [StoredToken(*row[:-1]) for row in rows]
+
+    def revoke_token(self, hash_: bytes, revoked_at: float) -> bool:
+        """Revoke a token; False: there is none that holds."""
+        with self._change(lasting=True) as (connection, *_):
+            rows = connection.execute(f"{TOKENS.select} WHERE hash = ?", (hash_,))
+            found = [StoredToken(*row[:-1]) for row in self._whole(TOKENS, rows)]
+            holding = [token for token in found if token.revoked_at > revoked_at]
+            for token in holding:
+                row = TOKENS.row(token._replace(revoked_at=revoked_at))
+                connection.execute(TOKENS.replace, row)
+        return bool(holding)
+
+    def add_audit(self, time: float, principal: str, act: str, detail: str) -> int:
+        """Note an administrative act; return its number, one more than the last."""
+        with self._change(lasting=True) as (connection, counters, *_):
+            counters.audit += 1
+            row = AUDIT.row((counters.audit, time, principal, act, detail))
+            connection.execute(AUDIT.insert, row)
+            return counters.audit
+
+    def audit(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return administrative acts from after a number on."""
+        rows = self._rows(
+            f"{AUDIT.select} WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
+        )
+        return [AuditEntry(*row[:-1]) for row in self._whole(AUDIT, rows)]
+
+    # --- opening -----------------------------------------------------------------------------
+
+    def _read_counters(self) -> Counters:
+        there = self._rows(COUNTERS.select)
+        whole = self._whole(COUNTERS, there)
+        if not whole and (there or self._rows(SUBSCRIPTIONS.select)):
+            raise StorageError(
+                self._path,
+                "both rows of the counters are damaged, so how far matching was is not known",
+                advice="restore state.db from a backup",
+            )
+        if len(there) == 1:
+            self._note(COUNTERS.name, "", "one of two rows is missing")
+        return Counters(*whole[0][:-1]) if whole else Counters()
+
+    def _check_rows(self) -> None:
+        """Look at all rows that may be looked at late or never, and for rows that are gone."""
+        with self._database.reading() as connection:
+            for table in COUNTED:
+                there, due = _count(connection, table, "TRUE"), getattr(self._counters, table.name)
+                if there != due:
+                    self._note(table.name, "", f"{there:,} rows are there, and {due:,} should be")
+            # Where a key is one that can be, its row is looked at together with its neighbours.
+            for table in (PENDING, DEAD_LETTERS):
+                strays = _count(connection, table, _STRAY)
+                if strays:
+                    self._note(table.name, "", f"{strays:,} rows are for nobody or no event")
+            for table in (SUBSCRIPTIONS, PUBLISHERS, TOKENS, AUDIT):
+                self._whole(table, connection.execute(table.select))
+            self._whole(PENDING, connection.execute(f"{PENDING.select} WHERE {_NOT_NEW}"))
+
+    def _lost_changes(self) -> int:
+        promised, found = self._count.read(), self._counters.changes
+        if promised is None:
+            self._note(self._count.path.name, "", "the file is damaged, and was written anew")
+        self._count.write(found)
+        return max(0, (promised or 0) - found)
+
+    # --- rows --------------------------------------------------------------------------------
+
+    @contextmanager
+    def _change(self, *, lasting: bool) -> Iterator[_Change]:
+        """Give a connection, and the counters to be kept with what it does, all or nothing."""
+        with self._writing:
+            counters = msgspec.structs.replace(self._counters)
+            counters.changes += lasting
+            with self._database.writing(lasting=lasting) as connection:
+                change = _Change(connection, counters, set(), set())
+                yield change
+                for copy in _COPIES:
+                    counters.copy = copy
+                    row = COUNTERS.row(msgspec.structs.astuple(counters))
+                    connection.execute(COUNTERS.replace, row)
+            self._counters = counters
+            self._numbers |= change.added
+            self._numbers -= change.removed
+            if lasting:
+                self._count.write(counters.changes)
+
+    def _rows(self, question: str, values: Sequence[Any] = ()) -> list[Row]:
+        with self._database.reading() as connection:
+            return connection.execute(question, values).fetchall()
+
+    def _whole(self, table: Table, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows that are what was written, and note the others."""
+        found = []
+        for row in rows:
+            if is_whole(row):
+                found.append(row)
+            else:
+                self._note(table.name, table.key_of(row), "the checksum of the row is wrong")
+        return found
+
+    def _note(self, table: str, key: str, reason: str) -> None:
+        if len(self._damaged) < _MOST_DAMAGE_KEPT:
+            self._damaged.setdefault((table, key), DamagedRow(table, key, reason))
+
+
+def _subscription(row: Row) -> StoredSubscription:
+    fields = dict(zip(SUBSCRIPTIONS.columns, row, strict=False))
+    return StoredSubscription(**fields | {"durable": bool(fields["durable"])})
+
+
+def _count(connection: sqlite3.Connection, table: Table, condition: str, *values: object) -> int:
+    question = f"SELECT count(*) FROM {table.name} WHERE {condition}"  # noqa: S608
+    (number,) = connection.execute(question, values).fetchone()
+    return int(number)
+
+
+def _deleted(
+    connection: sqlite3.Connection, table: Table, condition: str, keys: Iterable[Sequence[Any]]
+) -> int:
+    return _changed(connection, f"DELETE FROM {table.name} WHERE {condition}", keys)  # noqa: S608
+
+
+def _inserted(connection: sqlite3.Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
+    return _changed(connection, table.insert, map(table.row, rows))
+
+
+def _changed(connection: sqlite3.Connection, statement: str, rows: Iterable[Sequence[Any]]) -> int:
+    """Run a statement for each row, and return how many rows of the table it was for."""
+    return max(0, connection.executemany(statement, rows).rowcount)

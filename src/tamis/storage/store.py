@@ -1,0 +1,123 @@
+"""A folder with a log and a state that belong together."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from tamis.storage.files import FolderLock, Sync, make_folder, refusal, sync_folder
+from tamis.storage.log import SEGMENT_BYTES, EventLog
+from tamis.storage.recovery import Recovery
+from tamis.storage.state import State
+
+_BATCH: Final = 4096
+
+
+class Retention(NamedTuple):
+    """What retention removed: sequences of the log, and how much was pending of them by number."""
+
+    removed: range
+    dropped: dict[int, int]
+
+
+class Store:
+    """A folder with a log and a state, used by one process at a time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        segment_bytes: int,
+        clock: Callable[[], float],
+        sync: Sync,
+    ) -> None:
+        started = time.perf_counter()
+        make_folder(folder, sync)
+        with ExitStack() as opened:
+            lock = FolderLock(folder / "LOCK")
+            opened.callback(lock.release)
+            self.state: Final = State(folder / "state.db", sync=sync)
+            opened.callback(self.state.close)
+            self.log: Final = EventLog(
+                folder / "log",
+                # Matching reads only what is on the disk.
+                synced_up_to=self.state.matched_up_to,
+                segment_bytes=segment_bytes,
+                clock=clock,
+                sync=sync,
+            )
+            opened.callback(self.log.close)
+            sync_folder(folder, sync)
+            self.state.check_sequences(self.log.next_sequence)
+            self.publishers: Final = self._publishers()
+            """The last sequence of each publisher when the store was opened, matched or not."""
+            self._opened = opened.pop_all()
+        self.recovery: Final = self._recovery(time.perf_counter() - started)
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | PathLike[str],
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        clock: Callable[[], float] = time.time,
+        sync: Sync = os.fsync,
+    ) -> Self:
+        """Open a folder, make it if there is none, and recover what a crash left behind."""
+        path = Path(folder).absolute()
+        try:
+            return cls(path, segment_bytes=segment_bytes, clock=clock, sync=sync)
+        except OSError as error:
+            raise refusal(error.filename or path, "opening the store", error) from error
+
+    def _publishers(self) -> dict[str, int]:
+        """Return how far each publisher is: what is matched, the state knows; the rest is read."""
+        found, matched = self.state.publishers(), self.state.matched_up_to
+        while records := self.log.read(matched + 1, _BATCH):
+            for record in records:
+                if record.publisher_sequence > found.get(record.publisher, 0):
+                    found[record.publisher] = record.publisher_sequence
+            matched = records[-1].sequence
+        return found
+
+    def _recovery(self, seconds: float) -> Recovery:
+        return Recovery(
+            seconds=seconds,
+            first_sequence=self.log.first_sequence,
+            next_sequence=self.log.next_sequence,
+            matched_up_to=self.state.matched_up_to,
+            cut_bytes=self.log.cut_bytes,
+            damaged=self.log.damaged,
+            damaged_rows=self.state.damaged,
+            lost_changes=self.state.lost_changes,
+        )
+
+    def retain(self, *, max_age: float | None = None, max_bytes: int | None = None) -> Retention:
+        """Remove old segments that are matched, and what is still pending of them."""
+        matched = self.state.matched_up_to
+        # What the log forgets, the state must know even after a power cut: who has published what.
+        self.state.make_lasting()
+        removed = self.log.retain(max_age=max_age, max_bytes=max_bytes, keep_from=matched + 1)
+        dropped = self.state.drop_pending_below(removed.stop) if removed else {}
+        return Retention(removed, dropped)
+
+    def close(self) -> None:
+        """Let go of the folder; nothing is lost without it."""
+        self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

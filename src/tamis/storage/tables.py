@@ -1,0 +1,117 @@
+"""The tables of the state, and the checksum that each of their rows carries.
+
+SQLite checks the shape of its pages, not what stands in them. A bit that falls over in the number
+of a row gives another number, and the event of one subscriber would go to another. So each row ends
+with a CRC-32 of all its other columns.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, get_type_hints
+
+import msgspec
+
+from tamis.storage.rows import AuditEntry, DeadLetter, StoredSubscription, StoredToken
+
+Row = tuple[Any, ...]
+_TYPES: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
+    int: ("INTEGER", int),
+    # What is written to such a column as 5 is read as 5.0, which has another checksum.
+    float: ("REAL", float),
+    str: ("TEXT", str),
+    bytes: ("BLOB", bytes),
+    bool: ("INTEGER", int),
+}
+
+
+class Table:
+    """A table with a column for each field of a class, and the checksum."""
+
+    def __init__(self, name: str, fields: type, key: Sequence[str], *, by_key: bool) -> None:
+        self.name: Final = name
+        kinds = {column: _TYPES[kind] for column, kind in get_type_hints(fields).items()}
+        self.columns: Final = tuple(kinds)
+        self.key: Final = tuple(self.columns.index(column) for column in key)
+        self._converters = [convert for _, convert in kinds.values()]
+        columns = [f"{column} {kind}" for column, (kind, _) in kinds.items()]
+        columns += ["crc INTEGER", f"PRIMARY KEY ({', '.join(key)})"]
+        # Small rows lie in the order of their key; large ones beside an index of it.
+        end = " WITHOUT ROWID" if by_key else ""
+        self.create: Final = f"CREATE TABLE {name} ({', '.join(columns)}){end}"
+        into = f"INTO {name} VALUES ({', '.join('?' * (len(kinds) + 1))})"
+        self.insert: Final = f"INSERT {into}"
+        self.replace: Final = f"REPLACE {into}"
+        self.insert_new: Final = f"INSERT OR IGNORE {into}"
+        self.select: Final = f"SELECT {', '.join(self.columns)}, crc FROM {name}"  # noqa: S608
+
+    def row(self, values: Sequence[Any]) -> Row:
+        """Return a row to write."""
+        row = tuple(
+            [convert(value) for convert, value in zip(self._converters, values, strict=True)]
+        )
+        return (*row, checksum(row))
+
+    def key_of(self, row: Row) -> str:
+        """Return in words which row it is."""
+        return ", ".join(f"{self.columns[place]} {row[place]!r}" for place in self.key)
+
+
+def checksum(values: Row) -> int:
+    """Return what the other columns of a row add up to."""
+    return zlib.crc32(msgspec.msgpack.encode(values))
+
+
+def is_whole(row: Row) -> bool:
+    """Return whether a row is what was written."""
+    return bool(checksum(row[:-1]) == row[-1])
+
+
+class PendingRow(NamedTuple):
+    """An event that waits, and for whom."""
+
+    number: int
+    sequence: int
+    attempts: int
+    due: float
+
+
+class Publisher(NamedTuple):
+    """How far a publisher is."""
+
+    name: str
+    sequence: int
+
+
+class Counters(msgspec.Struct):
+    """How far everything is, and how many rows there must be; it is there twice."""
+
+    copy: int = 0
+    changes: int = 0
+    """Changes that were promised to last."""
+    matched_up_to: int = 0
+    last_number: int = 0
+    """The number of the subscription that was added last; none is given again."""
+    subscriptions: int = 0
+    pending: int = 0
+    dead_letters: int = 0
+    tokens: int = 0
+    audit: int = 0
+
+
+COUNTERS: Final = Table("counters", Counters, ["copy"], by_key=True)
+SUBSCRIPTIONS: Final = Table("subscriptions", StoredSubscription, ["number"], by_key=False)
+PENDING: Final = Table("pending", PendingRow, ["number", "sequence"], by_key=True)
+DEAD_LETTERS: Final = Table("dead_letters", DeadLetter, ["number", "sequence"], by_key=False)
+PUBLISHERS: Final = Table("publishers", Publisher, ["name"], by_key=True)
+TOKENS: Final = Table("tokens", StoredToken, ["hash"], by_key=True)
+AUDIT: Final = Table("audit", AuditEntry, ["number"], by_key=False)
+
+COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, TOKENS, AUDIT)
+SCHEMA: Final = (
+    *(table.create for table in (COUNTERS, PUBLISHERS, *COUNTED)),
+    "CREATE UNIQUE INDEX names ON subscriptions (owner, name)",
+    # Most rows were never sent; of those that were, the next to be sent again is asked for.
+    "CREATE INDEX retries ON pending (number, due) WHERE attempts > 0",
+)

@@ -1,0 +1,134 @@
+"""Filters of different modes, joined to one filter of one mode: it matches where all of them do."""
+
+from __future__ import annotations
+
+from itertools import chain
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+
+from strategies import World, generators, random_event, random_filter, random_world
+from tamis.access.joining import JOINED_LIMITS, Reading, join
+from tamis.errors import AccessError, LimitError
+from tamis.events import Event, Schema, attribute
+from tamis.filters import Filter, Mode, attr
+from tamis.filters.arithmetic import Relation
+from tamis.filters.boolean import Xor
+from tamis.languages import parse
+from tamis.matching import Engine
+
+MODES = (Mode.SQL, Mode.STRICT, Mode.DEFAULT)
+
+
+def random_reading(rng: Random, world: World, mode: Mode | None = None) -> Reading:
+    filter_ = random_filter(rng, world, rng.choice((0, 1, 2, 3)))
+    bound = filter_ if world.schema is None else filter_.bind(world.schema)
+    return Reading(bound, mode or rng.choice(MODES))
+
+
+def matches(reading: Reading, event: Event, world: World) -> bool:
+    return reading.filter.matches(event, reading.mode, world.schema)
+
+
+def can_be_refused(readings: list[Reading], world: World) -> bool:
+    """Tell whether mode `default` compares attributes beside filters that see what is absent."""
+    related = [r for r in readings if any(isinstance(a, Relation) for a in r.filter.atoms())]
+    return world.schema is not None and any(r.mode is Mode.DEFAULT for r in related)
+
+
+def compare_joined(rng: Random) -> int:
+    """Join some readings and compare with them; return how often both matched."""
+    world = random_world(rng, typed=rng.random() < 0.6)
+    total = world.schema is not None and rng.random() < 0.2
+    asked = random_reading(rng, world, Mode.TOTAL if total else None)
+    allowed = [
+        [random_reading(rng, world) for _ in range(rng.choice((1, 1, 2)))]
+        for _ in range(rng.choice((0, 1, 1, 2)))
+    ]
+    try:
+        joined = join(asked, allowed, world.schema)
+    except AccessError:
+        assert can_be_refused([asked, *chain.from_iterable(allowed)], world)
+        return 0
+    assert (joined.mode is Mode.TOTAL) is total
+    events = [random_event(rng, world, total=total) for _ in range(8)]
+    wanted = [
+        matches(asked, event, world)
+        and all(any(matches(one, event, world) for one in group) for group in allowed)
+        for event in events
+    ]
+    for event, matched in zip(events, wanted, strict=True):
+        assert matches(joined, event, world) is matched, (asked, allowed, joined, event)
+    if rng.random() < 0.05:
+        assert find(joined, events, world) == wanted
+    return sum(wanted)
+
+
+def find(joined: Reading, events: list[Event], world: World) -> list[bool]:
+    """Let an engine do it."""
+    engine = Engine(world.schema, Mode.TOTAL if joined.mode is Mode.TOTAL else Mode.SQL)
+    engine.add("joined", joined.filter, mode=joined.mode)
+    return [bool(ids) for ids in engine.match_batch(events)]
+
+
+@given(generators())
+@settings(max_examples=100, deadline=None)
+def test_what_is_joined_matches_where_all_of_it_does(rng: Random) -> None:
+    compare_joined(rng)
+
+
+def test_what_is_joined_matches_where_all_of_it_does_in_volume() -> None:
+    rng = Random(5)
+    assert sum(compare_joined(rng) for _ in range(800)) > 800
+
+
+@pytest.mark.slow
+def test_a_million_events_meet_joined_filters() -> None:
+    rng = Random(6)
+    matched = sum(compare_joined(rng) for _ in range(125_000))
+    print(f"\njoined filters: 125,000, each on 8 events, 0 differences, {matched:,} matches")
+
+
+def test_one_mode_needs_no_translation() -> None:
+    asked, allowed = parse("not (a < b)"), parse("c = 1")
+    for mode in (Mode.SQL, Mode.DEFAULT):
+        joined = join(Reading(asked, mode), [[Reading(allowed, mode)]], None)
+        assert joined == Reading(asked & allowed, mode)
+
+
+def test_where_nothing_is_added_nothing_changes() -> None:
+    asked = Reading(parse("a = 1 or b = 2"), Mode.STRICT)
+    assert join(asked, [], None) == asked
+
+
+def test_mode_default_that_compares_attributes_is_refused_beside_what_it_cannot_see() -> None:
+    schema = Schema({"a": "int", "b": "int", "level": attribute("int", default=0)})
+    asked = Reading(parse("not (a < b)"), Mode.DEFAULT)
+    allowed = Reading(parse("level is present"), Mode.SQL)
+    with pytest.raises(AccessError, match="use mode 'sql'") as caught:
+        join(asked, [[allowed]], schema)
+    assert "level" not in str(caught.value)
+    # Without a default there is nothing that it would not see.
+    plain = Schema({"a": "int", "b": "int", "level": "int"})
+    assert join(asked, [[allowed]], plain).mode is Mode.DEFAULT
+
+
+def test_xor_within_xor_is_refused_before_it_grows() -> None:
+    filter_: Filter = attr("x0") == 1
+    for level in range(1, 40):
+        filter_ = Xor.of((filter_, attr(f"x{level}") == 1)) & (attr("y") == level)
+    asked = Reading(attr("z") == 1, Mode.DEFAULT)
+    with pytest.raises(LimitError):
+        join(asked, [[Reading(filter_, Mode.SQL)]], None)
+
+
+def test_what_can_be_joined_the_engine_takes() -> None:
+    asked = Reading(parse(f"a in ({', '.join(map(str, range(1000)))})"), Mode.SQL)
+    groups = [[Reading(parse(f"b in ({', '.join(map(str, range(1000)))})"), Mode.SQL)]]
+    joined = join(asked, groups, None)
+    engine = Engine(limits=JOINED_LIMITS)
+    engine.add("large", joined.filter, mode=joined.mode)
+    assert engine.match({"a": 5, "b": 7}) == ["large"]
+    with pytest.raises(LimitError):
+        join(asked, groups * 40, None)

@@ -1,0 +1,387 @@
+"""One person's way to a broker: by a session, or over HTTP, Server-Sent Events and frames.
+
+All ways give what the person learns in the same form, so that it can be compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import httpx
+import msgspec
+
+from tamis.broker import Broker, Session
+from tamis.broker.frontend.app import create_app
+from tamis.broker.frontend.connection import Connection
+from tamis.broker.frontend.streams import Streams
+from tamis.errors import DisconnectedError, RefusedError
+from tamis.protocol import Delivery, Hello, Subscribe, encode
+
+MANY = 10_000
+
+Data = dict[str, Any]
+
+
+class Refused(str):
+    """The code and the message of a refusal."""
+
+    __slots__ = ()
+
+
+class Collector:
+    """Keeps what comes; it is an outlet."""
+
+    def __init__(self) -> None:
+        self.got: list[Data] = []
+        self.lost: list[tuple[int, str]] = []
+        self.end = ""
+        """Why no more comes."""
+
+    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        self.got += map(plain, deliveries)
+
+    async def dropped(self, count: int, reason: str) -> None:
+        self.lost.append((count, reason))
+
+    async def ended(self, reason: str) -> None:
+        self.end = reason
+
+
+class Actor(Protocol):
+    """Someone who uses a broker."""
+
+    async def subscribe(self, wanted: Subscribe) -> Any:
+        """Return the subscription."""
+
+    async def views(self) -> Any:
+        """Return all subscriptions."""
+
+    async def fetch(self, id_: str) -> Any:
+        """Return events that wait."""
+
+    async def settle(self, id_: str, sequences: Sequence[int]) -> Any:
+        """Acknowledge events."""
+
+    async def reject(self, id_: str, sequence: int, reason: str) -> Any:
+        """Let an event come again at once."""
+
+    async def letters(self, id_: str) -> Any:
+        """Return dead letters."""
+
+    async def requeue(self, id_: str, sequences: Sequence[int]) -> Any:
+        """Return how many dead letters come again."""
+
+    async def discard(self, id_: str, sequences: Sequence[int]) -> Any:
+        """Return how many dead letters were deleted."""
+
+    async def try_filter(self, wanted: Subscribe, events: Sequence[bytes]) -> Any:
+        """Return what a filter says of events."""
+
+    async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
+        """Return why a filter, or a subscription, matches an event or not."""
+
+    async def follow(self, wanted: Subscribe) -> Collector | Refused:
+        """Let a subscription's events be sent."""
+
+    async def close(self) -> None:
+        """Go."""
+
+
+def plain(data: object) -> Any:
+    """Return what a client reads of an answer."""
+    return json.loads(msgspec.json.encode(data))
+
+
+# --- by a session --------------------------------------------------------------------------------
+
+
+class SessionActor:
+    """Uses a broker in the same process."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def _said(self, answer: Awaitable[object] | Callable[[], object]) -> Any:
+        try:
+            return plain(answer() if callable(answer) else await answer)
+        except RefusedError as error:
+            return Refused(f"{error.code}: {error}")
+
+    async def subscribe(self, wanted: Subscribe) -> Any:
+        return await self._said(self._session.subscribe(wanted))
+
+    async def views(self) -> Any:
+        return sorted(await self._said(self._session.subscriptions()), key=lambda one: one["id"])
+
+    async def fetch(self, id_: str) -> Any:
+        return await self._said(self._session.fetch(id_, limit=MANY))
+
+    async def settle(self, id_: str, sequences: Sequence[int]) -> Any:
+        return await self._said(self._session.acknowledge(id_, sequences))
+
+    async def reject(self, id_: str, sequence: int, reason: str) -> Any:
+        return await self._said(self._session.reject(id_, sequence, delay=0.0, reason=reason))
+
+    async def letters(self, id_: str) -> Any:
+        return await self._said(self._session.dead_letters(id_, limit=1_000))
+
+    async def requeue(self, id_: str, sequences: Sequence[int]) -> Any:
+        return await self._said(self._session.requeue(id_, sequences))
+
+    async def discard(self, id_: str, sequences: Sequence[int]) -> Any:
+        return await self._said(self._session.delete_dead_letters(id_, sequences))
+
+    async def try_filter(self, wanted: Subscribe, events: Sequence[bytes]) -> Any:
+        return await self._said(
+            lambda: self._session.try_filter(
+                wanted.filter, language=wanted.language, mode=wanted.mode, events=events
+            )
+        )
+
+    async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
+        if isinstance(wanted, str):
+            return await self._said(lambda: self._session.explain(id_=wanted, event=event))
+        return await self._said(
+            lambda: self._session.explain(
+                filter_=wanted.filter, language=wanted.language, mode=wanted.mode, event=event
+            )
+        )
+
+    async def follow(self, wanted: Subscribe) -> Collector | Refused:
+        collector = Collector()
+        assert wanted.durable is not None
+        said = await self.subscribe(wanted)
+        if isinstance(said, Refused):
+            return said
+        await self._session.attach(wanted.durable, collector, credit=MANY)
+        return collector
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+# --- over HTTP -----------------------------------------------------------------------------------
+
+
+_APPS: WeakKeyDictionary[Broker, Any] = WeakKeyDictionary()
+
+
+class HttpActor:
+    """Uses a broker over HTTP; events are sent as Server-Sent Events."""
+
+    def __init__(self, broker: Broker, token: str) -> None:
+        # A broker has one, however many use it.
+        if broker not in _APPS:
+            _APPS[broker] = create_app(broker, Streams())
+        self._app = _APPS[broker]
+        self._token = token
+        self._client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app=self._app),
+            base_url="http://127.0.0.1",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+        self.streams: list[EventStream] = []
+
+    async def ask(self, method: str, path: str, body: object = None, **query: Any) -> Any:
+        response = await self._client.request(
+            method, f"/v1/{path}", json=body, params=query or None
+        )
+        said: Any = response.json() if response.content else None
+        if response.status_code >= 400:
+            return Refused(f"{said['code']}: {said['detail']}")
+        return said
+
+    async def subscribe(self, wanted: Subscribe) -> Any:
+        body = {
+            "id": wanted.durable,
+            "filter": wanted.filter,
+            "mode": wanted.mode,
+            "start": wanted.start,
+            "max_attempts": wanted.max_attempts,
+        }
+        return await self.ask("POST", "subscriptions", body)
+
+    async def views(self) -> Any:
+        return (await self.ask("GET", "subscriptions", limit=1000))["subscriptions"]
+
+    async def fetch(self, id_: str) -> Any:
+        said = await self.ask("POST", f"subscriptions/{id_}/fetch", {"limit": 1000})
+        return said if isinstance(said, Refused) else said["events"]
+
+    async def settle(self, id_: str, sequences: Sequence[int]) -> Any:
+        body = {"sequences": [*sequences]}
+        return await self.ask("POST", f"subscriptions/{id_}/acknowledge", body)
+
+    async def reject(self, id_: str, sequence: int, reason: str) -> Any:
+        body = {"sequence": sequence, "delay": 0, "reason": reason}
+        return await self.ask("POST", f"subscriptions/{id_}/reject", body)
+
+    async def letters(self, id_: str) -> Any:
+        said = await self.ask("GET", f"subscriptions/{id_}/dead-letters", limit=1000)
+        return said if isinstance(said, Refused) else said["dead_letters"]
+
+    async def requeue(self, id_: str, sequences: Sequence[int]) -> Any:
+        path, body = f"subscriptions/{id_}/dead-letters/requeue", {"sequences": [*sequences]}
+        said = await self.ask("POST", path, body)
+        return said if isinstance(said, Refused) else said["count"]
+
+    async def discard(self, id_: str, sequences: Sequence[int]) -> Any:
+        path = f"subscriptions/{id_}/dead-letters"
+        said = await self.ask("DELETE", path, sequence=[*sequences])
+        return said if isinstance(said, Refused) else said["count"]
+
+    async def try_filter(self, wanted: Subscribe, events: Sequence[bytes]) -> Any:
+        body = {
+            "filter": wanted.filter,
+            "mode": wanted.mode,
+            "events": [json.loads(event) for event in events],
+        }
+        said = await self.ask("POST", "filters/try", body)
+        return said if isinstance(said, Refused) else said["results"]
+
+    async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
+        if isinstance(wanted, str):
+            path, body = f"subscriptions/{wanted}/explain", {"event": json.loads(event)}
+        else:
+            path = "filters/explain"
+            body = {
+                "filter": wanted.filter,
+                "mode": wanted.mode,
+                "event": json.loads(event),
+            }
+        said = await self.ask("POST", path, body)
+        return said if isinstance(said, Refused) else said["explanation"]
+
+    async def follow(self, wanted: Subscribe) -> Collector | Refused:
+        said = await self.subscribe(wanted)
+        if isinstance(said, Refused):
+            return said
+        stream = EventStream(self._app, f"/v1/subscriptions/{wanted.durable}/events", self._token)
+        self.streams.append(stream)
+        await stream.begun.wait()
+        return stream.collector
+
+    async def streams_end(self) -> None:
+        """Return when the broker has ended all streams."""
+        await asyncio.gather(*(stream.task for stream in self.streams))
+
+    async def close(self) -> None:
+        for stream in self.streams:
+            await stream.close()
+        await self._client.aclose()
+
+
+class EventStream:
+    """A response that does not end by itself, which httpx cannot read from an application."""
+
+    def __init__(self, app: Any, path: str, token: str) -> None:
+        self.collector = Collector()
+        self.begun = asyncio.Event()
+        self._left = asyncio.Event()
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": "GET",
+            "scheme": "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "root_path": "",
+            "query_string": b"",
+            "headers": [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {token}".encode())],
+            "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 80),
+        }
+        self.task = asyncio.create_task(app(scope, self._receive, self._send))
+
+    async def _receive(self) -> Data:
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Data) -> None:
+        self.begun.set()
+        for block in message.get("body", b"").decode().split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+            if "id" in fields:
+                self.collector.got.append(json.loads(fields["data"]))
+            elif fields.get("event") == "ended":
+                self.collector.end = json.loads(fields["data"])["reason"]
+
+    async def close(self) -> None:
+        self._left.set()
+        await self.task
+
+
+# --- by frames -----------------------------------------------------------------------------------
+
+
+class FramesActor(HttpActor):
+    """Uses a broker over HTTP; events are sent as frames of a connection."""
+
+    def __init__(self, broker: Broker, token: str) -> None:
+        super().__init__(broker, token)
+        self._broker = broker
+        self._talks: list[Talk] = []
+
+    async def follow(self, wanted: Subscribe) -> Collector | Refused:
+        talk = Talk(self._broker)
+        self._talks.append(talk)
+        await talk.say(Hello(token=self._token))
+        await talk.say(wanted)
+        said = await talk.answer(wanted.ref)
+        if said["type"] == "refused":
+            return Refused(f"{said['code']}: {said['message']}")
+        return talk.collector
+
+    async def close(self) -> None:
+        for talk in self._talks:
+            await talk.hang_up()
+        await super().close()
+
+
+class Talk:
+    """A connection in memory: the transport, and what was said by it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.collector = Collector()
+        self.closed: tuple[int, str] | None = None
+        self._asked: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._answers: dict[int, asyncio.Future[Data]] = {}
+        self.task = asyncio.create_task(Connection(broker, self).run())
+
+    async def say(self, frame: Any) -> None:
+        await self._asked.put(encode(frame))
+
+    async def answer(self, ref: int) -> Data:
+        """Return the answer to a request."""
+        return await asyncio.wait_for(self._answer(ref), 10)
+
+    async def hang_up(self) -> None:
+        await self._asked.put(None)
+        await self.task
+
+    def _answer(self, ref: int) -> asyncio.Future[Data]:
+        return self._answers.setdefault(ref, asyncio.get_running_loop().create_future())
+
+    async def receive(self) -> bytes:
+        frame = await self._asked.get()
+        if frame is None:
+            raise DisconnectedError("the client has gone")
+        return frame
+
+    async def send(self, frame: bytes) -> None:
+        said = json.loads(frame)
+        match said["type"]:
+            case "deliver":
+                self.collector.got += said["events"]
+            case "ended":
+                self.collector.end = said["reason"]
+            case "subscribed" | "refused" | "published" if "ref" in said:
+                self._answer(said["ref"]).set_result(said)
+
+    async def close(self, code: int, reason: str) -> None:
+        self.closed = (code, reason)

@@ -1,0 +1,427 @@
+"""Every path of HTTP, with what is right and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from broker.server import ServerProcess
+from tamis.broker.frontend.app import ALL
+
+JSON = {"Content-Type": "application/json"}
+SOLD = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold"}
+
+
+def make(client: httpx.Client, id_: str, filter_: str = "true", **more: Any) -> dict[str, Any]:
+    response = client.post("/v1/subscriptions", json={"id": id_, "filter": filter_, **more})
+    assert response.status_code == 201, response.text
+    made: dict[str, Any] = response.json()
+    return made
+
+
+def publish(client: httpx.Client, *events: dict[str, Any]) -> int:
+    """Publish events, and return the sequence of the first."""
+    response = client.post("/v1/events", json=list(events))
+    assert response.status_code == 200, response.text
+    first: int = response.json()["first"]
+    return first
+
+
+def fetch(client: httpx.Client, id_: str, *, wait: float = 5) -> list[dict[str, Any]]:
+    response = client.post(f"/v1/subscriptions/{id_}/fetch", json={"wait": wait})
+    assert response.status_code == 200, response.text
+    events: list[dict[str, Any]] = response.json()["events"]
+    return events
+
+
+def check_problem(response: httpx.Response, status: int, code: str, *words: str) -> None:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert set(problem) == {"type", "title", "status", "code", "detail", "instance"}
+    assert (problem["status"], problem["code"]) == (status, code)
+    assert problem["type"] == f"urn:tamis:{code}"
+    assert problem["instance"] == response.url.path
+    for word in words:
+        assert word in problem["detail"]
+
+
+# --- publishing ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "count"),
+    [
+        (JSON, '{"price": 3}', 1),
+        ({"Content-Type": "application/json; charset=utf-8"}, '{"price": 3}', 1),
+        (JSON, ' [{"price": 3}, {"price": 4}]', 2),
+        ({"Content-Type": "application/x-ndjson"}, '{"price": 3}\n\r\n{"price": 4}\r\n', 2),
+        ({"Content-Type": "application/cloudevents+json"}, json.dumps(SOLD), 1),
+        ({"Content-Type": "application/cloudevents-batch+json"}, json.dumps([SOLD, SOLD]), 2),
+    ],
+)
+def test_events_come_in_many_forms(
+    client: httpx.Client, headers: dict[str, str], body: str, count: int
+) -> None:
+    response = client.post("/v1/events", headers=headers, content=body)
+    assert response.status_code == 200, response.text
+    receipt = response.json()
+    assert (receipt["count"], receipt["duplicates"]) == (count, 0)
+    assert receipt["first"] > 0
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "data"),
+    [
+        ("application/json", '{"price": 3}', {"data": {"price": 3}}),
+        ("application/vnd.shop+json", '{"price": 3}', {"data": {"price": 3}}),
+        ("text/plain", "gräßlich", {"data": "gräßlich"}),
+        ("application/octet-stream", b"\x00\xff", {"data_base64": "AP8="}),
+    ],
+)
+def test_a_cloudevent_in_binary_mode(
+    client: httpx.Client, content_type: str, body: str | bytes, data: dict[str, Any]
+) -> None:
+    make(client, "binary", 'type = "sold"')
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "sold"}
+    headers |= {"Content-Type": content_type, "ce-subject": "Euro%20%E2%82%AC"}
+    response = client.post("/v1/events", headers=headers, content=body)
+    assert response.status_code == 200, response.text
+    [delivery] = fetch(client, "binary")
+    assert delivery["format"] == "cloudevents"
+    assert delivery["data"] == SOLD | {
+        "subject": "Euro €",
+        "datacontenttype": content_type,
+        **data,
+    }
+    client.delete("/v1/subscriptions/binary")
+
+
+def test_a_repeated_publication_is_stored_once(client: httpx.Client) -> None:
+    headers = {"Tamis-Publisher": "till-1", "Tamis-Sequence": "1"}
+    events = [{"price": 1}, {"price": 2}]
+    first = client.post("/v1/events", headers=headers, json=events).json()
+    again = client.post("/v1/events", headers=headers, json=events).json()
+    more = client.post(
+        "/v1/events", headers=headers | {"Tamis-Sequence": "2"}, json=[*events[1:], {"price": 3}]
+    ).json()
+    assert first == {"count": 2, "duplicates": 0, "first": first["first"]}
+    assert again == {"count": 2, "duplicates": 2, "first": None}
+    assert (more["count"], more["duplicates"]) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "code_and_words"),
+    [
+        ({"Content-Type": "text/xml"}, "<a/>", 415, ("bad_request", "text/xml")),
+        ({}, "{}", 415, ("bad_request", "without a Content-Type")),
+        (JSON, "", 422, ("bad_event", "empty")),
+        (JSON, '{"price": }', 422, ("bad_event", "column 11")),
+        (JSON, "17", 422, ("bad_event", "object")),
+        (JSON, "[17]", 422, ("bad_event", "object")),
+        (JSON, "[{}", 400, ("bad_request", "not JSON")),
+        (JSON, "[]", 400, ("bad_request", "at least one event")),
+        (JSON, '{"a": NaN}', 422, ("bad_event", "NaN")),
+        (JSON, '{"a": 1, "a": 2}', 422, ("bad_event", "twice")),
+        (JSON, b"\xff", 422, ("bad_event", "UTF-8")),
+        (JSON, b"[\xff]", 400, ("bad_request", "not JSON")),
+        (JSON, "[" * 100_000, 400, ("bad_request", "")),
+        (JSON, '{"a":' * 1000 + "1" + "}" * 1000, 413, ("too_large", "nesting")),
+        (JSON, json.dumps({"a": "x" * 300_000}), 413, ("too_large", "262,144")),
+        (JSON, json.dumps([{}] * 1001), 413, ("too_large", "1,000")),
+        (JSON | {"Tamis-Sequence": "minus one"}, "{}", 400, ("bad_request", "Tamis-Sequence")),
+        (JSON | {"Tamis-Sequence": ""}, "{}", 400, ("bad_request", "Tamis-Sequence")),
+        (JSON | {"Tamis-Sequence": "-1"}, "{}", 400, ("bad_request", "Tamis-Sequence")),
+        (JSON | {"Tamis-Publisher": "x" * 201}, "{}", 400, ("bad_request", "Tamis-Publisher")),
+        ({"Content-Type": "application/cloudevents+json"}, "{}", 422, ("bad_event", "specversion")),
+        (
+            {"Content-Type": "application/cloudevents-batch+json"},
+            "{}",
+            400,
+            ("bad_request", "array"),
+        ),
+        (JSON | {"ce-specversion": "1.0"}, "{}", 422, ("bad_event", "missing")),
+        (JSON | {"ce-specversion": "%ff"}, "{}", 422, ("bad_event", "ce-specversion")),
+    ],
+)
+def test_what_is_no_publication_is_refused_with_a_sentence(
+    client: httpx.Client,
+    headers: dict[str, str],
+    body: str | bytes,
+    status: int,
+    code_and_words: tuple[str, str],
+) -> None:
+    response = client.post("/v1/events", headers=headers, content=body)
+    check_problem(response, status, *code_and_words)
+
+
+# --- subscriptions -------------------------------------------------------------------------------
+
+
+def test_a_subscription_from_its_making_to_its_end(client: httpx.Client) -> None:
+    made = make(client, "life", "price < 5", lifetime=1000)
+    assert made["id"] == "life"
+    assert made["durable"]
+    assert client.get("/v1/subscriptions/life").json() == made
+    assert made in client.get("/v1/subscriptions").json()["subscriptions"]
+    renewed = client.patch("/v1/subscriptions/life", json={"lifetime": 5000}).json()
+    assert renewed["expires_at"] > made["expires_at"] + 3000
+    for_ever = client.patch("/v1/subscriptions/life", json={"lifetime": None}).json()
+    assert for_ever.get("expires_at") is None
+    gone = client.delete("/v1/subscriptions/life")
+    assert (gone.status_code, gone.content) == (204, b"")
+    check_problem(client.get("/v1/subscriptions/life"), 404, "not_found", "life")
+
+
+def test_a_subscription_without_a_name_is_given_one(client: httpx.Client) -> None:
+    ids = {client.post("/v1/subscriptions", json={"filter": "a=1"}).json()["id"] for _ in range(2)}
+    assert len(ids) == 2
+    for id_ in ids:
+        assert client.delete(f"/v1/subscriptions/{id_}").status_code == 204
+
+
+def test_making_it_again_takes_it_up_but_not_with_another_filter(client: httpx.Client) -> None:
+    made = make(client, "again", "a = 1")
+    assert make(client, "again", "a = 1")["created_at"] == made["created_at"]
+    other = client.post("/v1/subscriptions", json={"id": "again", "filter": "a = 2"})
+    check_problem(other, 409, "conflict", "another filter")
+
+
+def test_a_list_comes_in_pages(client: httpx.Client) -> None:
+    for number in range(5):
+        make(client, f"page-{number}", "false")
+    found, after = [], "page-"
+    while True:
+        page = client.get("/v1/subscriptions", params={"after": after, "limit": 2}).json()
+        found += [one["id"] for one in page["subscriptions"] if one["id"].startswith("page-")]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert found == [f"page-{number}" for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "words"),
+    [
+        ("{", 400, "bad_request", ("not JSON",)),
+        ("[]", 400, "bad_request", ("expected `object`",)),
+        ("{}", 400, "bad_request", ("filter",)),
+        ('{"filter": 5}', 400, "bad_request", ("at filter", "str")),
+        ('{"filter": "a=1", "lifetme": 5}', 400, "bad_request", ("lifetme",)),
+        ('{"filter": "a=1", "lifetime": "5"}', 400, "bad_request", ("at lifetime",)),
+        ('{"filter": "a=1", "lifetime": 0}', 400, "bad_request", ("at lifetime",)),
+        ('{"filter": "a=1", "lifetime": 1e400}', 400, "bad_request", ()),
+        ('{"filter": "a=1", "id": "a/b"}', 400, "bad_request", ("at id",)),
+        ('{"filter": "a=1", "policy": "drop"}', 400, "bad_request", ("policy",)),
+        ('{"filter": "a=1", "start": "soon"}', 400, "bad_request", ("soon",)),
+        ('{"filter": "a=1", "max_attempts": -1}', 400, "bad_request", ("at max_attempts",)),
+        ('{"filter": "price <"}', 422, "bad_filter", ("column 8",)),
+        ('{"filter": "a=1", "language": "latin"}', 422, "bad_filter", ("latin",)),
+        ('{"filter": "a=1", "mode": "total"}', 422, "bad_filter", ("total",)),
+        (json.dumps({"filter": "(" * 10_000}), 422, "bad_filter", ()),
+        (json.dumps({"filter": "a" * 20_000}), 400, "bad_request", ("at filter",)),
+    ],
+)
+def test_what_is_no_subscription_is_refused_with_a_sentence(
+    client: httpx.Client, body: str, status: int, code: str, words: tuple[str, ...]
+) -> None:
+    response = client.post("/v1/subscriptions", headers=JSON, content=body)
+    check_problem(response, status, code, *words)
+
+
+# --- delivery ------------------------------------------------------------------------------------
+
+
+def test_what_was_fetched_and_acknowledged_does_not_come_again(client: httpx.Client) -> None:
+    make(client, "pull", "kind = 'pull'")
+    first = publish(client, {"kind": "pull", "n": 1}, {"kind": "pull", "n": 2}, {"kind": "other"})
+    events = fetch(client, "pull")
+    assert [event["sequence"] for event in events] == [first, first + 1]
+    assert [event["data"]["n"] for event in events] == [1, 2]
+    path = "/v1/subscriptions/pull/acknowledge"
+    assert client.post(path, json={"sequences": [first]}).status_code == 204
+    assert client.post(path, json={"up_to": first + 1}).status_code == 204
+    view = client.get("/v1/subscriptions/pull").json()
+    assert view["in_flight"] == 0
+    assert fetch(client, "pull", wait=0) == []
+
+
+def test_what_is_rejected_comes_again_and_is_then_given_up(client: httpx.Client) -> None:
+    make(client, "letters", "kind = 'letter'", max_attempts=2)
+    sequence = publish(client, {"kind": "letter"})
+    path = "/v1/subscriptions/letters"
+    for attempt in (1, 2):
+        [event] = fetch(client, "letters")
+        assert (event["sequence"], event.get("attempt", 1)) == (sequence, attempt)
+        rejection = {"sequence": sequence, "delay": 0, "reason": "no room"}
+        assert client.post(f"{path}/reject", json=rejection).status_code == 204
+    [letter] = until(lambda: client.get(f"{path}/dead-letters").json()["dead_letters"])
+    assert (letter["sequence"], letter["reason"], letter["attempts"]) == (sequence, "no room", 2)
+    assert client.get(f"{path}/dead-letters", params={"after": sequence}).json() == {
+        "dead_letters": []
+    }
+    requeued = client.post(f"{path}/dead-letters/requeue", json={"sequences": [sequence]})
+    assert requeued.json() == {"count": 1}
+    assert [event["sequence"] for event in fetch(client, "letters")] == [sequence]
+    params = {"sequence": [sequence, sequence + 1]}
+    assert client.delete(f"{path}/dead-letters", params=params).json() == {"count": 0}
+
+
+def until(look: Callable[[], Any]) -> Any:
+    """Look again and again until there is something."""
+    for _ in range(500):
+        if found := look():
+            return found
+    raise AssertionError("nothing was found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("GET", "", None),
+        ("PATCH", "", {"lifetime": 5}),
+        ("DELETE", "", None),
+        ("GET", "/events", None),
+        ("POST", "/fetch", {}),
+        ("POST", "/acknowledge", {"up_to": 1}),
+        ("POST", "/reject", {"sequence": 1}),
+        ("GET", "/dead-letters", None),
+        ("DELETE", "/dead-letters?sequence=1", None),
+        ("POST", "/dead-letters/requeue", {"sequences": [1]}),
+        ("POST", "/explain", {"event": {}}),
+    ],
+)
+def test_nothing_can_be_done_with_a_subscription_that_is_not_there(
+    client: httpx.Client, method: str, path: str, body: object
+) -> None:
+    response = client.request(method, f"/v1/subscriptions/nowhere{path}", json=body)
+    check_problem(response, 404, "not_found", "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "words"),
+    [
+        ("GET", "/v1/subscriptions?limit=0", "at limit"),
+        ("GET", "/v1/subscriptions?limit=many", "at limit"),
+        ("GET", "/v1/subscriptions?limit=1&limit=2", "given twice"),
+        ("GET", "/v1/subscriptions?lmit=1", "lmit"),
+        ("GET", "/v1/audit?after=-1", "at after"),
+        ("GET", "/v1/events?polcy=drop", "polcy"),
+        ("DELETE", "/v1/subscriptions/a/dead-letters", "sequence"),
+        ("DELETE", "/v1/subscriptions/a/dead-letters?sequence=x", "sequence"),
+    ],
+)
+def test_a_query_that_is_wrong_is_refused_with_its_place(
+    client: httpx.Client, method: str, path: str, words: str
+) -> None:
+    check_problem(client.request(method, path), 400, "bad_request", words)
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+
+def test_a_filter_is_tried_on_samples(client: httpx.Client) -> None:
+    body = {"filter": "price < 5", "events": [{"price": 3}, {"price": 7}, {}, 17]}
+    results = client.post("/v1/filters/try", json=body).json()["results"]
+    assert [one["matches"] for one in results] == [True, False, False, None]
+    assert "object" in results[3]["error"]
+
+
+def test_a_filter_and_a_subscription_are_explained(client: httpx.Client) -> None:
+    make(client, "why", "price < 5")
+    by_filter = client.post(
+        "/v1/filters/explain", json={"filter": "price < 5", "event": {"price": 7}}
+    ).json()["explanation"]
+    by_id = client.post("/v1/subscriptions/why/explain", json={"event": {"price": 7}}).json()
+    assert "price" in by_filter
+    assert "price" in by_id["explanation"]
+    bad = client.post("/v1/filters/explain", json={"filter": "price < 5", "event": {"a": [[1]]}})
+    assert bad.status_code in (200, 422)
+    check_problem(
+        client.post("/v1/filters/explain", json={"filter": "price <", "event": {}}),
+        422,
+        "bad_filter",
+        "column 8",
+    )
+
+
+# --- administration ------------------------------------------------------------------------------
+
+
+def test_a_token_is_issued_shown_and_revoked(client: httpx.Client) -> None:
+    body = {"principal": "ann", "roles": [], "lifetime": 60, "note": "for the laptop"}
+    issued = client.post("/v1/tokens", json=body)
+    assert issued.status_code == 201
+    text, token = issued.json()["text"], issued.json()["token"]
+    assert token["principal"] == "ann"
+    listed = client.get("/v1/tokens")
+    assert token in listed.json()["tokens"]
+    assert text not in listed.text
+    assert client.delete(f"/v1/tokens/{token['id']}").status_code == 204
+    check_problem(client.delete(f"/v1/tokens/{token['id']}"), 404, "not_found")
+    refused = client.get("/v1/tokens", headers={"Authorization": f"Bearer {text}"})
+    check_problem(refused, 401, "unauthenticated", "not valid")
+    assert refused.headers["www-authenticate"].startswith("Bearer")
+    acts = [entry["act"] for entry in client.get("/v1/audit").json()["entries"]]
+    assert {"issue token", "revoke token"} <= set(acts)
+
+
+def test_the_broker_tells_how_it_does(client: httpx.Client) -> None:
+    assert client.get("/health").json() == {"status": "alive"}
+    assert client.get("/ready").json() == {"status": "ready"}
+    assert client.get("/v1/status").json()["ready"] is True
+    metrics = client.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "tamis_published_events_total" in metrics.text
+    page = client.get("/")
+    assert "/openapi.json" in page.text
+    assert page.headers["content-security-policy"].startswith("default-src 'none'")
+
+
+@pytest.mark.parametrize("value", ["Basic YTpi", "Bearer", "tamis_x"])
+def test_an_authorization_that_is_no_token_is_refused(client: httpx.Client, value: str) -> None:
+    response = client.get("/v1/status", headers={"Authorization": value})
+    check_problem(response, 401, "unauthenticated", "Bearer")
+
+
+# --- what is nowhere -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/nowhere", "/v1", "/v1/events/", "/v1//events", "/v2/events"])
+def test_a_path_that_is_not_there(client: httpx.Client, path: str) -> None:
+    check_problem(client.get(path), 404, "not_found", path)
+
+
+@pytest.mark.parametrize("path", sorted({operation.path for operation in ALL}))
+@pytest.mark.parametrize("method", ["PUT", "OPTIONS", "TRACE", "BREW"])
+def test_a_method_that_is_not_there(client: httpx.Client, method: str, path: str) -> None:
+    response = client.request(method, path)
+    check_problem(response, 405, "bad_request", method)
+    known = {operation.method for operation in ALL if operation.path == path}
+    assert set(response.headers["allow"].split(", ")) == known
+
+
+@pytest.mark.parametrize("path", ["/health", "/", "/openapi.json", "/v1/subscriptions"])
+def test_head_says_what_get_says_without_the_body(client: httpx.Client, path: str) -> None:
+    head, get = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == get.headers["content-length"]
+
+
+@pytest.mark.parametrize(
+    "path", [operation.path for operation in ALL if operation.body is not None]
+)
+def test_a_body_of_another_kind_is_refused(client: httpx.Client, path: str) -> None:
+    method = next(o.method for o in ALL if o.path == path and o.body is not None)
+    response = client.request(
+        method, path, headers={"Content-Type": "application/x-www-form-urlencoded"}, content="a=b"
+    )
+    check_problem(response, 415, "bad_request", "application/json")
+
+
+def test_no_answer_has_gone_wrong_inside(server: ServerProcess) -> None:
+    assert server.errors == ""

@@ -1,0 +1,235 @@
+"""The WebSocket: frames in both directions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from broker.server import ServerProcess
+
+from .sockets import Talk
+
+
+def check_sent_away(talk: Talk, code: int, refusal: str, *words: str) -> None:
+    """Check that the client is told why, and that the connection is then closed."""
+    frame = talk.hear("refused")
+    assert frame["code"] == refusal
+    assert "ref" not in frame
+    for word in words:
+        assert word in frame["message"]
+    with pytest.raises(ConnectionClosed) as closed:
+        talk.hear()
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == code
+
+
+def test_hello_is_answered_with_the_limits(server: ServerProcess) -> None:
+    with Talk(server, hello=False) as talk:
+        talk.say("hello", client="test")
+        welcome = talk.hear("welcome")
+        assert welcome["principal"] == "anonymous"
+        assert welcome["largest_frame"] == 4 * 1024**2
+        assert welcome["largest_event"] == 256 * 1024
+
+
+def test_what_is_published_comes_to_who_asked_for_it(server: ServerProcess) -> None:
+    with Talk(server) as talk, Talk(server) as other:
+        made = talk.ask("subscribe", "subscribed", filter="price < 5", credit=10)
+        assert not made.get("resumed")
+        events = [{"price": 3}, {"price": 9}, {"price": 4}]
+        stored = other.ask("publish", "published", events=events)
+        assert stored["count"] == 3
+        found = talk.events(2)
+        assert [event["data"]["price"] for event in found] == [3, 4]
+        assert [event["sequence"] - stored["first"] for event in found] == [0, 2]
+        assert found[0]["publisher"] == "anonymous"
+
+
+def test_no_more_events_come_than_there_is_credit_for(server: ServerProcess) -> None:
+    with Talk(server) as talk:
+        id_ = talk.ask("subscribe", filter="kind = 'credit'", credit=2)["subscription"]
+        talk.ask("publish", "published", events=[{"kind": "credit", "n": n} for n in range(5)])
+        assert [event["data"]["n"] for event in talk.events(2)] == [0, 1]
+        talk.say("ping", ref=1)
+        assert talk.hear("pong")["ref"] == 1
+        talk.say("credit", subscription=id_, events=3)
+        assert [event["data"]["n"] for event in talk.events(3)] == [2, 3, 4]
+
+
+def test_many_publications_can_be_on_their_way_and_keep_their_order(server: ServerProcess) -> None:
+    with Talk(server) as talk:
+        talk.ask("subscribe", filter="kind = 'many'", credit=10_000)
+        for n in range(500):
+            event = {"kind": "many", "n": n}
+            talk.say("publish", ref=n, events=[event], publisher="p", sequence=n + 1)
+        answers: list[dict[str, Any]] = []
+        events: list[dict[str, Any]] = []
+        while len(answers) < 500 or len(events) < 500:
+            frame = talk.hear("published", "deliver")
+            answers += [frame] if frame["type"] == "published" else []
+            events += frame.get("events", [])
+        assert [event["data"]["n"] for event in events] == [*range(500)]
+        assert [answer["ref"] for answer in answers] == [*range(500)]
+        assert all(answer["count"] == 1 and not answer.get("duplicates") for answer in answers)
+
+
+def test_a_durable_subscription_is_taken_up_where_it_was(server: ServerProcess) -> None:
+    wanted = {"filter": "kind = 'phone'", "durable": "phone-1", "acknowledge": "manual"}
+    with Talk(server) as talk:
+        made = talk.ask("subscribe", "subscribed", credit=10, lifetime=1000, **wanted)
+        assert made["subscription"] == "phone-1"
+        assert made["expires_at"] > 0
+        talk.ask("publish", "published", events=[{"kind": "phone", "n": n} for n in range(3)])
+        first = talk.events(3)[0]
+        talk.say("ack", subscription="phone-1", sequences=[first["sequence"]])
+        talk.ask("ping", "pong")
+    with Talk(server) as talk:
+        talk.ask("publish", "published", events=[{"kind": "phone", "n": 3}])
+        again = talk.ask("subscribe", "subscribed", credit=10, **wanted)
+        assert again["resumed"]
+        events = talk.events(3)
+        assert [event["data"]["n"] for event in events] == [1, 2, 3]
+        assert [event.get("attempt", 1) for event in events] == [2, 2, 1]
+        talk.say("nack", subscription="phone-1", sequence=events[0]["sequence"], delay=0)
+        assert talk.events(1)[0]["attempt"] == 3
+        talk.ask("unsubscribe", "unsubscribed", subscription="phone-1", delete=True)
+        refused = talk.ask("unsubscribe", "refused", subscription="phone-1")
+        assert refused["code"] == "not_found"
+
+
+def test_who_comes_later_takes_a_subscription_over(server: ServerProcess) -> None:
+    wanted = {"filter": "kind = 'taken'", "durable": "taken", "credit": 10}
+    with Talk(server) as first, Talk(server) as second:
+        first.ask("subscribe", "subscribed", **wanted)
+        assert second.ask("subscribe", "subscribed", **wanted)["resumed"]
+        assert "taken over" in first.hear("ended")["reason"]
+        first.say("credit", subscription="taken", events=10)
+        first.say("ack", subscription="nowhere", up_to=5)
+        first.ask("publish", "published", events=[{"kind": "taken"}])
+        assert len(second.events(1)) == 1
+        first.ask("ping", "pong")
+
+
+def test_a_subscription_that_is_deleted_ends(server: ServerProcess, client: httpx.Client) -> None:
+    with Talk(server) as talk:
+        talk.ask("subscribe", "subscribed", filter="a = 1", durable="to-delete")
+        assert client.delete("/v1/subscriptions/to-delete").status_code == 204
+        assert talk.hear("ended")["reason"] == "deleted"
+
+
+@pytest.mark.parametrize(
+    ("type_", "fields", "code"),
+    [
+        ("publish", {"events": []}, "bad_request"),
+        ("publish", {"events": [17]}, "bad_event"),
+        ("publish", {"events": [{"a": "x" * 300_000}]}, "too_large"),
+        ("publish", {"events": [{}], "sequence": -1}, "bad_request"),
+        ("publish", {"events": [{}], "sequence": 2**63 - 1}, "bad_request"),
+        ("publish", {"events": [{}], "format": "cloudevents"}, "bad_event"),
+        ("subscribe", {"filter": "price <"}, "bad_filter"),
+        ("subscribe", {"filter": "a=1", "credit": -1}, "bad_request"),
+        ("subscribe", {"filter": "a=1", "durable": ""}, "bad_request"),
+        ("subscribe", {"filter": "a=1", "start": "soon"}, "bad_request"),
+        ("unsubscribe", {"subscription": "nowhere"}, "not_found"),
+    ],
+)
+def test_what_cannot_be_granted_is_refused_and_the_connection_stays(
+    server: ServerProcess, type_: str, fields: dict[str, Any], code: str
+) -> None:
+    with Talk(server) as talk:
+        assert talk.ask(type_, "refused", **fields)["code"] == code
+        talk.ask("ping", "pong")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '{"type": "welcome"}',
+        '{"type": "ping", "ref": "1"}',
+        '{"type": "ping", "more": 1}',
+        '{"type": "publish", "ref": 1}',
+        '{"type": "credit", "subscription": "a", "events": -1}',
+        '{"type": "hello", "token": "again"}',
+        '{"type": "ping"} {}',
+        "[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_frame_ends_the_connection_with_a_sentence(
+    server: ServerProcess, frame: str | bytes
+) -> None:
+    with Talk(server) as talk:
+        talk.socket.send(frame)
+        check_sent_away(talk, 4400, "bad_request")
+
+
+def test_a_frame_that_is_too_large_ends_the_connection(server: ServerProcess) -> None:
+    with Talk(server) as talk:
+        talk.socket.send("x" * (4 * 1024**2 + 1))
+        with pytest.raises(ConnectionClosed) as closed:
+            talk.hear()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1009
+
+
+def test_who_says_nothing_is_sent_away(server: ServerProcess) -> None:
+    with Talk(server, hello=False) as talk:
+        check_sent_away(talk, 4401, "unauthenticated", "no hello within 1 second")
+
+
+def test_who_does_not_begin_with_hello_is_sent_away(server: ServerProcess) -> None:
+    with Talk(server, hello=False) as talk:
+        talk.say("ping")
+        check_sent_away(talk, 4401, "unauthenticated", "hello")
+
+
+def test_a_token_that_is_not_valid_is_refused_in_a_frame_and_in_a_header(
+    server: ServerProcess,
+) -> None:
+    with Talk(server, hello=False) as talk:
+        talk.say("hello", token="tamis_wrong")  # noqa: S106
+        check_sent_away(talk, 4401, "unauthenticated")
+    header = {"Authorization": "Bearer tamis_wrong"}
+    with pytest.raises(InvalidStatus) as refused:
+        Talk(server, hello=False, additional_headers=header)
+    assert refused.value.response.status_code == 401
+    assert json.loads(refused.value.response.body)["code"] == "unauthenticated"
+
+
+def test_with_a_token_in_the_header_the_broker_speaks_first(
+    server: ServerProcess, client: httpx.Client
+) -> None:
+    issued = client.post("/v1/tokens", json={"principal": "bob"}).json()
+    header = {"Authorization": f"Bearer {issued['text']}"}
+    with Talk(server, hello=False, additional_headers=header) as talk:
+        assert talk.hear("welcome")["principal"] == "bob"
+        talk.say("hello")
+        assert talk.hear("welcome")["principal"] == "bob"
+        client.delete(f"/v1/tokens/{issued['token']['id']}")
+        check_sent_away(talk, 4401, "unauthenticated", "no longer valid")
+
+
+def test_a_websocket_elsewhere_is_refused(server: ServerProcess) -> None:
+    url = server.websocket_url.removesuffix("/connect")
+    with pytest.raises(InvalidStatus) as refused:
+        Talk(_at(url), hello=False)
+    assert refused.value.response.status_code == 404
+
+
+def _at(url: str) -> Any:
+    class Elsewhere:
+        websocket_url = url
+
+    return Elsewhere
+
+
+def test_nothing_has_gone_wrong_inside(server: ServerProcess) -> None:
+    assert server.errors == ""

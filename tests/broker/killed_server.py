@@ -1,0 +1,100 @@
+"""`tamis serve` that loses its power at a named point: `python killed_server.py POINT TURNS …`.
+
+The process cuts its log back to what was synced, as a disk without power would have it, and kills
+itself, when it comes to the point for so manieth time. With the point `never` it is a plain server,
+with `lying sync` one whose syncs do nothing until its power goes: the planted mistake.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from tamis.broker.committer import Committer
+from tamis.broker.matcher import Matcher
+from tamis.cli import main
+from tamis.storage import State, Store
+
+POINTS = (
+    "before the write",
+    "in the sync",
+    "after the sync",
+    "before the match",
+    "before matches are kept",
+    "after matches are kept",
+    "before settling",
+    "after settling",
+    "before a subscription",
+    "after a subscription",
+)
+LYING = "lying sync"
+
+
+class Power:
+    """Goes when a point is come to for the last of its turns."""
+
+    def __init__(self, point: str, turns: int) -> None:
+        self._point = point
+        self._turns = turns
+        self._synced: dict[str, int] = {}
+
+    def sync(self, file: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{file}")
+        if self._point == LYING and path.endswith(".log"):
+            self._synced.setdefault(path, os.fstat(file).st_size)
+            self.come_to(LYING)
+            return
+        self.come_to("in the sync")
+        os.fsync(file)
+        if path.endswith(".log"):
+            self._synced[path] = os.fstat(file).st_size
+        self.come_to("after the sync")
+
+    def come_to(self, point: str) -> None:
+        if point != self._point:
+            return
+        self._turns -= 1
+        if self._turns <= 0:
+            self._go()
+
+    def _go(self) -> None:
+        for path, size in self._synced.items():
+            if Path(path).exists():
+                os.truncate(path, min(size, Path(path).stat().st_size))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner: type, name: str, before: str, after: str = "") -> None:
+        """Come to points before and after a method."""
+        method: Callable[..., Any] = getattr(owner, name)
+
+        @wraps(method)
+        def wrapped(*given: Any, **named: Any) -> Any:
+            self.come_to(before)
+            result = method(*given, **named)
+            self.come_to(after)
+            return result
+
+        setattr(owner, name, wrapped)
+
+
+def run(point: str, turns: int) -> None:
+    power = Power(point, turns)
+    power.around(Committer, "_append", "before the write")
+    power.around(Matcher, "match", "before the match")
+    power.around(State, "commit_matches", "before matches are kept", "after matches are kept")
+    power.around(State, "settle", "before settling", "after settling")
+    power.around(State, "add_subscriptions", "before a subscription", "after a subscription")
+    opened = Store.open
+    Store.open = lambda *given, **named: opened(*given, **named, sync=power.sync)  # type: ignore[method-assign]
+    main()
+
+
+if __name__ == "__main__":
+    point, turns = sys.argv[1], int(sys.argv[2])
+    sys.argv = ["tamis", "serve", *sys.argv[3:]]
+    run(point, turns)

@@ -1,0 +1,95 @@
+"""Publications: stored in order, once, all or none; what is refused does not make others lost."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tamis.broker.committer import Committer
+from tamis.broker.metrics import Metrics
+from tamis.broker.payloads import Payload
+from tamis.broker.shelf import Stored
+from tamis.errors import RefusedError
+from tamis.events import Event
+from tamis.storage import Store
+
+
+class Disk:
+    """Syncs that fail when they are told to."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+
+    def sync(self, file: int) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(file)
+
+
+class Publishing:
+    """A committer, and what it has passed on."""
+
+    def __init__(self, store: Store) -> None:
+        self.passed: list[Stored] = []
+        self.committer = Committer(store.log, {}, self._pass_on, Metrics(), most_waiting=2)
+
+    async def _pass_on(self, events: list[Stored]) -> None:
+        self.passed += events
+
+    async def publish(self, sequence: int, *numbers: int) -> tuple[int, int | None]:
+        payloads = [payload(number) for number in numbers]
+        receipt = await self.committer.publish("ann", sequence, payloads)
+        return receipt.duplicates, receipt.first
+
+
+def payload(number: int) -> Payload:
+    event = Event({"n": number})
+    return Payload(b'{"n":%d}' % number, "json", event, event)
+
+
+def test_what_comes_after_a_refused_publication_waits_for_it(tmp_path: Path) -> None:
+    disk = Disk()
+
+    async def work(publishing: Publishing) -> None:
+        running = asyncio.create_task(publishing.committer.run())
+        assert await publishing.publish(1, 1) == (0, 1)
+        disk.is_full = True
+        with pytest.raises(RefusedError, match="nothing was stored"):
+            await publishing.publish(2, 2)
+        disk.is_full = False
+        with pytest.raises(RefusedError, match="number 2 of this publisher could not be stored"):
+            await publishing.publish(3, 3)
+        # Others are not concerned.
+        assert await publishing.publish(0, 9) == (0, 2)
+        assert await publishing.publish(2, 2, 3) == (0, 3)
+        assert await publishing.publish(2, 2, 3, 4) == (2, 5)
+        running.cancel()
+
+    with Store.open(tmp_path, sync=disk.sync) as store:
+        publishing = Publishing(store)
+        asyncio.run(work(publishing))
+    assert [stored.payload.text for stored in publishing.passed] == [
+        b'{"n":1}',
+        b'{"n":9}',
+        b'{"n":2}',
+        b'{"n":3}',
+        b'{"n":4}',
+    ]
+
+
+def test_publications_are_stored_in_the_order_in_which_they_came(tmp_path: Path) -> None:
+    async def work(publishing: Publishing) -> None:
+        waiting = [asyncio.create_task(publishing.publish(n, n)) for n in range(1, 200)]
+        running = asyncio.create_task(publishing.committer.run())
+        receipts = await asyncio.gather(*waiting)
+        assert receipts == [(0, n) for n in range(1, 200)]
+        running.cancel()
+
+    with Store.open(tmp_path) as store:
+        publishing = Publishing(store)
+        asyncio.run(work(publishing))
+    assert [stored.sequence for stored in publishing.passed] == list(range(1, 200))

@@ -1,0 +1,155 @@
+"""Settings: where they come from, which wins, and what is said of a wrong one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tamis.broker.settings import I_KNOW, BrokerSettings, load_settings
+from tamis.cli import serve
+from tamis.errors import SettingsError
+
+REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "settings.md"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_flag_wins_over_the_environment_which_wins_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "broker.toml"
+    file.write_text('port = 1\nwindow = 1\nbuffer = 1\nretention_age = "2 days"\n')
+    monkeypatch.setenv("TAMIS_PORT", "2")
+    monkeypatch.setenv("TAMIS_WINDOW", "2")
+    settings = load_settings(file, {"port": 3, "host": None})
+    assert (settings.port, settings.window, settings.buffer) == (3, 2, 1)
+    assert settings.retention_age == 2 * 86_400
+    assert settings.host == "127.0.0.1"
+
+
+def test_the_file_in_the_folder_is_read_if_it_is_there(tmp_path: Path) -> None:
+    assert load_settings().port == 8765
+    (tmp_path / "tamis.toml").write_text("port = 5\n")
+    assert load_settings().port == 5
+
+
+def test_settings_inside_a_program_do_not_look_around(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tamis.toml").write_text("port = 5\n")
+    monkeypatch.setenv("TAMIS_WINDOW", "2")
+    assert BrokerSettings() == BrokerSettings(port=8765, window=1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("30", 30), ("30s", 30), ("1.5 hours", 5400), ("250ms", 0.25), ("7 days", 604_800)],
+)
+def test_durations_are_written_as_people_write_them(text: str, seconds: float) -> None:
+    assert load_settings(None, {"ack_timeout": text}).ack_timeout == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("12000", 12_000), ("64KiB", 65_536), ("1 MB", 1_000_000), ("0.5 MiB", 524_288)],
+)
+def test_sizes_are_written_as_people_write_them(text: str, size: int) -> None:
+    assert load_settings(None, {"largest_event": text}).largest_event == size
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("prot = 5", "broker.toml: prot: there is no such setting; did you mean port?"),
+        ("port = true", "broker.toml: port: a number is needed, not true"),
+        ("port = 70000", "broker.toml: port: it should be less than or equal to 65535, not 70000"),
+        ("ack_timeout = 'soon'", "broker.toml: ack_timeout: 'soon' is no duration"),
+        ("ack_timeout = 0", "broker.toml: ack_timeout: it should be greater than 0"),
+        ("largest_event = '1 lot'", "broker.toml: largest_event: '1 lot' is no size"),
+        ("mode = 'fuzzy'", "broker.toml: mode: it should be 'total', 'strict'"),
+        ("[server]\nport = 5", "broker.toml: server: there is no such setting"),
+        ("port = ", "broker.toml is no TOML file"),
+        ("allow_anonymous = true", "broker.toml: allow_anonymous: it should be 'yes, I know'"),
+        ("jwt_keys = 'keys.json'", "jwt_keys needs policy"),
+        ("jwt_keys = 'keys.json'\npolicy = 'p.toml'", "jwt_keys needs jwt_issuer"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_told_with_its_place(
+    tmp_path: Path, file: str, words: str
+) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(file)
+    with pytest.raises(SettingsError) as error:
+        load_settings(path)
+    assert words in str(error.value)
+
+
+def test_what_is_wrong_elsewhere_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMIS_PORT", "many")
+    with pytest.raises(SettingsError, match="TAMIS_PORT: it should be a valid integer"):
+        load_settings()
+    with pytest.raises(SettingsError, match="--port: it should be"):
+        load_settings(None, {"port": -1})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "broker.example"])  # noqa: S104
+def test_where_others_can_reach_it_tls_and_a_policy_are_needed(host: str) -> None:
+    tls = {"tls_certificate": "cert.pem", "tls_key": "key.pem"}
+    for enough in (
+        {**tls, "policy": "policy.toml"},
+        {**tls, "allow_anonymous": I_KNOW},
+        {"allow_plain_text": I_KNOW, "policy": "policy.toml"},
+        {"allow_plain_text": I_KNOW, "allow_anonymous": I_KNOW},
+    ):
+        assert load_settings(None, {"host": host, **enough}).host == host
+        for left_out in enough:
+            rest = {name: value for name, value in enough.items() if name != left_out}
+            with pytest.raises(SettingsError):
+                load_settings(None, {"host": host, **rest})
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost"])
+def test_on_this_machine_alone_nothing_is_needed(host: str) -> None:
+    assert load_settings(None, {"host": host}).is_loopback
+
+
+def test_every_option_of_serve_is_a_setting() -> None:
+    options = set(serve.serve.__annotations__) - {"config", "set_", "return"}
+    assert options <= set(BrokerSettings.model_fields)
+
+
+def row(name: str) -> str:
+    """Return how the reference describes a setting."""
+    field = BrokerSettings.model_fields[name]
+    return f"| `{name}` | {_shown(name, field.default)} | {field.description} |"
+
+
+def _shown(name: str, value: Any) -> str:
+    if value in (None, ()):
+        return ""
+    if isinstance(value, tuple):
+        return f"`{', '.join(value)}`"
+    if name in ("largest_event", "largest_frame", "largest_header", "retention_bytes"):
+        power = next(p for p in (3, 2, 1) if value % 1024**p == 0)
+        return f"`{value // 1024**power} {' KMG'[power]}iB`"
+    if isinstance(value, float):
+        return f"`{value / 86_400:g} days`" if value > 86_400 else f"`{value:g}s`"
+    return f"`{value}`"
+
+
+def test_the_reference_lists_every_setting_as_it_is() -> None:
+    text = REFERENCE.read_text(encoding="utf-8")
+    written = [line for line in text.splitlines() if line.startswith("| `")]
+    assert sorted(written) == sorted(map(row, BrokerSettings.model_fields))
+    for line in written:
+        shown = line.split("|")[2].strip(" `")
+        if shown:
+            name = line.split("|")[1].strip(" `")
+            assert getattr(load_settings(None, {name: shown}), name) == (
+                BrokerSettings.model_fields[name].default
+            )

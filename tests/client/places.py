@@ -1,0 +1,73 @@
+"""Where a bus may be: at a real server process, or in this very process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import tamis
+from broker.server import ServerProcess
+from tamis.broker.local import LocalBus
+
+Connect = Callable[..., tamis.Bus]
+Place = Callable[[], AbstractAsyncContextManager[Connect]]
+
+_numbers = itertools.count(1)
+
+
+def topic() -> str:
+    """Return a word that no other test uses."""
+    return f"topic-{next(_numbers)}"
+
+
+def at_server(server: ServerProcess) -> Place:
+    @asynccontextmanager
+    async def place() -> AsyncIterator[Connect]:
+        def connect(**options: Any) -> tamis.Bus:
+            return tamis.connect(server.url, **options)
+
+        yield connect
+
+    return place
+
+
+@asynccontextmanager
+async def in_process() -> AsyncIterator[Connect]:
+    async with tamis.open_bus() as bus:
+        assert isinstance(bus, LocalBus)
+        yield bus.connect
+
+
+def run(main: Awaitable[None]) -> None:
+    """Run a test as strictly as asyncio can."""
+
+    async def awaiting() -> None:
+        async with asyncio.timeout(180):
+            await main
+
+    asyncio.run(awaiting(), debug=True)
+
+
+def on_every_bus(test: Callable[[Connect], Awaitable[None]]) -> Callable[[Place], None]:
+    """Make a test of a coroutine function that is given what connects."""
+
+    async def main(place: Place) -> None:
+        async with place() as connect:
+            await test(connect)
+
+    def run_test(place: Place) -> None:
+        run(main(place))
+
+    run_test.__name__ = test.__name__
+    run_test.__doc__ = test.__doc__
+    return run_test
+
+
+async def events_of(
+    subscription: tamis.client.Subscription, count: int, timeout: float = 20
+) -> list[tamis.Message]:
+    """Return the next events."""
+    return [await subscription.next(timeout) for _ in range(count)]

@@ -1,0 +1,754 @@
+"""What every bus does, over the network and within one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tamis
+from tamis.broker import BrokerSettings
+from tamis.client import Missed, Receipt
+from tamis.protocol import Code
+
+from .places import Connect, events_of, on_every_bus, run, topic
+
+# --- publishing and subscribing ------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_events_that_match_come_and_others_do_not(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}' and price < 5")
+        for price in (4, 6, 2):
+            await bus.publish({"topic": name, "price": price})
+        assert [event["price"] for event in await events_of(subscription, 2)] == [4, 2]
+
+
+@on_every_bus
+async def test_an_event_is_a_mapping_and_knows_where_it_came_from(connect: Connect) -> None:
+    name = topic()
+    data = {"topic": name, "order": {"tags": ["new", "red"], "price": 9.5}, "none": None}
+    async with connect(publisher="feed", sequence=1) as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'")
+        receipt = await bus.publish(data)
+        event = await subscription.next(20)
+    assert event == data == event.data
+    assert event["order"]["price"] == 9.5
+    assert event.get("quantity", 1) == 1
+    assert "quantity" not in event
+    assert [*event] == ["topic", "order", "none"]
+    assert event.sequence == receipt.first
+    assert abs(event.time - datetime.now(UTC).timestamp()) < 60
+    assert event.publisher.endswith("feed")
+    assert (event.attempt, event.format) == (1, "json")
+    assert repr(event).startswith(f"<Message {event.sequence}: {{'topic'")
+
+
+@on_every_bus
+async def test_a_receipt_tells_what_was_stored(connect: Connect) -> None:
+    async with connect() as bus:
+        one = await bus.publish({"a": 1})
+        many = await bus.publish_many({"a": i} for i in range(1234))
+        none = await bus.publish_many([])
+    assert one.first is not None
+    assert (one.count, one.duplicates) == (1, 0)
+    assert many == Receipt(1234, 0, one.first + 1)
+    assert none == Receipt(0, 0, None)
+
+
+@on_every_bus
+async def test_numbers_that_the_broker_knows_are_not_stored_again(connect: Connect) -> None:
+    name = topic()
+    events = [{"topic": name, "n": n} for n in range(1, 11)]
+    async with connect(publisher=name, sequence=1) as bus:
+        assert (await bus.publish_many(events[:6])).duplicates == 0
+        assert bus.sequence == 7
+    async with connect(publisher=name, sequence=1) as bus:
+        receipt = await bus.publish_many(events)
+        assert (receipt.count, receipt.duplicates) == (10, 6)
+        subscription = bus.subscribe(f"topic = '{name}'", start="earliest")
+        assert [event["n"] for event in await events_of(subscription, 10)] == [*range(1, 11)]
+
+
+@on_every_bus
+async def test_all_kinds_of_events_can_be_published(connect: Connect) -> None:
+    name = topic()
+    when = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+    async def generated() -> Any:
+        yield {"topic": name, "n": 6}
+
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}' or type = '{name}'")
+        await bus.publish({"topic": name, "n": 1, "at": when})
+        await bus.publish(tamis.Event({"topic": name, "n": 2}))
+        await bus.publish(f'{{"topic": "{name}", "n": 3}}')
+        await bus.publish(f'{{"topic": "{name}", "n": 4}}'.encode())
+        cloudevent = tamis.CloudEvent(id="5", source="/here", type=name, data={"n": 5})
+        await bus.publish_many([cloudevent, {"topic": name, "n": 5}])
+        await bus.publish_many(generated())
+        events = await events_of(subscription, 7)
+        assert events[0]["at"] == "2026-01-31T12:00:00Z"
+        assert events[4]["data"] == {"n": 5}
+        assert events[4].format == "cloudevents"
+        assert [event["n"] for event in events if event.format == "json"] == [1, 2, 3, 4, 5, 6]
+        await bus.publish(events[4])
+        assert (await subscription.next(20)).text == events[4].text
+
+
+@on_every_bus
+async def test_events_published_at_the_same_time_keep_their_order(connect: Connect) -> None:
+    name = topic()
+    async with connect(publish_window=10) as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'")
+        await asyncio.gather(*(bus.publish({"topic": name, "n": n}) for n in range(300)))
+        events = await events_of(subscription, 300)
+    assert [event["n"] for event in events] == [*range(300)]
+
+
+@on_every_bus
+async def test_one_connection_has_many_subscriptions(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        filters = [f"topic = '{name}' and n >= {k}" for k in range(5)]
+        subscriptions = [await bus.subscribe(text) for text in filters]
+        await bus.publish_many({"topic": name, "n": n} for n in range(10))
+        for k, subscription in enumerate(subscriptions):
+            events = await events_of(subscription, 10 - k)
+            assert [event["n"] for event in events] == [*range(k, 10)]
+
+
+@on_every_bus
+async def test_a_filter_may_be_an_object(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe((tamis.attr("topic") == name) & (tamis.attr("n") > 1))
+        await bus.publish_many({"topic": name, "n": n} for n in range(3))
+        assert (await subscription.next(20))["n"] == 2
+
+
+@on_every_bus
+async def test_a_batch_takes_all_that_is_there(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
+        await bus.publish_many({"topic": name, "n": n} for n in range(20))
+        got: list[int] = []
+        while len(got) < 20:
+            batch = await subscription.take(8)
+            assert 1 <= len(batch) <= 8
+            got += [event["n"] for event in batch]
+        assert got == [*range(20)]
+        await subscription.close(delete=True)
+
+
+# --- replay --------------------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_a_subscription_can_begin_in_the_past(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        first = await bus.publish({"topic": name, "n": 0})
+        assert first.first is not None
+        await asyncio.sleep(0.05)
+        between = datetime.now(UTC)
+        await bus.publish_many({"topic": name, "n": n} for n in range(1, 5))
+        starts: list[tuple[int | str | datetime, int]] = [
+            ("earliest", 0),
+            (first.first + 2, 2),
+            (between, 1),
+        ]
+        for start, expected in starts:
+            async with bus.subscribe(f"topic = '{name}'", start=start) as subscription:
+                assert (await subscription.next(20))["n"] == expected
+
+
+# --- acknowledgement -----------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_an_event_whose_handling_failed_comes_again(connect: Connect) -> None:
+    name = topic()
+    handled: list[int] = []
+    async with connect() as bus:
+        await (await bus.subscribe(f"topic = '{name}'", durable=name)).close()
+        await bus.publish_many({"topic": name, "n": n} for n in range(5))
+
+    async def handle() -> None:
+        async with connect() as bus:
+            async for event in bus.subscribe(f"topic = '{name}'", durable=name):
+                if event["n"] == 2:
+                    raise ZeroDivisionError
+                handled.append(event["n"])
+
+    with pytest.raises(ZeroDivisionError):
+        await handle()
+    async with connect() as bus:
+        events = await events_of(bus.subscribe(f"topic = '{name}'", durable=name), 3)
+        await bus.delete(name)
+    assert handled == [0, 1]
+    assert events[0].attempt > 1
+    assert [event["n"] for event in events] == [2, 3, 4]
+
+
+@on_every_bus
+async def test_leaving_the_block_acknowledges_the_event_in_hand(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        async with bus.subscribe(f"topic = '{name}'", durable=name) as subscription:
+            await bus.publish_many({"topic": name, "n": n} for n in range(3))
+            async for event in subscription:
+                assert event["n"] == 0
+                break
+        async with bus.subscribe(f"topic = '{name}'", durable=name) as subscription:
+            assert (await subscription.next(20))["n"] == 1
+        await bus.delete(name)
+
+
+@on_every_bus
+async def test_a_break_without_a_block_acknowledges_nothing(connect: Connect) -> None:
+    name = topic()
+    for expected_attempt in (1, 2):
+        async with connect() as bus:
+            subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
+            if expected_attempt == 1:
+                await bus.publish({"topic": name})
+            async for event in subscription:
+                assert event.attempt == expected_attempt
+                break
+    async with connect() as bus:
+        await bus.delete(name)
+
+
+@on_every_bus
+async def test_by_hand_each_event_is_settled_alone(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        options: dict[str, Any] = {"durable": name, "acknowledge": "manual"}
+        async with bus.subscribe(f"topic = '{name}'", **options) as subscription:
+            await bus.publish_many({"topic": name, "n": n} for n in range(4))
+            events = await events_of(subscription, 4)
+            await events[3].ack()
+            await events[0].ack()
+            await events[0].nack(delay=0)
+            assert events[0].is_settled
+        async with bus.subscribe(f"topic = '{name}'", **options) as subscription:
+            assert [event["n"] for event in await events_of(subscription, 2)] == [1, 2]
+        await bus.delete(name)
+
+
+@on_every_bus
+async def test_a_rejected_event_comes_again_and_in_the_end_to_the_dead_letters(
+    connect: Connect,
+) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name, max_attempts=2)
+        await bus.publish_many({"topic": name, "n": n} for n in range(2))
+        attempts = []
+        for _ in range(3):
+            event = await subscription.next(20)
+            if event["n"] == 0:
+                attempts.append(event.attempt)
+                await event.nack(delay=0, reason="not today")
+        assert attempts == [1, 2]
+        await bus.flush()
+        [letter] = await _when(bus.dead_letters, name)
+        assert (letter.attempts, letter.reason) == (2, "not today")
+        assert bytes(letter.data) == f'{{"topic":"{name}","n":0}}'.encode()
+        assert await bus.requeue(name, [letter.sequence]) == 1
+        event = await subscription.next(20)
+        assert (event["n"], event.attempt) == (0, 1)
+        assert await bus.dead_letters(name) == []
+        await subscription.close(delete=True)
+
+
+async def _when(ask: Any, *arguments: Any) -> Any:
+    """Return the first answer that is not empty."""
+    while not (answer := await ask(*arguments)):
+        await asyncio.sleep(0.01)
+    return answer
+
+
+@on_every_bus
+async def test_acknowledgements_are_with_the_broker_after_a_flush(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name, acknowledge="manual")
+        await bus.publish_many({"topic": name} for _ in range(3))
+        for event in await events_of(subscription, 3):
+            await event.ack()
+        await bus.flush()
+        view = await bus.subscription(name)
+        assert view.in_flight == 0
+        await subscription.close(delete=True)
+
+
+# --- flow ----------------------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_no_more_events_come_than_the_window_holds(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name, window=4)
+        await bus.publish_many({"topic": name, "n": n} for n in range(100))
+        for n in range(100):
+            assert len(subscription._inbox) <= 4
+            assert (await subscription.next(20))["n"] == n
+            if n % 10 == 0:
+                assert (await bus.subscription(name)).in_flight <= 4 + 1
+        await subscription.close(delete=True)
+
+
+@on_every_bus
+async def test_a_slow_subscription_does_not_hold_up_the_others(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        slow = await bus.subscribe(f"topic = '{name}'", window=1)
+        fast = await bus.subscribe(f"topic = '{name}'")
+        await bus.publish_many({"topic": name, "n": n} for n in range(500))
+        assert [event["n"] for event in await events_of(fast, 500)] == [*range(500)]
+        assert [event["n"] for event in await events_of(slow, 10)] == [*range(10)]
+
+
+@on_every_bus
+async def test_who_wants_the_newest_is_told_what_was_dropped(connect: Connect) -> None:
+    name = topic()
+    missed: list[Missed] = []
+    async with connect() as bus:
+        subscription = await bus.subscribe(
+            f"topic = '{name}'", policy="drop", window=10, on_missed=missed.append
+        )
+        for start in range(0, 5000, 500):
+            await bus.publish_many({"topic": name, "n": n} for n in range(start, start + 500))
+        numbers = [(await subscription.next(20))["n"]]
+        while numbers[-1] < 4999:
+            numbers.append((await subscription.next(20))["n"])
+    assert all(a < b for a, b in pairwise(numbers))
+    assert {one.reason for one in missed} == {"slow"}
+    assert subscription.missed == sum(one.count or 0 for one in missed) == 5000 - len(numbers)
+
+
+@on_every_bus
+async def test_no_more_is_on_its_way_than_the_publish_window_holds(connect: Connect) -> None:
+    async with connect(publish_window=7) as bus:
+        tasks = [asyncio.create_task(bus.publish({"n": n})) for n in range(100)]
+        most = 0
+        while not all(task.done() for task in tasks):
+            most = max(most, bus._outbox.events)
+            await asyncio.sleep(0)
+        assert 0 < most <= 7
+        await asyncio.gather(*tasks)
+
+
+# --- functions -----------------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_functions_are_called_with_events(connect: Connect) -> None:
+    name = topic()
+    seen: list[tuple[str, int]] = []
+    bus = connect()
+
+    @bus.on(f"topic = '{name}' and n < 3")
+    async def few(event: tamis.Message) -> None:
+        await asyncio.sleep(0)
+        seen.append(("few", event["n"]))
+
+    @bus.on(f"topic = '{name}'", start="earliest")
+    def all_of_them(event: tamis.Message) -> None:
+        seen.append(("all", event["n"]))
+        if event["n"] == 4:
+            done.set()
+
+    done = asyncio.Event()
+    async with bus:
+        running = asyncio.create_task(bus.run())
+        await _until(lambda: len(bus._keeper.subscriptions) == 2)
+        await bus.flush()
+        await bus.publish_many({"topic": name, "n": n} for n in range(5))
+        await done.wait()
+        await _until(lambda: len(seen) == 8)
+    await running
+    assert [n for kind, n in seen if kind == "all"] == [0, 1, 2, 3, 4]
+    assert [n for kind, n in seen if kind == "few"] == [0, 1, 2]
+
+
+async def _until(condition: Any) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def _until_nothing_waits(bus: tamis.Bus, name: str) -> None:
+    # Acknowledgements reach the broker's disk a little later.
+    while (await bus.subscription(name)).pending:
+        await asyncio.sleep(0.01)
+
+
+@on_every_bus
+async def test_an_event_on_which_a_function_failed_comes_again(connect: Connect) -> None:
+    name = topic()
+    attempts: list[int] = []
+    logging.getLogger("tamis.client").disabled = True
+    try:
+        async with connect() as bus:
+            done = asyncio.Event()
+
+            @bus.on(f"topic = '{name}'", durable=name, start="earliest")
+            async def fragile(event: tamis.Message) -> None:
+                attempts.append(event.attempt)
+                if event.attempt == 1:
+                    raise ValueError("the first time it fails")
+                done.set()
+
+            await bus.publish({"topic": name})
+            await done.wait()
+        async with connect() as bus:
+            await _until_nothing_waits(bus, name)
+            await bus.delete(name)
+    finally:
+        logging.getLogger("tamis.client").disabled = False
+    assert attempts == [1, 2]
+
+
+@on_every_bus
+async def test_closing_lets_a_function_finish(connect: Connect) -> None:
+    name = topic()
+    begun, finished = asyncio.Event(), asyncio.Event()
+    async with connect() as bus:
+
+        @bus.on(f"topic = '{name}'", durable=name, start="earliest")
+        async def slow(_: tamis.Message) -> None:
+            begun.set()
+            await asyncio.sleep(0.1)
+            finished.set()
+
+        await bus.publish({"topic": name})
+        await begun.wait()
+    assert finished.is_set()
+    async with connect() as bus:
+        await _until_nothing_waits(bus, name)
+        await bus.delete(name)
+
+
+@on_every_bus
+async def test_a_function_may_close_the_bus(connect: Connect) -> None:
+    async with connect() as bus:
+
+        @bus.on("last = true", start="earliest")
+        async def stop(_: tamis.Message) -> None:
+            await bus.close()
+
+        await bus.publish({"last": True})
+        await bus.run()
+
+
+@on_every_bus
+async def test_run_raises_what_is_wrong_with_a_filter(connect: Connect) -> None:
+    logging.getLogger("tamis.client").disabled = True
+    try:
+        async with connect() as bus:
+            bus.on("price <")(print)
+            with pytest.raises(tamis.RefusedError, match="a condition or value is missing"):
+                await bus.run()
+    finally:
+        logging.getLogger("tamis.client").disabled = False
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_closing_waits_for_what_is_on_its_way(connect: Connect) -> None:
+    async with connect() as bus:
+        tasks = [asyncio.create_task(bus.publish({"n": n})) for n in range(200)]
+        await asyncio.sleep(0)
+    receipts = await asyncio.gather(*tasks)
+    assert len({receipt.first for receipt in receipts}) == 200
+
+
+@on_every_bus
+async def test_closing_ends_the_loops(connect: Connect) -> None:
+    async with connect() as bus:
+
+        async def listen() -> int:
+            return len([event async for event in bus.subscribe("never = 1")])
+
+        tasks = [asyncio.create_task(listen()) for _ in range(3)]
+        await _until(lambda: len(bus._keeper.subscriptions) == 3)
+    assert await asyncio.gather(*tasks) == [0, 0, 0]
+
+
+@on_every_bus
+async def test_a_closed_bus_says_so(connect: Connect) -> None:
+    bus = connect()
+    assert "not open" in repr(bus)
+    with pytest.raises(tamis.DisconnectedError, match="the bus is not open; use `async with`"):
+        await bus.publish({"a": 1})
+    with pytest.raises(tamis.DisconnectedError, match="the bus is not open; use `async with`"):
+        await bus.subscribe("a = 1")
+    async with bus:
+        assert "connected, 0 subscriptions, 0 unacknowledged" in repr(bus)
+    assert "closed" in repr(bus)
+    for _ in range(2):
+        with pytest.raises(tamis.DisconnectedError, match="the bus is closed"):
+            await bus.publish({"a": 1})
+    with pytest.raises(tamis.DisconnectedError, match="the bus is closed"):
+        await bus.subscribe("a = 1")
+    await bus.close()
+
+
+@on_every_bus
+async def test_an_ended_subscription_gives_no_events_and_can_be_deleted(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
+        assert subscription.id == name
+        assert (
+            repr(subscription) == f"<Subscription {name} \"topic = '{name}'\", in force, 0 waiting>"
+        )
+        await subscription.close()
+        assert "over" in repr(subscription)
+        assert [event async for event in subscription] == []
+        with pytest.raises(tamis.DisconnectedError, match="the subscription is closed"):
+            await subscription.next()
+        assert [view.id for view in await bus.subscriptions() if view.id == name] == [name]
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
+        await subscription.close(delete=True)
+        with pytest.raises(tamis.RefusedError) as caught:
+            await bus.subscription(name)
+        assert caught.value.code == Code.NOT_FOUND
+
+
+@on_every_bus
+async def test_a_passing_subscription_is_gone_after_its_end(connect: Connect) -> None:
+    async with connect() as bus:
+        subscription = await bus.subscribe("a = 1")
+        before = {view.id for view in await bus.subscriptions()}
+        await subscription.close()
+        after = {view.id for view in await bus.subscriptions()}
+    assert before - after == {subscription.id}
+
+
+# --- cancellation --------------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_whoever_stops_waiting_for_an_event_loses_none(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
+        for n in range(20):
+            with pytest.raises(TimeoutError):
+                await subscription.next(0.001)
+            waiting = asyncio.create_task(anext(subscription))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await bus.publish({"topic": name, "n": n})
+            assert (await subscription.next(20))["n"] == n
+        await subscription.close(delete=True)
+
+
+@on_every_bus
+async def test_whoever_stops_waiting_for_a_receipt_disturbs_nobody(connect: Connect) -> None:
+    name = topic()
+    async with connect(publish_window=3) as bus:
+        subscription = await bus.subscribe(f"topic = '{name}' and keep = true")
+        kept: list[asyncio.Task[Receipt]] = []
+        given_up: list[asyncio.Task[Receipt]] = []
+        for n in range(60):
+            event = {"topic": name, "n": n, "keep": n % 3 != 0}
+            task = asyncio.create_task(bus.publish(event))
+            (given_up if n % 3 == 0 else kept).append(task)
+        await asyncio.sleep(0)
+        for task in given_up:
+            task.cancel()
+        await asyncio.gather(*kept)
+        events = await events_of(subscription, 40)
+        assert [event["n"] for event in events] == [n for n in range(60) if n % 3]
+        assert await asyncio.gather(*given_up, return_exceptions=True)
+
+
+@on_every_bus
+async def test_a_subscription_given_up_before_it_was_granted_is_gone(connect: Connect) -> None:
+    async with connect() as bus:
+        subscription = bus.subscribe("a = 1")
+        starting = asyncio.create_task(subscription.start())
+        await asyncio.sleep(0)
+        starting.cancel()
+        await subscription.close()
+        while await bus.subscriptions():
+            await asyncio.sleep(0.01)
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_a_bad_filter_is_shown_with_the_place(connect: Connect) -> None:
+    async with connect() as bus:
+        for start in (bus.subscribe("price <").start, bus.subscribe("price <").__anext__):
+            with pytest.raises(tamis.RefusedError) as caught:
+                await start()
+            assert caught.value.code == Code.BAD_FILTER
+            assert str(caught.value).endswith("(line 1, column 8)\n  price <\n         ^")
+        assert (await bus.publish({"still": "there"})).count == 1
+
+
+@on_every_bus
+async def test_a_bad_event_is_refused_and_others_are_not(connect: Connect) -> None:
+    async with connect() as bus:
+        tasks = [bus.publish(event) for event in ({"a": 1}, b"[1]", {"a": 2})]
+        first, second, third = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(first, Receipt)
+        assert isinstance(second, tamis.RefusedError)
+        assert second.code == Code.BAD_EVENT
+        assert isinstance(third, Receipt)
+        for event in ({"a": float("nan")}, {"a": object()}, b"\xff", "{", '{"a": NaN}', 5):
+            with pytest.raises(tamis.EventError):
+                await bus.publish(event)  # type: ignore[arg-type]
+
+
+@on_every_bus
+async def test_an_event_that_is_too_large_is_refused(connect: Connect) -> None:
+    async with connect() as bus:
+        with pytest.raises(tamis.RefusedError, match="an event of 300,011 bytes exceeds") as caught:
+            await bus.publish({"text": "x" * 300_000})
+        assert caught.value.code == Code.TOO_LARGE
+        # Many large ones do not fit into one frame.
+        assert (await bus.publish_many({"text": "x" * 200_000} for _ in range(50))).count == 50
+
+
+@on_every_bus
+async def test_a_durable_name_stands_for_one_filter(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe("a = 1", durable=name)
+        with pytest.raises(tamis.RefusedError, match="this bus has a subscription") as caught:
+            await bus.subscribe("a = 1", durable=name)
+        assert caught.value.code == Code.CONFLICT
+        async with connect() as other:
+            with pytest.raises(tamis.RefusedError) as caught:
+                await other.subscribe("a = 2", durable=name)
+            assert caught.value.code == Code.CONFLICT
+        await subscription.close(delete=True)
+
+
+@on_every_bus
+async def test_whoever_takes_a_subscription_over_ends_it_for_the_other(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus, connect() as other:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
+        taken = await other.subscribe(f"topic = '{name}'", durable=name)
+        with pytest.raises(tamis.SubscriptionEndedError, match="taken over") as caught:
+            await subscription.next(20)
+        assert caught.value.subscription == name
+        await bus.publish({"topic": name})
+        assert (await taken.next(20))["topic"] == name
+        await taken.close(delete=True)
+
+
+@on_every_bus
+async def test_a_subscription_ends_after_its_lifetime(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe("a = 1", durable=name, lifetime=0.2)
+        with pytest.raises(tamis.SubscriptionEndedError, match="expired"):
+            await subscription.next(20)
+        subscription = await bus.subscribe("a = 1", durable=name, lifetime=0.5)
+        view = await bus.renew(name, 3600)
+        assert view.expires_at is not None
+        assert view.expires_at > datetime.now(UTC).timestamp() + 3000
+        with pytest.raises(TimeoutError):
+            await subscription.next(1)
+        await subscription.close(delete=True)
+
+
+def test_a_name_without_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match="publisher and sequence go together"):
+        tamis.connect(publisher="feed")
+    with pytest.raises(ValueError, match="publisher and sequence go together"):
+        tamis.connect(sequence=1)
+
+
+def test_a_window_for_nothing_is_refused() -> None:
+    async def main() -> None:
+        with pytest.raises(ValueError, match="a window of 0 events lets none come"):
+            tamis.connect().subscribe("a = 1", window=0)
+
+    asyncio.run(main())
+
+
+def test_a_bus_in_this_process_keeps_its_folder(tmp_path: Path) -> None:
+    """All is there again when it is opened again, by its name or by settings."""
+    settings = BrokerSettings(data=tmp_path / "kept")
+
+    async def main() -> None:
+        async with tamis.open_bus(tmp_path / "kept") as bus:
+            await (await bus.subscribe("n > 0", durable="mine")).close()
+            await bus.publish({"n": 1})
+        async with tamis.open_bus(settings=settings) as bus:
+            assert (await bus.subscribe("n > 0", durable="mine").next(20))["n"] == 1
+            with pytest.raises(tamis.TamisError, match="kept"):
+                await tamis.open_bus(tmp_path / "kept").open()
+
+    run(main())
+
+
+# --- managing ------------------------------------------------------------------------------------
+
+
+@on_every_bus
+async def test_filters_can_be_tried_and_explained(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        trials = await bus.try_filter("price < 5", [{"price": 4}, {"price": 6}, b"[1]"])
+        assert [trial.matches for trial in trials] == [True, False, None]
+        assert "an event is a JSON object" in trials[2].error
+        assert "price is 4" in await bus.explain({"price": 4}, filter="price < 5")
+        async with bus.subscribe("price < 7", durable=name):
+            assert "price is 9" in await bus.explain({"price": 9}, id=name)
+        await bus.delete(name)
+        with pytest.raises(tamis.RefusedError, match="column 8"):
+            await bus.try_filter("price <", [])
+        with pytest.raises(TypeError, match="give the id of a subscription or a filter"):
+            await bus.explain({"price": 4})
+
+
+@on_every_bus
+async def test_the_broker_tells_how_it_does_and_whom_it_speaks_with(connect: Connect) -> None:
+    async with connect() as bus:
+        await bus.publish({"a": 1})
+        status = await bus.status()
+        assert status["ready"] is True
+        assert status["published"] >= 1
+        assert bus.principal == "anonymous"
+        assert bus.is_connected
+
+
+@on_every_bus
+async def test_tokens_can_be_made_and_taken_back(connect: Connect) -> None:
+    async with connect() as bus:
+        issued = await bus.management.issue_token("alice", ["reader"], 3600.0, "laptop")
+        assert issued.token.principal == "alice"
+        tokens = {token.id: token for token in await bus.management.tokens()}
+        assert tokens[issued.token.id].roles == ["reader"]
+        assert tokens[issued.token.id].note == "laptop"
+        async with connect(token=issued.text) as hers:
+            assert hers.principal == "alice"
+            await bus.management.revoke_token(issued.token.id)
+            with pytest.raises(tamis.RefusedError) as caught:
+                await hers.run()
+            assert caught.value.code == Code.UNAUTHENTICATED
+        with pytest.raises(tamis.RefusedError) as caught:
+            await connect(token=issued.text).open()
+        assert caught.value.code == Code.UNAUTHENTICATED

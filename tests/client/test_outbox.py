@@ -1,0 +1,295 @@
+"""Publications through lost connections and refusals: stored once, in order, or told that not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tamis.client.outbox import Outbox, Publication
+from tamis.client.publishing import EVENTS_IN_A_FRAME, Encoded, encode_event
+from tamis.errors import DisconnectedError, RefusedError
+from tamis.events import CloudEvent
+from tamis.protocol import Code, Publish, Published
+from tamis.protocol.views import Receipt
+
+UNAVAILABLE = RefusedError(Code.UNAVAILABLE, "not now")
+TOO_MANY = RefusedError(Code.TOO_MANY, "too fast")
+BAD_EVENT = RefusedError(Code.BAD_EVENT, "never")
+
+LARGEST_FRAME = 100_000
+
+
+class Client:
+    """An outbox with numbers for events, which are what the broker sees of them."""
+
+    def __init__(self, most: int = 1000, *, is_patient: bool = False) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.outbox = Outbox("me", most, 10**6, is_patient=is_patient)
+        self.all: list[Publication] = []
+        self.next = 1
+        self._ref = 0
+
+    def publish(self, events: int = 1, data: object = None) -> Publication:
+        numbered = [encode_event({"n": self.next + i, "data": data}) for i in range(events)]
+        return self.add(numbered)
+
+    def add(self, events: list[Encoded]) -> Publication:
+        done: asyncio.Future[Receipt] = self.loop.create_future()
+        publication = Publication(self.next, events, done)
+        self.next = publication.end
+        self.all.append(publication)
+        self.outbox.add(publication)
+        return publication
+
+    def frame(self) -> Publish | None:
+        self._ref += 1
+        return self.outbox.next(self._ref, LARGEST_FRAME)
+
+    def sent(self) -> list[int]:
+        frame = self.frame()
+        if frame is None:
+            return []
+        return [*range(frame.sequence, frame.sequence + len(frame.events))]
+
+    def accept(self, count: int, duplicates: int = 0, first: int | None = 1) -> None:
+        reply = Published(ref=self._ref, count=count, duplicates=duplicates, first=first)
+        self.outbox.accepted(reply)
+
+    def close(self) -> None:
+        self.outbox.fail(DisconnectedError("over"))
+        for publication in self.all:
+            if not publication.done.cancelled():
+                publication.done.exception()
+        self.loop.close()
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    client = Client()
+    yield client
+    client.close()
+
+
+def test_what_is_published_while_an_answer_is_awaited_goes_together(client: Client) -> None:
+    client.publish()
+    assert client.sent() == [1]
+    client.publish()
+    client.publish(2)
+    assert client.sent() == []
+    client.accept(1)
+    assert client.sent() == [2, 3, 4]
+
+
+def test_each_publication_gets_its_own_receipt(client: Client) -> None:
+    first, second, third = client.publish(2), client.publish(2), client.publish(3)
+    assert client.sent() == [1, 2, 3, 4, 5, 6, 7]
+    client.accept(7, duplicates=3, first=40)
+    assert first.done.result() == Receipt(2, 2, None)
+    assert second.done.result() == Receipt(2, 1, 40)
+    assert third.done.result() == Receipt(3, 0, 41)
+
+
+def test_what_was_not_answered_is_sent_again_under_the_same_numbers(client: Client) -> None:
+    client.publish(2)
+    assert client.sent() == [1, 2]
+    client.publish()
+    client.outbox.disconnected()
+    assert client.sent() == [1, 2, 3]
+
+
+def test_a_refusal_is_final(client: Client) -> None:
+    publication = client.publish()
+    client.sent()
+    assert not client.outbox.refused(BAD_EVENT)
+    assert publication.done.exception() is BAD_EVENT
+    client.outbox.disconnected()
+    assert client.sent() == []
+    client.publish()
+    assert client.sent() == [2]
+
+
+def test_where_several_were_refused_together_it_is_found_out_which_was_meant(
+    client: Client,
+) -> None:
+    for _ in range(6):
+        client.publish()
+    frames = []
+    while numbers := client.sent():
+        frames.append(numbers)
+        if 5 in numbers:
+            client.outbox.refused(BAD_EVENT)
+        else:
+            client.accept(len(numbers))
+    assert frames == [[1, 2, 3, 4, 5, 6], [1, 2, 3], [4, 5, 6], [4], [5], [6]]
+    assert client.all[4].done.exception() is BAD_EVENT
+    assert all(one.done.result().count == 1 for one in client.all if one.sequence != 5)
+
+
+def test_a_patient_client_sends_fewer_events_again() -> None:
+    client = Client(is_patient=True)
+    for _ in range(4):
+        client.publish()
+    assert client.sent() == [1, 2, 3, 4]
+    assert client.outbox.refused(TOO_MANY)
+    assert client.sent() == [1, 2]
+    assert client.outbox.refused(TOO_MANY)
+    assert client.sent() == [1]
+    assert client.outbox.refused(TOO_MANY)
+    assert client.sent() == [1]
+    client.accept(1)
+    assert client.sent() == [2]
+    client.close()
+
+
+def test_what_an_unavailable_broker_refused_is_sent_again(client: Client) -> None:
+    client.publish(2)
+    assert client.sent() == [1, 2]
+    assert client.outbox.refused(UNAVAILABLE)
+    assert client.sent() == [1, 2]
+
+
+def test_a_cancelled_publication_is_not_sent_and_makes_room() -> None:
+    client = Client(most=2)
+    client.publish(2).done.cancel()
+    assert not client.outbox.has_room(1, 10)
+    assert client.sent() == []
+    assert client.outbox.has_room(1, 10)
+    client.close()
+
+
+def test_the_numbers_in_a_frame_follow_each_other(client: Client) -> None:
+    client.publish()
+    client.publish().done.cancel()
+    client.publish()
+    assert client.sent() == [1]
+    client.accept(1)
+    assert client.sent() == [3]
+
+
+def test_one_publication_fits_whatever_its_size() -> None:
+    client = Client(most=2)
+    assert client.outbox.has_room(1000, 10**9)
+    client.publish()
+    assert client.outbox.has_room(1, 10)
+    assert not client.outbox.has_room(2, 10)
+    assert not client.outbox.has_room(1, 10**6)
+    client.close()
+
+
+def test_a_frame_is_not_larger_than_the_broker_takes(client: Client) -> None:
+    for _ in range(3):
+        client.publish(data="x" * 40_000)
+    assert client.sent() == [1, 2]
+    client.accept(2)
+    for _ in range(EVENTS_IN_A_FRAME + 5):
+        client.publish()
+    assert client.sent() == [*range(3, 3 + EVENTS_IN_A_FRAME)]
+
+
+def test_cloudevents_do_not_go_with_other_events(client: Client) -> None:
+    client.publish()
+    client.add([encode_event(CloudEvent(id="1", source="/a", type="t"))])
+    client.publish()
+    for expected, format_ in ((1, "json"), (2, "cloudevents"), (3, "json")):
+        frame = client.frame()
+        assert frame is not None
+        assert (frame.sequence, frame.format, frame.publisher) == (expected, format_, "me")
+        client.accept(1)
+
+
+class Broker:
+    """Stores what has a number above all others; whatever it answers may be lost."""
+
+    def __init__(self) -> None:
+        self.stored: list[int] = []
+        self.frame: Publish | None = None
+        self.answer: Published | RefusedError | None = None
+
+    def store(self, numbers: range) -> None:
+        last = max(self.stored, default=0)
+        assert all(n in self.stored for n in numbers if n <= last), "taken for a repetition"
+        new = [n for n in numbers if n > last]
+        first = len(self.stored) + 1 if new else None
+        self.stored += new
+        self.answer = Published(
+            ref=0, count=len(numbers), duplicates=len(numbers) - len(new), first=first
+        )
+
+
+ACTIONS = st.lists(
+    st.sampled_from(
+        [
+            "publish",
+            "publish 3",
+            "send",
+            "store",
+            "unavailable",
+            "too many",
+            "bad",
+            "answer",
+            "answer",
+            "break",
+            "cancel",
+        ]
+    ),
+    max_size=80,
+)
+
+
+@settings(deadline=None, max_examples=500)
+@given(ACTIONS, st.booleans())
+def test_whatever_happens_all_is_stored_once_in_order_or_told(
+    actions: list[str], is_patient: bool
+) -> None:
+    """A broker that refuses for all kinds of reasons, and a connection that may always break."""
+    client, broker = Client(is_patient=is_patient), Broker()
+    try:
+        for action in [*actions, "break", *["send", "store", "answer"] * 120]:
+            _act(action, client, broker)
+        assert broker.stored == sorted(set(broker.stored))
+        for publication in client.all:
+            numbers = range(publication.sequence, publication.end)
+            if publication.done.cancelled():
+                continue
+            if publication.done.exception() is not None:
+                assert not set(numbers) & set(broker.stored)
+                continue
+            receipt = publication.done.result()
+            assert [*numbers] == [n for n in broker.stored if n in numbers]
+            if receipt.first is not None:
+                assert broker.stored[receipt.first - 1] == numbers[receipt.duplicates]
+    finally:
+        client.close()
+
+
+def _act(action: str, client: Client, broker: Broker) -> None:
+    frame = broker.frame
+    match action:
+        case "publish" | "publish 3":
+            client.publish(3 if action == "publish 3" else 1)
+        case "send" if frame is None and broker.answer is None:
+            broker.frame = client.frame()
+        case "store" if frame is not None:
+            broker.store(range(frame.sequence, frame.sequence + len(frame.events)))
+            broker.frame = None
+        case "unavailable" | "too many" | "bad" if frame is not None:
+            refusals = {"unavailable": UNAVAILABLE, "too many": TOO_MANY, "bad": BAD_EVENT}
+            broker.answer, broker.frame = refusals[action], None
+        case "answer" if broker.answer is not None:
+            if isinstance(broker.answer, Published):
+                client.outbox.accepted(broker.answer)
+            else:
+                client.outbox.refused(broker.answer)
+            broker.answer = None
+        case "break":
+            broker.frame = broker.answer = None
+            client.outbox.disconnected()
+        case "cancel":
+            for publication in client.all:
+                if not publication.done.done():
+                    publication.done.cancel()
+                    break

@@ -1,0 +1,224 @@
+"""The synchronous twin, over the network and within one process."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import tamis
+from broker.server import ServerProcess
+from tamis.client import Receipt, SyncBus, SyncMessage
+from tamis.client.bus import Bus
+from tamis.protocol import Code
+
+from .places import topic
+
+ConnectSync = Callable[..., SyncBus]
+
+
+@pytest.fixture(params=["network", "in process"])
+def bus(request: pytest.FixtureRequest) -> Iterator[SyncBus]:
+    make: ConnectSync = tamis.open_bus_sync
+    if request.param == "network":
+        url = request.getfixturevalue("server").url
+
+        def make(**options: Any) -> SyncBus:
+            return tamis.connect_sync(url, **options)
+
+    with make() as bus:
+        yield bus
+
+
+def test_events_come_in_a_plain_loop(bus: SyncBus) -> None:
+    name = topic()
+    numbers = []
+    with bus.subscribe(f"topic = '{name}' and n < 200", durable=name) as subscription:
+        assert bus.publish({"topic": name, "n": 0}).count == 1
+        assert bus.publish_many({"topic": name, "n": n} for n in range(1, 300)).count == 299
+        for event in subscription:
+            assert isinstance(event, SyncMessage)
+            numbers.append(event["n"])
+            if event["n"] == 199:
+                break
+    assert numbers == [*range(200)]
+    bus.flush()
+    assert bus.subscription(name).in_flight == 0
+    bus.delete(name)
+
+
+def test_by_hand_events_are_settled_one_by_one(bus: SyncBus) -> None:
+    name = topic()
+    options: Any = {"durable": name, "acknowledge": "manual"}
+    with bus.subscribe(f"topic = '{name}'", **options) as subscription:
+        bus.publish_many({"topic": name, "n": n} for n in range(3))
+        first, second, third = (subscription.next(20) for _ in range(3))
+        second.ack()
+        third.nack(delay=0)
+        again = subscription.next(20)
+        assert (again["n"], again.attempt) == (2, 2)
+        again.ack()
+    with bus.subscribe(f"topic = '{name}'", **options) as subscription:
+        assert subscription.next(20)["n"] == first["n"] == 0
+        with pytest.raises(TimeoutError):
+            subscription.next(0.1)
+        subscription.close(delete=True)
+
+
+def test_functions_are_called_in_the_thread_that_runs(bus: SyncBus) -> None:
+    name = topic()
+    seen: list[tuple[int, int]] = []
+    here = threading.current_thread()
+
+    @bus.on(f"topic = '{name}'", durable=name, start="earliest")
+    def collect(event: SyncMessage) -> None:
+        assert threading.current_thread() is here
+        seen.append((event["n"], event.attempt))
+        if event["n"] == 1 and event.attempt == 1:
+            event.nack(delay=0)
+        if len(seen) == 4:
+            bus.close()
+
+    bus.publish_many({"topic": name, "n": n} for n in range(3))
+    bus.run()
+    assert sorted(seen) == [(0, 1), (1, 1), (1, 2), (2, 1)]
+
+
+def test_refusals_are_raised(bus: SyncBus) -> None:
+    with pytest.raises(tamis.RefusedError, match=r"column 8\)\n  price <\n         \^"):
+        bus.subscribe("price <")
+    with pytest.raises(tamis.EventError):
+        bus.publish({"a": float("nan")})
+    bus.on("price <")(lambda _: None)
+    with pytest.raises(tamis.RefusedError) as caught:
+        bus.run()
+    assert caught.value.code == Code.BAD_FILTER
+
+
+def test_it_manages_as_its_twin_does(bus: SyncBus) -> None:
+    name = topic()
+    subscription = bus.subscribe("price < 5", durable=name, lifetime=60)
+    assert (subscription.id, subscription.filter) == (name, "price < 5")
+    assert subscription.expires_at is not None
+    assert repr(subscription).startswith(f"<SyncSubscription {name} 'price < 5', in force")
+    assert [view.id for view in bus.subscriptions() if view.id == name] == [name]
+    assert bus.renew(name, None).expires_at is None
+    assert [trial.matches for trial in bus.try_filter("price < 5", [{"price": 4}])] == [True]
+    assert "price is 4" in bus.explain({"price": 4}, id=name)
+    assert bus.dead_letters(name) == []
+    assert bus.requeue(name, [1]) == 0
+    assert bus.delete_dead_letters(name, [1]) == 0
+    assert bus.status()["ready"] is True
+    assert bus.principal == "anonymous"
+    assert bus.is_connected
+    assert bus.sequence == 1
+    assert len(bus.publisher) == 16
+    assert subscription.missed == 0
+    bus.delete(name)
+    with pytest.raises(tamis.SubscriptionEndedError, match="deleted"):
+        subscription.next(20)
+
+
+def test_events_of_a_subscription_can_be_published_at_once(bus: SyncBus) -> None:
+    name = topic()
+    with bus.subscribe(f"topic = '{name}'") as subscription:
+        bus.publish_many({"topic": name, "n": n} for n in range(5))
+        copies = ({"topic": f"{name}-copy", "n": subscription.next(20)["n"]} for _ in range(5))
+        assert bus.publish_many(copies).count == 5
+
+
+def test_it_can_be_used_from_many_threads(bus: SyncBus) -> None:
+    name = topic()
+    receipts: list[Receipt] = []
+
+    def publish() -> None:
+        receipts.extend(bus.publish({"topic": name}) for _ in range(20))
+
+    with bus.subscribe(f"topic = '{name}'") as subscription:
+        threads = [threading.Thread(target=publish) for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        got = {subscription.next(20).sequence for _ in range(100)}
+    assert got == {receipt.first for receipt in receipts}
+
+
+def test_a_closed_bus_says_so_and_leaves_no_thread() -> None:
+    bus = tamis.open_bus_sync()
+    assert repr(bus) == "<SyncBus, not open>"
+    with pytest.raises(tamis.DisconnectedError, match="the bus is not open; use `with`"):
+        bus.publish({"a": 1})
+    with bus:
+        assert repr(bus).startswith("<SyncLocalBus in a temporary folder, connected")
+        subscription = bus.subscribe("a = 1")
+    with pytest.raises(tamis.DisconnectedError, match="the bus is closed"):
+        bus.publish({"a": 1})
+    with pytest.raises(tamis.DisconnectedError, match="the bus is closed"):
+        next(subscription)
+    bus.close()
+    assert "tamis client" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_what_goes_wrong_at_the_beginning_is_raised_and_leaves_no_thread() -> None:
+    with pytest.raises(tamis.DisconnectedError, match="cannot be reached"):
+        tamis.connect_sync("http://127.0.0.1:1").open()
+    assert "tamis client" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_closing_ends_a_loop_in_another_thread(bus: SyncBus) -> None:
+    events: list[SyncMessage] = []
+    subscription = bus.subscribe("never = 1")
+    thread = threading.Thread(target=lambda: events.extend(subscription))
+    thread.start()
+    bus.close()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert events == []
+
+
+SCRIPT = """
+import sys, tamis
+with tamis.connect_sync(sys.argv[1]) as bus:
+    print("listening", flush=True)
+    try:
+        for event in bus.subscribe("never = 1"):
+            pass
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+print("closed")
+"""
+
+
+def test_ctrl_c_ends_the_waiting(server: ServerProcess) -> None:
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-W", "error", "-X", "dev", "-c", SCRIPT, server.url],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "listening\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+    assert (out, err, process.returncode) == ("interrupted\nclosed\n", "", 0)
+
+
+def test_the_twins_have_the_same_names() -> None:
+    def names(kind: type) -> set[str]:
+        return {name for name in dir(kind) if not name.startswith("_")}
+
+    assert names(Bus) - names(SyncBus) == set()
+    assert names(SyncBus) - names(Bus) == set()
+    asynchronous, synchronous = (
+        names(tamis.client.Subscription),
+        names(tamis.client.SyncSubscription),
+    )
+    assert synchronous <= asynchronous | {"expires_at", "missed"}

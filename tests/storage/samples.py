@@ -1,0 +1,74 @@
+"""Logs and states to try things on, and what they must hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from tamis.storage import EventLog, NewRecord, Record, StoredSubscription
+
+PUBLISHERS = ("", "p", "Ünï", "a publisher with a longer name")
+
+
+def new_records(rng: Random, count: int, largest: int = 60) -> list[NewRecord]:
+    return [
+        NewRecord(
+            rng.choice(PUBLISHERS),
+            rng.choice((0, 1, rng.randrange(1 << 63))),
+            rng.randrange(256),
+            rng.randbytes(rng.randrange(largest)),
+        )
+        for _ in range(count)
+    ]
+
+
+def everything(log: EventLog, limit: int = 7) -> list[Record]:
+    """Read a log from its beginning, a few records at a time."""
+    found: list[Record] = []
+    at = 0
+    while some := log.read(at, limit):
+        found += some
+        at = some[-1].sequence + 1
+    return found
+
+
+def appended(log: EventLog, groups: Sequence[Sequence[NewRecord]]) -> list[list[Record]]:
+    """Append groups, and return them as they must be read again."""
+    return [log.read(log.append(group)[0], len(group)) for group in groups]
+
+
+def one_file(folder: Path) -> Path:
+    (path,) = folder.glob("*.log")
+    return path
+
+
+def subscription(
+    name: str = "laptop-7", owner: str = "bob", **fields: object
+) -> StoredSubscription:
+    chosen: dict[str, object] = {
+        "filter": "price < 5",
+        "language": "tamis",
+        "mode": "sql",
+        "created_at": 1.5,
+        "start": 1,
+        "policy": "wait",
+        "durable": True,
+        "max_attempts": 5,
+    }
+    return StoredSubscription(owner=owner, name=name, **chosen | fields)  # type: ignore[arg-type]
+
+
+def frozen(time: float = 1000.0) -> Callable[[], float]:
+    return lambda: time
+
+
+def quick_folder() -> Path | None:
+    """Return where thousands of small files need no disk, if there is such a place."""
+    memory = Path("/dev/shm")  # noqa: S108
+    return memory if os.access(memory, os.W_OK) else None
+
+
+def no_sync(_file: int) -> None:
+    """Do nothing: most tests are not about syncing, and many at a time would wait for it."""

@@ -1,0 +1,310 @@
+"""The log in use: many threads, many files, clocks that go back, disks that refuse."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from threading import Thread
+
+import pytest
+
+from storage.powercut import Disk, files_no_longer_than
+from storage.samples import everything, frozen, new_records, no_sync, one_file
+from tamis.errors import LimitError, StorageError, StorageFullError
+from tamis.storage import EventLog, NewRecord
+from tamis.storage.files import Files
+from tamis.storage.records import MOST_PAYLOAD
+
+EVENT = NewRecord("p", 1, 2, b"x" * 50)
+
+
+def test_an_empty_log_has_nothing_to_read(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    assert (log.first_sequence, log.next_sequence, log.bytes) == (1, 1, 0)
+    assert (log.read(1, 10), log.get(1), log.sequence_at(0)) == ([], None, 1)
+    assert log.append([]) == range(1, 1)
+    assert log.retain(max_age=0, max_bytes=0, keep_from=10) == range(1, 1)
+    log.close()
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, clock=frozen(12.5))
+    assert log.append([EVENT]) == range(1, 2)
+    assert log.get(1) == (1, 12.5, *EVENT)
+    assert log.get(0) is log.get(2) is None
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [
+        (EVENT._replace(publisher="é" * 40_000), "a publisher's name in bytes: 80,000 exceeds"),
+        (EVENT._replace(publisher_sequence=1 << 63), "a publisher's sequence"),
+        (EVENT._replace(publisher_sequence=-1), "a publisher's sequence"),
+        (EVENT._replace(format=256), "a format: 256 exceeds the limit of 255"),
+        (EVENT._replace(payload=bytes(MOST_PAYLOAD + 1)), "a payload's bytes"),
+    ],
+)
+def test_what_a_record_cannot_hold_is_refused(record: NewRecord, what: str, tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    with pytest.raises(LimitError, match=what):
+        log.append([EVENT, record])
+    assert log.append([EVENT]) == range(1, 2)
+    assert len(everything(log)) == 1
+    log.close()
+
+
+def test_a_record_may_be_larger_than_a_segment(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, segment_bytes=1000)
+    large = EVENT._replace(payload=Random(1).randbytes(1 << 20))
+    for record in (EVENT, large, EVENT, large):
+        log.append([record])
+    assert [record.payload for record in everything(log)] == [
+        record.payload for record in (EVENT, large, EVENT, large)
+    ]
+    log.close()
+
+
+def test_times_never_go_back_though_the_clock_does(tmp_path: Path) -> None:
+    times = iter([50.0, 50.0, 40.0, 60.0, 10.0, 70.0])
+    log = EventLog(tmp_path, clock=lambda: next(times))
+    for _ in range(4):
+        log.append([EVENT])
+    found = [record.time for record in everything(log)]
+    assert found == sorted(set(found))
+    assert found == pytest.approx([50, 50, 60, 60])
+    log.close()
+    log = EventLog(tmp_path, clock=frozen(5.0))
+    log.append([EVENT])
+    last = log.get(5)
+    assert last is not None
+    assert last.time > found[-1]
+    log.close()
+
+
+@pytest.mark.parametrize("segment_bytes", [500, 100_000])
+def test_a_record_is_found_wherever_it_lies(segment_bytes: int, tmp_path: Path) -> None:
+    rng = Random(segment_bytes)
+    log = EventLog(tmp_path, segment_bytes=segment_bytes, sync=no_sync)
+    for _ in range(60):
+        log.append(new_records(rng, rng.randrange(1, 60), 300))
+    wanted = everything(log, 1000)
+    assert [record.sequence for record in wanted] == list(range(1, log.next_sequence))
+    log.close()
+    # Once more without anything learned by appending.
+    log = EventLog(tmp_path, segment_bytes=segment_bytes, sync=no_sync)
+    for record in rng.sample(wanted, 300):
+        assert log.get(record.sequence) == record
+        assert log.sequence_at(record.time) <= record.sequence
+        assert log.read(record.sequence, 3) == wanted[record.sequence - 1 :][:3]
+    log.close()
+
+
+def test_readers_see_whole_groups_in_order_while_another_thread_appends(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, segment_bytes=20_000, sync=no_sync)
+    rounds, size = 150, 8
+    mistakes: list[str] = []
+
+    def read() -> None:
+        at = 1
+        while at < rounds * size + 1:
+            for record in log.read(at, 50):
+                number = int(record.payload)
+                if record.sequence != at or number != at:
+                    mistakes.append(f"{record.sequence} where {at} should be: {number}")
+                    return
+                at += 1
+
+    readers = [Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(rounds):
+        first = number * size + 1
+        payloads = (str(first + place).encode() for place in range(size))
+        log.append([EVENT._replace(payload=payload) for payload in payloads])
+    for reader in readers:
+        reader.join(60)
+        assert not reader.is_alive()
+    assert mistakes == []
+    log.close()
+
+
+def test_reading_goes_on_while_retention_removes_what_is_read(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, segment_bytes=500, sync=no_sync)
+    for _ in range(100):
+        log.append([EVENT] * 3)
+    seen: list[int] = []
+
+    def read() -> None:
+        at = 1
+        while some := log.read(at, 2):
+            seen.extend(record.sequence for record in some)
+            at = seen[-1] + 1
+
+    reader = Thread(target=read)
+    reader.start()
+    for left in range(20_000, 0, -500):
+        log.retain(max_bytes=left, keep_from=301)
+    reader.join(60)
+    assert seen == sorted(set(seen))
+    assert seen[-1] == 300
+    assert log.damaged == ()
+    log.close()
+
+
+def open_files(folder: Path) -> int:
+    links = (os.readlink(f"/proc/self/fd/{number}") for number in _numbers())
+    return sum(link.startswith(f"{folder}/") for link in links)
+
+
+def _numbers() -> Iterator[str]:
+    for number in os.listdir("/proc/self/fd"):
+        if os.path.lexists(f"/proc/self/fd/{number}"):
+            yield number
+
+
+def test_only_so_many_files_are_open(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, segment_bytes=100, sync=no_sync)
+    for _ in range(80):
+        log.append([EVENT])
+    assert len(everything(log)) == 80
+    assert len(list(tmp_path.iterdir())) == 80
+    assert open_files(tmp_path) <= 33
+    log.close()
+    assert open_files(tmp_path) == 0
+
+
+def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    log.close()
+    with pytest.raises(StorageError, match="the log is closed"):
+        log.append([EVENT])
+
+
+# --- forgetting ------------------------------------------------------------------------------
+
+
+def test_retention_by_age_forgets_what_is_old_and_soon_after(tmp_path: Path) -> None:
+    now = [0.0]
+    log = EventLog(tmp_path, clock=lambda: now[0], sync=no_sync)
+    for second in range(100):
+        now[0] = float(second)
+        log.append([EVENT])
+        log.retain(max_age=40, keep_from=1000)
+    oldest = everything(log)[0].time
+    # All within the age, and not much more: an eighth of it, and a segment is begun with an event.
+    assert 99 - 40 - 40 / 8 - 1 <= oldest <= 99 - 40
+    now[0] = 1000.0
+    assert log.retain(max_age=40, keep_from=1000).stop == 101
+    assert everything(log) == []
+    assert log.append([EVENT]) == range(101, 102)
+    log.close()
+
+
+def test_retention_keeps_what_is_not_matched_yet(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, segment_bytes=100, sync=no_sync)
+    for _ in range(10):
+        log.append([EVENT])
+    assert log.retain(max_bytes=0, keep_from=4) == range(1, 4)
+    assert log.first_sequence == 4
+    log.close()
+    log = EventLog(tmp_path)
+    assert [record.sequence for record in everything(log)] == list(range(4, 11))
+    log.close()
+
+
+def test_retention_forgets_in_full_disks(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, segment_bytes=100, clock=frozen(0))
+    for _ in range(10):
+        log.append([EVENT])
+    with files_no_longer_than(0):
+        assert log.retain(max_bytes=300, max_age=1e9, keep_from=100)
+    log.close()
+
+
+# --- disks that refuse -----------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_with_room(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    log.append([EVENT] * 5)
+    size = one_file(tmp_path).stat().st_size
+    with files_no_longer_than(size + 130):
+        with pytest.raises(StorageFullError, match=r"writing failed: .*; make room on the disk"):
+            log.append([EVENT] * 3)
+        # The part that found room is no part of the log, and is gone.
+        assert one_file(tmp_path).stat().st_size == size
+        assert log.append([EVENT]) == range(6, 7)
+    assert log.append([EVENT] * 3) == range(7, 10)
+    assert len(everything(log)) == 9
+    assert len(list(tmp_path.iterdir())) == 1
+    log.close()
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_a_sync_that_fails_refuses_and_the_next_append_begins_a_segment(
+    failing: int, tmp_path: Path
+) -> None:
+    disk = Disk(tmp_path)
+    log = EventLog(tmp_path, sync=disk.sync)
+    log.append([EVENT])
+    wanted = everything(log)
+    disk.plan = ["fail"]
+    with pytest.raises(StorageError, match="bringing what was written to the disk failed: Input"):
+        log.append([EVENT] * 3)
+    assert everything(log) == wanted
+    # Nothing is written behind what nobody knows to be there.
+    disk.plan = ["work"] * (failing - 1) + ["fail"]
+    with pytest.raises(StorageError, match="failed: Input/output error"):
+        log.append([EVENT] * 2)
+    assert log.append([EVENT]) == range(2, 3)
+    assert len(list(tmp_path.glob("*.log"))) == 2
+    assert not list(tmp_path.glob("*.part"))
+    log.close()
+    log = EventLog(tmp_path)
+    assert [record.sequence for record in everything(log)] == [1, 2]
+    assert log.verify() == ()
+    log.close()
+
+
+def test_a_sector_that_cannot_be_read_takes_only_its_own_records(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    log.append([EVENT] * 400)
+    log.close()
+    bad = range(8192, 12288)
+
+    def pread(file: int, size: int, offset: int) -> bytes:
+        if offset < bad.stop and offset + size > bad.start:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return os.pread(file, size, offset)
+
+    log = EventLog(tmp_path, synced_up_to=400, files=Files(pread=pread))
+    found = [record.sequence for record in everything(log)]
+    size = (one_file(tmp_path).stat().st_size - 40) / 400
+    assert len(bad) / size <= 400 - len(found) <= len(bad) / size + 2
+    (damage,) = log.verify()
+    assert set(damage.lost) == set(range(1, 401)) - set(found)
+    assert str(damage).endswith(f"lost: {damage.lost[0]} to {damage.lost[-1]}")
+    log.close()
+
+
+def test_a_real_full_disk_refuses_and_goes_on(small_disk: Path) -> None:
+    log = EventLog(small_disk / "log", segment_bytes=200_000)
+    acknowledged = 0
+    with pytest.raises(StorageFullError, match="No space left on device"):  # noqa: PT012
+        while True:
+            acknowledged = log.append([EVENT] * 37)[-1]
+    assert acknowledged > 5000
+    with pytest.raises(StorageFullError):
+        log.append([EVENT] * 37)
+    assert len(everything(log, 1000)) == acknowledged
+    log.close()
+    log = EventLog(small_disk / "log", segment_bytes=200_000)
+    assert len(everything(log, 1000)) == acknowledged
+    log.retain(max_bytes=500_000, keep_from=acknowledged)
+    assert log.append([EVENT] * 37)[0] == acknowledged + 1
+    assert log.verify() == ()
+    log.close()

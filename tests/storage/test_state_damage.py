@@ -1,0 +1,210 @@
+"""Damaged states: refused in a sentence, or the damaged row is named, and never used."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from storage.damage import Left, filled, flipped, state_outcome, write
+from storage.samples import no_sync
+from tamis.errors import StorageError
+from tamis.storage import State, Store
+
+
+@pytest.fixture(scope="module")
+def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
+    return filled(tmp_path_factory.mktemp("state") / "state")
+
+
+def test_what_a_process_leaves_behind_is_whole(left: Left, quick_path: Path) -> None:
+    write(quick_path / "s", left.files)
+    assert state_outcome(quick_path / "s", left) == "same"
+    state = State(quick_path / "s" / "state.db")
+    assert (state.damaged, state.lost_changes) == ((), 0)
+    state.close()
+
+
+@pytest.mark.parametrize(("name", "header"), [("state.db", 100), ("state.db-wal", 32)])
+def test_a_bit_that_falls_over_in_the_state_is_never_silent(
+    name: str, header: int, left: Left, quick_path: Path
+) -> None:
+    rng = Random(name)
+    data = left.files[name]
+    outcomes: Counter[str] = Counter()
+    for bit in [*range(8 * header), *(rng.randrange(8 * len(data)) for _ in range(150))]:
+        write(quick_path / "s", left.files | {name: flipped(data, bit)})
+        result = state_outcome(quick_path / "s", left)
+        assert result in {"same", "refused", "reported"}, bit
+        outcomes[result] += 1
+    assert outcomes["refused"] + outcomes["reported"] > 50
+
+
+def test_a_count_that_is_damaged_is_reported(left: Left, quick_path: Path) -> None:
+    data = left.files["state.count"]
+    for bit in range(8 * len(data)):
+        write(quick_path / "s", left.files | {"state.count": flipped(data, bit)})
+        state = State(quick_path / "s" / "state.db")
+        assert [str(row) for row in state.damaged] == [
+            "state.count: the file is damaged, and was written anew"
+        ]
+        state.close()
+        state = State(quick_path / "s" / "state.db")
+        assert state.damaged == ()
+        state.close()
+
+
+def test_changes_that_were_promised_to_last_and_are_gone_are_counted(
+    left: Left, quick_path: Path
+) -> None:
+    """Somebody has taken the write-ahead log for a temporary file."""
+    write(quick_path / "s", {**left.files, "state.db-wal": b""})
+    with Store.open(quick_path / "s") as store:
+        assert store.recovery.lost_changes == 3
+        assert not store.recovery.is_clean
+        assert "Lost: the last 3 changes of subscriptions, tokens and audit." in str(store.recovery)
+    with Store.open(quick_path / "s") as store:
+        assert store.recovery.is_clean
+
+
+def closed(left: Left, folder: Path) -> Path:
+    write(folder, left.files)
+    State(folder / "state.db").close()
+    return folder / "state.db"
+
+
+def test_a_damaged_row_is_named_and_left_out(left: Left, quick_path: Path) -> None:
+    path = closed(left, quick_path / "s")
+    path.write_bytes(path.read_bytes().replace(b"price < 7", b"price < 6"))
+    state = State(path)
+    assert [str(row) for row in state.damaged] == [
+        "subscriptions, number 8: the checksum of the row is wrong"
+    ]
+    assert 8 not in [one.number for one in state.subscriptions()]
+    assert len(state.subscriptions()) == 10
+    assert not state.renew_subscription(8, 5.0)
+    state.close()
+
+
+def change(path: Path, statement: str) -> None:
+    """Change a row behind the back of its checksum."""
+    connection = sqlite3.connect(path)
+    assert connection.execute(statement).rowcount
+    connection.commit()
+    connection.close()
+
+
+def test_text_that_is_none_is_a_damaged_row_too(left: Left, quick_path: Path) -> None:
+    path = closed(left, quick_path / "s")
+    path.write_bytes(path.read_bytes().replace(b"price < 7", b"price \xff 7"))
+    state = State(path)
+    assert [row.key for row in state.damaged] == ["number 8"]
+    state.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "reported"),
+    [
+        ("DELETE FROM audit WHERE number = 9", "audit: 8 rows are there, and 9 should be"),
+        ("UPDATE pending SET number = 77 WHERE sequence = 44", "pending: 1 rows are for nobody"),
+        ("UPDATE pending SET sequence = 0 WHERE sequence = 44", "pending: 1 rows are for nobody"),
+        ("UPDATE pending SET due = NULL WHERE sequence = 44", "number 1, sequence 44: the check"),
+        ("UPDATE dead_letters SET number = 77 WHERE number = 1", "dead_letters: 1 rows are for no"),
+        ("DELETE FROM counters WHERE copy = 1", "counters: one of two rows is missing"),
+    ],
+)
+def test_rows_that_are_gone_or_out_of_reach_are_reported(
+    statement: str, reported: str, left: Left, quick_path: Path
+) -> None:
+    path = closed(left, quick_path / "s")
+    change(path, statement)
+    state = State(path)
+    assert reported in "; ".join(str(row) for row in state.damaged)
+    state.close()
+
+
+def test_rows_for_events_that_never_were_are_reported(left: Left, quick_path: Path) -> None:
+    path = closed(left, quick_path / "s")
+    change(path, "UPDATE pending SET sequence = 99 WHERE sequence = 44")
+    with Store.open(quick_path / "s", sync=no_sync) as store:
+        assert [str(row) for row in store.recovery.damaged_rows] == [
+            "pending, ahead: 1 rows are for events to come"
+        ]
+
+
+def test_a_list_of_tables_that_is_damaged_is_refused(left: Left, quick_path: Path) -> None:
+    path = closed(left, quick_path / "s")
+    path.write_bytes(path.read_bytes().replace(b"due REAL", b"due REAM"))
+    with pytest.raises(StorageError, match="the list of tables is damaged; restore"):
+        State(path)
+
+
+@pytest.mark.parametrize("place", [18, 19])
+def test_a_write_ahead_log_is_not_dropped_for_a_damaged_byte(
+    place: int, left: Left, quick_path: Path
+) -> None:
+    data = bytearray(left.files["state.db"])
+    data[place] = 1
+    write(quick_path / "s", left.files | {"state.db": bytes(data)})
+    with pytest.raises(StorageError, match="the header of the file is damaged"):
+        State(quick_path / "s" / "state.db")
+    assert (quick_path / "s" / "state.db-wal").read_bytes() == left.files["state.db-wal"]
+
+
+def test_the_event_of_one_subscriber_never_goes_to_another(left: Left, quick_path: Path) -> None:
+    path = closed(left, quick_path / "s")
+    change(path, "UPDATE pending SET number = 5, sequence = 40 WHERE number = 4 AND sequence = 39")
+    change(path, "UPDATE pending SET sequence = 40 WHERE number = 6 AND sequence = 39")
+    state = State(path)
+    for number in (4, 5, 6):
+        assert 40 not in [row.sequence for row in state.pending(number, 0, 1.0, 100)]
+    assert [row.key for row in state.damaged] == ["number 5, sequence 40", "number 6, sequence 40"]
+    state.close()
+
+
+def test_a_damaged_dead_letter_is_not_sent_again(left: Left, quick_path: Path) -> None:
+    path = closed(left, quick_path / "s")
+    change(path, "UPDATE dead_letters SET sequence = 33 WHERE number = 4")
+    state = State(path)
+    assert state.requeue(4, range(1, 46), oldest=1) == []
+    assert state.requeue(5, range(1, 46), oldest=1) == [5]
+    assert [row.key for row in state.damaged] == ["number 4, sequence 33"]
+    state.close()
+
+
+def test_one_of_the_two_rows_of_counters_is_enough(left: Left, quick_path: Path) -> None:
+    path = closed(left, quick_path / "s")
+    change(path, "UPDATE counters SET matched_up_to = 7 WHERE copy = 1")
+    state = State(path)
+    assert state.matched_up_to == 45
+    assert [row.key for row in state.damaged] == ["copy 1"]
+    state.close()
+    change(path, "UPDATE counters SET matched_up_to = 7")
+    with pytest.raises(StorageError, match="both rows of the counters are damaged"):
+        State(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"x" * 5000, "the file is damaged .file is not a database.; restore state.db"),
+        (b"SQLite format 3\0" + bytes(5000), "the file is damaged"),
+    ],
+)
+def test_what_is_no_database_is_refused_with_what_to_do(
+    data: bytes, reason: str, quick_path: Path
+) -> None:
+    (quick_path / "state.db").write_bytes(data)
+    with pytest.raises(StorageError, match=reason):
+        State(quick_path / "state.db")
+
+
+def test_a_database_of_somebody_else_is_refused(quick_path: Path) -> None:
+    connection = sqlite3.connect(quick_path / "state.db")
+    connection.execute("CREATE TABLE mine (x)")
+    connection.close()
+    with pytest.raises(StorageError, match="not written by this version of Tamis"):
+        State(quick_path / "state.db")

@@ -1,0 +1,194 @@
+"""The store as a whole: its lock, what it recovers, what it forgets, and how it dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from storage.appending import SEGMENT_BYTES, payload_of
+from storage.samples import everything, frozen, no_sync, subscription
+from tamis.errors import StorageError
+from tamis.storage import NewRecord, Store
+
+TESTS = Path(__file__).parents[1]
+CUT_SHORT = (
+    "The last append was cut short by the end of the process: "
+    "139 bytes that were not acknowledged are gone."
+)
+
+
+def event(publisher: str, sequence: int) -> NewRecord:
+    return NewRecord(publisher, sequence, 0, b"x" * 100)
+
+
+def test_a_folder_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
+    program = "import sys; from tamis.storage import Store; Store.open(sys.argv[1])"
+    command = [sys.executable, "-c", program, str(tmp_path / "data")]
+    with Store.open(tmp_path / "data"):
+        second = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        assert second.returncode == 1
+        assert "the folder is in use by the process" in second.stderr
+        with pytest.raises(StorageError, match=r"in use by the process .*; stop that one, or take"):
+            Store.open(tmp_path / "data")
+    subprocess.run(command, check=True)  # noqa: S603
+    Store.open(tmp_path / "data").close()
+
+
+def test_a_store_that_cannot_be_opened_lets_go_of_its_folder(quick_path: Path) -> None:
+    Store.open(quick_path, sync=no_sync).close()
+    whole = (quick_path / "state.db").read_bytes()
+    (quick_path / "state.db").write_bytes(b"x" * 5000)
+    for _ in range(2):
+        with pytest.raises(StorageError, match="file is not a database"):
+            Store.open(quick_path, sync=no_sync)
+    (quick_path / "state.db").write_bytes(whole)
+    Store.open(quick_path, sync=no_sync).close()
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_a_sentence(quick_path: Path) -> None:
+    (quick_path / "file").touch()
+    with pytest.raises(StorageError, match="opening the store failed: Not a directory"):
+        Store.open(quick_path / "file" / "data")
+
+
+def test_a_new_store_is_empty_and_says_so(quick_path: Path) -> None:
+    with Store.open(quick_path, sync=no_sync) as store:
+        assert store.publishers == {}
+        assert store.recovery.is_clean
+        assert str(store.recovery).startswith("Opened in 0.")
+        assert str(store.recovery).endswith(" s: 0 events, 0 of them to match.")
+
+
+def test_publishers_are_known_from_the_state_and_from_what_is_not_matched(quick_path: Path) -> None:
+    with Store.open(quick_path, sync=no_sync) as store:
+        store.log.append([event("a", 1), event("b", 7), event("", 0), event("a", 2)])
+        store.state.commit_matches(2, [], {"a": 1, "b": 7})
+        store.log.append([event("c", 5), event("none", 0)])
+    with Store.open(quick_path, sync=no_sync) as store:
+        assert store.publishers == {"a": 2, "b": 7, "c": 5}
+        assert str(store.recovery).endswith("6 events, 4 of them to match.")
+
+
+def test_a_cut_tail_and_damage_are_told_in_sentences(quick_path: Path) -> None:
+    with Store.open(quick_path, sync=no_sync) as store:
+        for number in range(1, 6):
+            store.log.append([event("a", number)])
+        store.state.commit_matches(1, [], {})
+    (path,) = (quick_path / "log").iterdir()
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data[:-9])
+    with Store.open(quick_path, sync=no_sync) as store:
+        assert str(store.recovery).splitlines()[1:] == [
+            CUT_SHORT,
+            f"Damaged: log, {path.name}, offset 188: 148 bytes are damaged; lost: 2.",
+        ]
+        assert [record.sequence for record in everything(store.log)] == [1, 3, 4]
+        assert store.log.next_sequence == 5
+
+
+def test_retention_forgets_only_what_is_matched_and_tells_who_loses_what(quick_path: Path) -> None:
+    synced: list[str] = []
+
+    def sync(file: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+
+    with Store.open(quick_path, segment_bytes=100, clock=frozen(), sync=sync) as store:
+        store.state.add_subscriptions([subscription("a"), subscription("b")])
+        for number in range(1, 11):
+            store.log.append([event("p", number)])
+        pairs = [(1, sequence) for sequence in range(1, 7)] + [(2, 5)]
+        store.state.commit_matches(6, pairs, {"p": 6})
+        synced.clear()
+        assert store.retain(max_bytes=0) == (range(1, 7), {1: 6, 2: 1})
+        # What the log forgets, the state had brought to the disk before.
+        assert synced == ["state.db-wal", *["log"] * 6]
+        assert store.retain(max_bytes=0) == (range(7, 7), {})
+        assert store.state.pending_total == 0
+        assert store.log.first_sequence == 7
+    with Store.open(quick_path, sync=no_sync) as store:
+        assert store.publishers == {"p": 10}
+        assert store.recovery.is_clean
+
+
+# --- kill -9 ---------------------------------------------------------------------------------
+
+
+class Killed(NamedTuple):
+    acknowledged: int
+    code: int
+
+
+def run_and_kill(folder: Path, seed: int, after: int, *, early: bool = False) -> Killed:
+    """Let a process append, and kill it shortly after it has acknowledged a number of times."""
+    command = [sys.executable, "-m", "storage.appending", str(folder), str(seed)]
+    with subprocess.Popen(  # noqa: S603
+        [*command, "early"] if early else command, cwd=TESTS, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for number in count(1):
+            line = process.stdout.readline()
+            assert line, "the process ended by itself"
+            if number == after:
+                break
+        process.kill()
+        # What it said before it died counts too.
+        said = [line, *process.stdout.read().splitlines()]
+        return Killed(int([text for text in said if text][-1]), process.wait())
+
+
+def losses(folder: Path, acknowledged: int) -> list[str]:
+    """Return what is wrong with what a killed process has left."""
+    with Store.open(folder, segment_bytes=SEGMENT_BYTES) as store:
+        found = everything(store.log, 500)
+        wrong = [record for record in found if record.payload != payload_of(record.sequence)]
+        own = [record.publisher_sequence for record in found]
+        problems = [f"{len(wrong)} events are not what was published"] if wrong else []
+        if [record.sequence for record in found] != list(range(1, len(found) + 1)):
+            problems.append("the sequences have gaps")
+        if own != list(range(1, len(found) + 1)) or store.publishers.get("p", 0) != len(found):
+            problems.append("the publisher's sequences are not in order")
+        if len(found) < acknowledged:
+            problems.append(f"{acknowledged - len(found)} acknowledged events are lost")
+        if not store.recovery.is_clean:
+            problems.append(str(store.recovery))
+        return problems
+
+
+def kill_often(folder: Path, kills: int, seed: int) -> int:
+    """Kill a process that appends, again and again; return how many events were acknowledged."""
+    rng = Random(seed)
+    acknowledged = 0
+    for kill in range(kills):
+        acknowledged, code = run_and_kill(folder, seed + kill, rng.randrange(1, 200))
+        assert code == -9
+        assert losses(folder, acknowledged) == []
+    return acknowledged
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    assert kill_often(tmp_path / "data", 3, 1) > 100
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_survives_kill_9_a_hundred_times(tmp_path: Path) -> None:
+    events = sum(kill_often(tmp_path / str(seed), 10, 100 * seed) for seed in range(10))
+    print(f"storage: 100 kills, {events:,} acknowledged events, 0 lost")
+    assert events > 10_000
+
+
+def test_a_process_that_acknowledges_too_early_is_found_out(tmp_path: Path) -> None:
+    """Somewhere in the few kills it is between the two."""
+    for seed in range(30):
+        folder = tmp_path / str(seed)
+        acknowledged, _ = run_and_kill(folder, seed, 1 + seed % 5, early=True)
+        if any("acknowledged events are lost" in text for text in losses(folder, acknowledged)):
+            return
+    pytest.fail("30 kills, and none showed that it acknowledges before it appends")
