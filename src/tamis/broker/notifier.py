@@ -234,9 +234,6 @@ class Notifier:
         """Let events not come again."""
         known = subscription.mailbox.settle(sequences, up_to)
         self._metrics.acknowledged.inc(len(known))
-        if known:
-            # There may be room for others again.
-            subscription.mailbox.arrived.set()
         if isinstance(subscription.mailbox, DiskMailbox):
             self._settler.acknowledge(subscription.number, known)
 
