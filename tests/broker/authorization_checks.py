@@ -101,6 +101,8 @@ class Checker:
         self._check_got(story["fetch"][n], due, size)
         self._check_got(story["again"][n], due, size, attempt=2)
         self._check_got(story["replayed"][n], due, size)
+        assert view_of(story["views when replayed"], n, "r")["pending"] == len(due)
+        assert view_of(story["views after subscribe"], n)["pending"] == 0
         view = view_of(story["views after fetch"], n)
         assert (view["pending"], view["in_flight"], view["dropped"], view["dead"]) == (
             len(due),
@@ -234,5 +236,5 @@ def check_refusal(case: Case, said: Refused) -> None:
         assert message == expected_refusal(case)
 
 
-def view_of(views: Any, n: int) -> dict[str, Any]:
-    return next(view for view in views if view["id"] == f"s{n}")
+def view_of(views: Any, n: int, kind: str = "s") -> dict[str, Any]:
+    return next(view for view in views if view["id"] == f"{kind}{n}")

@@ -201,6 +201,7 @@ class Player:
             self.story[f"replay {n}"] = said
 
     async def fetch_replayed(self) -> None:
+        self.story["views when replayed"] = await self.actor.views()
         await self._each("replayed", lambda n: self.actor.fetch(f"r{n}"))
 
     async def try_all(self) -> None:

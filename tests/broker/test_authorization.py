@@ -306,11 +306,12 @@ async def test_two_tokens_of_one_name_give_each_what_its_roles_allow(tmp_path: P
         for one in got:
             await strong.reject("by a", one.sequence, reason="no")
         await place.broker.settler.settled()
-        assert [plain(one)["data"] for one in await weak.dead_letters("by a")] == [{"a": 1}] * 2
-        assert [plain(one)["data"] for one in await strong.dead_letters("by a")] == [
-            events[0],
-            *events,
-        ]
+        letters = await weak.dead_letters("by a")
+        assert [plain(one)["data"] for one in letters] == [{"a": 1}] * 2
+        assert await weak.delete_dead_letters("by a", range(1, 10)) == 2
+        assert await weak.requeue("by a", range(1, 10)) == 0
+        letters = await strong.dead_letters("by a")
+        assert [plain(one)["data"] for one in letters] == [events[1]]
 
 
 @in_loop

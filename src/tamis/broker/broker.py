@@ -23,6 +23,7 @@ from tamis.broker.committer import Committer
 from tamis.broker.doorman import Doorman
 from tamis.broker.health import Health
 from tamis.broker.housekeeping import Housekeeping
+from tamis.broker.letters import Letters
 from tamis.broker.mailboxes import DiskMailbox
 from tamis.broker.matcher import Matcher
 from tamis.broker.metrics import Metrics
@@ -69,6 +70,7 @@ class Broker:
         limits = EventLimits(size=settings.largest_event)
         self.reader = Reader(schema, limits, is_total=is_total)
         self.engine = Engine(schema, settings.mode, limits=JOINED_LIMITS, clock=clock)
+        self.letters = Letters(store.state, self.reader)
         self.doorman = Doorman(settings, store.state, schema, clock)
         shelf = Shelf(store.log, self.reader, SHELF_BYTES)
         self.settler = Settler(store.state)

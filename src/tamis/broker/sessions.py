@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tamis.access import Principal, Rights, TokenRecord
-from tamis.broker.notifier import Attachment, Outlet, visible_data
-from tamis.broker.payloads import NAME_OF, Payload, Reader
+from tamis.broker.notifier import Attachment, Outlet
+from tamis.broker.payloads import Payload, Reader
 from tamis.broker.subscriptions import Subscription
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
-from tamis.filters import Filter, Mode
+from tamis.filters import Mode
 from tamis.matching.explain import explain
 from tamis.protocol import Code, Delivery, Subscribe
 from tamis.protocol.views import (
@@ -27,7 +27,7 @@ from tamis.protocol.views import (
     TokenView,
     Trial,
 )
-from tamis.storage import AuditEntry, DeadLetter
+from tamis.storage import AuditEntry
 
 if TYPE_CHECKING:
     from tamis.broker.broker import Broker
@@ -206,6 +206,9 @@ class Session:
             subscription, outlet, credit, manual=acknowledge == "manual"
         )
         self._attachments.add(attachment)
+        if self.closed.done():
+            self._broker.notifier.stop(attachment)
+            self._require_open()
         return attachment
 
     async def detach(self, attachment: Attachment) -> None:
@@ -247,53 +250,29 @@ class Session:
         self, id_: str, *, after: int = 0, limit: int = 100
     ) -> list[DeadLetterView]:
         """Return events that were given up, as far as they may be seen today."""
-        subscription = self._find(id_)
-        stored, most = subscription.stored, min(limit, MOST_LETTERS)
-        self._broker.registrar.understood(stored.filter, stored.language, stored.mode, self.rights)
-        return await asyncio.to_thread(self._letters, subscription, after, most)
-
-    def _letters(self, subscription: Subscription, after: int, most: int) -> list[DeadLetterView]:
-        state, views = self._broker.store.state, list[DeadLetterView]()
-        while len(views) < most:
-            letters = state.dead_letters(subscription.number, after, MOST_LETTERS)
-            if not letters:
-                break
-            after = letters[-1].sequence
-            views += filter(None, (self._letter(subscription.filter, one) for one in letters))
-        return views[:most]
-
-    def _letter(self, filter_: Filter, letter: DeadLetter) -> DeadLetterView | None:
-        """Return what may be seen of a dead letter; None: it is as if there were none."""
-        try:
-            payload = self._broker.reader.stored(letter.payload, NAME_OF[letter.format])
-        except TamisError:
-            # The schema is not what it was, so that nobody can tell what may be seen.
-            return None
-        data = visible_data(filter_, self.rights, payload)
-        if data is None:
-            return None
-        return DeadLetterView(
-            sequence=letter.sequence,
-            time=letter.time,
-            died_at=letter.died_at,
-            publisher=letter.publisher,
-            attempts=letter.attempts,
-            reason=letter.reason,
-            data=msgspec.Raw(data),
-            format=payload.format,
-        )
+        subscription, letters = self._with_letters(id_), self._broker.letters
+        most = min(limit, MOST_LETTERS)
+        return await asyncio.to_thread(letters.listed, subscription, self.rights, after, most)
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
         """Let dead letters come again, as if never sent; return how many."""
-        subscription = self._find(id_)
-        return await self._broker.requeue(subscription, sequences)
+        subscription, letters = self._with_letters(id_), self._broker.letters
+        seen = await asyncio.to_thread(letters.seen, subscription, self.rights, sequences)
+        return await self._broker.requeue(subscription, seen)
 
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
         """Delete dead letters; return how many there were."""
-        subscription, state = self._find(id_), self._broker.store.state
-        return await asyncio.to_thread(
-            state.delete_dead_letters, subscription.number, list(sequences)
-        )
+        subscription, letters = self._with_letters(id_), self._broker.letters
+        seen = await asyncio.to_thread(letters.seen, subscription, self.rights, sequences)
+        delete = self._broker.store.state.delete_dead_letters
+        return await asyncio.to_thread(delete, subscription.number, seen)
+
+    def _with_letters(self, id_: str) -> Subscription:
+        """Return a subscription whose letters may be read with these rights."""
+        subscription = self._find(id_)
+        stored = subscription.stored
+        self._broker.registrar.understood(stored.filter, stored.language, stored.mode, self.rights)
+        return subscription
 
     # --- trying ----------------------------------------------------------------------------------
 
