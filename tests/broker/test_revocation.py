@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pytest
-from joserfc import jwt
-from joserfc.jwk import OctKey
-from websockets.exceptions import ConnectionClosed
 
 from broker.authorization_actors import (
     Collector,
@@ -38,8 +33,8 @@ from broker.authorization_house import (
     subscribe,
     texts,
 )
-from broker.frontend.sockets import Talk as SocketTalk
-from broker.server import ServerProcess, make_token, running
+from broker.authorization_servers import LAST, SERVED, Reader, Served, jwt_for, jwt_settings
+from tamis.access import Principal, Rights
 from tamis.broker import Session, replay
 from tamis.protocol import Delivery, Hello, Ping, Subscribe
 
@@ -218,6 +213,96 @@ async def test_what_is_being_made_while_the_policy_changes_has_the_new_rights(
                 assert await fetched(ann, view.id) == MIXED[:1]
                 assert (await ann.subscription(view.id)).pending == 1
                 await ann.delete(view.id)
+
+
+@in_loop
+async def test_what_is_in_the_making_is_not_passed_over(tmp_path: Path) -> None:
+    async with house(tmp_path, ALL) as place:
+        ann, registrar = await place.come("ann", "reader"), place.broker.registrar
+        rights_of, begun, go = registrar._rights_of, threading.Event(), threading.Event()
+
+        def slowly(principal: Principal) -> Rights:
+            found = rights_of(principal)
+            if not begun.is_set():
+                begun.set()
+                go.wait(10)
+            return found
+
+        registrar._rights_of = slowly
+        making = asyncio.create_task(subscribe(ann, "a > 0", "x"))
+        await asyncio.to_thread(begun.wait, 10)
+        changing = asyncio.create_task(place.rewrite(LOW))
+        await asyncio.sleep(0.05)
+        go.set()
+        await asyncio.gather(making, changing)
+        await place.publish(*MIXED)
+        assert (await ann.subscription("x")).pending == 1
+        assert await fetched(ann, "x") == MIXED[:1]
+
+
+@in_loop
+async def test_rights_hold_before_the_matcher_has_a_moment_for_them(tmp_path: Path) -> None:
+    async with house(tmp_path, ALL) as place:
+        ann, busy = await place.come("ann", "reader"), threading.Event()
+        await subscribe(ann, "a > 0", "x")
+        await subscribe(ann, "level > 0", "y")
+        await place.publish(*MIXED)
+        for policy, seen in ((LOW, MIXED[:1]), (NO_LEVEL, [{"a": 1}])):
+            busy.clear()
+            matching = asyncio.create_task(place.broker.matcher.updater.do(busy.wait))
+            before = place.broker.doorman.policy
+            changing = asyncio.create_task(place.rewrite(policy))
+            while place.broker.doorman.policy is before:
+                await asyncio.sleep(0.001)
+            [got] = await ann.fetch("x")
+            assert [plain(got)["data"]] == seen
+            await ann.reject("x", got.sequence, delay=0.0)
+            if policy is NO_LEVEL:
+                assert (await refusal(ann.fetch("y"))).startswith("forbidden")
+            busy.set()
+            await asyncio.gather(matching, changing)
+
+
+@in_loop
+async def test_what_matched_by_an_attribute_that_is_hidden_now_does_not_come(
+    tmp_path: Path,
+) -> None:
+    later = """
+    [roles.reader]
+    see = "kind = 1"
+    [roles.other]
+    see = { filter = "kind = 2", hide = ["level"] }
+    """
+    async with house(tmp_path, ALL, max_attempts=1) as place:
+        ann = await place.come("ann", "reader", "other")
+        for name in ("x", "letters"):
+            await subscribe(ann, "level > 0", name)
+        await place.publish({"kind": 2, "level": 5}, {"kind": 1, "level": 1})
+        await bury(ann, "letters")
+        await place.rewrite(later)
+        # The event of kind 2 is seen, but not that its level is above 0.
+        assert await fetched(ann, "x") == [{"kind": 1, "level": 1}]
+        assert [letter.sequence for letter in await ann.dead_letters("letters")] == [2]
+
+
+@in_loop
+async def test_one_who_waits_for_a_subscription_that_rests_keeps_nobody_busy(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, ALL) as place:
+        ann = await place.come("ann", "reader")
+        await subscribe(ann, "level > 0", "x")
+        await place.publish(*MIXED[:1])
+        [got] = await ann.fetch("x")
+        await ann.reject("x", got.sequence, delay=5.0)
+        waiting = asyncio.create_task(ann.fetch("x", wait=20.0))
+        await asyncio.sleep(0.01)
+        place.clock.now += 10
+        await place.rewrite(NO_LEVEL)
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        await place.rewrite(ALL)
+        assert [plain(one)["data"] for one in await waiting] == MIXED[:1]
 
 
 class Narrow:
@@ -511,33 +596,6 @@ class StuckTalk(Talk):
 
 # --- JSON Web Tokens -----------------------------------------------------------------------------
 
-SECRET = "a secret of more than thirty-two bytes"  # noqa: S105 - for tests
-
-
-def jwt_settings(folder: Path) -> dict[str, Any]:
-    key = OctKey.import_key(SECRET)
-    path = folder / "keys.json"
-    path.write_text(json.dumps({"keys": [{**key.as_dict(private=True), "kid": "1"}]}))
-    return {
-        "jwt_keys": path,
-        "jwt_issuer": "https://id.example",
-        "jwt_audience": "tamis",
-        "jwt_algorithms": ("HS256",),
-        "jwt_leeway": 0,
-    }
-
-
-def jwt_for(name: str, roles: Sequence[str], expires_at: float) -> str:
-    claims = {
-        "iss": "https://id.example",
-        "aud": "tamis",
-        "sub": name,
-        "roles": [*roles],
-        "exp": int(expires_at),
-    }
-    header = {"alg": "HS256", "kid": "1"}
-    return jwt.encode(header, claims, OctKey.import_key(SECRET))
-
 
 @in_loop
 async def test_a_session_by_jwt_ends_with_it_and_the_next_has_its_own_roles(
@@ -567,109 +625,10 @@ async def test_a_session_by_jwt_ends_with_it_and_the_next_has_its_own_roles(
 
 # --- real servers, real time ---------------------------------------------------------------------
 
-SERVED = """
-[roles.admin]
-admin = true
-publish = true
-see = true
-"""
-
-
-class Served:
-    """A server process whose policy can be rewritten."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.policy = folder / "policy.toml"
-        self.policy.write_text(SERVED + ALL)
-        self.tokens = {
-            "root": make_token(folder, self.policy, "root", "admin"),
-            "ann": make_token(folder, self.policy, "ann", "reader"),
-            "bob": make_token(folder, self.policy, "bob", "reader"),
-        }
-
-    @contextmanager
-    def running(self) -> Iterator[ServerProcess]:
-        jwt = {**jwt_settings(self.folder), "jwt_algorithms": "HS256"}
-        with running(self.folder, policy=self.policy, **jwt) as server:
-            yield server
-            assert not [token for token in self.tokens.values() if token in server.log]
-
 
 @pytest.fixture
 def served(tmp_path: Path) -> Served:
-    return Served(tmp_path)
-
-
-class Reader:
-    """Someone who reads at a server, over a WebSocket and as Server-Sent Events."""
-
-    def __init__(self, server: ServerProcess, token: str) -> None:
-        self.client = server.client(token)
-        self.streamed: list[Data] = []
-        self.ended: list[float | str] = []
-        """When the stream was over, and why."""
-        self.talk = SocketTalk(server, hello=False)
-        self.talk.say("hello", token=token)
-        self.talk.hear("welcome")
-        self.talk.ask("subscribe", "subscribed", filter="a > 0", credit=100_000)
-        self._has_begun = Event()
-        self._thread = Thread(target=self._stream, daemon=True)
-        self._thread.start()
-        assert self._has_begun.wait(20)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.talk.__exit__()
-        self.client.close()
-
-    def _stream(self) -> None:
-        kind = ""
-        with self.client.stream("GET", "/v1/events?filter=a>0") as response:
-            for line in response.iter_lines():
-                self._has_begun.set()
-                name, _, value = line.partition(": ")
-                if name == "event":
-                    kind = value
-                elif name == "data" and kind == "ended":
-                    self.ended += [time.time(), json.loads(value)["reason"]]
-                elif name == "data":
-                    self.streamed.append(json.loads(value))
-                    if is_last(self.streamed):
-                        return
-
-    def until_last(self) -> tuple[list[Data], list[Data]]:
-        """Return what came over both ways, up to the last event."""
-        got: list[Data] = []
-        while not is_last(got):
-            got += self.talk.hear("deliver")["events"]
-        self._thread.join(20)
-        assert is_last(self.streamed)
-        return got, self.streamed
-
-    def until_the_end(self) -> float:
-        """Return when the server has ended both ways, saying why."""
-        self.talk.hear("refused")
-        with pytest.raises(ConnectionClosed) as closed:
-            self.talk.hear()
-        moment, said = time.time(), closed.value.rcvd
-        assert said is not None
-        assert (said.code, said.reason) == (4401, NO_LONGER)
-        self._thread.join(20)
-        over, reason = self.ended
-        assert reason == NO_LONGER
-        assert isinstance(over, float)
-        return max(moment, over)
-
-
-NO_LONGER = "the credential is no longer valid"
-LAST = 1_000_000
-
-
-def is_last(events: Sequence[Data]) -> bool:
-    return bool(events) and events[-1]["data"]["a"] == LAST
+    return Served(tmp_path, ALL)
 
 
 def test_a_second_after_the_policy_was_rewritten_nothing_hidden_comes(served: Served) -> None:
