@@ -30,7 +30,7 @@ check: $(READY) ## Formatter, linter, types, import rules
 	$(BIN)/lint-imports
 
 unit: $(READY) ## The default tests alone
-	$(BIN)/pytest -q -n 2 --dist loadgroup
+	$(BIN)/pytest -q -n 2
 
 test: check unit ## Everything CI runs
 

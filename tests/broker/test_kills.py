@@ -85,7 +85,7 @@ class Killing:
             await asyncio.sleep(plan.seconds)
         else:
             # It may be that it never comes to the point.
-            for _ in range(60):
+            for _ in range(30):
                 if not self.server.is_running:
                     break
                 await asyncio.sleep(0.02)

@@ -15,10 +15,3 @@ def spark() -> Iterator[SparkSession]:
     session = local_session("local[2]", settings={"spark.sql.shuffle.partitions": "2"})
     yield session
     session.stop()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker run all that needs Spark, as a session takes long to start."""
-    for item in items:
-        if "spark" in item.nodeid:
-            item.add_marker(pytest.mark.xdist_group("spark"))
