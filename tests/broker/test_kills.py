@@ -16,9 +16,11 @@ import pytest
 import tamis
 from broker.killed_server import LYING, POINTS
 from broker.server import ServerProcess
+from tamis.client.backoff import Backoff
 
 PUBLISHERS = 3
 BATCH = 20
+END = "end"
 SCRIPT = Path(__file__).with_name("killed_server.py")
 
 
@@ -61,6 +63,9 @@ class Killing:
                 await self._die(plan)
             await asyncio.to_thread(self._restart, Plan("never", 0, 0))
             self.is_over = True
+        async with tamis.connect(self.server.url) as bus:
+            # All that was acknowledged is before this one in the log.
+            await bus.publish({"publisher": END, "number": 1})
         with contextlib.suppress(TimeoutError):
             # What has not come by then is lost.
             await asyncio.wait_for(receiving, patience)
@@ -108,7 +113,7 @@ class Killing:
             self.connected.release()
             async for event in bus.subscribe("number > 0", durable="all", start="earliest"):
                 self.found.received[event["publisher"]].append(event["number"])
-                if self.is_over and self._has_all():
+                if END in self.found.received and self._has_all():
                     return
 
     def _has_all(self) -> bool:
@@ -116,6 +121,12 @@ class Killing:
             numbers <= set(self.found.received[name])
             for name, numbers in self.found.acknowledged.items()
         )
+
+
+@pytest.fixture(autouse=True)
+def _impatient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let clients come back at once: the server does not live long."""
+    monkeypatch.setattr(Backoff, "next", lambda _: 0.05)
 
 
 def check(found: Found) -> None:
