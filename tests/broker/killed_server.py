@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tamis.broker.committer import Committer
@@ -42,6 +43,7 @@ class Power:
         self._point = point
         self._turns = turns
         self._synced: dict[str, int] = {}
+        self._going = Lock()
 
     def sync(self, file: int) -> None:
         path = os.readlink(f"/proc/self/fd/{file}")
@@ -51,8 +53,10 @@ class Power:
             return
         self.come_to("in the sync")
         os.fsync(file)
-        if path.endswith(".log"):
-            self._synced[path] = os.fstat(file).st_size
+        # A sync that ends while the power goes has not ended: nobody may hear of it.
+        with self._going:
+            if path.endswith(".log"):
+                self._synced[path] = os.fstat(file).st_size
         self.come_to("after the sync")
 
     def come_to(self, point: str) -> None:
@@ -63,10 +67,11 @@ class Power:
             self._go()
 
     def _go(self) -> None:
-        for path, size in self._synced.items():
-            if Path(path).exists():
-                os.truncate(path, min(size, Path(path).stat().st_size))
-        os.kill(os.getpid(), signal.SIGKILL)
+        with self._going:
+            for path, size in self._synced.items():
+                if Path(path).exists():
+                    os.truncate(path, min(size, Path(path).stat().st_size))
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, owner: type, name: str, before: str, after: str = "") -> None:
         """Come to points before and after a method."""

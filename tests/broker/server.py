@@ -7,8 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, Self
 
 import httpx
 
+from broker.nursery import Child, nursery
 from tamis.broker import Broker, BrokerSettings
 
 STARTING = 60.0
@@ -33,7 +32,7 @@ class ServerProcess:
         self,
         folder: Path,
         settings: Mapping[str, object] | None = None,
-        command: Sequence[str] = (sys.executable, "-m", "tamis.cli", "serve"),
+        command: Sequence[str] = ("serve",),
     ) -> None:
         """Name a server; `settings` go to its command line."""
         self.command = command
@@ -41,7 +40,7 @@ class ServerProcess:
         self.data = folder / "data"
         self.settings = dict(settings or {})
         self.url = ""
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Child | None = None
         self._log = folder / "server.log"
 
     def start(self) -> Self:
@@ -51,13 +50,8 @@ class ServerProcess:
         options = [f"--set={name}={value}" for name, value in sets.items()]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TAMIS_")}
         with self._log.open("a") as log:
-            self.process = subprocess.Popen(  # noqa: S603 - our own command
-                [*self.command, *options],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=self.folder,
-                env=environment,
+            self.process = nursery().start(
+                [*self.command, *options], stderr=log, folder=self.folder, env=environment
             )
         line = self._first_line()
         found = LISTENING.fullmatch(line)
@@ -70,7 +64,6 @@ class ServerProcess:
     def _first_line(self) -> str:
         assert self.process is not None
         stdout = self.process.stdout
-        assert stdout is not None
         lines: Queue[str] = Queue()
         Thread(target=lambda: lines.put(stdout.readline()), daemon=True).start()
         try:
@@ -115,15 +108,13 @@ class ServerProcess:
     def kill(self) -> None:
         """End the server at once, in the middle of whatever it does."""
         assert self.process is not None
-        if self.is_running:
-            self.process.kill()
+        self.process.kill()
         self._wait()
 
     def _wait(self) -> int:
         assert self.process is not None
         code = self.process.wait(STOPPING)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        self.process.stdout.close()
         return code
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sys
 from collections import defaultdict
 from pathlib import Path
 from random import Random
@@ -73,7 +72,7 @@ class Killing:
         return self.found
 
     def _start(self, plan: Plan) -> None:
-        self.server.command = (sys.executable, str(SCRIPT), plan.point, str(plan.turns))
+        self.server.command = (str(SCRIPT), plan.point, str(plan.turns))
         self.server.start()
 
     def _restart(self, plan: Plan) -> None:

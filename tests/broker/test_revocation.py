@@ -189,6 +189,33 @@ async def test_the_past_is_looked_through_with_the_rights_of_the_moment(
 
 
 @in_loop
+async def test_what_is_still_to_be_looked_through_is_found_by_the_new_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "TOGETHER", 2)
+    async with house(tmp_path, ALL) as place:
+        ann, replayer = await place.come("ann", "reader"), place.broker.replayer
+        look, begun, go = replayer._look, threading.Event(), threading.Event()
+
+        def slowly(*given: Any) -> Any:
+            begun.set()
+            go.wait(10)
+            return look(*given)
+
+        monkeypatch.setattr(replayer, "_look", slowly)
+        await place.publish(*MIXED * 10)
+        await subscribe(ann, "a > 0", "x", start="earliest")
+        await asyncio.to_thread(begun.wait, 10)
+        await place.rewrite(LOW)
+        go.set()
+        while replayer._tasks:
+            await asyncio.sleep(0.01)
+        # The first two were being looked at by the rights of the moment before.
+        assert (await ann.subscription("x")).pending == 11
+        assert await fetched(ann, "x") == MIXED[:1] * 10
+
+
+@in_loop
 async def test_what_is_being_made_while_the_policy_changes_has_the_new_rights(
     tmp_path: Path,
 ) -> None:

@@ -22,10 +22,12 @@ from tamis.broker.frontend.streams import Streams
 from tamis.broker.logs import configure_logs
 from tamis.broker.settings import BrokerSettings
 from tamis.errors import SettingsError
+from tamis.matching import load_kernels
 
 LOG: Final = structlog.get_logger("tamis.server")
 
 BACKLOG: Final = 2048
+SLOW: Final = 3.0
 
 
 def serve(settings: BrokerSettings) -> None:
@@ -38,9 +40,22 @@ async def _serve(settings: BrokerSettings) -> None:
     # Before recovery, which may take a while: a port that is taken is a mistake to be told at once.
     with _bound(settings) as bound:
         async with await Broker.open(settings) as broker:
+            await _load_kernels()
             streams = Streams()
             config = _config(create_app(broker, streams), settings)
             await Server(config, streams, _address(settings, bound)).serve([bound])
+
+
+async def _load_kernels() -> None:
+    """Let the first event find all compiled that it needs."""
+    loading = asyncio.create_task(asyncio.to_thread(load_kernels))
+    done, _ = await asyncio.wait([loading], timeout=SLOW)
+    if not done:
+        LOG.info(
+            "compiling the kernels of the engine",
+            reason="this machine has not run this version yet; it takes about a minute, once",
+        )
+    await loading
 
 
 class Server(uvicorn.Server):

@@ -2,5 +2,6 @@
 
 from tamis.matching.engine import Added, Engine, Rejected, Subscription
 from tamis.matching.matches import Matches
+from tamis.matching.warming import load_kernels
 
-__all__ = ["Added", "Engine", "Matches", "Rejected", "Subscription"]
+__all__ = ["Added", "Engine", "Matches", "Rejected", "Subscription", "load_kernels"]

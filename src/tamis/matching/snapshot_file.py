@@ -63,13 +63,17 @@ def write_file(path: Path, about: Mapping[str, Any], arrays: Mapping[str, NDArra
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what a file says about itself, and its arrays, read-only, as they lie in it."""
+    """Return what a file says about itself, and its arrays as they lie in it; nobody writes there.
+
+    They are mapped as if they could be written, since kernels are compiled anew for arrays that
+    cannot be: half of what there is to compile would be there twice.
+    """
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < _PREFIX:
                 raise SnapshotError(path, "its beginning", "the file is too short")
-            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     except OSError as error:
         raise SnapshotError(path, "", f"it cannot be opened: {error.strerror}") from None
     header, start = _header(path, mapped)

@@ -1,0 +1,53 @@
+"""Kernels loaded before they are needed: compiled if this machine has never done so, else read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from tamis.diagrams import covers
+from tamis.languages import parse
+from tamis.matching.engine import Engine, Subscription
+
+_RARE: Final = 'text = "a{0}" and number < {0}'
+"""So many of these have a value of their own that they wait for it."""
+_VARIED: Final = (
+    "number < {0} and flag = true",
+    "number between {0} and {0} + 3 or other > {0}",
+    'text starts with "a{0}" or text ends with "b{0}"',
+    'text contains "c{0}" and not flag = true',
+    "number is absent and other is present",
+    "number + other < {0}",
+    'number + other > {0} and (text = "d{0}" or not (flag = true or other <> number))',
+)
+_WIDE: Final = " or ".join(
+    f"(x{n} < 1 and x{(7 * n + 3) % 30} > 2 and x{(11 * n + 5) % 30} > {n})" for n in range(60)
+)
+"""A diagram of this would be too large."""
+_EVENTS: Final = [
+    {"number": n, "other": n / 2, "text": f"a{n + 1}", "flag": n > 3} for n in range(70)
+]
+
+
+def load_kernels() -> None:
+    """Match a little of every kind, one by one and together, so that all kernels are there.
+
+    The first process on a machine compiles them, which takes about a minute of a core, and keeps
+    them beside the modules, or in NUMBA_CACHE_DIR; others read them in less than a second.
+    """
+    engine = Engine()
+    engine.add_many(_subscriptions())
+    engine.match(_EVENTS[0])
+    engine.remove(1)
+    engine.match_batch([*_EVENTS, {**_EVENTS[0], "text": ["a1", "a2"]}]).pairs()
+    wide = Engine()
+    wide.add("wide", _WIDE)
+    wide.match_batch(_EVENTS)
+    covers(parse('number < 5 or text contains "a"'), parse("number < 4"))
+
+
+def _subscriptions() -> Iterator[Subscription]:
+    for number in range(600):
+        yield Subscription(number, _RARE.format(number))
+    for number in range(600, 900):
+        yield Subscription(number, _VARIED[number % len(_VARIED)].format(number))

@@ -1,0 +1,68 @@
+"""No kernel is compiled in the middle of work: all are there after `load_kernels`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from random import Random
+
+from numba.core.dispatcher import Dispatcher
+
+from strategies import random_event, random_filter, random_world
+from tamis.matching import Engine, load_kernels
+
+WORLDS = 40
+
+
+def loaded() -> set[tuple[str, str]]:
+    """Return the kernels of this process, with the types that they are for."""
+    return {
+        (f"{name}.{known_as}", str(signature))
+        for name, module in [*sys.modules.items()]
+        if name.startswith("tamis.")
+        for known_as, kernel in vars(module).items()
+        if isinstance(kernel, Dispatcher)
+        for signature in kernel.signatures
+    }
+
+
+def work(rng: Random) -> None:
+    """Use an engine in every way."""
+    world = random_world(rng, typed=rng.random() < 0.5)
+    engine = Engine(world.schema)
+    for number in range(rng.choice((3, 30, 300))):
+        engine.add(number, random_filter(rng, world, rng.randrange(5)))
+    events = [random_event(rng, world) for _ in range(70)]
+    with tempfile.TemporaryDirectory() as folder:
+        engine.match(events[0])
+        engine.match_batch(events).pairs()
+        engine.remove(0)
+        engine.save(Path(folder, "engine"))
+        restored = Engine.load(Path(folder, "engine"))
+        restored.match(events[0])
+        restored.add(0, random_filter(rng, world, 3))
+        restored.match_batch(events).pairs()
+
+
+def test_all_kernels_are_loaded_before_work() -> None:
+    tests = Path(__file__).parents[1]
+    told = subprocess.run(  # noqa: S603 - this file
+        [sys.executable, __file__],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tests)},
+    )
+    assert told.stdout == "set()\n", told.stdout + told.stderr
+
+
+if __name__ == "__main__":
+    load_kernels()
+    before = loaded()
+    assert len(before) > 30
+    for seed in range(WORLDS):
+        work(Random(seed))
+    print(loaded() - before)
