@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format check unit test test-slow demo demo-small bench clean
+.PHONY: help setup format check kernels unit test test-slow demo demo-small bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -29,10 +29,15 @@ check: $(READY) ## Formatter, linter, types, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(READY) ## The default tests alone
+kernels: $(READY) ## Compile the kernels of the engine, once; else every process of the tests would
+	@$(BIN)/python -c 'from tamis.matching import load_kernels; load_kernels()'
+
+unit: kernels ## The default tests alone
 	$(BIN)/pytest -q -n 2
 
-test: check unit ## Everything CI runs
+test: $(READY) ## Everything CI runs
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check kernels
+	@$(MAKE) --no-print-directory unit
 
 test-slow: $(READY) ## The volume suites: random pairs by the million
 	$(BIN)/pytest -q -m slow -s tests

@@ -19,7 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tamis.broker import Broker, BrokerSettings, Session, replay
+from tamis.broker import Broker, BrokerSettings, Session, replay, snapshots
 from tamis.errors import RefusedError
 from tamis.protocol import Delivery, Subscribe
 
@@ -317,6 +317,13 @@ async def _abandon(broker: Broker) -> None:
 
 def _events(values: Sequence[int]) -> list[bytes]:
     return [msgspec.json.encode({"a": value}) for value in values]
+
+
+@pytest.fixture(autouse=True)
+def _snapshots_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every restart read what was compiled before it."""
+    monkeypatch.setattr(snapshots, "WORTH_IT", 0)
+    monkeypatch.setattr(snapshots, "SHARE", 0.0)
 
 
 def test_the_broker_does_what_the_model_does() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import Final
@@ -15,6 +18,7 @@ from tamis.errors import PolicyError
 from tamis.events import Schema
 
 EVERYONE: Final = "*"
+_KINDS: Final = 1_024
 
 
 class Policy:
@@ -40,13 +44,20 @@ class Policy:
         schema: Schema | None = None,
         quotas: Mapping[str, float] | None = None,
         blocked: Iterable[str] = (),
+        digest: str = "",
     ) -> None:
-        """Make a policy; `quotas` are for those whose roles set none."""
+        """Make a policy; `quotas` are for those whose roles set none.
+
+        Two policies may have the same `digest` if they say the same.
+        """
+        self._digest: Final = digest or secrets.token_hex(16)
         self.roles: Final = {role.name: role for role in roles}
         self._principals: Final = {name: tuple(has) for name, has in (principals or {}).items()}
         self._schema: Final = schema
         self._quotas: Final = dict(quotas or {})
         self._blocked: Final = frozenset(blocked)
+        # Very many have the same roles, and so the same rights.
+        self._rights_of: Final = lru_cache(_KINDS)(self._united)
 
     @classmethod
     def parse(cls, text: str, *, source: str = "policy", schema: Schema | None = None) -> Policy:
@@ -58,6 +69,7 @@ class Policy:
             schema=schema,
             quotas=found.quotas,
             blocked=found.blocked,
+            digest=blake2b(text.encode(), digest_size=16).hexdigest(),
         )
 
     @classmethod
@@ -72,7 +84,11 @@ class Policy:
     @classmethod
     def open(cls, schema: Schema | None = None) -> Policy:
         """Return the policy under which everyone may do everything."""
-        return cls([EVERYTHING], {EVERYONE: [EVERYTHING.name]}, schema=schema)
+        return cls([EVERYTHING], {EVERYONE: [EVERYTHING.name]}, schema=schema, digest="open")
+
+    def _united(self, roles: frozenset[str]) -> Rights:
+        digest = f"{self._digest} {sorted(roles)}"
+        return Rights(map(self.roles.__getitem__, roles), self._schema, self._quotas, digest=digest)
 
     def blocks(self, principal: Principal) -> bool:
         """Tell whether a principal may do nothing at all, whatever the credential says."""
@@ -88,5 +104,5 @@ class Policy:
             *self._principals.get(principal.name, ()),
             *self._principals.get(EVERYONE, ()),
         )
-        known = () if self.blocks(principal) else filter(None, map(self.roles.get, given))
-        return Rights(known, self._schema, self._quotas)
+        known = () if self.blocks(principal) else filter(self.roles.__contains__, given)
+        return self._rights_of(frozenset(known))

@@ -7,6 +7,7 @@ itself does not. Of events that several roles let through, the attributes of all
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -77,10 +78,14 @@ class Rights:
         roles: Iterable[Role],
         schema: Schema | None = None,
         quotas: Mapping[str, float] | None = None,
+        *,
+        digest: str = "",
     ) -> None:
         given = sorted({role.name: role for role in roles}.values())
         self.roles: Final = tuple(role.name for role in given)
         """Who has the same roles sees the same: what was made for one can be kept for the other."""
+        self.digest: Final = digest or secrets.token_hex(16)
+        """Rights with the same digest are the same, also in another process."""
         self.limits: Final = Quotas.united((role.quotas for role in given), quotas)
         self.is_admin: Final = any(role.admin for role in given)
         self._publishing: Final = [role.publish for role in given if role.publish is not None]

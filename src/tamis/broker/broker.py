@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import structlog
 
-from tamis.access import JOINED_LIMITS, RateLimiter
+from tamis.access import RateLimiter
 from tamis.broker.committer import Committer
 from tamis.broker.doorman import Doorman
 from tamis.broker.health import Health
@@ -35,11 +35,11 @@ from tamis.broker.sessions import Session
 from tamis.broker.settings import BrokerSettings
 from tamis.broker.settler import Settler
 from tamis.broker.shelf import Shelf
+from tamis.broker.snapshots import Snapshots
 from tamis.broker.subscriptions import Catalogue, Subscription
 from tamis.errors import AccessError, RefusedError, TamisError
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
-from tamis.matching import Engine
 from tamis.protocol import Code
 from tamis.storage import Store
 
@@ -69,9 +69,10 @@ class Broker:
         is_total = settings.mode is Mode.TOTAL
         limits = EventLimits(size=settings.largest_event)
         self.reader = Reader(schema, limits, is_total=is_total)
-        self.engine = Engine(schema, settings.mode, limits=JOINED_LIMITS, clock=clock)
-        self.letters = Letters(store.state, self.reader)
         self.doorman = Doorman(settings, store.state, schema, clock)
+        self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, clock)
+        self.engine, self._marks = self.snapshots.load()
+        self.letters = Letters(store.state, self.reader)
         shelf = Shelf(store.log, self.reader, SHELF_BYTES)
         self.settler = Settler(store.state)
         self.notifier = Notifier(shelf, self.settler, settings, self.metrics, clock)
@@ -148,13 +149,23 @@ class Broker:
                 self.store.state.remove_subscription(stored.number)
                 continue
             try:
-                restored.append(self.registrar.restore(stored))
+                restored.append(self.registrar.restore(stored, self._marks))
             except TamisError as error:
                 LOG.warning(
                     "subscription left out", owner=stored.owner, name=stored.name, reason=str(error)
                 )
-        self.engine.compact()
+        for number in self.engine.ids():
+            if self.catalogue.get(cast("int", number)) is None:
+                self.engine.remove(number)
+        self._save_snapshot()
         return restored
+
+    def _save_snapshot(self) -> None:
+        try:
+            self.snapshots.save(self.engine, self.catalogue)
+        except OSError as error:
+            # The next start takes longer, no more.
+            LOG.warning("no snapshot written", reason=str(error))
 
     async def _match_again(self) -> None:
         """Match what was stored but perhaps not matched before the last end."""
@@ -183,6 +194,7 @@ class Broker:
         for task in [*self._tasks, *self._chores]:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._chores, return_exceptions=True)
+        await asyncio.to_thread(self._save_snapshot)
         await asyncio.to_thread(self.store.close)
         LOG.info("broker closed")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from threading import Lock
@@ -19,7 +19,14 @@ from tamis.broker.matcher import Matcher
 from tamis.broker.notifier import Notifier
 from tamis.broker.replay import Replayer, Stretch
 from tamis.broker.settings import BrokerSettings
-from tamis.broker.subscriptions import Catalogue, Extra, Subscription, new_name, owner_of
+from tamis.broker.subscriptions import (
+    Catalogue,
+    Extra,
+    Subscription,
+    mark_of,
+    new_name,
+    owner_of,
+)
 from tamis.broker.updater import Result
 from tamis.errors import FilterError, RefusedError, StorageError, TamisError
 from tamis.filters import Filter, Mode
@@ -221,7 +228,8 @@ class Registrar:
     def _in_force(self, asked: Asked, done: Done, stored: StoredSubscription) -> Result:
         is_new = not Extra.of(stored).replay_from
         try:
-            made = self._put_in_force(stored, asked.filter, is_new=is_new)
+            made = self._subscription(stored, asked.filter, is_new=is_new)
+            self._put_in_engine(made)
             if made.is_suspended:
                 made.rights.effective(asked.filter, stored.mode)
         except TamisError as error:
@@ -253,8 +261,8 @@ class Registrar:
             extra=extra.text(),
         )
 
-    def _put_in_force(
-        self, stored: StoredSubscription, filter_: Filter, *, is_new: bool
+    def _subscription(
+        self, stored: StoredSubscription, filter_: Filter | None, *, is_new: bool
     ) -> Subscription:
         # The rights are those of this moment, between two changes of the subscriptions: whoever
         # changes them changes those of all that are in the catalogue, in the same way.
@@ -263,9 +271,7 @@ class Registrar:
         if stored.policy == WAIT:
             mailbox = DiskMailbox(stored.number, self._store.state, window, nothing_yet=is_new)
         rights = self._rights_of(owner_of(stored))
-        subscription = Subscription(stored, filter_, rights, mailbox)
-        self._put_in_engine(subscription)
-        return subscription
+        return Subscription(stored, filter_, rights, mailbox)
 
     async def renew(self, subscription: Subscription, lifetime: float | None) -> None:
         """Let a subscription live for so long from now on; None: for ever."""
@@ -325,24 +331,29 @@ class Registrar:
                 self._put_in_engine(subscription)
 
     def _put_in_engine(self, subscription: Subscription) -> None:
-        stored = subscription.stored
+        stored, rights = subscription.stored, subscription.rights
         try:
-            reading = subscription.rights.effective(subscription.filter, stored.mode)
+            reading = rights.effective(subscription.filter, stored.mode)
         except TamisError:
-            subscription.is_suspended = True
+            subscription.is_suspended, subscription.mark = True, b""
             if stored.number in self._engine:
                 self._engine.remove(stored.number)
             return
         put = self._engine.replace if stored.number in self._engine else self._engine.add
         put(stored.number, reading.filter, mode=reading.mode, expires_at=stored.expires_at)
-        subscription.is_suspended = False
+        subscription.is_suspended, subscription.mark = False, mark_of(stored, rights)
 
     # --- the past --------------------------------------------------------------------------------
 
-    def restore(self, stored: StoredSubscription) -> Subscription:
-        """Put a subscription in force again after a restart."""
-        filter_ = parse(stored.filter, stored.language)
-        restored = self._put_in_force(stored, filter_, is_new=False)
+    def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> Subscription:
+        """Put a subscription in force again after a restart.
+
+        One that the engine was saved with needs not be compiled, if it is as it was then.
+        """
+        restored = self._subscription(stored, None, is_new=False)
+        restored.mark = marks.get(stored.number, b"")
+        if restored.mark != mark_of(stored, restored.rights):
+            self._put_in_engine(restored)
         self._catalogue.add(restored)
         return restored
 

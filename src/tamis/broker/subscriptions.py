@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
+from hashlib import blake2b
 from math import isinf
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ import msgspec
 from tamis.access import Principal, Rights
 from tamis.broker.mailboxes import DiskMailbox, MemoryMailbox
 from tamis.filters import Filter
+from tamis.languages import parse
 from tamis.protocol.views import SubscriptionView
 from tamis.storage import StoredSubscription
 
@@ -45,22 +47,31 @@ class Subscription:
     def __init__(
         self,
         stored: StoredSubscription,
-        filter_: Filter,
+        filter_: Filter | None,
         rights: Rights,
         mailbox: DiskMailbox | MemoryMailbox,
     ) -> None:
+        """Take a subscription; its filter is read when it is needed if it is not given."""
         self.stored = stored
-        self.filter = filter_
-        """What the user asked for."""
+        self._filter = filter_
         self.rights = rights
         """What its owner may see."""
         self.mailbox = mailbox
         self.attachment: Attachment | None = None
         self.dropped = 0
         """Events that never came, since the broker was started."""
+        self.mark = b""
+        """A digest of what the engine has of it; empty: it has nothing."""
         self.is_suspended = False
         """Whether the policy of today would refuse it: nothing is matched or sent."""
         self._changing = Lock()
+
+    @property
+    def filter(self) -> Filter:
+        """Return what the user asked for."""
+        if self._filter is None:
+            self._filter = parse(self.stored.filter, self.stored.language)
+        return self._filter
 
     @property
     def number(self) -> int:
@@ -78,9 +89,15 @@ class Subscription:
         return owner_of(self.stored)
 
     def grant(self, rights: Rights) -> None:
-        """Take what its owner may see from now on, before it is matched so: it is sent so."""
+        """Take what its owner may see from now on, before it is matched so: it is sent so.
+
+        To read the filters of very many would take too long; such one is not sent before it is
+        matched by its new rights.
+        """
         self.rights = rights
-        self.is_suspended = not rights.may_mention(self.filter.attributes())
+        self.is_suspended = self._filter is None or not rights.may_mention(
+            self._filter.attributes()
+        )
         self.mailbox.arrived.set()
 
     def change(self, **columns: Any) -> None:
@@ -162,6 +179,16 @@ class Catalogue:
 def owner_of(stored: StoredSubscription) -> Principal:
     """Return whose a subscription is, with the roles of whoever used it last."""
     return Principal(stored.owner, Extra.of(stored).roles)
+
+
+def mark_of(stored: StoredSubscription, rights: Rights) -> bytes:
+    """Return a digest of all that makes a subscription in the engine what it is."""
+    return digest([stored.filter, stored.language, stored.mode, stored.expires_at, rights.digest])
+
+
+def digest(of: object) -> bytes:
+    """Return a digest of plain data."""
+    return blake2b(msgspec.msgpack.encode(of), digest_size=16).digest()
 
 
 def new_name() -> str:
