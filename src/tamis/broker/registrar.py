@@ -245,7 +245,7 @@ class Registrar:
         wanted, now, start = asked.wanted, self._clock(), self._store.log.next_sequence
         since = start if asked.since is None else asked.since
         is_past = since < start
-        extra = Extra(asked.principal.roles, since if is_past else 0)
+        extra = Extra(asked.principal.roles, *((since, since) if is_past else ()))
         return StoredSubscription(
             owner=asked.principal.name,
             name=wanted.durable or new_name(),

@@ -30,6 +30,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """The roles its owner had when last seen."""
     replay_from: int = 0
     """The log from here up to the subscription's start is still to be looked through; 0: it is."""
+    since: int = 0
+    """The first event of the past that it is for; 0: it is for none."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
@@ -129,6 +131,7 @@ class Subscription:
             dropped=self.dropped,
             dead=dead,
             max_attempts=stored.max_attempts,
+            start=Extra.of(stored).since or stored.start,
             expires_at=None if isinf(stored.expires_at) else stored.expires_at,
         )
 

@@ -151,9 +151,9 @@ class Link:
             return None
         return self._outbox.next(self._next_ref(), self._largest_frame)
 
-    def _pause(self) -> None:
+    def _pause(self, seconds: float | None) -> None:
         """Send no events for a while: the broker has asked for it."""
-        wait = self._backoff.next()
+        wait = self._backoff.next() if seconds is None else seconds
         self._pausing = asyncio.get_running_loop().call_later(wait, self._resume)
 
     def _resume(self) -> None:
@@ -219,7 +219,7 @@ class Link:
             subscription.end(SubscriptionEndedError(reply.subscription, reply.reason))
 
     def _refused(self, reply: Refused) -> None:
-        error = RefusedError(reply.code, reply.message)
+        error = RefusedError(reply.code, reply.message, retry_after=reply.retry_after)
         ref = reply.ref
         if ref is None:
             raise error
@@ -229,7 +229,7 @@ class Link:
             elif error.code == Code.UNAVAILABLE:
                 raise DisconnectedError(str(error))
             else:
-                self._pause()
+                self._pause(error.retry_after)
         elif ref in self._asked:
             subscription = self._asked.pop(ref)
             if subscription.was_granted and reply.code in WORTH_A_RETRY:

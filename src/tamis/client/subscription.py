@@ -58,6 +58,8 @@ class Subscription:
         self._granted: asyncio.Future[None] | None = None
         self._in_hand: list[Message] = []
         self._has_news = asyncio.Event()
+        self._begins = 0
+        """The first event that it is for."""
         self.was_granted = False
         """Whether it has been in force."""
         self._is_over = False
@@ -252,8 +254,9 @@ class Subscription:
         )
 
     def _start(self) -> int | str:
-        if self.durable is None and self._inbox.last:
-            return self._inbox.last + 1
+        """Return where to begin: after a lost connection, where it was, if anything waits there."""
+        if self.durable is None and self._wanted.waits and self.was_granted:
+            return max(self._inbox.last + 1, self._begins)
         return self._wanted.start
 
     def granted(self, reply: Subscribed) -> None:
@@ -263,10 +266,18 @@ class Subscription:
         self._in_force = True
         if self._granted is not None and not self._granted.done():
             self._granted.set_result(None)
-        begins_anew = self.durable is None and not self._inbox.last
-        if self.was_granted and begins_anew and self._wanted.start == "latest":
-            self._miss(Missed(None, "disconnected"))
+        if not self.was_granted:
+            self._begins = reply.start
+        elif self.durable is None:
+            self._note_gap(reply.start)
         self.was_granted = True
+
+    def _note_gap(self, start: int) -> None:
+        """Tell whether it could not begin where it was when the connection was lost."""
+        if not self._wanted.waits:
+            self._miss(Missed(None, "disconnected"))
+        elif start > max(self._inbox.last + 1, self._begins):
+            self._miss(Missed(None, "retention"))
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """Take events that came."""

@@ -84,6 +84,11 @@ class Wanted(NamedTuple):
         )
 
     @property
+    def waits(self) -> bool:
+        """Tell whether events wait on the broker's disk, so that it can be begun in the past."""
+        return self.policy == "wait"
+
+    @property
     def settles(self) -> bool:
         """Tell whether events are acknowledged one by one, rather than when they are sent."""
         return self.durable is not None or self.acknowledge == "manual"

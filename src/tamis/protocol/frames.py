@@ -142,6 +142,8 @@ class Subscribed(_Frame):
     subscription: str
     resumed: bool = False
     expires_at: float | None = None
+    start: int = 1
+    """The first event that it is for: a new one can begin there after a lost connection."""
 
 
 class Unsubscribed(_Frame):
@@ -179,6 +181,8 @@ class Refused(_Frame):
     code: str
     message: str
     ref: int | None = None
+    retry_after: float | None = None
+    """Seconds after which it may be granted."""
 
 
 class Pong(_Frame):

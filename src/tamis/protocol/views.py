@@ -36,6 +36,8 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     dropped: int
     dead: int
     max_attempts: int
+    start: int
+    """The first event that it is for, by its place in the log."""
     expires_at: float | None = None
 
 

@@ -264,7 +264,9 @@ class Connection:
             raise
         except RefusedError as error:
             self._broker.metrics.refused.labels(error.code).inc()
-            await self.send(Refused(code=error.code, message=str(error), ref=ref))
+            await self.send(
+                Refused(code=error.code, message=str(error), ref=ref, retry_after=error.retry_after)
+            )
 
     async def _publish(self, session: Session, frame: Publish) -> None:
         size = sum(len(memoryview(event)) for event in frame.events)
@@ -314,6 +316,7 @@ class Connection:
                 subscription=view.id,
                 resumed=was_known,
                 expires_at=view.expires_at,
+                start=view.start,
             )
         )
         self._attachments[view.id] = await session.attach(
