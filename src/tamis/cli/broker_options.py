@@ -46,6 +46,16 @@ CaFile = Annotated[
         show_default=False,
     ),
 ]
+BrokerMode = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        "-m",
+        metavar="MODE",
+        help="What an absent attribute means; without it, as the broker is set.",
+        show_default=False,
+    ),
+]
 SubscriptionId = Annotated[
     str, typer.Argument(metavar="ID", help="The subscription.", show_default=False)
 ]

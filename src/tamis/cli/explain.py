@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker_options import CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker_options import BrokerMode, CaFile, Place, TokenFile, Url, run
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language, mistake
 from tamis.cli.output import say, stdout
@@ -44,16 +44,7 @@ def explain(
         ),
     ] = None,
     language: Language = "tamis",
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            "--mode",
-            "-m",
-            metavar="MODE",
-            help="What an absent attribute means; without it, as the broker is set.",
-            show_default=False,
-        ),
-    ] = None,
+    mode: BrokerMode = None,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     ca: CaFile = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from tamis.cli.broker_options import CaFile, Place, TokenFile, Url, duration, run
+from tamis.cli.broker_options import BrokerMode, CaFile, Place, TokenFile, Url, duration, run
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language
 from tamis.cli.output import count, say, stderr
@@ -101,7 +101,7 @@ def sub(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Let it expire so long after the last connection: 90s, 24h, '7 days'.",
+            help="Let it expire so long after it was last taken up: 90s, 24h, '7 days'.",
             show_default=False,
         ),
     ] = None,
@@ -113,16 +113,7 @@ def sub(
         typer.Option(help="What becomes of events while nobody reads the output."),
     ] = SlowPolicy.WAIT,
     language: Language = "tamis",
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            "--mode",
-            "-m",
-            metavar="MODE",
-            help="What an absent attribute means; without it, as the broker is set.",
-            show_default=False,
-        ),
-    ] = None,
+    mode: BrokerMode = None,
     url: Url = DEFAULT_URL,
     token_file: TokenFile = None,
     ca: CaFile = None,
