@@ -22,6 +22,7 @@ from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Delivery, Hello, Subscribe, encode
 
 MANY = 10_000
+FEW = 3
 
 Data = dict[str, Any]
 
@@ -84,6 +85,9 @@ class Actor(Protocol):
     async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
         """Return why a filter, or a subscription, matches an event or not."""
 
+    async def history(self, wanted: Subscribe) -> Any:
+        """Return all of the past that can be read, and where each piece of it ended."""
+
     async def follow(self, wanted: Subscribe) -> Collector | Refused:
         """Let a subscription's events be sent."""
 
@@ -94,6 +98,21 @@ class Actor(Protocol):
 def plain(data: object) -> Any:
     """Return what a client reads of an answer."""
     return json.loads(msgspec.json.encode(data))
+
+
+async def all_pieces(read: Callable[[int], Awaitable[Any]]) -> Any:
+    """Return what all pieces of the past have, and where each ended."""
+    events: list[Data] = []
+    ends: list[tuple[int, int]] = []
+    start = 1
+    while not ends or start < ends[-1][1]:
+        said = await read(start)
+        if isinstance(said, Refused):
+            return said
+        events += said["events"]
+        start = said["next"]
+        ends.append((start, said["end"]))
+    return {"events": events, "ends": ends}
 
 
 # --- by a session --------------------------------------------------------------------------------
@@ -148,6 +167,13 @@ class SessionActor:
         return await self._said(
             lambda: self._session.explain(
                 filter_=wanted.filter, language=wanted.language, mode=wanted.mode, event=event
+            )
+        )
+
+    async def history(self, wanted: Subscribe) -> Any:
+        return await all_pieces(
+            lambda start: self._said(
+                self._session.history(wanted.filter, mode=wanted.mode, start=start, limit=FEW)
             )
         )
 
@@ -255,6 +281,13 @@ class HttpActor:
             }
         said = await self.ask("POST", path, body)
         return said if isinstance(said, Refused) else said["explanation"]
+
+    async def history(self, wanted: Subscribe) -> Any:
+        return await all_pieces(
+            lambda start: self.ask(
+                "GET", "history", filter=wanted.filter, mode=wanted.mode, start=start, limit=FEW
+            )
+        )
 
     async def follow(self, wanted: Subscribe) -> Collector | Refused:
         said = await self.subscribe(wanted)

@@ -50,6 +50,7 @@ class Checker:
                 self._check_letters(n, asked)
                 self._check_restart(n, asked)
                 self._check_change(n, asked)
+            self._check_history(n, asked)
             self._check_trial(n, asked, isinstance(made, Refused))
 
     def _check_nothing_there(self, n: int) -> None:
@@ -185,6 +186,19 @@ class Checker:
     def _is_read_later(self, asked: Asked, document: Document) -> bool:
         case = self.scene.case(self.person, asked, document, later=True)
         return case.is_read_on(case.event())
+
+    # --- the past ---------------------------------------------------------------------------------
+
+    def _check_history(self, n: int, asked: Asked) -> None:
+        for step, acts, later in (("history", 1, False), ("history after change", 4, True)):
+            said = self.story[step][n]
+            if isinstance(said, Refused):
+                check_refusal(self.scene.case(self.person, asked, {}, later=later), said)
+                self.counts["tuples"] += sum(map(len, self.places[:acts]))
+                continue
+            due = [one for act in range(acts) for one in self._due(asked, act, later=later)]
+            seen_of = sum(map(len, self.places[:acts]))
+            self._check_got(said["events"], due, seen_of, later=later)
 
     # --- trying ----------------------------------------------------------------------------------
 

@@ -204,6 +204,10 @@ class Player:
         self.story["views when replayed"] = await self.actor.views()
         await self._each("replayed", lambda n: self.actor.fetch(f"r{n}"))
 
+    async def history(self, step: str = "history") -> None:
+        asked = self.person.asked
+        await self._each(step, lambda n: self.actor.history(wanted(asked[n], "")))
+
     async def try_all(self) -> None:
         asked = self.person.asked
 
@@ -270,6 +274,7 @@ async def play(
         await _all(players, "replay")
         await _replayed(broker)
         await _all(players, "fetch_replayed")
+        await _all(players, "history")
         await _all(players, "try_all")
         for player in players:
             await player.actor.close()
@@ -291,6 +296,7 @@ async def play(
         for player in players:
             player.note_live("live after change")
             await player.fetch("fetch of new", settle=True)
+            await player.history("history after change")
             await player.take_up("taken up after change")
             await player.actor.close()
     return {player.person.name: player.story for player in players}

@@ -310,6 +310,34 @@ async def test_no_more_events_come_than_the_window_holds(connect: Connect) -> No
 
 
 @on_every_bus
+async def test_the_past_can_be_read_without_a_subscription(connect: Connect) -> None:
+    name = topic()
+    filter_ = f"topic = '{name}'"
+    async with connect() as bus:
+        before = len([event async for event in bus.history(filter_)])
+        receipt = await bus.publish_many({"topic": name, "n": n} for n in range(2_500))
+        await bus.publish({"topic": f"not {name}", "n": -1})
+        found = [event async for event in bus.history(filter_)]
+        assert (before, [event["n"] for event in found]) == (0, [*range(2_500)])
+        first = receipt.first or 0
+        some = bus.history(filter_, start=first + 10, end=first + 12)
+        assert [(event.sequence, event["n"]) async for event in some] == [
+            (first + 10, 10),
+            (first + 11, 11),
+        ]
+        # It is like any other event, and yet there is nothing to settle.
+        await found[0].ack()
+        moment = datetime.fromtimestamp(found[0].time - 0.001, UTC)
+        assert [event async for event in bus.history(filter_, start=moment)] == found
+        assert [event async for event in bus.history(filter_, end=moment)] == []
+        assert [e async for e in bus.history("true", start="latest")] == []
+        with pytest.raises(tamis.RefusedError, match="no start"):
+            _ = [e async for e in bus.history("true", start="yesterday")]
+        with pytest.raises(tamis.RefusedError, match="missing at the end"):
+            _ = [e async for e in bus.history("topic =")]
+
+
+@on_every_bus
 async def test_a_slow_subscription_does_not_hold_up_the_others(connect: Connect) -> None:
     name = topic()
     async with connect() as bus:

@@ -112,6 +112,8 @@ def test_it_manages_as_its_twin_does(bus: SyncBus) -> None:
     assert [trial.matches for trial in bus.try_filter("price < 5", [{"price": 4}])] == [True]
     assert "price is 4" in bus.explain({"price": 4}, id=name)
     assert bus.dead_letters(name) == []
+    sequences = [event.sequence for event in bus.history(f"topic = '{name}'")]
+    assert sequences == sorted(sequences)
     assert bus.requeue(name, [1]) == 0
     assert bus.delete_dead_letters(name, [1]) == 0
     assert bus.status()["ready"] is True

@@ -22,6 +22,7 @@ from tamis.access import RateLimiter
 from tamis.broker.committer import Committer
 from tamis.broker.doorman import Doorman
 from tamis.broker.health import Health
+from tamis.broker.history import History
 from tamis.broker.housekeeping import Housekeeping
 from tamis.broker.letters import Letters
 from tamis.broker.mailboxes import DiskMailbox
@@ -90,6 +91,7 @@ class Broker:
             store.log, store.publishers, self.matcher.match, self.metrics, settings.commit_queue
         )
         self.replayer = Replayer(store, shelf)
+        self.history = History(store.log, shelf, schema, settings.mode)
         self.housekeeping = Housekeeping(self)
         self.registrar = Registrar(
             store=store,

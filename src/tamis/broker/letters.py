@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tamis.access import Rights
-from tamis.broker.notifier import visible_data
+from tamis.broker.deliveries import visible_data
 from tamis.broker.payloads import NAME_OF, Reader
 from tamis.broker.subscriptions import Subscription
 from tamis.errors import TamisError

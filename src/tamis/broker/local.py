@@ -14,7 +14,7 @@ import structlog
 
 from tamis.broker.broker import Broker
 from tamis.broker.frontend.connection import Connection
-from tamis.broker.sessions import Session
+from tamis.broker.sessions import MOST_AT_ONCE, Session
 from tamis.broker.settings import BrokerSettings
 from tamis.client.bus import Bus, Options
 from tamis.client.connecting import ConnectOptions
@@ -25,6 +25,7 @@ from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Code
 from tamis.protocol.views import (
     DeadLetterView,
+    HistoryView,
     IssuedTokenView,
     SubscriptionView,
     TokenView,
@@ -266,6 +267,15 @@ class LocalManagement:
         """Delete dead letters."""
         async with self._session() as session:
             return await session.delete_dead_letters(id_, sequences)
+
+    async def history(
+        self, filter_: str, *, language: str, mode: str | None, start: int | str, end: int | str
+    ) -> HistoryView:
+        """Return a piece of the past."""
+        async with self._session() as session:
+            return await session.history(
+                filter_, language=language, mode=mode, start=start, end=end, limit=MOST_AT_ONCE
+            )
 
     async def try_filter(
         self, filter_: str, events: Sequence[bytes], *, language: str, mode: str | None

@@ -8,17 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
-import msgspec
-
-from tamis.access import Rights
+from tamis.broker.deliveries import delivery_of, visible_data
 from tamis.broker.mailboxes import DiskMailbox, Sent, Waiting
 from tamis.broker.metrics import Metrics
-from tamis.broker.payloads import NUMBER_OF, Payload
+from tamis.broker.payloads import NUMBER_OF
 from tamis.broker.settings import BrokerSettings
 from tamis.broker.settler import Settler
-from tamis.broker.shelf import Shelf, Stored
+from tamis.broker.shelf import Shelf
 from tamis.broker.subscriptions import Subscription
-from tamis.filters import Filter
 from tamis.protocol import Delivery
 from tamis.storage import DeadLetter
 
@@ -317,7 +314,7 @@ class Notifier:
                 prepared.hidden.append(waiting.sequence)
                 continue
             prepared.taken.append(waiting)
-            prepared.deliveries.append(_delivery(stored, data, waiting.attempts + 1))
+            prepared.deliveries.append(delivery_of(stored, data, waiting.attempts + 1))
         if prepared.gone:
             self._give_up(subscription, prepared.gone, "retention")
         if prepared.hidden:
@@ -346,22 +343,6 @@ class Notifier:
             self._metrics.delivery_seconds.observe(max(0.0, now - delivery.time))
 
 
-def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | None:
-    """Return the text of an event without what its reader may not see; None if that is all.
-
-    Rights may have changed since it was matched, so that not even its having matched the filter
-    may be told.
-    """
-    if not rights.hides_anything:
-        return payload.text
-    sight = rights.sight(payload.source)
-    if sight is None or not sight.covers(filter_.attributes()):
-        return None
-    if sight.is_whole:
-        return payload.text
-    return msgspec.json.encode(sight.document(msgspec.json.decode(payload.text)))
-
-
 async def _tell_end(outlet: Outlet, reason: str) -> None:
     with contextlib.suppress(Exception):
         await outlet.ended(reason)
@@ -377,14 +358,3 @@ def _pieces(deliveries: Sequence[Delivery]) -> Iterator[Sequence[Delivery]]:
             first, size = n + 1, 0
     if first < len(deliveries):
         yield deliveries[first:]
-
-
-def _delivery(stored: Stored, data: bytes, attempt: int) -> Delivery:
-    return Delivery(
-        sequence=stored.sequence,
-        time=stored.time,
-        publisher=stored.publisher,
-        data=msgspec.Raw(data),
-        attempt=attempt,
-        format=stored.payload.format,
-    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import cache, partial
 from threading import Lock
 from typing import Final, NamedTuple
@@ -14,6 +13,7 @@ import msgspec
 
 from tamis.access import JOINED_LIMITS, Principal, Rights
 from tamis.broker.health import refusal
+from tamis.broker.history import place_of
 from tamis.broker.mailboxes import DiskMailbox, MemoryMailbox
 from tamis.broker.matcher import Matcher
 from tamis.broker.notifier import Notifier
@@ -139,11 +139,7 @@ class Registrar:
                 Code.BAD_REQUEST,
                 f"policy {wanted.policy!r} keeps nothing on disk, so it cannot start in the past",
             )
-        if start == "earliest":
-            return log.first_sequence
-        if isinstance(start, str):
-            return log.sequence_at(_moment(start))
-        return max(int(start), log.first_sequence)
+        return place_of(log, start)
 
     async def _take_up(
         self, known: Subscription, wanted: Subscribe, filter_: Filter, mode: Mode
@@ -388,15 +384,3 @@ def _too_many(asked: Asked) -> RefusedError:
 
 def _expiry(now: float, lifetime: float | None) -> float:
     return NEVER if lifetime is None else now + lifetime
-
-
-def _moment(text: str) -> float:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise RefusedError(
-            Code.BAD_REQUEST,
-            f"{text!r:.60} is no start; it is 'latest', 'earliest', a sequence, or a time such as "
-            "2026-01-31T12:00:00Z",
-        ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tamis.access import Principal, Rights, TokenRecord
+from tamis.broker.history import Search, place_of
 from tamis.broker.notifier import Attachment, Outlet
 from tamis.broker.payloads import Payload, Reader
 from tamis.broker.subscriptions import Subscription
@@ -21,6 +22,7 @@ from tamis.matching.explain import explain
 from tamis.protocol import Code, Delivery, Subscribe
 from tamis.protocol.views import (
     DeadLetterView,
+    HistoryView,
     IssuedTokenView,
     Receipt,
     SubscriptionView,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from tamis.broker.broker import Broker
 
 LONGEST_NAME: Final = 200
-MOST_LETTERS: Final = 1_000
+MOST_AT_ONCE: Final = 1_000
 LONGEST_WAIT: Final = 60.0
 
 
@@ -251,7 +253,7 @@ class Session:
     ) -> list[DeadLetterView]:
         """Return events that were given up, as far as they may be seen today."""
         subscription, letters = self._with_letters(id_), self._broker.letters
-        most = min(limit, MOST_LETTERS)
+        most = min(limit, MOST_AT_ONCE)
         return await asyncio.to_thread(letters.listed, subscription, self.rights, after, most)
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
@@ -273,6 +275,23 @@ class Session:
         stored = subscription.stored
         self._broker.registrar.understood(stored.filter, stored.language, stored.mode, self.rights)
         return subscription
+
+    async def history(
+        self,
+        filter_: str,
+        *,
+        language: str = "tamis",
+        mode: str | None = None,
+        start: int | str = "earliest",
+        end: int | str = "latest",
+        limit: int = 100,
+    ) -> HistoryView:
+        """Return events of the past that match a filter, and where to go on; nothing is kept."""
+        self._require_open()
+        parsed, chosen = self._broker.registrar.understood(filter_, language, mode, self.rights)
+        log, most = self._broker.store.log, min(limit, MOST_AT_ONCE)
+        wanted = Search(parsed, chosen, place_of(log, start), place_of(log, end), most)
+        return await asyncio.to_thread(self._broker.history.read, wanted, self.rights)
 
     # --- trying ----------------------------------------------------------------------------------
 
@@ -362,7 +381,7 @@ class Session:
         """Return administrative acts from after a number on."""
         self._require_admin()
         state = self._broker.store.state
-        return await asyncio.to_thread(state.audit, after, min(limit, MOST_LETTERS))
+        return await asyncio.to_thread(state.audit, after, min(limit, MOST_AT_ONCE))
 
     def _require_admin(self) -> None:
         self._require_open()

@@ -19,6 +19,7 @@ from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Code
 from tamis.protocol.views import (
     DeadLetterView,
+    HistoryView,
     IssuedTokenView,
     SubscriptionView,
     TokenView,
@@ -116,6 +117,14 @@ class HTTPManagement:
         """Delete dead letters."""
         query = urlencode([("sequence", sequence) for sequence in sequences])
         return (await self._ask("DELETE", f"{_path(id_)}/dead-letters?{query}", _Count)).count
+
+    async def history(
+        self, filter_: str, *, language: str, mode: str | None, start: int | str, end: int | str
+    ) -> HistoryView:
+        """Return a piece of the past."""
+        asked = {"filter": filter_, "language": language, "start": start, "end": end}
+        query = urlencode({**asked, **({"mode": mode} if mode else {}), "limit": _AT_ONCE})
+        return await self._ask("GET", f"/v1/history?{query}", HistoryView)
 
     # --- filters ---------------------------------------------------------------------------------
 

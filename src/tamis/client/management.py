@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from tamis.client.message import Message, Unsettled
 from tamis.client.publishing import Publishable, encode_event
 from tamis.filters import Filter, Mode
+from tamis.protocol import Delivery
 from tamis.protocol.views import (
     DeadLetterView,
+    HistoryView,
     IssuedTokenView,
     SubscriptionView,
     TokenView,
@@ -44,6 +47,11 @@ class Management(Protocol):
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
         """Delete dead letters; return how many there were."""
 
+    async def history(
+        self, filter_: str, *, language: str, mode: str | None, start: int | str, end: int | str
+    ) -> HistoryView:
+        """Return a piece of the past."""
+
     async def try_filter(
         self, filter_: str, events: Sequence[bytes], *, language: str, mode: str | None
     ) -> list[Trial]:
@@ -67,6 +75,33 @@ class Management(Protocol):
 
     async def revoke_token(self, id_: str) -> None:
         """Let a token be worth nothing from now on."""
+
+
+class PastSearch:
+    """A search through the past, one piece after the other."""
+
+    def __init__(
+        self, filter_: str, start: int | str, end: int | str, language: str, mode: str | None
+    ) -> None:
+        self._filter = filter_
+        self._start = start
+        self._end = end
+        self._language = language
+        self._mode = mode
+        self.is_over = False
+
+    async def step(self, management: Management) -> Sequence[Delivery]:
+        """Return what the next piece has, perhaps nothing."""
+        piece = await management.history(
+            self._filter,
+            language=self._language,
+            mode=self._mode,
+            start=self._start,
+            end=self._end,
+        )
+        self._start, self._end = piece.next, piece.end
+        self.is_over = piece.next >= piece.end
+        return piece.events
 
 
 class Managing:
@@ -110,6 +145,25 @@ class Managing:
         """Delete dead letters; return how many there were."""
         return await self.management.delete_dead_letters(id, [*sequences])
 
+    async def history(
+        self,
+        filter: str | Filter = "true",  # noqa: A002
+        *,
+        start: int | str | datetime = "earliest",
+        end: int | str | datetime = "latest",
+        language: str = "tamis",
+        mode: Mode | str | None = None,
+    ) -> AsyncIterator[Message]:
+        """Give the events of the past that match a filter, in order, up to but without `end`.
+
+        Nothing is kept, and nothing acknowledged; a subscription with a `start` goes on with what
+        comes later.
+        """
+        search = PastSearch(str(filter), instant(start), instant(end), language, mode)
+        while not search.is_over:
+            for delivery in await search.step(self.management):
+                yield Message(delivery, Unsettled())
+
     async def try_filter(
         self,
         filter: str | Filter,  # noqa: A002
@@ -142,6 +196,11 @@ class Managing:
     async def status(self) -> dict[str, Any]:
         """Return a few numbers that tell how the broker does."""
         return await self.management.status()
+
+
+def instant(moment: int | str | datetime) -> int | str:
+    """Return a place in the log as brokers are told of it."""
+    return moment.astimezone().isoformat() if isinstance(moment, datetime) else moment
 
 
 def seconds(lifetime: Lifetime) -> float | None:

@@ -20,6 +20,16 @@ class Settler(Protocol):
         """Let an event come again later."""
 
 
+class Unsettled:
+    """For events of which nobody keeps whether they came."""
+
+    def acknowledge(self, sequence: int) -> None:
+        """Do nothing."""
+
+    def reject(self, sequence: int, delay: float | None, reason: str) -> None:
+        """Do nothing."""
+
+
 class Received(Mapping[str, Any]):
     """An event that matched: its attributes as a mapping, and where and when it was stored."""
 

@@ -7,7 +7,8 @@ import queue
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -16,8 +17,8 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 from tamis.client.bus import Bus
 from tamis.client.connecting import ConnectOptions, connect
 from tamis.client.loop_thread import LoopThread
-from tamis.client.management import Lifetime
-from tamis.client.message import Message, Received
+from tamis.client.management import Lifetime, PastSearch, instant
+from tamis.client.message import Message, Received, Unsettled
 from tamis.client.publishing import EVENTS_IN_A_FRAME, Publishable
 from tamis.client.subscription import Subscription
 from tamis.client.wanted import SubscribeOptions
@@ -381,6 +382,21 @@ class SyncBus:
     def delete_dead_letters(self, id: str, sequences: Iterable[int]) -> int:  # noqa: A002
         """Delete dead letters; return how many there were."""
         return self._call(lambda bus: bus.delete_dead_letters(id, sequences))
+
+    def history(
+        self,
+        filter: str | Filter = "true",  # noqa: A002
+        *,
+        start: int | str | datetime = "earliest",
+        end: int | str | datetime = "latest",
+        language: str = "tamis",
+        mode: Mode | str | None = None,
+    ) -> Iterator[SyncMessage]:
+        """Give the events of the past that match a filter, in order, up to but without `end`."""
+        search = PastSearch(str(filter), instant(start), instant(end), language, mode)
+        while not search.is_over:
+            for delivery in self._call(lambda bus: search.step(bus.management)):
+                yield SyncMessage(delivery, Unsettled())
 
     def try_filter(
         self,

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypedDict
 
 import msgspec
 
-from tamis.client.management import Lifetime, seconds
+from tamis.client.management import Lifetime, instant, seconds
 from tamis.filters import Mode
 from tamis.protocol.frames import Policy
 
@@ -68,14 +68,13 @@ class Wanted(NamedTuple):
         window = options.get("window", window)
         if window < 1:
             raise ValueError(f"a window of {window} events lets none come; it is at least 1")
-        start = options.get("start", "latest")
         return cls(
             filter=filter_,
             language=options.get("language", "tamis"),
             mode=options.get("mode"),
             durable=options.get("durable"),
             lifetime=seconds(options.get("lifetime")),
-            start=start.astimezone().isoformat() if isinstance(start, datetime) else start,
+            start=instant(options.get("start", "latest")),
             policy=options.get("policy", "wait"),
             acknowledge=options.get("acknowledge", "auto"),
             max_attempts=options.get("max_attempts", 0),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tamis.protocol.delivery import Delivery
+
 
 class Receipt(msgspec.Struct, frozen=True):
     """What came of a publication."""
@@ -39,6 +41,16 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int
     """The first event that it is for, by its place in the log."""
     expires_at: float | None = None
+
+
+class HistoryView(msgspec.Struct, frozen=True):
+    """A piece of the past: what was found of it, and where to go on."""
+
+    events: list[Delivery]
+    next: int
+    """The first event that was not looked at."""
+    end: int
+    """Where the past ends, or what was asked for of it: when `next` is there, that is all."""
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -423,5 +423,37 @@ def test_a_body_of_another_kind_is_refused(client: httpx.Client, path: str) -> N
     check_problem(response, 415, "bad_request", "application/json")
 
 
+# --- the past ------------------------------------------------------------------------------------
+
+
+def test_the_past_is_read_piece_by_piece(client: httpx.Client) -> None:
+    first = publish(client, *({"past": n} for n in range(5)))
+    query = {"filter": "past >= 0", "start": first, "limit": 2}
+    pieces = []
+    while not pieces or pieces[-1]["next"] < pieces[-1]["end"]:
+        response = client.get("/v1/history", params=query)
+        assert response.status_code == 200, response.text
+        pieces.append(response.json())
+        query |= {"start": pieces[-1]["next"], "end": pieces[-1]["end"]}
+    assert [event["data"]["past"] for piece in pieces for event in piece["events"]] == [*range(5)]
+    assert [len(piece["events"]) for piece in pieces] == [2, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "code", "words"),
+    [
+        ({"start": "tomorrow"}, "bad_request", "'tomorrow' is no start"),
+        ({"end": "tomorrow"}, "bad_request", "'tomorrow' is no start"),
+        ({"limit": 0}, "bad_request", "limit"),
+        ({"limit": 1_001}, "bad_request", "limit"),
+    ],
+)
+def test_what_cannot_be_read_of_the_past(
+    client: httpx.Client, query: dict[str, Any], code: str, words: str
+) -> None:
+    check_problem(client.get("/v1/history", params=query), 400, code, words)
+    check_problem(client.get("/v1/history?filter=a+<"), 422, "bad_filter", "missing at the end")
+
+
 def test_no_answer_has_gone_wrong_inside(server: ServerProcess) -> None:
     assert server.errors == ""

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tamis.broker.sessions import LONGEST_NAME, LONGEST_WAIT, MOST_LETTERS
+from tamis.broker.sessions import LONGEST_NAME, LONGEST_WAIT, MOST_AT_ONCE
 from tamis.filters import FilterLimits, Mode
 from tamis.languages.registry import LANGUAGES
 from tamis.protocol import Delivery
@@ -15,7 +15,6 @@ from tamis.protocol.frames import Policy
 from tamis.protocol.views import DeadLetterView, SubscriptionView, TokenView, Trial
 
 LARGEST_NUMBER: Final = 2**63 - 1
-MOST_AT_ONCE: Final = 1000
 LONGEST_LIFETIME: Final = 100 * 366 * 86_400
 
 # --- parts ---------------------------------------------------------------------------------------
@@ -142,7 +141,7 @@ class LetterPage(_Request):
     """A part of the dead letters."""
 
     after: Annotated[int, Meta(ge=0, le=LARGEST_NUMBER, description="The last one seen.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=MOST_LETTERS)] = 100
+    limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)] = 100
 
 
 class Letters(_Answer):
@@ -271,6 +270,29 @@ class Tail(_Request):
         ),
     ] = "latest"
     policy: Policy = "wait"
+
+
+class Past(_Request):
+    """Which events of the past are wanted."""
+
+    filter: FilterText = "true"
+    language: Language = "tamis"
+    mode: ModeName = None
+    start: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="`earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z.",
+        ),
+    ] = "earliest"
+    end: Annotated[
+        str,
+        Meta(
+            max_length=64,
+            description="`latest`, or the sequence or time of the first event that is not wanted.",
+        ),
+    ] = "latest"
+    limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100
 
 
 class Following(_Request):

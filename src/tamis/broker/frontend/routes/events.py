@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from tamis.broker.frontend.bodies import Numbering, Resuming, Tail
+from tamis.broker.frontend.bodies import Numbering, Past, Resuming, Tail
 from tamis.broker.frontend.operations import Call, Content, Operations
 from tamis.broker.frontend.publications import (
     CLOUDEVENT,
@@ -17,7 +17,7 @@ from tamis.broker.frontend.publications import (
 from tamis.broker.frontend.reading import JSON, media_type, read_body
 from tamis.broker.frontend.sse import EVENT_STREAM, EventStream
 from tamis.protocol import Code, Subscribe
-from tamis.protocol.views import Receipt
+from tamis.protocol.views import HistoryView, Receipt
 
 operations: Final = Operations("Events")
 
@@ -87,6 +87,23 @@ async def stream_events(call: Call, query: Tail, headers: Resuming) -> Response:
     )
     view = await call.session.subscribe(wanted)
     return EventStream(call, view.id, acknowledge="auto")
+
+
+@operations.add("GET", "/v1/history", refuses=(Code.BAD_FILTER,))
+async def read_history(call: Call, query: Past) -> HistoryView:
+    """Read events of the past that match a filter, piece by piece, without a subscription.
+
+    A piece may be empty and yet not the last: go on with `start` set to `next`, and `end` to `end`,
+    until both are the same.
+    """
+    return await call.session.history(
+        query.filter,
+        language=query.language,
+        mode=query.mode,
+        start=_start(query.start),
+        end=_start(query.end),
+        limit=query.limit,
+    )
 
 
 def _start(text: str) -> int | str:
