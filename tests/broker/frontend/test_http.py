@@ -428,8 +428,8 @@ def test_a_body_of_another_kind_is_refused(client: httpx.Client, path: str) -> N
 
 def test_the_past_is_read_piece_by_piece(client: httpx.Client) -> None:
     first = publish(client, *({"past": n} for n in range(5)))
-    query = {"filter": "past >= 0", "start": first, "limit": 2}
-    pieces = []
+    query: dict[str, Any] = {"filter": "past >= 0", "start": first, "limit": 2}
+    pieces: list[dict[str, Any]] = []
     while not pieces or pieces[-1]["next"] < pieces[-1]["end"]:
         response = client.get("/v1/history", params=query)
         assert response.status_code == 200, response.text
