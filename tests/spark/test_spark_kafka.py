@@ -178,7 +178,7 @@ def test_results_are_sent_at_least_once_with_keys_that_tell(
     to = KafkaTopic(brokers.servers, "matches", rejected="rejected")
     wish = {"startingOffsets": "earliest", "told": lambda batch: told.append(batch.events)}
     with monkeypatch.context() as patch:
-        patch.setattr("tamis.spark.kafka_sink.write_record", crash)
+        patch.setattr("tamis.spark.message_sink.write_record", crash)
         with pytest.raises(StreamingQueryException, match="CrashError"):
             run_stream(spark, brokers, site, to=to, **wish)
     assert not to.has(site.pins()[0])

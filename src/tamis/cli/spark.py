@@ -40,6 +40,7 @@ STREAM_EXAMPLES: Final = """[bold]Examples[/bold]
 tamis spark stream events/ --library subscriptions/ --to matches/ --checkpoint checkpoint/
 tamis spark stream events/ -L subscriptions/ --to matches/ --checkpoint checkpoint/ --every 10s
 tamis spark stream kafka://broker:9092/trades -L subscriptions/ --to matches/ --checkpoint at/
+tamis spark stream http://broker:8765 -L subscriptions/ --to matches/ --checkpoint at/
 
 [bold]Exit code[/bold]
 
@@ -172,7 +173,7 @@ def stream(
         str,
         typer.Argument(
             metavar="EVENTS",
-            help="A folder of Parquet or JSON lines, or kafka://host:port/topic.",
+            help="A folder of Parquet or JSON lines, kafka://host:port/topic, or a broker's URL.",
             show_default=False,
         ),
     ],
@@ -183,7 +184,7 @@ def stream(
         typer.Option(
             "--to",
             metavar="FOLDER",
-            help="Where results go: a folder, or kafka://host:port/topic.",
+            help="Where results go: a folder, kafka://host:port/topic, or a broker's URL.",
             show_default=False,
         ),
     ],
@@ -209,14 +210,17 @@ def stream(
     events_per_batch: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="The most messages of Kafka in a batch.", show_default=False
+            min=1,
+            metavar="N",
+            help="The most messages of Kafka or a broker in a batch.",
+            show_default=False,
         ),
     ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="An option of reading Kafka; may be repeated.",
+            help="An option of reading Kafka or a broker; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -224,7 +228,7 @@ def stream(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="An option of writing to Kafka; may be repeated.",
+            help="An option of writing to Kafka or a broker; may be repeated.",
             show_default=False,
         ),
     ] = None,

@@ -12,7 +12,7 @@ from threading import Event
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
@@ -23,15 +23,19 @@ from tamis.cli.spark_progress import following
 from tamis.cli.spark_summary import write_summary
 from tamis.spark import (
     Batch,
+    BrokerSink,
     KafkaTopic,
+    broker,
+    kafka,
     local_session,
+    read_broker,
     read_kafka,
     stream,
     stream_files,
     total,
 )
+from tamis.spark.broker_options import SCHEMES
 from tamis.spark.failures import told_in_a_sentence
-from tamis.spark.kafka import POSITION
 from tamis.spark.kafka_options import ADDRESS, Address
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -101,13 +105,14 @@ def run_stream(order: Order, master: str) -> int:
 def _require_sense(order: Order) -> None:
     if order.once and order.every is not None:
         raise mistake("a stream runs --once or --every so often, not both")
-    from_kafka = order.events.startswith(ADDRESS)
+    is_remote, goes_far = (one.startswith((ADDRESS, *SCHEMES)) for one in (order.events, order.to))
+    remote = "Kafka and brokers"
     only_here = {
-        "--files-per-batch": (order.files_per_batch, "files", not from_kafka),
-        "--format": (order.format, "files", not from_kafka),
-        "--events-per-batch": (order.events_per_batch, "Kafka", from_kafka),
-        "--option": (order.options, "Kafka", from_kafka),
-        "--to-option": (order.to_options, "results that go to Kafka", order.to.startswith(ADDRESS)),
+        "--files-per-batch": (order.files_per_batch, "files", not is_remote),
+        "--format": (order.format, "files", not is_remote),
+        "--events-per-batch": (order.events_per_batch, remote, is_remote),
+        "--option": (order.options, remote, is_remote),
+        "--to-option": (order.to_options, f"results that go to {remote}", goes_far),
     }
     for name, (given, what, fits) in only_here.items():
         if given and not fits:
@@ -126,9 +131,12 @@ def _started(spark: SparkSession, order: Order, tell: Callable[[Batch], None]) -
         "told": tell,
     }
     if order.events.startswith(ADDRESS):
-        messages = read_kafka(spark, *Address.of(order.events), **_kafka_options(order))
-        keep = tuple(dict.fromkeys((*POSITION, *order.keep)))
-        return stream(messages, order.library, json="value", keep=keep, **given)
+        options = _options(order, "maxOffsetsPerTrigger")
+        messages = read_kafka(spark, *Address.of(order.events), **options)
+        return _stream_messages(messages, order, kafka.POSITION, given)
+    if order.events.startswith(SCHEMES):
+        messages = read_broker(spark, order.events, **_options(order, "maxEventsPerTrigger"))
+        return _stream_messages(messages, order, broker.POSITION, given)
     return stream_files(
         spark,
         order.library,
@@ -140,16 +148,25 @@ def _started(spark: SparkSession, order: Order, tell: Callable[[Batch], None]) -
     )
 
 
-def _sink(order: Order) -> str | KafkaTopic:
+def _stream_messages(
+    messages: DataFrame, order: Order, position: Sequence[str], given: dict[str, Any]
+) -> StreamingQuery:
+    keep = tuple(dict.fromkeys((*position, *order.keep)))
+    return stream(messages, order.library, json="value", keep=keep, **given)
+
+
+def _sink(order: Order) -> str | KafkaTopic | BrokerSink:
     if order.to.startswith(ADDRESS):
         return KafkaTopic.at(order.to, **order.to_options)
+    if order.to.startswith(SCHEMES):
+        return BrokerSink(order.to, **order.to_options)
     return order.to
 
 
-def _kafka_options(order: Order) -> dict[str, str]:
+def _options(order: Order, most: str) -> dict[str, str]:
     if order.events_per_batch is None:
         return order.options
-    return {**order.options, "maxOffsetsPerTrigger": str(order.events_per_batch)}
+    return {**order.options, most: str(order.events_per_batch)}
 
 
 def _teller(batches: list[Batch], console: Console) -> Callable[[Batch], None]:

@@ -3,6 +3,8 @@
 It needs the extra `tamis[spark]`; nothing else in Tamis imports it.
 """
 
+from tamis.spark.broker import read_broker
+from tamis.spark.broker_sink import BrokerSink
 from tamis.spark.checkpoints import Pin
 from tamis.spark.compiling import CompileReport, compile_subscriptions
 from tamis.spark.experiment import density_experiment
@@ -21,6 +23,7 @@ from tamis.spark.tallying import Counts, Tally, outcome, split, write
 
 __all__ = [
     "Batch",
+    "BrokerSink",
     "CompileReport",
     "Counts",
     "Generated",
@@ -40,6 +43,7 @@ __all__ = [
     "match_files",
     "outcome",
     "read_batches",
+    "read_broker",
     "read_kafka",
     "read_results",
     "split",

@@ -1,4 +1,4 @@
-"""Where a stream's results go: to a folder, batch by batch, to a function, or to Kafka.
+"""Where a stream's results go: to a folder, batch by batch, a function, Kafka, or a broker.
 
 ::
 
@@ -27,6 +27,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from tamis.errors import SchemaError, StreamError
+from tamis.spark.broker_options import SCHEMES
+from tamis.spark.broker_sink import BrokerSink
 from tamis.spark.checkpoints import Checkpoint, Claim, Pin
 from tamis.spark.kafka_options import ADDRESS
 from tamis.spark.kafka_sink import KafkaTopic
@@ -210,6 +212,8 @@ def sink_of(to: Target) -> Sink:
         return to
     if isinstance(to, str) and to.startswith(ADDRESS):
         return KafkaTopic.at(to)
+    if isinstance(to, str) and to.startswith(SCHEMES):
+        return BrokerSink(to)
     return Folder(to) if isinstance(to, str | PathLike) else FunctionSink(to)
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from tamis.errors import SchemaError, SparkError
 
 # Options that say what is read; all others say how, and may change.
-_TELLING: Final = ("path", "subscribe", "subscribepattern", "assign")
+_TELLING: Final = ("path", "subscribe", "subscribepattern", "assign", "filter", "language", "mode")
 
 
 def source_of(events: DataFrame) -> str:
