@@ -16,8 +16,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
 
-import structlog
-
 from tamis.access import RateLimiter
 from tamis.broker.committer import Committer
 from tamis.broker.doorman import Doorman
@@ -25,6 +23,7 @@ from tamis.broker.health import Health
 from tamis.broker.history import History
 from tamis.broker.housekeeping import Housekeeping
 from tamis.broker.letters import Letters
+from tamis.broker.logs import get_logger
 from tamis.broker.mailboxes import DiskMailbox
 from tamis.broker.matcher import Matcher
 from tamis.broker.metrics import Metrics
@@ -44,7 +43,7 @@ from tamis.filters import Mode
 from tamis.protocol import Code
 from tamis.storage import Store
 
-LOG: Final = structlog.get_logger("tamis.broker")
+LOG: Final = get_logger("tamis.broker")
 
 SHELF_BYTES: Final = 64 * 1024 * 1024
 TOGETHER: Final = 1_000
@@ -154,7 +153,10 @@ class Broker:
                 restored.append(self.registrar.restore(stored, self._marks))
             except TamisError as error:
                 LOG.warning(
-                    "subscription left out", owner=stored.owner, name=stored.name, reason=str(error)
+                    "subscription left out",
+                    owner=stored.owner,
+                    subscription=stored.name,
+                    reason=str(error),
                 )
         for number in self.engine.ids():
             if self.catalogue.get(cast("int", number)) is None:

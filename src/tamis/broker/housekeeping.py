@@ -7,15 +7,14 @@ import heapq
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
+from tamis.broker.logs import get_logger
 from tamis.errors import PolicyError, TamisError
 
 if TYPE_CHECKING:
     from tamis.broker.broker import Broker
     from tamis.broker.subscriptions import Subscription
 
-LOG: Final = structlog.get_logger("tamis.broker")
+LOG: Final = get_logger("tamis.broker")
 
 OFTEN: Final = 0.25
 RETENTION_EVERY: Final = 5.0

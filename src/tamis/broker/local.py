@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, Unpack
 
-import structlog
-
 from tamis.broker.broker import Broker
 from tamis.broker.frontend.connection import Connection
 from tamis.broker.sessions import MOST_AT_ONCE, Session
@@ -114,7 +112,6 @@ class _Host:
         return self._broker
 
     async def open(self) -> None:
-        _log_as_others_do()
         folder = self._folder or Path(
             self._exits.enter_context(tempfile.TemporaryDirectory(prefix="tamis-"))
         )
@@ -142,19 +139,6 @@ class _Host:
         self._connections[task] = connection
         task.add_done_callback(self._connections.pop)
         return _ClientSide(to_client, to_broker)
-
-
-def _log_as_others_do() -> None:
-    """Let the broker log by the standard library, unless the application has other plans."""
-    if not structlog.is_configured():
-        structlog.configure(
-            processors=[
-                structlog.stdlib.filter_by_level,
-                structlog.stdlib.render_to_log_kwargs,
-            ],
-            logger_factory=structlog.stdlib.LoggerFactory(),
-            wrapper_class=structlog.stdlib.BoundLogger,
-        )
 
 
 # --- transport -----------------------------------------------------------------------------------

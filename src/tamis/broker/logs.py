@@ -11,12 +11,29 @@ import structlog
 from tamis.broker.settings import BrokerSettings
 
 _SHARED: Final[tuple[Any, ...]] = (
-    structlog.contextvars.merge_contextvars,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.stdlib.ExtraAdder(),
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 )
+
+
+def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+    """Return a logger that sends its lines, and their fields, to `logging`.
+
+    So an application that has a bus inside is told what it asks `logging` for, and no more, however
+    it uses structlog itself.
+    """
+    logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
+        logging.getLogger(name),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        processors=[
+            structlog.stdlib.filter_by_level,
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.render_to_log_kwargs,
+        ],
+    )
+    return logger
 
 
 def configure_logs(settings: BrokerSettings, stream: TextIO = sys.stderr) -> None:
@@ -39,16 +56,6 @@ def configure_logs(settings: BrokerSettings, stream: TextIO = sys.stderr) -> Non
     # Requests are logged by the frontend, which knows who asks; the server's own words are details.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "websockets", "asyncio"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
-    structlog.configure(
-        processors=[
-            structlog.stdlib.filter_by_level,
-            *_SHARED,
-            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
-        ],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
-    )
 
 
 def _renderers(*, as_json: bool, colors: bool) -> tuple[Any, ...]:

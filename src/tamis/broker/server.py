@@ -12,19 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-import structlog
 import uvicorn
 
 from tamis.broker.broker import Broker
 from tamis.broker.frontend.app import create_app
 from tamis.broker.frontend.protocols import HTTPProtocol, ServerConfig, WebSocketProtocol
 from tamis.broker.frontend.streams import Streams
-from tamis.broker.logs import configure_logs
+from tamis.broker.logs import configure_logs, get_logger
 from tamis.broker.settings import BrokerSettings
 from tamis.errors import SettingsError
 from tamis.matching import load_kernels
 
-LOG: Final = structlog.get_logger("tamis.server")
+LOG: Final = get_logger("tamis.server")
 
 BACKLOG: Final = 2048
 SLOW: Final = 3.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from tamis.errors import StorageError
@@ -14,6 +15,10 @@ PAUSE: Final = 0.01
 AGAIN: Final = 0.5
 
 
+Fates = dict[tuple[int, int], Retry | DeadLetter | None]
+"""What is to become of events, by number and sequence, the last decision alone; None: nothing."""
+
+
 class Settler:
     """Gathers acknowledgements, retries and dead letters.
 
@@ -22,26 +27,24 @@ class Settler:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._acknowledged: list[tuple[int, int]] = []
-        self._retries: list[Retry] = []
-        self._dead: list[DeadLetter] = []
+        self._fates: Fates = {}
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
     def acknowledge(self, number: int, sequences: Iterable[int]) -> None:
         """Let events not come again."""
-        self._acknowledged.extend((number, sequence) for sequence in sequences)
+        self._fates.update({(number, sequence): None for sequence in sequences})
         self._note()
 
     def retry(self, number: int, sequence: int, attempts: int, due: float) -> None:
         """Let an event come again at a later time."""
-        self._retries.append(Retry(number, sequence, attempts, due))
+        self._fates[number, sequence] = Retry(number, sequence, attempts, due)
         self._note()
 
     def bury(self, letter: DeadLetter) -> None:
         """Give an event up."""
-        self._dead.append(letter)
+        self._fates[letter.number, letter.sequence] = letter
         self._note()
 
     async def settled(self) -> None:
@@ -54,24 +57,21 @@ class Settler:
             await self._work.wait()
             await asyncio.sleep(PAUSE)
             self._work.clear()
-            acknowledged, self._acknowledged = self._acknowledged, []
-            retries, self._retries = self._retries, []
-            dead, self._dead = self._dead, []
-            await self._write(acknowledged, retries, dead)
+            fates, self._fates = self._fates, {}
+            await self._write(fates)
             if not self._work.is_set():
                 self._idle.set()
 
-    async def _write(
-        self,
-        acknowledged: list[tuple[int, int]],
-        retries: list[Retry],
-        dead: list[DeadLetter],
-    ) -> None:
+    async def _write(self, fates: Fates) -> None:
+        settle = partial(
+            self._state.settle,
+            acknowledged=[key for key, fate in fates.items() if fate is None],
+            retries=[fate for fate in fates.values() if isinstance(fate, Retry)],
+            dead=[fate for fate in fates.values() if isinstance(fate, DeadLetter)],
+        )
         while True:
             try:
-                await asyncio.to_thread(
-                    self._state.settle, acknowledged=acknowledged, retries=retries, dead=dead
-                )
+                await asyncio.to_thread(settle)
             except StorageError:
                 # A full disk empties again; until then all this is at hand.
                 await asyncio.sleep(AGAIN)

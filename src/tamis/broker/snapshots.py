@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 
 from tamis.access import JOINED_LIMITS
+from tamis.broker.logs import get_logger
 from tamis.broker.subscriptions import Subscription, digest
 from tamis.errors import SnapshotError
 from tamis.events import Schema
@@ -27,7 +27,7 @@ from tamis.events.schema_json import schema_data
 from tamis.filters import Mode
 from tamis.matching import Engine
 
-LOG: Final = structlog.get_logger("tamis.broker")
+LOG: Final = get_logger("tamis.broker")
 
 # Fewer than these are compiled anew in less time than it takes to look after files.
 WORTH_IT: Final = 1_000

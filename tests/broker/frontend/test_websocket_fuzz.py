@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import os
 import random
 import socket
@@ -12,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
+from broker.log_lines import log_lines
 from broker.server import ServerProcess, running
 from tamis.broker import Broker, BrokerSettings
 from tamis.broker.frontend.connection import Connection
@@ -88,10 +89,10 @@ async def fuzz(folder: Path, count: int) -> None:
     draw = random.Random(fuzzing.seed())
     mishaps: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: mishaps.append(context))
-    with capture_logs() as logs:
+    with log_lines() as logs:
         done = await _fuzz(folder, count, draw)
     assert mishaps == []
-    assert [entry for entry in logs if entry["log_level"] == "error"] == []
+    assert [line for line in logs if line.levelno >= logging.ERROR] == []
     print(f"\nwebsocket fuzz: {done:,} inputs, 0 crashes")
 
 

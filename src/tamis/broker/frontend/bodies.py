@@ -54,6 +54,14 @@ Start = Annotated[
     | Annotated[str, Meta(max_length=64, extra_json_schema=_MOMENT)],
     Meta(description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z."),
 ]
+PlaceText = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z.",
+        extra_json_schema={"anyOf": [*_MOMENT["anyOf"], {"pattern": "^[0-9]{1,18}$"}]},
+    ),
+]
 JSONObject = Annotated[
     msgspec.Raw, Meta(description="An event.", extra_json_schema={"type": "object"})
 ]
@@ -261,14 +269,8 @@ class Tail(_Request):
     filter: FilterText = "true"
     language: Language = "tamis"
     mode: ModeName = None
-    start: Annotated[
-        str,
-        Meta(
-            max_length=64,
-            description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z. "
-            "A Last-Event-ID goes before it.",
-        ),
-    ] = "latest"
+    start: PlaceText = "latest"
+    """A Last-Event-ID goes before it."""
     policy: Policy = "wait"
 
 
@@ -278,20 +280,10 @@ class Past(_Request):
     filter: FilterText = "true"
     language: Language = "tamis"
     mode: ModeName = None
-    start: Annotated[
-        str,
-        Meta(
-            max_length=64,
-            description="`earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z.",
-        ),
-    ] = "earliest"
-    end: Annotated[
-        str,
-        Meta(
-            max_length=64,
-            description="`latest`, or the sequence or time of the first event that is not wanted.",
-        ),
-    ] = "latest"
+    start: PlaceText = "earliest"
+    """The first event that is wanted."""
+    end: PlaceText = "latest"
+    """The first event that is not wanted."""
     limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100
 
 

@@ -12,9 +12,8 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple, Protocol
 
-import structlog
-
 from tamis.broker.broker import Broker
+from tamis.broker.logs import get_logger
 from tamis.broker.notifier import Attachment
 from tamis.broker.sessions import Session
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError
@@ -44,7 +43,7 @@ from tamis.protocol import (
 from tamis.protocol.codes import STATUS, WORTH_A_RETRY
 from tamis.protocol.frames import Reply, Request
 
-LOG: Final = structlog.get_logger("tamis.connection")
+LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
 
 # Publications that may wait to be stored, and the bytes of events that are sent in one frame.

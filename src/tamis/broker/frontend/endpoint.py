@@ -9,7 +9,6 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
-import structlog
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
@@ -26,6 +25,7 @@ from tamis.broker.frontend.reading import (
     read_body,
     unsupported,
 )
+from tamis.broker.logs import get_logger
 from tamis.errors import (
     AccessError,
     DisconnectedError,
@@ -35,7 +35,7 @@ from tamis.errors import (
 )
 from tamis.protocol import Code
 
-LOG: Final = structlog.get_logger("tamis.http")
+LOG: Final = get_logger("tamis.http")
 
 
 class Endpoint:

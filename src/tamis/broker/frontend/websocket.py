@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
-import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from tamis.broker.frontend.connection import Connection
 from tamis.broker.frontend.operations import Frontend
 from tamis.broker.frontend.problems import problem_response
 from tamis.broker.frontend.reading import bearer_token
+from tamis.broker.logs import get_logger
 from tamis.errors import DisconnectedError, RefusedError
 
-LOG: Final = structlog.get_logger("tamis.websocket")
+LOG: Final = get_logger("tamis.websocket")
 
 # What a WebSocket raises when the peer has gone, depending on what was tried.
 GONE: Final = (WebSocketDisconnect, WebSocketDisconnected, OSError)
