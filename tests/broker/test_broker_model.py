@@ -94,7 +94,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self._open()
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.loop.run_until_complete(asyncio.wait_for(work, 5))
+        return self.loop.run_until_complete(asyncio.wait_for(work, 60))
 
     def _open(self) -> None:
         wanted = BrokerSettings(

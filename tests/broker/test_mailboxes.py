@@ -9,10 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.mailboxes import DiskMailbox, MemoryMailbox
+from tamis.broker.mailboxes import DiskMailbox, Mailbox, MemoryMailbox
 from tamis.storage import State, Store, StoredSubscription
 
 WINDOW = 4
+
+
+@pytest.fixture(params=[True, False], ids=["attended", "alone"], autouse=True)
+def _somebody_there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every mailbox have somebody who is connected, or nobody: the difference is memory."""
+    made = Mailbox.__init__
+
+    def make(mailbox: Mailbox, window: int) -> None:
+        made(mailbox, window)
+        mailbox.is_attended = request.param
+
+    monkeypatch.setattr(Mailbox, "__init__", make)
 
 
 @pytest.fixture
@@ -57,6 +69,15 @@ def test_what_lies_behind_a_replay_waits_for_it(store: Store) -> None:
     assert taken(mailbox) == [5, 8]
     mailbox.settle([1, 2, 5, 8], 0)
     assert taken(mailbox) == [9]
+
+
+def test_for_those_who_are_away_nothing_is_kept_in_memory(store: Store) -> None:
+    number = subscription(store.state)
+    mailbox = DiskMailbox(number, store.state, 100, nothing_yet=True)
+    store.state.commit_matches(10, [(number, row) for row in range(1, 11)], {})
+    mailbox.offer(range(1, 11))
+    assert len(mailbox._ready) == (10 if mailbox.is_attended else 0)
+    assert taken(mailbox) == [*range(1, 11)]
 
 
 def test_more_than_the_window_waits_on_disk(store: Store) -> None:

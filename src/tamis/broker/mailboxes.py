@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
@@ -31,15 +30,45 @@ class Sent(NamedTuple):
     """When it counts as not received."""
 
 
+class Bell:
+    """Wakes whoever waits for news; costs next to nothing while nobody does, as with most."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self) -> None:
+        self._event: asyncio.Event | None = None
+
+    def set(self) -> None:
+        """Wake whoever waits."""
+        if self._event is not None:
+            self._event.set()
+
+    def clear(self) -> None:
+        """Listen from now on: what is there already must be looked for after this."""
+        if self._event is None:
+            self._event = asyncio.Event()
+        self._event.clear()
+
+    async def wait(self) -> None:
+        """Wait until someone has rung since `clear`."""
+        assert self._event is not None  # noqa: S101 - see above
+        await self._event.wait()
+
+
 class Mailbox:
     """What all mailboxes have: events that were sent, and those to be sent again later."""
+
+    __slots__ = ("_later", "_ready", "arrived", "dropped", "in_flight", "is_attended", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.in_flight: dict[int, Sent] = {}
         self.dropped = 0
         """Events that will not come and of which the subscriber has not been told."""
-        self.arrived = asyncio.Event()
+        self.is_attended = False
+        """Whether somebody is connected: for those who are away the disk is enough."""
+        self.arrived = Bell()
+        self._ready: list[Waiting] = []
         self._later: list[tuple[float, int, int]] = []
 
     @property
@@ -73,6 +102,11 @@ class Mailbox:
             heapq.heapify(self._later)
         return sent + later
 
+    def _next(self, count: int) -> list[Waiting]:
+        count = max(0, count)
+        taken, self._ready = self._ready[:count], self._ready[count:]
+        return taken
+
     def _take_due(self, limit: int, now: float) -> list[Waiting]:
         taken: list[Waiting] = []
         while len(taken) < limit and self._later and self._later[0][0] <= now:
@@ -92,13 +126,14 @@ class Mailbox:
 
 
 class DiskMailbox(Mailbox):
-    """All that waits is on disk; memory holds the next of it."""
+    """All that waits is on disk; memory holds the next of it, while somebody is there."""
+
+    __slots__ = ("_is_whole", "_last", "_number", "_state", "below")
 
     def __init__(self, number: int, state: State, window: int, *, nothing_yet: bool) -> None:
         super().__init__(window)
         self._number = number
         self._state = state
-        self._ready: deque[Waiting] = deque()
         self._is_whole = nothing_yet
         """Whether memory holds all that waits."""
         self._last = 0
@@ -108,7 +143,7 @@ class DiskMailbox(Mailbox):
 
     def offer(self, sequences: Sequence[int]) -> None:
         """Take events that have been written to disk."""
-        room = self.window - len(self._ready) if self._is_whole else 0
+        room = self.window - len(self._ready) if self._is_whole and self.is_attended else 0
         taken = sequences[: max(0, room)]
         self._ready.extend(map(Waiting, taken))
         if taken:
@@ -122,8 +157,7 @@ class DiskMailbox(Mailbox):
             await self._refill()
         taken = self._take_due(min(limit, self.window - len(self.in_flight)), now)
         room = min(limit, self.window - self.unsettled) - len(taken)
-        taken += [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
-        return self._send(taken, lease)
+        return self._send(taken + self._next(room), lease)
 
     async def _refill(self) -> None:
         # What is offered while the disk is read is kept, and joined to what was read.
@@ -139,7 +173,7 @@ class DiskMailbox(Mailbox):
         offered = [waiting for waiting in self._ready if waiting.sequence > last]
         if below != inf or len(rows) == self.window:
             offered, self._is_whole = [], False
-        self._ready = deque(Waiting(row.sequence, row.attempts) for row in read if not row.due)
+        self._ready = [Waiting(row.sequence, row.attempts) for row in read if not row.due]
         self._ready.extend(offered)
         self._last = offered[-1].sequence if offered else last
         for row in read:
@@ -160,9 +194,7 @@ class DiskMailbox(Mailbox):
 class MemoryMailbox(Mailbox):
     """A buffer; what does not fit pushes out the oldest."""
 
-    def __init__(self, window: int) -> None:
-        super().__init__(window)
-        self._ready: deque[Waiting] = deque()
+    __slots__ = ()
 
     @property
     def waiting(self) -> int:
@@ -172,17 +204,15 @@ class MemoryMailbox(Mailbox):
     def offer(self, sequences: Sequence[int]) -> None:
         """Take events; the oldest make room."""
         self._ready.extend(map(Waiting, sequences))
-        while len(self._ready) > self.window:
-            self._ready.popleft()
-            self.dropped += 1
+        excess = max(0, len(self._ready) - self.window)
+        del self._ready[:excess]
+        self.dropped += excess
         self.arrived.set()
 
     async def take(self, limit: int, now: float, lease: float) -> list[Waiting]:
         """Return what is to be sent now."""
         taken = self._take_due(limit, now)
-        while self._ready and len(taken) < limit:
-            taken.append(self._ready.popleft())
-        return self._send(taken, lease)
+        return self._send(taken + self._next(limit - len(taken)), lease)
 
     def forget_sent(self) -> None:
         """Do not send anything again."""

@@ -105,6 +105,7 @@ class Notifier:
             await self.end(subscription, "taken over by another connection")
         attachment = Attachment(subscription, outlet, credit, manual=manual)
         subscription.attachment = attachment
+        subscription.mailbox.is_attended = True
         attachment.task = asyncio.create_task(self._send_all(attachment))
         return attachment
 
@@ -114,6 +115,7 @@ class Notifier:
         if subscription.attachment is not attachment:
             return
         subscription.attachment = None
+        subscription.mailbox.is_attended = False
         task = attachment.task
         if task is not None and task is not asyncio.current_task():
             task.cancel()

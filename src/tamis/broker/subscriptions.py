@@ -46,6 +46,19 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
 class Subscription:
     """One subscription, with what waits for its subscriber."""
 
+    # There may be very many.
+    __slots__ = (
+        "_changing",
+        "_filter",
+        "attachment",
+        "dropped",
+        "is_suspended",
+        "mailbox",
+        "mark",
+        "rights",
+        "stored",
+    )
+
     def __init__(
         self,
         stored: StoredSubscription,
