@@ -29,6 +29,8 @@ class _Step(NamedTuple):
     results: list[Result]
     found: Found
     """The sequences for each subscription."""
+    unwritten: list[tuple[int, int]]
+    """What is to wait on disk and could not be written."""
 
 
 class Matcher:
@@ -80,7 +82,8 @@ class Matcher:
                 step = await asyncio.to_thread(self._step, changes, events)
                 for result in step.results:
                     result.tell()
-                await self._keep(step.found, events)
+                if step.unwritten:
+                    await self._write(step.unwritten)
                 self._hand_out(step.found)
                 self._note_matched()
 
@@ -103,9 +106,10 @@ class Matcher:
     def _step(self, changes: list[Change], events: Sequence[Stored]) -> _Step:
         results = make_all(changes)
         if not events:
-            return _Step(results, {})
+            return _Step(results, {}, [])
         with self._metrics.match_seconds.time():
-            return _Step(results, self._find(events))
+            found = self._find(events)
+        return _Step(results, found, self._keep(found, events))
 
     def _find(self, events: Sequence[Stored]) -> Found:
         found: Found = {}
@@ -121,17 +125,27 @@ class Matcher:
             return [self._engine.match(stored.payload.event) for stored in events]  # type: ignore[misc]
         return self._engine.match_batch([stored.payload.event for stored in events])  # type: ignore[return-value]
 
-    async def _keep(self, found: Found, events: Sequence[Stored]) -> None:
-        """Write what is to wait on disk; without such rows the position can be written later."""
-        if not events:
-            return
+    def _keep(self, found: Found, events: Sequence[Stored]) -> list[tuple[int, int]]:
+        """Write what is to wait on disk, and return what could not be.
+
+        Without such rows the position can be written later.
+        """
         self.position = events[-1].sequence
         self._publishers.update(
             {one.publisher: one.publisher_sequence for one in events if one.publisher_sequence}
         )
         rows = [(n, s) for n, sequences in found.items() if self._is_on_disk(n) for s in sequences]
-        if rows:
-            await self._write(rows)
+        if not rows:
+            return []
+        try:
+            self._commit(rows)
+        except StorageError:
+            return rows
+        return []
+
+    def _commit(self, rows: Sequence[tuple[int, int]]) -> None:
+        self._state.commit_matches(self.position, rows, self._publishers)
+        self._publishers = {}
 
     async def checkpoint(self) -> None:
         """Write how far matching has come, so that the log need not be kept for it."""
@@ -139,22 +153,18 @@ class Matcher:
 
     def _write_position(self) -> None:
         if self.position > self._state.matched_up_to:
-            self._state.commit_matches(self.position, (), self._publishers)
-            self._publishers = {}
+            self._commit(())
 
     async def _write(self, rows: Sequence[tuple[int, int]]) -> None:
         """Write rows, as often as it takes: a full disk stops matching, and so publishing."""
         while True:
             try:
-                await asyncio.to_thread(
-                    self._state.commit_matches, self.position, rows, self._publishers
-                )
+                await asyncio.to_thread(self._commit, rows)
             except StorageError as error:
                 self._health.report(PROBLEM, str(error))
                 await asyncio.sleep(AGAIN)
             else:
                 self._health.clear(PROBLEM)
-                self._publishers = {}
                 return
 
     def _is_on_disk(self, number: int) -> bool:
