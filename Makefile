@@ -35,9 +35,8 @@ kernels: $(READY) ## Compile the kernels of the engine, once; else every process
 unit: kernels ## The default tests alone
 	$(BIN)/pytest -q -n 2
 
-test: $(READY) ## Everything CI runs
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync check kernels
-	@$(MAKE) --no-print-directory unit
+test: $(READY) ## Everything CI runs; the checks beside the tests, which often wait
+	@$(MAKE) --no-print-directory --jobs 2 check unit
 
 test-slow: $(READY) ## The volume suites: random pairs by the million
 	$(BIN)/pytest -q -m slow -s tests

@@ -1,9 +1,10 @@
-"""The broker: `python -m benchmarks.broker [--many] [--beside] [--stalled]`; without these, all.
+"""The broker: `python -m benchmarks.broker [--many] [--beside] [--stalled] [--restart]`, or all.
 
 Real processes on this machine, over its loopback: the broker, who publishes, and who subscribes.
-With very many subscriptions beside one; beside other brokers; and with a tenth of the subscribers
-stalled. What it takes to run other brokers: `apt-get install mosquitto nats-server` and
-`pip install paho-mqtt nats-py`; those that are missing are left out.
+With very many subscriptions beside one; beside other brokers; with a tenth of the subscribers
+stalled; and started again with very many. What it takes to run other brokers:
+`apt-get install mosquitto nats-server` and `pip install paho-mqtt nats-py`; those that are missing
+are left out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks import broker_beside, broker_many, broker_stalled
+from benchmarks import broker_beside, broker_many, broker_restart, broker_stalled
 from benchmarks.broker_plots import rates_and_times, times_and_memory
 from benchmarks.broker_stalled import CALM, STALLED
 from benchmarks.harness import options
@@ -24,6 +25,7 @@ from benchmarks.reporting import bars, file_name, report
 MANY: Final = "The broker with one subscription and with very many"
 BESIDE: Final = "From a publisher to a subscriber that wants one event in a hundred"
 STALL: Final = "A tenth of the subscribers does not read"
+RESTART: Final = "A broker that starts again"
 ROOMS: Final = 10
 """One subscriber in so many stalls."""
 
@@ -74,6 +76,20 @@ def stalled(chosen: argparse.Namespace, folder: Path) -> None:
     )
 
 
+def restart(chosen: argparse.Namespace, folder: Path) -> None:
+    """Measure, print and write how fast a broker starts again."""
+    before = os.getloadavg()
+    rows = broker_restart.measured(folder, chosen.subscriptions)
+    report(
+        file_name("broker-restart", (chosen.subscriptions,)),
+        RESTART,
+        broker_restart.sheets(rows),
+        bars(RESTART, "starts", rows),
+        notes=[load_since(before)],
+        folder=chosen.out,
+    )
+
+
 def load_since(before: tuple[float, float, float]) -> str:
     """Say how much the machine had to do, with this and with other things."""
     start, end = before[0], os.getloadavg()[0]
@@ -88,6 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         many=False,
         beside=False,
         stalled=False,
+        restart=False,
         subscriptions=100_000,
         events=50_000,
         paces=(500, 2_000),
@@ -96,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rate=50,
         stalled_seconds=20,
     )
-    parts = {"many": many, "beside": beside, "stalled": stalled}
+    parts = {"many": many, "beside": beside, "stalled": stalled, "restart": restart}
     wanted = [name for name in parts if getattr(chosen, name)] or [*parts]
     for name in wanted:
         with TemporaryDirectory(prefix=f"tamis-{name}-") as folder:

@@ -18,6 +18,10 @@ SMALL = {
         "--subscriptions 30 --events 1000",
         ["30 subscriptions / 1 subscription", "installing"],
     ),
+    "restart": (
+        "--subscriptions 1200",
+        ["with what was compiled before", "all compiled anew", "ms, median"],
+    ),
     "beside": (
         "--events 500 --paces 200 --paced-seconds 1",
         ["Tamis, durable", "200 events/s: Tamis", "before they are acknowledged"],
