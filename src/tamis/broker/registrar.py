@@ -262,12 +262,16 @@ class Registrar:
     ) -> Subscription:
         # The rights are those of this moment, between two changes of the subscriptions: whoever
         # changes them changes those of all that are in the catalogue, in the same way.
-        window = self._settings.window
-        mailbox: DiskMailbox | MemoryMailbox = MemoryMailbox(self._settings.buffer)
-        if stored.policy == WAIT:
-            mailbox = DiskMailbox(stored.number, self._store.state, window, nothing_yet=is_new)
         rights = self._rights_of(owner_of(stored))
-        return Subscription(stored, filter_, rights, mailbox)
+        return Subscription(stored, filter_, rights, self._mailbox(stored, nothing_yet=is_new))
+
+    def _mailbox(
+        self, stored: StoredSubscription, *, nothing_yet: bool
+    ) -> DiskMailbox | MemoryMailbox:
+        if stored.policy != WAIT:
+            return MemoryMailbox(self._settings.buffer)
+        state, window = self._store.state, self._settings.window
+        return DiskMailbox(stored.number, state, window, nothing_yet=nothing_yet)
 
     async def renew(self, subscription: Subscription, lifetime: float | None) -> None:
         """Let a subscription live for so long from now on; None: for ever."""

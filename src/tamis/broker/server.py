@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import signal
 import socket
@@ -38,11 +39,24 @@ def serve(settings: BrokerSettings) -> None:
 async def _serve(settings: BrokerSettings) -> None:
     # Before recovery, which may take a while: a port that is taken is a mistake to be told at once.
     with _bound(settings) as bound:
-        async with await Broker.open(settings) as broker:
+        async with await _opened(settings) as broker:
             await _load_kernels()
             streams = Streams()
             config = _config(create_app(broker, streams), settings)
             await Server(config, streams, _address(settings, bound)).serve([bound])
+
+
+async def _opened(settings: BrokerSettings) -> Broker:
+    """Open a broker; the garbage collector does not look through all subscriptions again and again.
+
+    While they are read there is no garbage in cycles, and what is there afterwards stays for long.
+    """
+    gc.disable()
+    try:
+        return await Broker.open(settings)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 async def _load_kernels() -> None:
