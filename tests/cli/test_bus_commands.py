@@ -21,7 +21,7 @@ from broker.server import ServerProcess, running
 from .commands import ROOT, Outcome, tamis
 
 TAMIS = (sys.executable, "-m", "tamis.cli")
-COMMANDS = ["pub", "sub", "tail", "subscriptions", "explain", "status", "token"]
+COMMANDS = ["pub", "sub", "tail", "history", "subscriptions", "explain", "status", "token"]
 EVENTS = ROOT / "examples" / "market" / "events.jsonl"
 
 
@@ -101,6 +101,23 @@ def test_cloudevents_stay_cloudevents() -> None:
     assert published(done) == (1, 0, 1)
     [event] = tamis("sub", 'type = "sold" and data.n = 1', "--from", "earliest", "-n", 1).json
     assert event == json.loads(text)
+
+
+# --- history -------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("url")
+def test_the_past_is_shown_and_has_an_end() -> None:
+    start = next_sequence()
+    tamis("pub", stdin="\n".join(f'{{"past": {n}}}' for n in range(5)))
+    shown = tamis("history", "past >= 1", "--from", start)
+    assert (shown.code, [event["past"] for event in shown.json]) == (0, [1, 2, 3, 4])
+    some = tamis("history", "--from", start, "--to", start + 3, "--count", 2, "--envelope")
+    assert [event["sequence"] for event in some.json] == [start, start + 1]
+    none = tamis("history", "past > 9", "--from", start)
+    assert (none.code, none.out, none.err) == (1, "", "")
+    wrong = tamis("history", "past >")
+    assert (wrong.code, "missing at the end" in wrong.err) == (2, True)
 
 
 # --- sub and tail --------------------------------------------------------------------------------

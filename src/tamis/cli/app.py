@@ -10,7 +10,18 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from tamis.cli import check, compare, explain, match, pub, serve, spark_workloads, status, sub
+from tamis.cli import (
+    check,
+    compare,
+    explain,
+    history,
+    match,
+    pub,
+    serve,
+    spark_workloads,
+    status,
+    sub,
+)
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
 from tamis.cli.output import say_error
 from tamis.cli.spark import spark
@@ -69,6 +80,7 @@ app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.command(epilog=pub.EXAMPLES)(pub.pub)
 app.command(epilog=sub.SUB_EXAMPLES, no_args_is_help=True)(sub.sub)
 app.command(epilog=sub.TAIL_EXAMPLES)(sub.tail)
+app.command(epilog=history.EXAMPLES)(history.history)
 app.add_typer(subscriptions, name="subscriptions")
 app.command(epilog=explain.EXAMPLES, no_args_is_help=True)(explain.explain)
 app.command(epilog=status.EXAMPLES)(status.status)

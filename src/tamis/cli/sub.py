@@ -122,7 +122,7 @@ def sub(
     options: SubscribeOptions = {
         "durable": durable,
         "acknowledge": "auto" if durable is None else "manual",
-        "start": _start(start),
+        "start": place_in_log(start),
         "lifetime": duration(lifetime),
         "policy": _policy(policy),
         "language": language,
@@ -144,13 +144,14 @@ def tail(
     ca: CaFile = None,
 ) -> int:
     """Show all events that you may see, as they come."""
-    options: SubscribeOptions = {"start": _start(start)}
+    options: SubscribeOptions = {"start": place_in_log(start)}
     place = Place(url, token_file, ca)
     run(_show(place, "true", options, number, format_, envelope=envelope))
     return FINE
 
 
-def _start(text: str) -> int | str:
+def place_in_log(text: str) -> int | str:
+    """Return a sequence as a number; what else it may be, the broker understands."""
     return int(text) if _SEQUENCE.fullmatch(text) else text
 
 
