@@ -88,8 +88,8 @@ class Killing:
         if plan.seconds:
             await asyncio.sleep(plan.seconds)
         else:
-            # It may be that it never comes to the point.
-            for _ in range(30):
+            # It may be that it never comes to the point; but a lie it always does.
+            for _ in range(1_500 if plan.point == LYING else 30):
                 if not self.server.is_running:
                     break
                 await asyncio.sleep(0.02)
