@@ -17,6 +17,9 @@ from benchmarks.workloads.events import Events
 from tamis.events import Event
 from tamis.filters import Filter
 
+# They are no part of Tamis, and to compile their loops takes half a minute.
+pytestmark = pytest.mark.slow
+
 BOOLEAN = {
     "sparse": boolean.Shape(),
     "dense": boolean.Shape(attributes=30, cardinality=10, per_event=20),
