@@ -14,8 +14,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Tamis needs Python 3.11 or newer: run 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@# Most of what is installed is never imported, so bytecode is made when it is needed.
-	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 setup: $(READY) ## Make .venv with Tamis and everything its development needs
