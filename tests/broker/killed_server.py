@@ -35,6 +35,8 @@ POINTS = (
     "after a subscription",
 )
 LYING = "lying sync"
+DEATHS = "deaths"
+"""The file, in the server's folder, in which it writes where its power went."""
 
 
 class Power:
@@ -69,6 +71,8 @@ class Power:
 
     def _go(self) -> None:
         with self._going:
+            with Path(DEATHS).open("a", encoding="utf-8") as deaths:
+                deaths.write(f"{self._point}\n")
             for path, size in self._synced.items():
                 if Path(path).exists():
                     os.truncate(path, min(size, Path(path).stat().st_size))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -13,11 +13,12 @@ from typing import NamedTuple
 import pytest
 
 import tamis
-from broker.killed_server import LYING, POINTS
+from broker.killed_server import DEATHS, LYING, POINTS
 from broker.server import ServerProcess
 from tamis.client.backoff import Backoff
 
 PUBLISHERS = 3
+KEPT = 20
 BATCH = 20
 END = "end"
 SCRIPT = Path(__file__).with_name("killed_server.py")
@@ -32,11 +33,19 @@ class Plan(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What clients saw: numbers by publisher."""
+    """What clients saw: numbers by publisher, and what became of subscriptions."""
 
     sent: dict[str, set[int]]
     acknowledged: dict[str, set[int]]
     received: dict[str, list[int]]
+    subscribed: set[str]
+    """Those that were granted, and never asked to be deleted."""
+    deleted: set[str]
+    """Those whose deletion was answered."""
+    left: set[str]
+    """Those that the broker has in the end."""
+    deaths: Counter[str]
+    """How often the power went at each point."""
 
 
 class Killing:
@@ -45,7 +54,8 @@ class Killing:
     def __init__(self, folder: Path, seed: int) -> None:
         self.server = ServerProcess(folder, {"window": 5_000})
         self.rng = Random(seed)
-        self.found = Found(defaultdict(set), defaultdict(set), defaultdict(list))
+        numbers = defaultdict(set), defaultdict(set), defaultdict(list)
+        self.found = Found(*numbers, set(), set(), set(), Counter())
         self.is_over = False
         self.connected = asyncio.Semaphore(0)
 
@@ -56,7 +66,8 @@ class Killing:
         async with asyncio.TaskGroup() as group:
             for number in range(PUBLISHERS):
                 group.create_task(self._publish(f"publisher-{number}"))
-            for _ in range(PUBLISHERS + 1):
+            group.create_task(self._subscribe())
+            for _ in range(PUBLISHERS + 2):
                 await self.connected.acquire()
             for plan in plans:
                 await self._die(plan)
@@ -65,10 +76,13 @@ class Killing:
         async with tamis.connect(self.server.url) as bus:
             # All that was acknowledged is before this one in the log.
             await bus.publish({"publisher": END, "number": 1})
+            self.found.left.update(one.id for one in await bus.subscriptions())
         with contextlib.suppress(TimeoutError):
             # What has not come by then is lost.
             await asyncio.wait_for(receiving, patience)
         await asyncio.to_thread(self.server.stop)
+        deaths = self.server.folder / DEATHS
+        self.found.deaths.update(deaths.read_text().splitlines() if deaths.exists() else ())
         return self.found
 
     def _start(self, plan: Plan) -> None:
@@ -88,8 +102,8 @@ class Killing:
         if plan.seconds:
             await asyncio.sleep(plan.seconds)
         else:
-            # It may be that it never comes to the point; but a lie it always does.
-            for _ in range(1_500 if plan.point == LYING else 30):
+            # Somebody does all the time what leads there.
+            for _ in range(500):
                 if not self.server.is_running:
                     break
                 await asyncio.sleep(0.02)
@@ -106,6 +120,29 @@ class Killing:
                 await bus.publish_many([{"publisher": name, "number": n} for n in batch])
                 self.found.acknowledged[name].update(batch)
                 await asyncio.sleep(0)
+
+    async def _subscribe(self) -> None:
+        """Make subscriptions, one after the other, and delete all but the last few."""
+        kept: deque[str] = deque()
+        async with tamis.connect(self.server.url, timeout=120) as bus:
+            self.connected.release()
+            for name in map("s{}".format, itertools.count()):
+                if self.is_over:
+                    return
+                subscription = await bus.subscribe("number < 0", durable=name)
+                self.found.subscribed.add(name)
+                await subscription.close()
+                kept.append(name)
+                if len(kept) > KEPT:
+                    await self._delete(bus, kept.popleft())
+                await asyncio.sleep(0.01)
+
+    async def _delete(self, bus: tamis.Bus, name: str) -> None:
+        self.found.subscribed.discard(name)
+        # Whether it is gone nobody knows, if the server has.
+        with contextlib.suppress(tamis.DisconnectedError, tamis.RefusedError):
+            await bus.delete(name)
+            self.found.deleted.add(name)
 
     async def _receive(self) -> None:
         async with tamis.connect(self.server.url, timeout=120) as bus:
@@ -135,6 +172,8 @@ def check(found: Found) -> None:
         assert set(received) <= found.sent[name], f"{name}: invented"
         firsts = list(dict.fromkeys(received))
         assert firsts == sorted(firsts), f"{name}: out of order"
+    assert found.subscribed <= found.left, "a subscription is lost"
+    assert not found.deleted & found.left, "a subscription has come back"
 
 
 def plans(count: int, seed: int) -> list[Plan]:
@@ -153,6 +192,8 @@ def test_nothing_is_lost_by_thirty_kills(tmp_path: Path) -> None:
     found = asyncio.run(asyncio.wait_for(Killing(tmp_path, 1).run(plans(30, 1)), 300))
     check(found)
     assert sum(map(len, found.acknowledged.values())) > 1_000
+    assert len(found.deleted) > 10
+    assert found.deaths.keys() == {*POINTS}
 
 
 def test_an_acknowledgement_before_the_sync_is_found_out(tmp_path: Path) -> None:
@@ -164,14 +205,17 @@ def test_an_acknowledgement_before_the_sync_is_found_out(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_nothing_is_lost_by_five_hundred_kills(tmp_path: Path) -> None:
-    kills, acknowledged = 0, 0
+    kills, acknowledged, deaths = 0, 0, Counter[str]()
     for round_ in range(5):
         killing = Killing(tmp_path / str(round_), round_)
         found = asyncio.run(killing.run(plans(100, round_ + 10)))
         check(found)
         kills += 100
         acknowledged += sum(map(len, found.acknowledged.values()))
+        deaths += found.deaths
     print(
-        f"\nkills: {kills}, {acknowledged:,} acknowledged events, 0 lost, 0 invented, 0 disordered"
+        f"\nkills: {kills}, {deaths.total()} of them at named points, {acknowledged:,} "
+        "acknowledged events, 0 lost, 0 invented, 0 disordered"
     )
+    assert deaths.keys() == {*POINTS}
     assert acknowledged >= 100_000
