@@ -1,0 +1,103 @@
+"""One name, one concept: no class name stands for two things anywhere in the package."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import tamis
+
+PACKAGE = Path(tamis.__file__).parent
+
+EXCEPTIONS: dict[str, str] = {
+    "Address": "to be renamed",
+    "Answer": "to be renamed",
+    "AuditEntry": "to be renamed",
+    "Call": "to be renamed",
+    "Change": "to be renamed",
+    "Constant": "to be renamed",
+    "Count": "to be renamed",
+    "Entry": "to be renamed",
+    "Explanation": "to be renamed",
+    "File": "to be renamed",
+    "Files": "to be renamed",
+    "Finding": "to be renamed",
+    "Form": "to be renamed",
+    "Found": "to be renamed",
+    "Frame": "to be renamed",
+    "Group": "to be renamed",
+    "JSONLines": "to be renamed",
+    "Layout": "to be renamed",
+    "Leaf": "to be renamed",
+    "Leaves": "to be renamed",
+    "Letters": "to be renamed",
+    "Line": "to be renamed",
+    "Literal": "to be renamed",
+    "Manifest": "to be renamed",
+    "Matches": "to be renamed",
+    "Names": "to be renamed",
+    "Numbering": "to be renamed",
+    "Options": "to be renamed",
+    "Order": "to be renamed",
+    "Outlet": "to be renamed",
+    "Part": "to be renamed",
+    "Place": "to be renamed",
+    "Problem": "to be renamed",
+    "Publication": "to be renamed",
+    "Published": "to be renamed",
+    "Question": "to be renamed",
+    "Quotas": "to be renamed",
+    "Reader": "to be renamed",
+    "Reading": "to be renamed",
+    "Reference": "to be renamed",
+    "Refused": "to be renamed",
+    "Result": "to be renamed",
+    "Role": "to be renamed",
+    "Rows": "to be renamed",
+    "Rule": "to be renamed",
+    "Scope": "to be renamed",
+    "Search": "to be renamed",
+    "Segment": "to be renamed",
+    "Selection": "to be renamed",
+    "Settings": "to be renamed",
+    "Settler": "to be renamed",
+    "Shelf": "to be renamed",
+    "State": "to be renamed",
+    "Step": "to be renamed",
+    "Store": "to be renamed",
+    "Stream": "to be renamed",
+    "Subscription": "to be renamed",
+    "Table": "to be renamed",
+    "Tail": "to be renamed",
+    "Tally": "to be renamed",
+    "Tokens": "to be renamed",
+    "Transport": "to be renamed",
+    "Values": "to be renamed",
+    "Waiting": "to be renamed",
+    "Window": "to be renamed",
+}
+"""Names that stand for two things all the same, each with the reason."""
+
+
+def classes_by_name() -> dict[str, list[str]]:
+    places = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(str(path.relative_to(PACKAGE)))
+    return places
+
+
+def test_no_class_name_means_two_things() -> None:
+    shared = {
+        name: places
+        for name, places in classes_by_name().items()
+        if len(places) > 1 and name not in EXCEPTIONS
+    }
+    assert not shared
+
+
+def test_every_exception_is_still_needed() -> None:
+    places = classes_by_name()
+    assert {name for name in EXCEPTIONS if len(places[name]) < 2} == set()
