@@ -54,8 +54,15 @@ class Killing:
     def __init__(self, folder: Path, seed: int) -> None:
         self.server = ServerProcess(folder, {"window": 5_000})
         self.rng = Random(seed)
-        numbers = defaultdict(set), defaultdict(set), defaultdict(list)
-        self.found = Found(*numbers, set(), set(), set(), Counter())
+        self.found = Found(
+            sent=defaultdict(set),
+            acknowledged=defaultdict(set),
+            received=defaultdict(list),
+            subscribed=set(),
+            deleted=set(),
+            left=set(),
+            deaths=Counter(),
+        )
         self.is_over = False
         self.connected = asyncio.Semaphore(0)
 
