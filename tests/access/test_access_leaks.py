@@ -16,12 +16,12 @@ import pytest
 
 from access.oracle import Case, Document, leaves, random_case, random_roles, random_twin, shown_by
 from tamis.access import Policy, Principal, Rights
+from tamis.analysis.explain import explain
 from tamis.errors import AccessError, FilterTypeError
 from tamis.events import Event, decode_json, encode_json
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.printing import is_plain_name
-from tamis.matching.explain import explain
 
 PATHS = ("match", "deliver", "replay", "dry run", "explain", "dead letters")
 NOTHING = "nothing"

@@ -13,10 +13,10 @@ from access.test_access_leaks import refusal as expected_refusal
 from broker.authorization_actors import Refused
 from broker.authorization_play import ATTEMPTS, EXPLAINED, Story
 from broker.authorization_scene import Asked, Person, Scene, visible
+from tamis.analysis.explain import explain
 from tamis.errors import EventError
 from tamis.events import decode_json
 from tamis.filters import Mode
-from tamis.matching.explain import explain
 
 
 class Checker:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tamis.access import Principal, Rights, TokenRecord
+from tamis.analysis.explain import explain
 from tamis.broker.history import Search, place_of
 from tamis.broker.notifier import Attachment, Outlet
 from tamis.broker.payloads import Payload, Reader
@@ -18,7 +19,6 @@ from tamis.broker.subscriptions import Subscription
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.filters import Mode
-from tamis.matching.explain import explain
 from tamis.protocol import Code, Delivery, Subscribe
 from tamis.protocol.views import (
     DeadLetterView,

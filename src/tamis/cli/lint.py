@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from tamis.analysis.lint import Finding as Found
+from tamis.analysis.lint import Linter, Rule, Subject
 from tamis.cli.filter_files import Refused, Subscription
 from tamis.events import Schema
-from tamis.matching.lint import Finding as Found
-from tamis.matching.lint import Linter, Rule, Subject
 
 
 class Level(StrEnum):

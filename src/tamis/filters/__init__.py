@@ -1,6 +1,6 @@
 """Filters: the small IR that every language and engine shares, and what it means."""
 
-from tamis.filters.boolean import FALSE, TRUE, Filter, all_of, any_of
+from tamis.filters.boolean import FALSE, TRUE, Filter, Id, all_of, any_of
 from tamis.filters.build import Attr, attr
 from tamis.filters.limits import FilterLimits
 from tamis.filters.modes import Mode
@@ -11,6 +11,7 @@ __all__ = [
     "Attr",
     "Filter",
     "FilterLimits",
+    "Id",
     "Mode",
     "all_of",
     "any_of",

@@ -19,6 +19,9 @@ from tamis.filters.modes import Mode, View, as_mode, view_of
 # be plain recursion. Admission limits (`FilterLimits`) lie below it.
 MAX_DEPTH = 200
 
+Id = str | int
+"""The name of a filter among others, such as that of a subscription."""
+
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """A condition on events; combine with `&`, `|`, `^` and `~`, print to see it as text."""

@@ -15,8 +15,7 @@ import numpy as np
 
 from tamis.errors import FilterError
 from tamis.events import Event, Schema
-from tamis.filters import Filter
-from tamis.matching.matches import Id
+from tamis.filters import Filter, Id
 from tamis.matching.segments import Entry, Segment
 from tamis.matching.vocabulary import Vocabulary
 

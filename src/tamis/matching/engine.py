@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
+from tamis.analysis.explain import Explanation, explain
+from tamis.analysis.lint import FILTERS, PAIRS, Findings, Subject, lint
 from tamis.diagrams.pictures import Picture
 from tamis.errors import FilterError, TamisError
 from tamis.events import Event, Schema
 from tamis.events.batch import Admission, EventBatch, is_arrow
-from tamis.filters import Filter, FilterLimits, Mode
+from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching import snapshot
 from tamis.matching.collection import Collection, match_open
-from tamis.matching.explain import Explanation, explain
-from tamis.matching.lint import FILTERS, PAIRS, Findings, Subject, lint
-from tamis.matching.matches import Id, Matches
+from tamis.matching.matches import Matches
 from tamis.matching.programs import compile_filter, decompile
 from tamis.matching.segments import Entry, Segment, joined_matches
 from tamis.matching.vocabulary import Vocabulary

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import TamisError
+from tamis.filters import Id
 from tamis.matching.evaluation import WIDEST
 from tamis.matching.found import Bitmap, Found
 from tamis.matching.match_kernels import (
@@ -24,8 +25,6 @@ from tamis.matching.match_kernels import (
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-Id = str | int
 
 # As a mask of subscriptions, none at all means every one.
 _EVERYONE: Final = np.empty(0, np.bool_)

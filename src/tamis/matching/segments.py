@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tamis.events import Event
 from tamis.events.batch import EventBatch
-from tamis.filters import Mode
+from tamis.filters import Id, Mode
 from tamis.matching.compiled import Compiled
 from tamis.matching.evaluation import Evaluator
-from tamis.matching.matches import Id, Ids, Matches, Share
+from tamis.matching.matches import Ids, Matches, Share
 from tamis.matching.vocabulary import Vocabulary
 
 MODES: Final = tuple(Mode)

@@ -18,11 +18,10 @@ from tamis.errors import SnapshotError
 from tamis.events import Schema
 from tamis.events.columns import instant, microseconds
 from tamis.events.schema_json import schema_data, schema_of
-from tamis.filters import Mode
+from tamis.filters import Id, Mode
 from tamis.languages import parse
 from tamis.matching.compiled import Compiled, CompiledArrays
 from tamis.matching.evaluation import Evaluator
-from tamis.matching.matches import Id
 from tamis.matching.program_kernels import Leaves
 from tamis.matching.segments import Roll, Segment
 from tamis.matching.snapshot_file import read_file, write_file

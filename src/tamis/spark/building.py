@@ -11,13 +11,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tamis.analysis.lint import FILTERS
 from tamis.errors import FilterError, FilterSyntaxError, TamisError
 from tamis.events import Schema, schema_of
 from tamis.events.timestamps import parse_timestamp
 from tamis.filters import Filter, Mode
 from tamis.languages import parse
 from tamis.matching import Engine
-from tamis.matching.lint import FILTERS
 from tamis.matching.tables import rows_of
 from tamis.spark.keys import bucket_of_filter
 from tamis.spark.library import REJECTED, Shard, described, write_ids

@@ -8,11 +8,12 @@ within a limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from tamis.analysis.counterfactuals import near_misses, satisfies
 from tamis.diagrams import Answer, Space
 from tamis.diagrams.alphabet import Meaning
 from tamis.diagrams.diagram import BudgetExceededError, Node
@@ -22,11 +23,9 @@ from tamis.diagrams.readings import TextQuestion
 from tamis.diagrams.samples import Values
 from tamis.diagrams.witness import find_witness
 from tamis.events import Event, Schema
-from tamis.filters import Filter, Mode
+from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import Present
 from tamis.filters.simplify import simplify
-from tamis.matching.changes import near_misses, satisfies
-from tamis.matching.matches import Id, Matches
 
 # Steps of work for one question, some milliseconds. Ordinary filters take some hundred steps.
 BUDGET: Final = 20_000
@@ -40,8 +39,19 @@ EVENTS_AT_A_TIME: Final = 256
 
 UNLESS_SEVERAL: Final = ", unless an attribute holds several values"
 
-Match = Callable[[Sequence[Event]], Matches]
-"""Finds for each event the ids of the filters that it satisfies."""
+
+class MatchedIds(Protocol):
+    """For each event of a batch, the ids of the filters that it satisfies."""
+
+    @property
+    def errors(self) -> Mapping[int, Exception]:
+        """Return the errors of refused events."""
+
+    def __getitem__(self, number: int, /) -> list[Id]: ...
+
+
+MatchBatch = Callable[[Sequence[Event]], MatchedIds]
+"""The engine's `match_batch`, which this room may not import."""
 
 
 class Rule(StrEnum):
@@ -131,7 +141,7 @@ class Form(NamedTuple):
 def lint(
     subjects: Iterable[Subject],
     schema: Schema | None,
-    match: Match,
+    match: MatchBatch,
     *,
     count: int,
     filters: int = FILTERS,
@@ -153,7 +163,7 @@ class Linter:
     """Looks at filters one by one and in pairs, over the events of a schema."""
 
     def __init__(
-        self, schema: Schema | None, *, many: bool = False, match: Match | None = None
+        self, schema: Schema | None, *, many: bool = False, match: MatchBatch | None = None
     ) -> None:
         self._schema = schema
         self._many = many

@@ -8,11 +8,11 @@ from random import Random
 import pytest
 
 from strategies import World, random_filter, random_world
+from tamis.analysis.lint import Findings, Linter, Rule, Subject, lint
 from tamis.diagrams import Space
 from tamis.events import Schema
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
-from tamis.matching.lint import Findings, Linter, Rule, Subject, lint
 
 UNLESS = ", unless an attribute holds several values"
 

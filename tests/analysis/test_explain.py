@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from strategies import World, generators, random_event, random_filter, random_world
+from tamis.analysis.explain import Explanation, explain
+from tamis.analysis.reasons import deciding_atoms
 from tamis.diagrams import Space
 from tamis.errors import EventError, FilterError
 from tamis.events import Bits, Event, Schema, attribute
@@ -17,8 +19,6 @@ from tamis.filters import Filter, Mode
 from tamis.filters.boolean import And, Connective, Constant, Not, Or
 from tamis.languages import parse
 from tamis.matching import Engine
-from tamis.matching.deciding import deciding_atoms
-from tamis.matching.explain import Explanation, explain
 
 PC_WATCH = 'company in ("IBM", "Dell") and price <= 1000'
 

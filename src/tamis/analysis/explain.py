@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from tamis.analysis.counterfactuals import Change, nearest_change
+from tamis.analysis.reasons import deciding_atoms
 from tamis.events import Event, Kind, Schema, Value
 from tamis.events.values import kind_of
-from tamis.filters import Filter, Mode
+from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import (
     Atom,
     Between,
@@ -23,9 +25,6 @@ from tamis.filters.atoms import (
 )
 from tamis.filters.modes import View, view_of
 from tamis.filters.printing import show_name, show_value
-from tamis.matching.changes import Change, nearest_change
-from tamis.matching.deciding import deciding_atoms
-from tamis.matching.matches import Id
 
 # A sentence lists no more reasons, or values, than a reader takes in.
 SHOWN: Final = 12

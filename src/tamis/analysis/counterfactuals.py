@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations, islice
 from typing import Final, Literal, NamedTuple
 
+from tamis.analysis.candidates import candidates, distance, solutions
 from tamis.diagrams.alphabet import Alphabet
 from tamis.diagrams.diagram import BudgetExceededError
 from tamis.diagrams.encoding import Encoding
@@ -21,7 +22,6 @@ from tamis.events import Event, Schema, Value
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.modes import View
-from tamis.matching.candidates import candidates, distance, solutions
 
 # Truths of atoms to find out with one attribute, with two, and with any: some tenths of a second.
 WORK: Final = 200_000

@@ -1,0 +1,1 @@
+"""Analysis: why a filter matched or not, what would change that, and which filters look wrong."""
