@@ -1,63 +1,95 @@
-"""Tamis: content-based publish/subscribe. Find, for every event, all the filters it satisfies."""
+"""Tamis: content-based publish/subscribe. Find, for every event, all the filters it satisfies.
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+Names load at first use, so that `import tamis` is fast and a program pays only for what it uses.
+"""
 
-from tamis.diagrams import (
-    Answer,
-    Comparison,
-    Relationship,
-    Space,
-    compare,
-    covers,
-    equivalent,
-    intersects,
-    is_always,
-    is_never,
-)
-from tamis.errors import (
-    AddressError,
-    CloudEventError,
-    DisconnectedError,
-    EventError,
-    FilterError,
-    FilterSyntaxError,
-    FilterTypeError,
-    JSONError,
-    LimitError,
-    RefusedError,
-    SchemaError,
-    SubscriptionEndedError,
-    TamisError,
-)
-from tamis.events import (
-    Attribute,
-    Bits,
-    CloudEvent,
-    Event,
-    EventLimits,
-    Kind,
-    Schema,
-    Type,
-    attribute,
-    decode_cloudevent,
-    decode_cloudevent_lines,
-    decode_cloudevents,
-    decode_json,
-    decode_json_lines,
-    decode_schema,
-    encode_cloudevent,
-    encode_cloudevents,
-    encode_json,
-)
-from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of, attr
-from tamis.filters.simplify import simplify
-from tamis.languages import parse
-from tamis.matching import Engine, Matches, Subscription
+from typing import TYPE_CHECKING
 
+from tamis.lazy import lazy_exports
+
+# What type checkers and editors see, and what Python does; a test compares the two.
 if TYPE_CHECKING:
     from tamis.broker.local import LocalBus, open_bus, open_bus_sync
     from tamis.client import Bus, Message, Missed, Receipt, SyncBus, connect, connect_sync
+    from tamis.diagrams import (
+        Answer,
+        Comparison,
+        Relationship,
+        Space,
+        compare,
+        covers,
+        equivalent,
+        intersects,
+        is_always,
+        is_never,
+    )
+    from tamis.errors import (
+        AddressError,
+        CloudEventError,
+        DisconnectedError,
+        EventError,
+        FilterError,
+        FilterSyntaxError,
+        FilterTypeError,
+        JSONError,
+        LimitError,
+        MissingExtraError,
+        RefusedError,
+        SchemaError,
+        SubscriptionEndedError,
+        TamisError,
+    )
+    from tamis.events import (
+        Attribute,
+        Bits,
+        CloudEvent,
+        Event,
+        EventLimits,
+        Kind,
+        Schema,
+        Type,
+        attribute,
+        decode_cloudevent,
+        decode_cloudevent_lines,
+        decode_cloudevents,
+        decode_json,
+        decode_json_lines,
+        decode_schema,
+        encode_cloudevent,
+        encode_cloudevents,
+        encode_json,
+    )
+    from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of, attr
+    from tamis.filters.simplify import simplify
+    from tamis.languages import parse
+    from tamis.matching import Engine, Matches, Subscription
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "tamis.broker.local": "LocalBus open_bus open_bus_sync",
+            "tamis.client": "Bus Message Missed Receipt SyncBus connect connect_sync",
+            "tamis.diagrams": """
+                Answer Comparison Relationship Space compare covers equivalent intersects
+                is_always is_never
+            """,
+            "tamis.errors": """
+                AddressError CloudEventError DisconnectedError EventError FilterError
+                FilterSyntaxError FilterTypeError JSONError LimitError MissingExtraError
+                RefusedError SchemaError SubscriptionEndedError TamisError
+            """,
+            "tamis.events": """
+                Attribute Bits CloudEvent Event EventLimits Kind Schema Type attribute
+                decode_cloudevent decode_cloudevent_lines decode_cloudevents decode_json
+                decode_json_lines decode_schema encode_cloudevent encode_cloudevents
+                encode_json
+            """,
+            "tamis.filters": "FALSE TRUE Filter FilterLimits Mode all_of any_of attr",
+            "tamis.filters.simplify": "simplify",
+            "tamis.languages": "parse",
+            "tamis.matching": "Engine Matches Subscription",
+        },
+    )
 
 __all__ = [
     "FALSE",
@@ -87,6 +119,7 @@ __all__ = [
     "Matches",
     "Message",
     "Missed",
+    "MissingExtraError",
     "Mode",
     "Receipt",
     "RefusedError",
@@ -125,29 +158,3 @@ __all__ = [
     "parse",
     "simplify",
 ]
-
-# The network takes a while to load; whoever matches by themselves needs none of it.
-_LATER = {
-    "LocalBus": "tamis.broker.local",
-    "open_bus": "tamis.broker.local",
-    "open_bus_sync": "tamis.broker.local",
-    "Bus": "tamis.client",
-    "Message": "tamis.client",
-    "Missed": "tamis.client",
-    "Receipt": "tamis.client",
-    "SyncBus": "tamis.client",
-    "connect": "tamis.client",
-    "connect_sync": "tamis.client",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_LATER[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_LATER]

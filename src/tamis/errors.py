@@ -24,6 +24,7 @@
     │   └── DisconnectedError     a connection that is closed, or cannot be made
     ├── SubscriptionEndedError    a subscription that the broker ended; knows the reason
     ├── AddressError              a URL that is no broker's
+    ├── MissingExtraError         a part of Tamis whose packages are not installed
     ├── PolicyError               a policy or key file that cannot be used; knows the place
     └── LimitError                more of something than the configured limit
 
@@ -31,6 +32,8 @@ Each error keeps the facts as fields and says them in a sentence.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 __all__ = [
     "AccessError",
@@ -44,6 +47,7 @@ __all__ = [
     "JSONError",
     "LibraryError",
     "LimitError",
+    "MissingExtraError",
     "PolicyError",
     "ProtocolError",
     "RefusedError",
@@ -279,3 +283,20 @@ class AddressError(TamisError):
         self.url = url
         self.reason = reason
         super().__init__(f"{url!r} is not the address of a broker: {reason}")
+
+
+class MissingExtraError(TamisError, ImportError):
+    """A part of Tamis whose packages are not installed.
+
+    >>> print(MissingExtraError("client", ["websockets"]))
+    this needs websockets, which is not installed: pip install 'tamis[client]'
+    """
+
+    def __init__(self, extra: str, packages: Sequence[str]) -> None:
+        self.extra = extra
+        self.packages = packages
+        verb = "is" if len(packages) == 1 else "are"
+        super().__init__(
+            f"this needs {', '.join(packages)}, which {verb} not installed: "
+            f"pip install 'tamis[{extra}]'"
+        )

@@ -1,17 +1,33 @@
 """Diagrams: filters as decision diagrams that know the theory, and how filters relate."""
 
-from tamis.diagrams.relations import (
-    Answer,
-    Comparison,
-    Relationship,
-    Space,
-    compare,
-    covers,
-    equivalent,
-    intersects,
-    is_always,
-    is_never,
-)
+from typing import TYPE_CHECKING
+
+from tamis.lazy import lazy_exports
+
+# Lazily: languages know this room, and parsing should not load Numba.
+if TYPE_CHECKING:
+    from tamis.diagrams.relations import (
+        Answer,
+        Comparison,
+        Relationship,
+        Space,
+        compare,
+        covers,
+        equivalent,
+        intersects,
+        is_always,
+        is_never,
+    )
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "tamis.diagrams.relations": """
+                Answer Comparison Relationship Space compare covers equivalent intersects
+                is_always is_never
+            """
+        },
+    )
 
 __all__ = [
     "Answer",

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tamis import diagrams
-from tamis.diagrams import Answer
 from tamis.errors import FilterSyntaxError, FilterTypeError
 from tamis.events import Bits
 from tamis.events.schema import did_you_mean
@@ -26,6 +25,9 @@ from tamis.filters.build import compare, has_bits, text_test
 from tamis.languages.json_items import JSONItems
 from tamis.languages.literals import NUMBER, QUOTED, read_mask, read_number, read_quoted
 from tamis.languages.tokens import Tokens, describe
+
+if TYPE_CHECKING:
+    from tamis.diagrams import Answer
 
 COMPARISONS: Final[Mapping[str, str]] = {
     **{op: op for op in ("=", "!=", "<", ">", "<=", ">=")},

@@ -1,0 +1,57 @@
+"""Re-exports that load their module at first use (PEP 562), and extras that may be missing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Final
+
+from tamis.errors import MissingExtraError
+
+# The modules that each extra of pyproject.toml installs and its part of Tamis imports.
+EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
+    "client": ("websockets",),
+    "broker": (
+        "websockets",
+        "joserfc",
+        "prometheus_client",
+        "pydantic_settings",
+        "starlette",
+        "structlog",
+        "uvicorn",
+    ),
+    "spark": ("pyspark", "pandas"),
+}
+
+
+def lazy_exports(
+    package: str, homes: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__getattr__` and `__dir__` for a package.
+
+    Args:
+        package: The name of the package.
+        homes: The exported names, separated by spaces, by the module that defines them.
+    """
+    module_of = {name: module for module, names in homes.items() for name in names.split()}
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - the package's, not ours
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    def __dir__() -> list[str]:  # noqa: N807 - as above
+        return sorted({*vars(sys.modules[package]), *module_of})
+
+    return __getattr__, __dir__
+
+
+def require_extra(extra: str) -> None:
+    """Raise an error with the command to run if the packages of an extra are not installed."""
+    missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(extra, missing)

@@ -1,0 +1,68 @@
+"""`import tamis` is fast, and its names are real: for Python, star-imports, dir() and editors."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import tamis
+
+HEAVY = {"numba", "numpy", "pyarrow", "pandas", "pyspark", "uvicorn", "starlette", "websockets"}
+PACKAGES = ["tamis", "tamis.diagrams"]
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the top-level modules that a new interpreter has loaded after some code."""
+    report = "\nimport sys; print(*{name.split('.')[0] for name in sys.modules})"
+    ran = subprocess.run(  # noqa: S603 - our own code
+        [sys.executable, "-c", code + report], capture_output=True, text=True, check=True
+    )
+    return set(ran.stdout.splitlines()[-1].split())
+
+
+def names_for_type_checkers(package: str) -> list[str]:
+    """Return the names that a package imports for type checkers only."""
+    source = Path(str(import_module(package).__file__)).read_text(encoding="utf-8")
+    blocks = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    imports = [line for block in blocks for line in block.body if isinstance(line, ast.ImportFrom)]
+    return [alias.name for line in imports for alias in line.names]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_resolves_and_type_checkers_see_the_same_names(package: str) -> None:
+    module = import_module(package)
+    assert sorted(names_for_type_checkers(package)) == sorted(module.__all__)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    assert set(module.__all__) <= set(dir(module))
+
+
+def test_a_star_import_brings_every_public_name() -> None:
+    names: dict[str, object] = {}
+    exec("from tamis import *", names)  # noqa: S102 - the only way inside a function
+    assert set(tamis.__all__) <= set(names)
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'tamis' has no attribute 'Enigne'"):
+        _ = tamis.Enigne  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import tamis",
+        "from tamis import Schema, attr, parse; parse('price < 5').matches({'price': 1})",
+    ],
+)
+def test_what_does_not_need_heavy_packages_does_not_load_them(code: str) -> None:
+    assert not loaded_by(code) & HEAVY
