@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tamis.broker.settings import I_KNOW, BrokerSettings, load_settings
-from tamis.cli import serve
+from tamis.cli.broker import serve
 from tamis.errors import SettingsError
 
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "settings.md"

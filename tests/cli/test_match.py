@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tamis.cli import event_input
 from tamis.cli.event_input import progress
-from tamis.cli.match_output import TABLE_ROWS
+from tamis.cli.filters.match_output import TABLE_ROWS
 
 from .commands import ROOT, tamis
 

@@ -66,7 +66,7 @@ def test_mistakes_are_sentences(tmp_path: Path) -> None:
 def test_without_spark_it_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("tamis.cli.spark.find_spec", lambda _: None)
+    monkeypatch.setattr("tamis.cli.spark.commands.find_spec", lambda _: None)
     result = run("compile", tmp_path, "-L", tmp_path)
     assert result.exit_code == 2
     assert "pip install 'tamis[spark]'" in result.stderr

@@ -10,23 +10,14 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from tamis.cli import (
-    check,
-    compare,
-    explain,
-    history,
-    match,
-    pub,
-    serve,
-    spark_workloads,
-    status,
-    sub,
-)
+from tamis.cli.broker import explain, history, pub, serve, status, sub
+from tamis.cli.broker.subscriptions import subscriptions
+from tamis.cli.broker.token import token
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
+from tamis.cli.filters import check, compare, match
 from tamis.cli.output import say_error
-from tamis.cli.spark import spark
-from tamis.cli.subscriptions import subscriptions
-from tamis.cli.token import token
+from tamis.cli.spark import workloads
+from tamis.cli.spark.commands import spark
 from tamis.errors import TamisError
 
 
@@ -85,12 +76,8 @@ app.add_typer(subscriptions, name="subscriptions")
 app.command(epilog=explain.EXAMPLES, no_args_is_help=True)(explain.explain)
 app.command(epilog=status.EXAMPLES)(status.status)
 app.add_typer(token, name="token")
-spark.command(epilog=spark_workloads.GENERATE_EXAMPLES, no_args_is_help=True)(
-    spark_workloads.generate
-)
-spark.command(epilog=spark_workloads.EXPERIMENT_EXAMPLES, no_args_is_help=True)(
-    spark_workloads.experiment
-)
+spark.command(epilog=workloads.GENERATE_EXAMPLES, no_args_is_help=True)(workloads.generate)
+spark.command(epilog=workloads.EXPERIMENT_EXAMPLES, no_args_is_help=True)(workloads.experiment)
 app.add_typer(spark, name="spark")
 
 

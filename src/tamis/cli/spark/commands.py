@@ -121,7 +121,7 @@ def compile_(
     A row that cannot be taken is told, and written to a table with the reason; the rest goes on.
     """
     require_spark()
-    from tamis.cli.spark_compile import Order, run_compile  # noqa: PLC0415 - pyspark is an extra
+    from tamis.cli.spark.compile import Order, run_compile  # noqa: PLC0415 - pyspark is an extra
 
     given = Order(subscriptions, library, read_schema(schema), mode, shards, key, lint, format_)
     return run_compile(given, master)
@@ -159,7 +159,7 @@ def match(
     Results are Parquet, with a folder for each outcome: matched, unmatched and rejected.
     """
     require_spark()
-    from tamis.cli.spark_match import Order, run_match  # noqa: PLC0415 - pyspark is an extra
+    from tamis.cli.spark.match import Order, run_match  # noqa: PLC0415 - pyspark is an extra
 
     columns = tuple(keep or ())
     kept = only_matched, overwrite, plan, format_
@@ -245,7 +245,7 @@ def stream(
     whatever happens: started again with the same checkpoint, the stream goes on where it was.
     """
     require_spark()
-    from tamis.cli.spark_stream import (  # noqa: PLC0415 - as above
+    from tamis.cli.spark.stream import (  # noqa: PLC0415 - as above
         Order,
         options_of,
         run_stream,

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from tamis.cli.event_input import STDIN, opened, progress, read_events
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.filter_files import Defaults, Subscription, accepted, read_filters
-from tamis.cli.match_output import JSONLines, Matched, MatchTable, MatchWriter
+from tamis.cli.filters.files import Defaults, Subscription, accepted, read_filters
+from tamis.cli.filters.match_output import JSONLines, Matched, MatchTable, MatchWriter
 from tamis.cli.options import FiltersFile, Language, ModeOption, SchemaFile, read_schema
 from tamis.cli.output import count, say, stderr
 from tamis.errors import EventError, LimitError

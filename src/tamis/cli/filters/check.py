@@ -10,8 +10,8 @@ import typer
 from rich.text import Text
 
 from tamis.cli.exits import FINDING, FINE, MISTAKE
-from tamis.cli.filter_files import Defaults, Refused, Subscription, read_filters
-from tamis.cli.lint import Finding, Level, Report, look_at, refusal
+from tamis.cli.filters.files import Defaults, Refused, Subscription, read_filters
+from tamis.cli.filters.lint import Finding, Level, Report, look_at, refusal
 from tamis.cli.options import (
     FiltersFile,
     Language,

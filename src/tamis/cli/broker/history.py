@@ -6,11 +6,11 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker_options import BrokerMode, CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.sub import Count, Envelope, Format, place_in_log
+from tamis.cli.broker.sub_output import EventFormat, event_writer
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import Language
-from tamis.cli.sub import Count, Envelope, Format, place_in_log
-from tamis.cli.sub_output import EventFormat, event_writer
 from tamis.client.address import DEFAULT_URL
 
 EXAMPLES: Final = """[bold]Examples[/bold]

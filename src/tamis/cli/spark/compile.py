@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.output import count, say, stderr
-from tamis.cli.spark_progress import following
-from tamis.cli.spark_summary import write_summary
+from tamis.cli.spark.progress import following
+from tamis.cli.spark.summary import write_summary
 from tamis.events import Schema
 from tamis.spark import CompileReport, compile_subscriptions, local_session
 from tamis.spark.failures import told_in_a_sentence

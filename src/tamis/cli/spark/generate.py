@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from tamis.cli.exits import FINE
 from tamis.cli.options import mistake
-from tamis.cli.spark_progress import following
-from tamis.cli.spark_summary import write_summary
+from tamis.cli.spark.progress import following
+from tamis.cli.spark.summary import write_summary
 from tamis.spark import Generated, generate, local_session
 from tamis.spark.failures import told_in_a_sentence
 from tamis.workloads import Workload

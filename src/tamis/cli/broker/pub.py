@@ -15,10 +15,10 @@ from typing import Annotated, BinaryIO, Final, NamedTuple
 import typer
 from rich.console import Console
 
-from tamis.cli.broker_options import CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.line_source import Line, lines_of
 from tamis.cli.event_input import STDIN, opened, progress
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.line_source import Line, lines_of
 from tamis.cli.options import mistake
 from tamis.cli.output import count, say, stderr
 from tamis.client import Bus, ConnectOptions, Receipt

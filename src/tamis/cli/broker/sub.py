@@ -8,11 +8,11 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from tamis.cli.broker_options import BrokerMode, CaFile, Place, TokenFile, Url, duration, run
+from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, duration, run
+from tamis.cli.broker.sub_output import EventFormat, event_writer
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language
 from tamis.cli.output import count, say, stderr
-from tamis.cli.sub_output import EventFormat, event_writer
 from tamis.client import Missed, SubscribeOptions
 from tamis.client.address import DEFAULT_URL
 

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from tamis.cli.filter_files import Subscription
+from tamis.cli.filters.files import Subscription
 from tamis.cli.output import brief_event, count, plain_event, printable, say, stdout, write_json
 from tamis.events import Event
 

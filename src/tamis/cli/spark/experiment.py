@@ -9,8 +9,8 @@ from rich.table import Table
 
 from tamis.cli.exits import FINE
 from tamis.cli.output import say, stdout
-from tamis.cli.spark_generate import refuse_to_replace
-from tamis.cli.spark_progress import following
+from tamis.cli.spark.generate import refuse_to_replace
+from tamis.cli.spark.progress import following
 from tamis.spark import local_session
 from tamis.spark.experiment import density_experiment
 from tamis.spark.experiment_tables import COLUMNS, cells

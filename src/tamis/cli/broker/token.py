@@ -14,11 +14,11 @@ import typer
 from rich import box
 from rich.table import Table
 
-from tamis.cli.broker_options import CaFile, Place, TokenFile, Url, duration, moment, run
+from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, duration, moment, run
+from tamis.cli.broker.subscription_output import write_views
+from tamis.cli.broker.subscriptions import FormatOption
 from tamis.cli.exits import FINE
 from tamis.cli.output import Format, printable, say, stderr, stdout
-from tamis.cli.subscription_output import write_views
-from tamis.cli.subscriptions import FormatOption
 from tamis.client.address import DEFAULT_URL
 from tamis.protocol.views import TokenView
 

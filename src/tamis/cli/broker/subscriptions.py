@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker_options import (
+from tamis.cli.broker.connection import (
     CaFile,
     Place,
     SubscriptionId,
@@ -17,15 +17,15 @@ from tamis.cli.broker_options import (
     moment,
     run,
 )
-from tamis.cli.exits import FINE
-from tamis.cli.options import mistake
-from tamis.cli.output import Format, count, say, stderr, stdout
-from tamis.cli.subscription_output import (
+from tamis.cli.broker.subscription_output import (
     letter_table,
     say_fields,
     subscription_table,
     write_views,
 )
+from tamis.cli.exits import FINE
+from tamis.cli.options import mistake
+from tamis.cli.output import Format, count, say, stderr, stdout
 from tamis.client import Bus
 from tamis.client.address import DEFAULT_URL
 from tamis.protocol.views import DeadLetterView

@@ -19,8 +19,8 @@ from rich.console import Console
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
 from tamis.cli.output import say
-from tamis.cli.spark_progress import following
-from tamis.cli.spark_summary import write_summary
+from tamis.cli.spark.progress import following
+from tamis.cli.spark.summary import write_summary
 from tamis.spark import (
     Batch,
     BrokerSink,

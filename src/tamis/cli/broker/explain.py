@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker_options import BrokerMode, CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, run
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language, mistake
 from tamis.cli.output import say, stdout

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from tamis.cli.broker_options import CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.subscriptions import FormatOption
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.output import Format, printable, stdout, write_json
-from tamis.cli.subscriptions import FormatOption
 from tamis.client.address import DEFAULT_URL
 
 EXAMPLES: Final = """[bold]Examples[/bold]

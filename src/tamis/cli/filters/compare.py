@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from tamis.cli.exits import FINE
-from tamis.cli.filter_files import Defaults, Subscription, read_argument
+from tamis.cli.filters.files import Defaults, Subscription, read_argument
 from tamis.cli.options import Language, Many, ModeOption, SchemaFile, read_schema
 from tamis.cli.output import Format, plain_event, say, show_event, stdout, write_json
 from tamis.diagrams import Answer, Comparison

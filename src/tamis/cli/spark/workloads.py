@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.spark import Master, require_spark
+from tamis.cli.spark.commands import Master, require_spark
 
 GENERATE_EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -62,7 +62,7 @@ def generate(
     The same seed gives the same data, on any machine and however the work is cut.
     """
     require_spark()
-    from tamis.cli.spark_generate import Order, run_generate  # noqa: PLC0415 - pyspark is an extra
+    from tamis.cli.spark.generate import Order, run_generate  # noqa: PLC0415 - pyspark is an extra
 
     given = Order(workload, subscriptions, events, to, seed, density, format_, overwrite)
     return run_generate(given, master)
@@ -87,7 +87,7 @@ def experiment(
     The folder gets a table (CSV, Parquet and Markdown) and a plot.
     """
     require_spark()
-    from tamis.cli.spark_experiment import (  # noqa: PLC0415 - pyspark is an extra
+    from tamis.cli.spark.experiment import (  # noqa: PLC0415 - pyspark is an extra
         Order,
         run_experiment,
     )

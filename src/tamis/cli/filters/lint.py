@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tamis.analysis.lint import Finding as Found
 from tamis.analysis.lint import Linter, Rule, Subject
-from tamis.cli.filter_files import Refused, Subscription
+from tamis.cli.filters.files import Refused, Subscription
 from tamis.events import Schema
 
 

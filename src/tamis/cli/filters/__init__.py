@@ -1,0 +1,1 @@
+"""Commands that read, check, compare and try filters, without a broker."""
