@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format check kernels unit test test-slow demo demo-small bench clean
+.PHONY: help setup format check kernels unit test test-slow docs demo demo-small bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,10 @@ test: $(READY) ## Everything CI runs; the checks beside the tests, which often w
 test-slow: $(READY) ## The volume suites: random pairs by the million
 	$(BIN)/pytest -q -m slow -s tests
 
+docs: $(READY) ## Build the documentation as a site, with search, in site/
+	$(BIN)/python -m zensical build --clean --strict
+	@echo "To read it: $(BIN)/python -m http.server --directory site"
+
 demo: $(READY) ## Generate, compile, match and report market data on Spark
 	@echo "100,000 subscriptions and 2,000,000 events of a market, from nothing to a report:"
 	@$(BIN)/python examples/market-spark/demo.py
@@ -62,5 +66,5 @@ bench: $(READY) ## Run the benchmarks and write their tables and plots
 	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
 
 clean: ## Remove what was built
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist site
 	find src benchmarks -name '*.nb[ic]' -delete

@@ -1,4 +1,4 @@
-"""The shell sessions in the documentation, and the links between its pages.
+"""The shell sessions in the documentation, the links between its pages, and the site made of it.
 
 In a `console` block, `$ tamis …` is run from the root of the repository. Below it stands what it
 writes to standard output, then to standard error; `...` stands for anything. `$ echo $?` asks for
@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
@@ -20,10 +24,13 @@ from typer.testing import CliRunner
 from tamis.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("*/README.md")])
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
 class Command(NamedTuple):
@@ -69,7 +76,53 @@ def test_there_are_sessions_to_test() -> None:
     assert len(sessions()) > 5
 
 
+def prose(page: Path) -> str:
+    return FENCED.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, made the way the site makes them."""
+    plain = (re.sub(r"[^\w\s-]", "", heading).strip() for heading in HEADING.findall(prose(page)))
+    return {re.sub(r"[-\s]+", "-", heading.lower()) for heading in plain}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in LINK.findall(page.read_text(encoding="utf-8")):
-        assert target.startswith("https://") or (page.parent / target).exists(), target
+    for target, anchor in LINK.findall(prose(page)):
+        if target.startswith("https://"):
+            continue
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if page.is_relative_to(DOCS):
+            assert file.resolve().is_relative_to(DOCS), f"{target} is not a page of the site"
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
+
+
+def pages_in(nav: list[dict[str, object]]) -> Iterator[str]:
+    for entry in nav:
+        for target in entry.values():
+            if isinstance(target, list):
+                yield from pages_in(target)
+            else:
+                yield str(target)
+
+
+def test_the_navigation_of_the_site_has_every_page_once() -> None:
+    nav = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
+    assert sorted(pages_in(nav)) == sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md"))
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    for folder in ("docs", "tools"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    build = [sys.executable, "-m", "zensical", "build", "--strict"]
+    done = subprocess.run(  # noqa: S603
+        build, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "search.json").stat().st_size > 100_000
+    for page in (tmp_path / "site").rglob("*.html"):
+        loaded = re.findall(r"<(?:script|img|link)\b[^>]*?https?://[^>]*>", page.read_text("utf-8"))
+        assert not loaded, f"{page}: {loaded}"

@@ -153,11 +153,12 @@ def test_graphviz_reads_what_is_written() -> None:
 
 
 def test_the_pictures_in_the_documentation_are_up_to_date() -> None:
-    folder = Path(__file__).parents[2] / "docs" / "concepts"
-    drawn = runpy.run_path(str(folder / "draw_pictures.py"))["pictures"]()
+    root = Path(__file__).parents[2]
+    drawn = runpy.run_path(str(root / "tools" / "draw_pictures.py"))["pictures"]()
     assert len(drawn) == 2
     for name, one in drawn.items():
-        assert one.svg == (folder / name).read_text(encoding="utf-8"), f"draw {name} anew"
+        shown = (root / "docs" / "concepts" / name).read_text(encoding="utf-8")
+        assert one.svg == shown, f"draw {name} anew"
 
 
 # --- laws ------------------------------------------------------------------------------------

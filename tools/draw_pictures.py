@@ -1,4 +1,4 @@
-"""Draws the pictures of this folder anew: `python docs/concepts/draw_pictures.py`."""
+"""Draw the pictures in docs/concepts/: `python tools/draw_pictures.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from tamis import Engine, Schema
 from tamis.diagrams.pictures import Picture
 
-HERE = Path(__file__).parent
+CONCEPTS = Path(__file__).parent.parent / "docs" / "concepts"
 
 
 def pictures() -> dict[str, Picture]:
@@ -24,4 +24,4 @@ def pictures() -> dict[str, Picture]:
 
 if __name__ == "__main__":
     for name, picture in pictures().items():
-        picture.save(HERE / name)
+        picture.save(CONCEPTS / name)
