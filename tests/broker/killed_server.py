@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from tamis.broker.committer import Committer
-from tamis.broker.matcher import Matcher
+from tamis.broker.match.matcher import Matcher
+from tamis.broker.publish.committer import Committer
 from tamis.cli import main
 from tamis.storage import State, Store
 

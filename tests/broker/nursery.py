@@ -149,7 +149,7 @@ def _run(command: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    import tamis.broker.server
+    import tamis.broker.frontend.server
     import tamis.cli  # noqa: F401 - so that servers need not
     from tamis.matching import load_kernels
 

@@ -19,7 +19,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tamis.broker import Broker, BrokerSettings, Session, replay, snapshots
+from tamis.broker import Broker, BrokerSettings, Session
+from tamis.broker.match import snapshots
+from tamis.broker.subscribe import replay
 from tamis.errors import RefusedError
 from tamis.protocol import Delivery, Subscribe
 

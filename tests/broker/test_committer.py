@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.committer import Committer
-from tamis.broker.metrics import Metrics
-from tamis.broker.payloads import Payload
-from tamis.broker.shelf import Stored
+from tamis.broker.operations.metrics import Metrics
+from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.event_cache import Stored
+from tamis.broker.publish.payloads import Payload
 from tamis.errors import RefusedError
 from tamis.events import Event
 from tamis.storage import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.mailboxes import DiskMailbox, Mailbox, MemoryMailbox
+from tamis.broker.deliver.queues import DiskMailbox, Mailbox, MemoryMailbox
 from tamis.storage import State, Store, StoredSubscription
 
 WINDOW = 4

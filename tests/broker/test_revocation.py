@@ -35,7 +35,8 @@ from broker.authorization_house import (
 )
 from broker.authorization_servers import LAST, SERVED, Reader, Served, jwt_for, jwt_settings
 from tamis.access import Principal, Rights
-from tamis.broker import Session, replay
+from tamis.broker import Session
+from tamis.broker.subscribe import replay
 from tamis.protocol import Delivery, Hello, Ping, Subscribe
 
 ALL = "[roles.reader]\nsee = true\n"

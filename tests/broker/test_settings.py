@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tamis.broker.settings import I_KNOW, BrokerSettings, load_settings
+from tamis.broker.operations.settings import I_KNOW, BrokerSettings, load_settings
 from tamis.cli.broker import serve
 from tamis.errors import SettingsError
 

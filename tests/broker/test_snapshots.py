@@ -10,7 +10,7 @@ from unittest.mock import patch
 import pytest
 
 from broker.authorization_house import fetched, house, in_loop, subscribe
-from tamis.broker import snapshots
+from tamis.broker.match import snapshots
 from tamis.matching import Engine
 
 ALL = "[roles.reader]\nsee = true\n[roles.child]\nsee = 'level < 3'\n"

@@ -17,27 +17,27 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from tamis.access import RateLimiter
-from tamis.broker.committer import Committer
-from tamis.broker.doorman import Doorman
-from tamis.broker.health import Health
-from tamis.broker.history import History
-from tamis.broker.housekeeping import Housekeeping
-from tamis.broker.letters import Letters
-from tamis.broker.logs import get_logger
-from tamis.broker.mailboxes import DiskMailbox
-from tamis.broker.matcher import Matcher
-from tamis.broker.metrics import Metrics
-from tamis.broker.notifier import Notifier
-from tamis.broker.payloads import Reader
-from tamis.broker.registrar import Registrar
-from tamis.broker.replay import Replayer
+from tamis.broker.deliver.acknowledgements import Settler
+from tamis.broker.deliver.dead_letters import Letters
+from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.queues import DiskMailbox
+from tamis.broker.deliver.subscriptions import Catalogue, Subscription
+from tamis.broker.match.matcher import Matcher
+from tamis.broker.match.snapshots import Snapshots
+from tamis.broker.operations.access_control import Doorman
+from tamis.broker.operations.health import Health
+from tamis.broker.operations.housekeeping import Chore, Housekeeping
+from tamis.broker.operations.logs import get_logger
+from tamis.broker.operations.metrics import Metrics
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.event_cache import Shelf
+from tamis.broker.publish.payloads import Reader
 from tamis.broker.sessions import Session
-from tamis.broker.settings import BrokerSettings
-from tamis.broker.settler import Settler
-from tamis.broker.shelf import Shelf
-from tamis.broker.snapshots import Snapshots
-from tamis.broker.subscriptions import Catalogue, Subscription
-from tamis.errors import AccessError, RefusedError, TamisError
+from tamis.broker.subscribe.history import History
+from tamis.broker.subscribe.manager import Registrar
+from tamis.broker.subscribe.replay import Replayer
+from tamis.errors import AccessError, PolicyError, RefusedError, TamisError
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
 from tamis.protocol import Code
@@ -45,8 +45,12 @@ from tamis.storage import Store
 
 LOG: Final = get_logger("tamis.broker")
 
-SHELF_BYTES: Final = 64 * 1024 * 1024
-TOGETHER: Final = 1_000
+EVENT_CACHE_BYTES: Final = 64 * 1024 * 1024
+RECOVERY_BATCH_EVENTS: Final = 1_000
+CHORE_SECONDS: Final = 0.25
+CHECKPOINT_SECONDS: Final = 1.0
+RETENTION_SECONDS: Final = 5.0
+POLICY_PROBLEM: Final = "the policy file cannot be used; the previous policy stays in force"
 
 
 class Broker:
@@ -73,7 +77,7 @@ class Broker:
         self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, clock)
         self.engine, self._marks = self.snapshots.load()
         self.letters = Letters(store.state, self.reader)
-        shelf = Shelf(store.log, self.reader, SHELF_BYTES)
+        shelf = Shelf(store.log, self.reader, EVENT_CACHE_BYTES)
         self.settler = Settler(store.state)
         self.notifier = Notifier(shelf, self.settler, settings, self.metrics, clock)
         self.matcher = Matcher(
@@ -91,7 +95,6 @@ class Broker:
         )
         self.replayer = Replayer(store, shelf)
         self.history = History(store.log, shelf, schema, settings.mode)
-        self.housekeeping = Housekeeping(self)
         self.registrar = Registrar(
             store=store,
             engine=self.engine,
@@ -100,15 +103,15 @@ class Broker:
             notifier=self.notifier,
             replayer=self.replayer,
             rights_of=self.doorman.rights,
-            watch=self.housekeeping.watch,
             settings=settings,
             clock=clock,
         )
+        self.housekeeping = Housekeeping(self._chores(), self.health)
         self._shelf = shelf
         self._sessions: set[Session] = set()
         self._connected: Counter[str] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
-        self._chores: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
         self._started_at = clock()
         self._watch()
 
@@ -138,7 +141,6 @@ class Broker:
             self._tasks.append(task)
         await self._match_again()
         for subscription in restored:
-            self.housekeeping.watch(subscription)
             self.registrar.replay(subscription)
         self.health.is_open = True
         LOG.info("broker open", subscriptions=len(restored), recovery=self.health.recovery)
@@ -175,7 +177,7 @@ class Broker:
         """Match what was stored but perhaps not matched before the last end."""
         position = self.store.state.matched_up_to + 1
         while position < self.store.log.next_sequence:
-            records = await asyncio.to_thread(self.store.log.read, position, TOGETHER)
+            records = await asyncio.to_thread(self.store.log.read, position, RECOVERY_BATCH_EVENTS)
             if not records:
                 break
             events = [one for one in map(self._shelf.stored, records) if one is not None]
@@ -195,9 +197,9 @@ class Broker:
         await self.matcher.drained()
         await self.settler.settled()
         await self.matcher.checkpoint()
-        for task in [*self._tasks, *self._chores]:
+        for task in [*self._tasks, *self._ending]:
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._chores, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._ending, return_exceptions=True)
         await asyncio.to_thread(self._save_snapshot)
         await asyncio.to_thread(self.store.close)
         LOG.info("broker closed")
@@ -252,6 +254,42 @@ class Broker:
         for session in self._sessions:
             session.rights = self.doorman.rights(session.principal)
         await self.registrar.apply_rights()
+
+    # --- chores ----------------------------------------------------------------------------------
+
+    def _chores(self) -> list[Chore]:
+        return [
+            Chore("delete expired subscriptions", CHORE_SECONDS, self.registrar.purge_expired),
+            Chore("reject late deliveries", CHORE_SECONDS, self.notifier.reject_late),
+            Chore("apply the policy", CHORE_SECONDS, self._reload_policy),
+            Chore("write a checkpoint", CHECKPOINT_SECONDS, self.matcher.checkpoint),
+            Chore("apply retention", RETENTION_SECONDS, self._apply_retention),
+        ]
+
+    async def _reload_policy(self) -> None:
+        has_changed = False
+        try:
+            has_changed = self.doorman.reload()
+        except PolicyError as error:
+            self.health.warn(POLICY_PROBLEM, str(error))
+            LOG.warning("policy refused", reason=str(error))
+        # End sessions first: applying a policy to many subscriptions takes a while.
+        self.turn_out_unwelcome()
+        if has_changed:
+            self.health.clear(POLICY_PROBLEM)
+            LOG.info("policy reloaded")
+            await self.apply_policy()
+
+    async def _apply_retention(self) -> None:
+        kept = await asyncio.to_thread(
+            self.store.retain,
+            max_age=self.settings.retention_age,
+            max_bytes=self.settings.retention_bytes,
+        )
+        for number, count in kept.dropped.items():
+            subscription = self.catalogue.get(number)
+            if subscription is not None:
+                await self.notifier.tell_dropped(subscription, count, "retention")
 
     # --- for sessions ----------------------------------------------------------------------------
 
@@ -308,8 +346,8 @@ class Broker:
 
     def _end_slow(self, subscription: Subscription) -> None:
         task = asyncio.create_task(self.notifier.end(subscription, "too slow"))
-        self._chores.add(task)
-        task.add_done_callback(self._chores.discard)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
 
     def _watch(self) -> None:
         watch = self.metrics.watch

@@ -12,8 +12,8 @@ from typing import Any, Final, Self, Unpack
 
 from tamis.broker.broker import Broker
 from tamis.broker.frontend.connection import Connection
+from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.sessions import MOST_AT_ONCE, Session
-from tamis.broker.settings import BrokerSettings
 from tamis.client.bus import Bus, Options
 from tamis.client.connecting import ConnectOptions
 from tamis.client.keeper import Token, token_of

@@ -12,10 +12,10 @@ import msgspec
 
 from tamis.access import Principal, Rights, TokenRecord
 from tamis.analysis.explain import explain
-from tamis.broker.history import Search, place_of
-from tamis.broker.notifier import Attachment, Outlet
-from tamis.broker.payloads import Payload, Reader
-from tamis.broker.subscriptions import Subscription
+from tamis.broker.deliver.notifier import Attachment, Outlet
+from tamis.broker.deliver.subscriptions import Subscription
+from tamis.broker.publish.payloads import Payload, Reader
+from tamis.broker.subscribe.history import Search, place_of
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.filters import Mode

@@ -13,8 +13,9 @@ calls it from a thread.
 
 from tamis.storage.log import EventLog
 from tamis.storage.records import Damage, NewRecord, Record
-from tamis.storage.recovery import Recovery
-from tamis.storage.rows import (
+from tamis.storage.state import State
+from tamis.storage.store import Recovery, Retention, Store
+from tamis.storage.tables import (
     NEVER,
     AuditEntry,
     DamagedRow,
@@ -24,8 +25,6 @@ from tamis.storage.rows import (
     StoredSubscription,
     StoredToken,
 )
-from tamis.storage.state import State
-from tamis.storage.store import Retention, Store
 
 __all__ = [
     "NEVER",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +13,7 @@ from threading import Lock
 from typing import Final
 
 from tamis.errors import StorageError, StorageFullError
+from tamis.storage.files import write_all
 
 APPLICATION: Final = int.from_bytes(b"Tams")
 VERSION: Final = 1
@@ -195,3 +198,35 @@ def _names(connection: sqlite3.Connection) -> list[str]:
     """Return the statements that made what is in the file."""
     found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
     return sorted(str(sql) for (sql,) in found)
+
+
+_COUNT: Final = struct.Struct("<Q")
+_CRC: Final = struct.Struct("<I")
+
+
+class ChangeCount:
+    """A file with a number and its checksum."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+        self._file: Final = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def read(self) -> int | None:
+        """Return the number, 0 if the file is new; None if it is damaged."""
+        data = os.pread(self._file, _COUNT.size + _CRC.size + 1, 0)
+        if not data:
+            return 0
+        number, crc = data[: _COUNT.size], data[_COUNT.size :]
+        if _CRC.pack(zlib.crc32(number)) != crc:
+            return None
+        return int(_COUNT.unpack(number)[0])
+
+    def write(self, number: int) -> None:
+        """Write a number; the state is right without it."""
+        data = _COUNT.pack(number)
+        with suppress(OSError):
+            write_all(self._file, data + _CRC.pack(zlib.crc32(data)), 0)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)

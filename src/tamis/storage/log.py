@@ -20,9 +20,10 @@ from tamis.errors import StorageError
 from tamis.storage.files import Files, Sync, make_folder, refusal, sync_folder, write_all
 from tamis.storage.opening import open_log
 from tamis.storage.records import Damage, NewRecord, Record, encoded
-from tamis.storage.scanning import LARGE_READ, SMALL_READ
 from tamis.storage.segments import (
     HEADER_BYTES,
+    LARGE_READ,
+    SMALL_READ,
     Extent,
     Header,
     Segment,

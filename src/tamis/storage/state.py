@@ -18,18 +18,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tamis.errors import StorageError
-from tamis.storage.change_count import ChangeCount
-from tamis.storage.database import Database
+from tamis.storage.database import ChangeCount, Database
 from tamis.storage.files import Sync, refusal
-from tamis.storage.rows import (
-    AuditEntry,
-    DamagedRow,
-    DeadLetter,
-    Pending,
-    Retry,
-    StoredSubscription,
-    StoredToken,
-)
 from tamis.storage.tables import (
     AUDIT,
     COUNTED,
@@ -40,8 +30,15 @@ from tamis.storage.tables import (
     SCHEMA,
     SUBSCRIPTIONS,
     TOKENS,
+    AuditEntry,
     Counters,
+    DamagedRow,
+    DeadLetter,
+    Pending,
+    Retry,
     Row,
+    StoredSubscription,
+    StoredToken,
     Table,
     is_whole,
 )

@@ -15,13 +15,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from tamis.broker.broker import Broker
-from tamis.broker.frontend import openapi
-from tamis.broker.frontend.endpoint import Endpoint
 from tamis.broker.frontend.guard import Guard
-from tamis.broker.frontend.operations import Call, Content, Frontend, Operation, Operations
-from tamis.broker.frontend.problems import problem_response
-from tamis.broker.frontend.reading import JSON
-from tamis.broker.frontend.routes import OPERATIONS
+from tamis.broker.frontend.http import openapi
+from tamis.broker.frontend.http.endpoint import Endpoint
+from tamis.broker.frontend.http.operations import Call, Content, Frontend, Operation, Operations
+from tamis.broker.frontend.http.problems import problem_response
+from tamis.broker.frontend.http.reading import JSON
+from tamis.broker.frontend.http.routes import OPERATIONS
 from tamis.broker.frontend.streams import Streams
 from tamis.broker.frontend.websocket import connect
 from tamis.errors import RefusedError

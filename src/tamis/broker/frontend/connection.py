@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import Any, Final, NamedTuple, Protocol
 
 from tamis.broker.broker import Broker
-from tamis.broker.logs import get_logger
-from tamis.broker.notifier import Attachment
+from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.operations.logs import get_logger
 from tamis.broker.sessions import Session
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError
 from tamis.protocol import (

@@ -15,9 +15,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from tamis.broker.frontend.problems import HTTPRefusedError, problem_response
-from tamis.broker.settings import BrokerSettings
-from tamis.broker.settings_values import is_loopback
+from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
+from tamis.broker.operations.settings import BrokerSettings, is_loopback
 from tamis.errors import RefusedError
 from tamis.protocol import Code
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import h11
 import uvicorn
@@ -21,11 +21,57 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from tamis.broker.frontend.lingering import LingeringTransport, linger
-from tamis.broker.frontend.problems import HTTPRefusedError, problem_response
-from tamis.broker.settings import BrokerSettings
+from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
+from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import RefusedError
 from tamis.protocol import Code
+
+SECONDS: Final = 2.0
+
+
+def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
+    """Say that no more comes, and close soon; the protocol must ignore what it receives."""
+    transport.resume_reading()
+    if transport.can_write_eof():
+        transport.write_eof()
+    return asyncio.get_running_loop().call_later(SECONDS, transport.close)
+
+
+class LingeringTransport:
+    """A transport whose `close` lingers if the peer is still sending, but not for ever."""
+
+    def __init__(
+        self, transport: asyncio.Transport, is_peer_sending: Callable[[], bool], patience: float
+    ) -> None:
+        self._transport = transport
+        self._is_peer_sending = is_peer_sending
+        self._patience = patience
+        self._is_lingering = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def is_closing(self) -> bool:
+        """Tell whether nothing more can be sent."""
+        return self._is_lingering or self._transport.is_closing()
+
+    def write(self, data: bytes) -> None:
+        """Send, unless it is too late."""
+        if not self._is_lingering:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Close, now or soon."""
+        if self.is_closing():
+            return
+        if self._is_peer_sending():
+            self._is_lingering = True
+            linger(self._transport)
+        else:
+            self._transport.close()
+        if self._transport.get_write_buffer_size():
+            # A peer that never reads would keep the connection as long as it likes.
+            asyncio.get_running_loop().call_later(self._patience, self._transport.abort)
 
 
 class ServerConfig(uvicorn.Config):

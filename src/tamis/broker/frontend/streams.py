@@ -1,25 +1,29 @@
-"""What stays open: connections and event streams, so that a broker that stops can end them."""
+"""Open streams: connections, event streams and long polls, which a stopping broker must end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
+
+from starlette.types import Receive
+
+T = TypeVar("T")
 
 
-class Stream(Protocol):
-    """Something that goes on until it is told to stop."""
+class OpenStream(Protocol):
+    """Something that stays open until it is stopped."""
 
     def stop(self) -> None:
-        """Finish what was begun, then end."""
+        """Finish the work in progress, then end."""
 
 
 class Streams:
-    """All that is open at the moment."""
+    """All streams that are open now."""
 
     def __init__(self) -> None:
-        self._open: set[Stream] = set()
+        self._open: set[OpenStream] = set()
         self._empty = asyncio.Event()
         self._empty.set()
         self.is_stopping = False
@@ -28,8 +32,8 @@ class Streams:
         return len(self._open)
 
     @contextmanager
-    def holding(self, stream: Stream) -> Iterator[None]:
-        """Know a stream while it is open."""
+    def holding(self, stream: OpenStream) -> Iterator[None]:
+        """Register a stream for as long as the block runs."""
         self._open.add(stream)
         self._empty.clear()
         if self.is_stopping:
@@ -42,8 +46,49 @@ class Streams:
                 self._empty.set()
 
     async def stop(self) -> None:
-        """Tell all to end, and return when they have."""
+        """Stop all streams, and return when they have ended."""
         self.is_stopping = True
         for stream in [*self._open]:
             stream.stop()
         await self._empty.wait()
+
+
+class _LongPoll:
+    """A request that waits for a result until the broker stops."""
+
+    def __init__(self) -> None:
+        self.stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+async def long_poll(
+    streams: Streams, receive: Receive, waiting: Coroutine[Any, Any, T]
+) -> T | None:
+    """Return the result, or None as soon as the client disconnects or the broker stops."""
+    poll = _LongPoll()
+    with streams.holding(poll):
+        work = asyncio.create_task(waiting)
+        others = [
+            asyncio.create_task(disconnected(receive)),
+            asyncio.create_task(poll.stopped.wait()),
+        ]
+        try:
+            await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
+            return await work if work.done() else None
+        finally:
+            await cancel_all([work, *others])
+
+
+async def disconnected(receive: Receive) -> None:
+    """Return when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def cancel_all(tasks: list[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and return when they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

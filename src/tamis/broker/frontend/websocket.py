@@ -8,10 +8,10 @@ from typing import Final
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from tamis.broker.frontend.connection import Connection
-from tamis.broker.frontend.operations import Frontend
-from tamis.broker.frontend.problems import problem_response
-from tamis.broker.frontend.reading import bearer_token
-from tamis.broker.logs import get_logger
+from tamis.broker.frontend.http.operations import Frontend
+from tamis.broker.frontend.http.problems import problem_response
+from tamis.broker.frontend.http.reading import bearer_token
+from tamis.broker.operations.logs import get_logger
 from tamis.errors import DisconnectedError, RefusedError
 
 LOG: Final = get_logger("tamis.websocket")

@@ -104,7 +104,7 @@ def duration(text: str | None) -> float | None:
     if text is None:
         return None
     # The broker has a good sense of time, but is slow to load.
-    from tamis.broker.settings_values import seconds  # noqa: PLC0415
+    from tamis.broker.operations.settings import seconds  # noqa: PLC0415
 
     try:
         return float(str(seconds(text)))

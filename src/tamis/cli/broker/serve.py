@@ -153,8 +153,8 @@ def serve(
     It prints its address, logs to standard error, and finishes its work on SIGTERM or Ctrl-C.
     """
     # Its libraries take longer to load than most commands to run.
-    from tamis.broker.server import serve as run  # noqa: PLC0415
-    from tamis.broker.settings import load_settings  # noqa: PLC0415
+    from tamis.broker.frontend.server import serve as run  # noqa: PLC0415
+    from tamis.broker.operations.settings import load_settings  # noqa: PLC0415
 
     flags = {
         "data": data,

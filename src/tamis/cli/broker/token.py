@@ -132,8 +132,8 @@ def revoke(
 def _create_in(
     folder: Path, principal: str, roles: list[str], lifetime: float | None, note: str
 ) -> str:
-    from tamis.broker.doorman import Doorman  # noqa: PLC0415 - takes a while to load
-    from tamis.broker.settings import BrokerSettings  # noqa: PLC0415
+    from tamis.broker.operations.access_control import Doorman  # noqa: PLC0415 - takes a while to load
+    from tamis.broker.operations.settings import BrokerSettings  # noqa: PLC0415
     from tamis.storage import Store  # noqa: PLC0415
 
     with closing(Store.open(folder, clock=time.time)) as store:

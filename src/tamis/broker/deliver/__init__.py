@@ -1,0 +1,1 @@
+"""Delivery: queues, connections, acknowledgements and dead letters."""

@@ -1,0 +1,74 @@
+"""Dead letters, as far as someone may see them today: the others are as if there were none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from tamis.access import Rights
+from tamis.broker.deliver.deliveries import visible_data
+from tamis.broker.deliver.subscriptions import Subscription
+from tamis.broker.publish.payloads import NAME_OF, Reader
+from tamis.errors import TamisError
+from tamis.protocol.views import DeadLetterView
+from tamis.storage import DeadLetter, State
+
+TOGETHER: Final = 1_000
+
+
+class Letters:
+    """The dead letters of all subscriptions; for any thread."""
+
+    def __init__(self, state: State, reader: Reader) -> None:
+        self._state = state
+        self._reader = reader
+
+    def listed(
+        self, subscription: Subscription, rights: Rights, after: int, most: int
+    ) -> list[DeadLetterView]:
+        """Return letters from after a sequence on, in order."""
+        views: list[DeadLetterView] = []
+        while len(views) < most:
+            letters = self._state.dead_letters(subscription.number, after, TOGETHER)
+            if not letters:
+                break
+            after = letters[-1].sequence
+            views += filter(None, (self._view(subscription, rights, one) for one in letters))
+        return views[:most]
+
+    def seen(
+        self, subscription: Subscription, rights: Rights, sequences: Iterable[int]
+    ) -> list[int]:
+        """Return those of the sequences that are letters which may be seen."""
+        return [one for one in sequences if self._is_seen(subscription, rights, one)]
+
+    def _is_seen(self, subscription: Subscription, rights: Rights, sequence: int) -> bool:
+        found = self._state.dead_letters(subscription.number, sequence - 1, 1)
+        return any(
+            letter.sequence == sequence and self._view(subscription, rights, letter) is not None
+            for letter in found
+        )
+
+    def _view(
+        self, subscription: Subscription, rights: Rights, letter: DeadLetter
+    ) -> DeadLetterView | None:
+        try:
+            payload = self._reader.stored(letter.payload, NAME_OF[letter.format])
+        except TamisError:
+            # The schema is not what it was, so that nobody can tell what may be seen.
+            return None
+        data = visible_data(subscription.filter, rights, payload)
+        if data is None:
+            return None
+        return DeadLetterView(
+            sequence=letter.sequence,
+            time=letter.time,
+            died_at=letter.died_at,
+            publisher=letter.publisher,
+            attempts=letter.attempts,
+            reason=letter.reason,
+            data=msgspec.Raw(data),
+            format=payload.format,
+        )

@@ -1,0 +1,212 @@
+"""Subscriptions in force, by number and by name."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from math import isinf
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tamis.access import Principal, Rights
+from tamis.broker.deliver.queues import DiskMailbox, MemoryMailbox
+from tamis.filters import Filter
+from tamis.languages import parse
+from tamis.protocol.views import SubscriptionView
+from tamis.storage import StoredSubscription
+
+if TYPE_CHECKING:
+    from tamis.broker.deliver.notifier import Attachment
+
+
+class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the state keeps of a subscription beside its columns."""
+
+    roles: tuple[str, ...] = ()
+    """The roles its owner had when last seen."""
+    replay_from: int = 0
+    """The log from here up to the subscription's start is still to be looked through; 0: it is."""
+    since: int = 0
+    """The first event of the past that it is for; 0: it is for none."""
+
+    @classmethod
+    def of(cls, stored: StoredSubscription) -> Extra:
+        """Return what was kept."""
+        return msgspec.json.decode(stored.extra, type=cls)
+
+    def text(self) -> str:
+        """Return it as it is kept."""
+        return msgspec.json.encode(self).decode()
+
+
+class Subscription:
+    """One subscription, with what waits for its subscriber."""
+
+    # There may be very many.
+    __slots__ = (
+        "_changing",
+        "_filter",
+        "attachment",
+        "dropped",
+        "is_suspended",
+        "mailbox",
+        "mark",
+        "rights",
+        "stored",
+    )
+
+    def __init__(
+        self,
+        stored: StoredSubscription,
+        filter_: Filter | None,
+        rights: Rights,
+        mailbox: DiskMailbox | MemoryMailbox,
+    ) -> None:
+        """Take a subscription; its filter is read when it is needed if it is not given."""
+        self.stored = stored
+        self._filter = filter_
+        self.rights = rights
+        """What its owner may see."""
+        self.mailbox = mailbox
+        self.attachment: Attachment | None = None
+        self.dropped = 0
+        """Events that never came, since the broker was started."""
+        self.mark = b""
+        """A digest of what the engine has of it; empty: it has nothing."""
+        self.is_suspended = False
+        """Whether the policy of today would refuse it: nothing is matched or sent."""
+        self._changing = Lock()
+
+    @property
+    def filter(self) -> Filter:
+        """Return what the user asked for."""
+        if self._filter is None:
+            self._filter = parse(self.stored.filter, self.stored.language)
+        return self._filter
+
+    @property
+    def number(self) -> int:
+        """Return the number it is known by inside the broker."""
+        return self.stored.number
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return the owner and the name, which tell it from all others."""
+        return self.stored.owner, self.stored.name
+
+    @property
+    def owner(self) -> Principal:
+        """Return whose it is, with the roles of whoever used it last."""
+        return owner_of(self.stored)
+
+    def grant(self, rights: Rights) -> None:
+        """Take what its owner may see from now on, before it is matched so: it is sent so.
+
+        To read the filters of very many would take too long; such one is not sent before it is
+        matched by its new rights.
+        """
+        self.rights = rights
+        self.is_suspended = self._filter is None or not rights.may_mention(
+            self._filter.attributes()
+        )
+        self.mailbox.arrived.set()
+
+    def change(self, **columns: Any) -> None:
+        """Change what is known of it; may be called from any thread."""
+        with self._changing:
+            self.stored = msgspec.structs.replace(self.stored, **columns)
+
+    def change_extra(self, write: Callable[[str], None], **changes: Any) -> None:
+        """Change what is kept beside the columns, once it is written; from any thread."""
+        with self._changing:
+            text = msgspec.structs.replace(Extra.of(self.stored), **changes).text()
+            write(text)
+            self.stored = msgspec.structs.replace(self.stored, extra=text)
+
+    def view(self, pending: int, dead: int) -> SubscriptionView:
+        """Return it as its owner sees it."""
+        stored = self.stored
+        return SubscriptionView(
+            id=stored.name,
+            filter=stored.filter,
+            language=stored.language,
+            mode=stored.mode,
+            durable=stored.durable,
+            policy=stored.policy,
+            created_at=stored.created_at,
+            connected=self.attachment is not None,
+            pending=pending,
+            in_flight=len(self.mailbox.in_flight),
+            dropped=self.dropped,
+            dead=dead,
+            max_attempts=stored.max_attempts,
+            start=Extra.of(stored).since or stored.start,
+            expires_at=None if isinf(stored.expires_at) else stored.expires_at,
+        )
+
+
+class Catalogue:
+    """All subscriptions of a broker."""
+
+    def __init__(self) -> None:
+        self._by_number: dict[int, Subscription] = {}
+        self._by_key: dict[tuple[str, str], Subscription] = {}
+        self._owned: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._by_number)
+
+    def __iter__(self) -> Iterator[Subscription]:
+        return iter([*self._by_number.values()])
+
+    def add(self, subscription: Subscription) -> None:
+        """Take in a subscription."""
+        self._by_number[subscription.number] = subscription
+        self._by_key[subscription.key] = subscription
+        self._owned[subscription.stored.owner] += 1
+
+    def remove(self, subscription: Subscription) -> None:
+        """Forget a subscription."""
+        if self._by_number.pop(subscription.number, None) is not None:
+            del self._by_key[subscription.key]
+            self._owned[subscription.stored.owner] -= 1
+
+    def get(self, number: int) -> Subscription | None:
+        """Return the subscription with a number."""
+        return self._by_number.get(number)
+
+    def find(self, owner: str, name: str) -> Subscription | None:
+        """Return the subscription that an owner calls so."""
+        return self._by_key.get((owner, name))
+
+    def owned_by(self, owner: str) -> list[Subscription]:
+        """Return what one principal has subscribed to."""
+        return [one for one in self._by_number.values() if one.stored.owner == owner]
+
+    def count_of(self, owner: str) -> int:
+        """Return how many subscriptions a principal has."""
+        return self._owned[owner]
+
+
+def owner_of(stored: StoredSubscription) -> Principal:
+    """Return whose a subscription is, with the roles of whoever used it last."""
+    return Principal(stored.owner, Extra.of(stored).roles)
+
+
+def mark_of(stored: StoredSubscription, rights: Rights) -> bytes:
+    """Return a digest of all that makes a subscription in the engine what it is."""
+    return digest([stored.filter, stored.language, stored.mode, stored.expires_at, rights.digest])
+
+
+def digest(of: object) -> bytes:
+    """Return a digest of plain data."""
+    return blake2b(msgspec.msgpack.encode(of), digest_size=16).digest()
+
+
+def new_name() -> str:
+    """Return a name for a subscription that was given none."""
+    return f"sub-{secrets.token_hex(8)}"

@@ -1,0 +1,160 @@
+"""One path: finds the operation, lets it answer, and turns refusals into problems."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from tamis.broker.frontend.http.operations import Call, Frontend, Operation
+from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
+from tamis.broker.frontend.http.reading import (
+    JSON,
+    bearer_token,
+    decode_body,
+    decode_headers,
+    decode_query,
+    media_type,
+    read_body,
+    unsupported,
+)
+from tamis.broker.operations.logs import get_logger
+from tamis.errors import (
+    AccessError,
+    DisconnectedError,
+    RefusedError,
+    StorageError,
+    StorageFullError,
+)
+from tamis.protocol import Code
+
+LOG: Final = get_logger("tamis.http")
+
+
+class Endpoint:
+    """An ASGI application for one path."""
+
+    def __init__(self, frontend: Frontend, path: str, operations: Mapping[str, Operation]) -> None:
+        self._frontend = frontend
+        self._path = path
+        self._operations = operations
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        answer = _Answer(send)
+        begun = time.perf_counter()
+        principal = await self._answer(Request(scope, receive, send), answer)
+        LOG.log(
+            _level(answer.status),
+            "request",
+            method=scope["method"],
+            path=self._path,
+            status=answer.status,
+            milliseconds=round((time.perf_counter() - begun) * 1000, 1),
+            principal=principal,
+        )
+
+    async def _answer(self, request: Request, answer: _Answer) -> str | None:
+        """Answer a request, whatever happens; return who asked."""
+        call = Call(request, self._frontend, None)
+        try:
+            operation = self._find(request.method)
+            if not operation.public:
+                session = await self._frontend.broker.authenticate(bearer_token(request))
+                call = Call(request, self._frontend, session)
+            response = _as_response(operation, await _perform(operation, call))
+            await response(request.scope, request.receive, answer)
+        except (ClientDisconnect, DisconnectedError):
+            pass
+        except Exception as error:  # No trace of it may reach the client.
+            await self._refuse(request, answer, _as_refusal(error, self._path))
+        finally:
+            if call.authenticated is not None:
+                await call.authenticated.close()
+        return None if call.authenticated is None else call.authenticated.principal.name
+
+    def _find(self, method: str) -> Operation:
+        found = self._operations.get("GET" if method == "HEAD" else method)
+        if found is None:
+            known = ", ".join(self._operations)
+            raise HTTPRefusedError(
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                f"{method:.20} is not possible here; what is: {known}",
+                headers={"Allow": known},
+            )
+        return found
+
+    async def _refuse(self, request: Request, answer: _Answer, error: RefusedError) -> None:
+        self._frontend.broker.metrics.refused.labels(error.code).inc()
+        if isinstance(error, AccessError):
+            LOG.warning("refused", path=self._path, code=error.code, reason=error.reason)
+        if answer.status is None:
+            response = problem_response(error, request.url.path)
+            await response(request.scope, request.receive, answer)
+
+
+def _level(status: int | None) -> int:
+    if status is None or status < 400:
+        return logging.DEBUG
+    return logging.INFO if status < 500 else logging.WARNING
+
+
+class _Answer:
+    """The way back to the client; knows what was said."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+async def _perform(operation: Operation, call: Call) -> object:
+    parts: dict[str, Any] = dict(call.request.path_params)
+    if operation.query is not None:
+        parts["query"] = decode_query(call.request, operation.query)
+    if operation.headers is not None:
+        parts["headers"] = decode_headers(call.request, operation.headers)
+    if operation.body is not None:
+        given = media_type(call.request)
+        if given != JSON:
+            raise unsupported(given, JSON)
+        body = await read_body(call.request, call.settings)
+        parts["body"] = decode_body(body, operation.body)
+    return await operation.handler(call, **parts)
+
+
+def _as_response(operation: Operation, result: object) -> Response:
+    if isinstance(result, Response):
+        return result
+    if result is None:
+        return Response(status_code=HTTPStatus.NO_CONTENT)
+    return Response(msgspec.json.encode(result), operation.status, media_type=JSON)
+
+
+def _as_refusal(error: Exception, path: str) -> RefusedError:
+    match error:
+        case RefusedError():
+            return error
+        case StorageError():
+            full = isinstance(error, StorageFullError)
+            LOG.error("storage", path=path, reason=str(error))
+            return RefusedError(
+                Code.STORAGE_FULL if full else Code.UNAVAILABLE,
+                "there is no space to store it" if full else "the storage does not answer",
+            )
+        case _:
+            LOG.error("something went wrong", path=path, exc_info=error)
+            return RefusedError(
+                Code.UNAVAILABLE, "something went wrong in the broker, and its log says what"
+            )

@@ -1,0 +1,152 @@
+"""What one can ask for over HTTP, as data: the routes and the OpenAPI document are made of it.
+
+An operation is a function. The types of its parameters say what the body and the query must be,
+and the type it returns is that of the response, so that the document cannot say anything else:
+
+- `call`: the request, and the session of whoever asks
+- `body`, `query`, `headers`: structs
+- whatever else it names comes from the path
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from starlette.requests import Request
+
+from tamis.broker.broker import Broker
+from tamis.broker.frontend.streams import Streams
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.sessions import Session
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+
+H = TypeVar("H", bound=Callable[..., Awaitable[object]])
+
+
+class Frontend(NamedTuple):
+    """What all requests share."""
+
+    broker: Broker
+    settings: BrokerSettings
+    streams: Streams
+
+
+class Call(NamedTuple):
+    """One request."""
+
+    request: Request
+    frontend: Frontend
+    authenticated: Session | None
+    """The session of whoever asks; None where everybody may."""
+
+    @property
+    def session(self) -> Session:
+        """Return the session of whoever asks."""
+        if self.authenticated is None:
+            raise RefusedError(Code.UNAUTHENTICATED, "a token is needed here")
+        return self.authenticated
+
+    def require_admin(self) -> None:
+        """Refuse what only administrators may see."""
+        if not self.session.rights.is_admin:
+            raise RefusedError(Code.FORBIDDEN, "this is for administrators")
+
+    @property
+    def broker(self) -> Broker:
+        """Return the broker that is asked."""
+        return self.frontend.broker
+
+    @property
+    def settings(self) -> BrokerSettings:
+        """Return how the broker is to run."""
+        return self.frontend.settings
+
+
+class Content(NamedTuple):
+    """What a request or a response may consist of, where that is not one JSON struct."""
+
+    kinds: Mapping[str, Any]
+    """The type for each media type, or a JSON schema."""
+
+
+Handler = Callable[..., Awaitable[object]]
+"""Returns the result: a struct, None, or a finished response."""
+
+
+class Operation(NamedTuple):
+    """One method of one path."""
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    description: str
+    tag: str
+    body: Any
+    """The type of the body, None if there is none."""
+    query: Any
+    result: Any
+    status: int
+    takes: Content | None
+    """The kinds of bodies, where there are several; then the handler reads the body itself."""
+    gives: Content | None
+    headers: Any
+    refuses: frozenset[Code]
+    public: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name that clients made from the document use."""
+        return self.handler.__name__
+
+
+class Operations:
+    """The operations of one subject, gathered by a decorator."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.all: list[Operation] = []
+
+    def add(
+        self,
+        method: str,
+        path: str,
+        *,
+        status: int = 200,
+        refuses: tuple[Code, ...] = (),
+        takes: Content | None = None,
+        gives: Content | None = None,
+        public: bool = False,
+    ) -> Callable[[H], H]:
+        """Make an operation of a function."""
+
+        def register(handler: H) -> H:
+            types = typing.get_type_hints(handler, include_extras=True)
+            summary, _, description = inspect.cleandoc(handler.__doc__ or "").partition("\n\n")
+            result = types["return"]
+            self.all.append(
+                Operation(
+                    method,
+                    path,
+                    handler,
+                    summary.rstrip("."),
+                    description,
+                    self.tag,
+                    types.get("body"),
+                    types.get("query"),
+                    result,
+                    204 if result is type(None) else status,
+                    takes,
+                    gives,
+                    types.get("headers"),
+                    frozenset(refuses),
+                    public,
+                )
+            )
+            return handler
+
+        return register

@@ -1,0 +1,238 @@
+"""Reading what a request brings: body, query and token, within limits and with sentences."""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+import re
+from collections.abc import Hashable, Mapping
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple, TypeVar, cast
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection, Request
+
+from tamis.broker.frontend.http.problems import HTTPRefusedError
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+from tamis.protocol.frames import Format
+
+JSON: Final = "application/json"
+
+T = TypeVar("T")
+S = TypeVar("S", bound=msgspec.Struct)
+
+_WHERE: Final = re.compile(r" - at `\$\.?(.*)`$")
+
+
+async def read_body(request: Request, settings: BrokerSettings) -> bytes:
+    """Return the body; one that is too large or too slow is cut while it is read."""
+    limit = settings.largest_frame
+    announced = request.headers.get("content-length", "")
+    if announced.isascii() and announced.isdigit() and int(announced) > limit:
+        raise too_large(limit)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(settings.body_timeout):
+            async for part in request.stream():
+                body += part
+                if len(body) > limit:
+                    raise too_large(limit)
+    except TimeoutError:
+        raise HTTPRefusedError(
+            HTTPStatus.REQUEST_TIMEOUT,
+            f"the body did not come within {settings.body_timeout:g} seconds",
+            headers={"Connection": "close"},
+        ) from None
+    return bytes(body)
+
+
+def too_large(limit: int) -> HTTPRefusedError:
+    """Return the refusal of a body; the rest of it is not read, so the connection ends."""
+    return HTTPRefusedError(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        f"the body has more than {limit:,} bytes, the limit of this broker",
+        code=Code.TOO_LARGE,
+        headers={"Connection": "close"},
+    )
+
+
+def media_type(request: HTTPConnection) -> str:
+    """Return the kind of the body, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def unsupported(given: str, *known: str) -> HTTPRefusedError:
+    """Return the refusal of a body of an unknown kind."""
+    what = f"a body of the type {given!r}" if given else "a body without a Content-Type"
+    return HTTPRefusedError(
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        f"{what} is not understood here; send {' or '.join(known)}",
+        headers={"Accept": ", ".join(known)},
+    )
+
+
+@cache
+def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
+
+
+def decode_body(body: bytes, kind: type[T]) -> T:
+    """Return what a JSON body says, or refuse it with a sentence."""
+    try:
+        found: T = _decoder(cast("Hashable", kind)).decode(body)
+    except msgspec.ValidationError as error:
+        raise RefusedError(Code.BAD_REQUEST, f"the body is wrong{_at(str(error))}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RefusedError(Code.BAD_REQUEST, f"the body is not JSON: {error}") from None
+    except RecursionError:
+        raise RefusedError(Code.BAD_REQUEST, "the body is nested too deeply") from None
+    return found
+
+
+def decode_query(request: Request, kind: type[S]) -> S:
+    """Return what the part of the URL after `?` says, or refuse it with a sentence."""
+    return _decode_texts(_query(request, kind), kind, "the query")
+
+
+def decode_headers(request: Request, kind: type[S]) -> S:
+    """Return what some headers say, or refuse them with a sentence."""
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]
+    given = {name: request.headers.get(name) for name in names}
+    texts = {name: text for name, text in given.items() if text is not None}
+    return _decode_texts(texts, kind, "a header")
+
+
+def _decode_texts(texts: dict[str, Any], kind: type[S], what: str) -> S:
+    try:
+        return msgspec.convert(texts, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise RefusedError(Code.BAD_REQUEST, f"{what} is wrong{_at(str(error))}") from None
+
+
+def _query(request: Request, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    given = request.query_params
+    return {
+        name: given.getlist(name)
+        if _is_list(fields.get(name))
+        else _only(name, given.getlist(name))
+        for name in given
+    }
+
+
+def _is_list(kind: object) -> bool:
+    return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.ListType)
+
+
+def _only(name: str, values: list[str]) -> str:
+    if len(values) > 1:
+        raise RefusedError(Code.BAD_REQUEST, f"the query is wrong at {name}: it is given twice")
+    return values[0]
+
+
+def _at(message: str) -> str:
+    """Return what is wrong, the place first.
+
+    >>> _at("Expected `int`, got `str` - at `$.limit`")
+    ' at limit: expected `int`, got `str`'
+    """
+    found = _WHERE.search(message)
+    what = message[: found.start()] if found else message
+    what = what[:1].lower() + what[1:]
+    return f" at {found[1]}: {what}" if found and found[1] else f": {what}"
+
+
+def bearer_token(connection: HTTPConnection) -> str | None:
+    """Return the token that came with a request, if one did."""
+    header = connection.headers.get("authorization")
+    if header is None:
+        return None
+    scheme, _, token = header.partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise RefusedError(
+            Code.UNAUTHENTICATED, "the header Authorization must be 'Bearer' and a token"
+        )
+    return token
+
+
+JSON_LINES: Final = "application/x-ndjson"
+CLOUDEVENT: Final = "application/cloudevents+json"
+CLOUDEVENT_BATCH: Final = "application/cloudevents-batch+json"
+KNOWN: Final = (JSON, JSON_LINES, CLOUDEVENT, CLOUDEVENT_BATCH)
+
+_PREFIX: Final = "ce-"
+_IS_JSON: Final = re.compile(r"application/json|[\w.+-]+/[\w.-]+\+json", re.ASCII)
+_QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+class Events(NamedTuple):
+    """What a body holds, each event as it came."""
+
+    format: Format
+    events: list[bytes | msgspec.Raw]
+
+
+def read_events(body: bytes, media_type: str, headers: Headers) -> Events:
+    """Return the events in a body."""
+    match media_type:
+        case "application/cloudevents+json":
+            return Events("cloudevents", [body])
+        case "application/cloudevents-batch+json":
+            return Events("cloudevents", [*decode_body(body, list[msgspec.Raw])])
+        case _ if f"{_PREFIX}specversion" in headers:
+            return Events("cloudevents", [_binary_mode(body, media_type, headers)])
+        case "application/json":
+            is_batch = body.lstrip(b" \t\r\n")[:1] == b"["
+            return Events("json", [*decode_body(body, list[msgspec.Raw])] if is_batch else [body])
+        case "application/x-ndjson" | "application/jsonl":
+            return Events("json", [line for line in body.split(b"\n") if line.strip()])
+        case _:
+            raise unsupported(media_type, *KNOWN)
+
+
+def _binary_mode(body: bytes, media_type: str, headers: Headers) -> bytes:
+    """Return a CloudEvent whose attributes came as headers, and whose data is the body."""
+    members = {
+        name.removeprefix(_PREFIX): _attribute(name, value)
+        for name, value in headers.items()
+        if name.startswith(_PREFIX)
+    }
+    if "content-type" in headers:
+        members["datacontenttype"] = headers["content-type"]
+    return msgspec.json.encode({**members, **_data(body, media_type)})
+
+
+def _data(body: bytes, media_type: str) -> Mapping[str, Any]:
+    if not body:
+        return {}
+    if _IS_JSON.fullmatch(media_type):
+        return {"data": decode_body(body, msgspec.Raw)}
+    if media_type.startswith("text/"):
+        try:
+            return {"data": body.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"data_base64": binascii.b2a_base64(body, newline=False).decode()}
+
+
+def _attribute(name: str, value: str) -> str:
+    r"""Return the value of a header as the specification has it: quoted, and percent-encoded.
+
+    >>> _attribute("ce-subject", "Euro%20%E2%82%AC"), _attribute("ce-subject", '"a \\"b\\""')
+    ('Euro €', 'a "b"')
+    """
+    if (quoted := _QUOTED.fullmatch(value)) is not None:
+        value = re.sub(r"\\(.)", r"\1", quoted[1])
+    try:
+        # Headers are bytes, which Starlette shows as Latin-1.
+        return unquote_to_bytes(value.encode("latin-1")).decode()
+    except UnicodeDecodeError:
+        raise RefusedError(
+            Code.BAD_EVENT, f"the header {name} is not UTF-8 text in percent-encoding"
+        ) from None

@@ -1,0 +1,73 @@
+"""Fetching events and settling them; dead letters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tamis.broker.frontend.http.bodies import (
+    Acknowledgement,
+    Chosen,
+    ChosenLetters,
+    Count,
+    Fetch,
+    Fetched,
+    LetterPage,
+    Letters,
+    Rejection,
+)
+from tamis.broker.frontend.http.operations import Call, Operations
+from tamis.broker.frontend.streams import long_poll
+from tamis.protocol import Code
+
+operations: Final = Operations("Delivery")
+
+_SUBSCRIPTION: Final = "/v1/subscriptions/{subscription}"
+
+
+@operations.add(
+    "POST", f"{_SUBSCRIPTION}/fetch", refuses=(Code.NOT_FOUND, Code.CONFLICT, Code.STORAGE_FULL)
+)
+async def fetch(call: Call, subscription: str, body: Fetch) -> Fetched:
+    """Fetch events that wait, or wait for some.
+
+    They come again unless they are acknowledged within the time that the broker sets.
+    """
+    asked = call.session.fetch(subscription, limit=body.limit, wait=body.wait)
+    return Fetched(events=await long_poll(call.frontend.streams, call.request.receive, asked) or [])
+
+
+@operations.add("POST", f"{_SUBSCRIPTION}/acknowledge", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
+async def acknowledge(call: Call, subscription: str, body: Acknowledgement) -> None:
+    """Acknowledge events: they do not come again."""
+    await call.session.acknowledge(subscription, body.sequences, body.up_to)
+
+
+@operations.add("POST", f"{_SUBSCRIPTION}/reject", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
+async def reject(call: Call, subscription: str, body: Rejection) -> None:
+    """Reject an event: it comes again later, or goes to the dead letters."""
+    await call.session.reject(subscription, body.sequence, delay=body.delay, reason=body.reason)
+
+
+@operations.add("GET", f"{_SUBSCRIPTION}/dead-letters", refuses=(Code.NOT_FOUND,))
+async def list_dead_letters(call: Call, subscription: str, query: LetterPage) -> Letters:
+    """List events that were given up."""
+    found = await call.session.dead_letters(subscription, after=query.after, limit=query.limit)
+    return Letters(dead_letters=found)
+
+
+@operations.add(
+    "POST",
+    f"{_SUBSCRIPTION}/dead-letters/requeue",
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+async def requeue_dead_letters(call: Call, subscription: str, body: Chosen) -> Count:
+    """Let dead letters come again, as if they had never been sent."""
+    return Count(count=await call.session.requeue(subscription, body.sequences))
+
+
+@operations.add(
+    "DELETE", f"{_SUBSCRIPTION}/dead-letters", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL)
+)
+async def delete_dead_letters(call: Call, subscription: str, query: ChosenLetters) -> Count:
+    """Delete dead letters."""
+    return Count(count=await call.session.delete_dead_letters(subscription, query.sequence))

@@ -1,0 +1,112 @@
+"""Publishing, and events as a stream."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from tamis.broker.frontend.http.bodies import Numbering, Past, Resuming, Tail
+from tamis.broker.frontend.http.operations import Call, Content, Operations
+from tamis.broker.frontend.http.reading import (
+    CLOUDEVENT,
+    CLOUDEVENT_BATCH,
+    JSON,
+    JSON_LINES,
+    media_type,
+    read_body,
+    read_events,
+)
+from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
+from tamis.protocol import Code, Subscribe
+from tamis.protocol.views import HistoryView, Receipt
+
+operations: Final = Operations("Events")
+
+_OBJECT: Final[dict[str, Any]] = {"type": "object"}
+_MANY: Final[dict[str, Any]] = {"type": "array", "items": _OBJECT, "minItems": 1}
+_CLOUDEVENT: Final[dict[str, Any]] = {
+    "type": "object",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {
+        "specversion": {"const": "1.0"},
+        **{name: {"type": "string", "minLength": 1} for name in ("id", "source", "type")},
+    },
+}
+_EVENTS: Final = Content(
+    {
+        JSON: {"oneOf": [_OBJECT, _MANY]},
+        JSON_LINES: {"type": "string", "description": "One JSON object on each line."},
+        CLOUDEVENT: _CLOUDEVENT,
+        CLOUDEVENT_BATCH: {**_MANY, "items": _CLOUDEVENT},
+    }
+)
+
+
+@operations.add(
+    "POST",
+    "/v1/events",
+    takes=_EVENTS,
+    refuses=(Code.BAD_EVENT, Code.TOO_LARGE, Code.STORAGE_FULL),
+)
+async def publish(call: Call, headers: Numbering) -> Receipt:
+    """Publish events, all or none.
+
+    The response comes when they are on disk. With the header `ce-specversion`, the body is the data
+    of one CloudEvent in binary mode, and its type can be any.
+    """
+    request = call.request
+    body = await read_body(request, call.settings)
+    found = read_events(body, media_type(request), request.headers)
+    return await call.session.publish(
+        found.events,
+        format=found.format,
+        publisher=headers.publisher,
+        sequence=headers.sequence,
+    )
+
+
+@operations.add(
+    "GET",
+    "/v1/events",
+    gives=Content({EVENT_STREAM: {"type": "string"}}),
+    refuses=(Code.BAD_FILTER,),
+)
+async def stream_events(call: Call, query: Tail, headers: Resuming) -> Response:
+    """Stream the events that match a filter, as Server-Sent Events.
+
+    Each has the broker's sequence as its `id`. A client that comes back with `Last-Event-ID` gets
+    what it has missed, as far as it is still kept; with another policy than `wait` it does not.
+    """
+    is_resumed = headers.after is not None and query.policy == "wait"
+    wanted = Subscribe(
+        ref=0,
+        filter=query.filter,
+        language=query.language,
+        mode=query.mode,
+        start=(headers.after or 0) + 1 if is_resumed else _start(query.start),
+        policy=query.policy,
+    )
+    view = await call.session.subscribe(wanted)
+    return EventStream(call, view.id, acknowledge="auto")
+
+
+@operations.add("GET", "/v1/history", refuses=(Code.BAD_FILTER,))
+async def read_history(call: Call, query: Past) -> HistoryView:
+    """Read events of the past that match a filter, piece by piece, without a subscription.
+
+    A piece may be empty and yet not the last: go on with `start` set to `next`, and `end` to `end`,
+    until both are the same.
+    """
+    return await call.session.history(
+        query.filter,
+        language=query.language,
+        mode=query.mode,
+        start=_start(query.start),
+        end=_start(query.end),
+        limit=query.limit,
+    )
+
+
+def _start(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text

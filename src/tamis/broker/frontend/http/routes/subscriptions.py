@@ -1,0 +1,105 @@
+"""Making, reading, renewing and deleting subscriptions."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from starlette.responses import Response
+
+from tamis.broker.frontend.http.bodies import (
+    Following,
+    NewSubscription,
+    Page,
+    Renewal,
+    Resuming,
+    SubscriptionList,
+)
+from tamis.broker.frontend.http.operations import Call, Content, Operations
+from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
+from tamis.protocol import Code, Subscribe
+from tamis.protocol.views import SubscriptionView
+
+operations: Final = Operations("Subscriptions")
+
+
+@operations.add(
+    "POST",
+    "/v1/subscriptions",
+    status=201,
+    refuses=(Code.BAD_FILTER, Code.CONFLICT, Code.STORAGE_FULL),
+)
+async def create_subscription(call: Call, body: NewSubscription) -> SubscriptionView:
+    """Make a subscription, which lasts until it expires or is deleted.
+
+    If you have one of this name and with the same filter, it is taken up again.
+    """
+    wanted = Subscribe(
+        ref=0,
+        filter=body.filter,
+        language=body.language,
+        mode=body.mode,
+        durable=body.id or f"http-{secrets.token_hex(8)}",
+        lifetime=body.lifetime,
+        start=body.start,
+        acknowledge="manual",
+        max_attempts=body.max_attempts,
+    )
+    return await call.session.subscribe(wanted)
+
+
+@operations.add("GET", "/v1/subscriptions")
+async def list_subscriptions(call: Call, query: Page) -> SubscriptionList:
+    """List your subscriptions."""
+    owned = sorted(await call.session.subscriptions(), key=lambda one: one.id)
+    rest = [one for one in owned if one.id > query.after]
+    shown = rest[: query.limit]
+    return SubscriptionList(
+        subscriptions=shown, next=shown[-1].id if len(rest) > len(shown) else None
+    )
+
+
+@operations.add("GET", "/v1/subscriptions/{subscription}", refuses=(Code.NOT_FOUND,))
+async def read_subscription(call: Call, subscription: str) -> SubscriptionView:
+    """Show one of your subscriptions."""
+    return await call.session.subscription(subscription)
+
+
+@operations.add(
+    "PATCH",
+    "/v1/subscriptions/{subscription}",
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+async def renew_subscription(call: Call, subscription: str, body: Renewal) -> SubscriptionView:
+    """Renew a subscription: it expires so many seconds from now."""
+    return await call.session.renew(subscription, body.lifetime)
+
+
+@operations.add(
+    "DELETE",
+    "/v1/subscriptions/{subscription}",
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+async def delete_subscription(call: Call, subscription: str) -> None:
+    """Delete a subscription and all that waits for it."""
+    await call.session.delete(subscription)
+
+
+@operations.add(
+    "GET",
+    "/v1/subscriptions/{subscription}/events",
+    gives=Content({EVENT_STREAM: {"type": "string"}}),
+    refuses=(Code.NOT_FOUND,),
+)
+async def stream_subscription(
+    call: Call, subscription: str, query: Following, headers: Resuming
+) -> Response:
+    """Stream the events of a subscription, as Server-Sent Events.
+
+    What has arrived at the client's machine is acknowledged, unless the client does it by itself.
+    `Last-Event-ID` acknowledges all events up to that one.
+    """
+    await call.session.subscription(subscription)
+    if headers.after is not None:
+        await call.session.acknowledge(subscription, up_to=headers.after)
+    return EventStream(call, subscription, acknowledge=query.acknowledge, on_arrival=True)

@@ -1,0 +1,218 @@
+"""Server-Sent Events: a subscription as an endless response, for browsers and curl."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.frontend.http.operations import Call
+from tamis.broker.frontend.streams import cancel_all, disconnected
+from tamis.errors import DisconnectedError
+from tamis.protocol import Delivery
+
+EVENT_STREAM: Final = "text/event-stream"
+
+# Events that may be on their way to the client, and the bytes that are written at once.
+CREDIT: Final = 256
+PIECE: Final = 64 * 1024
+# How often it is looked what has arrived.
+LOOK: Final = 0.1
+RETRY: Final = b"retry: 2000\n\n"
+HEARTBEAT: Final = b": still here\n\n"
+
+
+class EventStream(Response):
+    """The response; it goes on until the client, the broker or the subscription ends it."""
+
+    def __init__(
+        self, call: Call, subscription: str, *, acknowledge: str, on_arrival: bool = False
+    ) -> None:
+        """Stream a subscription; `on_arrival`: what counts as received has arrived, not left."""
+        super().__init__(headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
+        del self.headers["content-length"]
+        self._call = call
+        self._id = subscription
+        self._manual = acknowledge == "manual" or on_arrival
+        transport = call.request.scope.get("state", {}).get("transport")
+        self._arrivals = Arrivals(transport) if on_arrival and acknowledge == "auto" else None
+        self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._has_begun = asyncio.Event()
+        self._attachment: Attachment | None = None
+        self._send: Send | None = None
+
+    async def __call__(
+        self,
+        scope: Scope,
+        receive: Receive,  # noqa: ARG002 - the signature is given
+        send: Send,
+    ) -> None:
+        """Send events until it is over."""
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        if scope["method"] == "HEAD":
+            await send(start)
+            await send({"type": "http.response.body", "body": b""})
+            return
+        session = self._call.session
+        session.closed.add_done_callback(lambda reason: self._finish(str(reason.result())))
+        with self._call.frontend.streams.holding(self):
+            self._attachment = await session.attach(
+                self._id, self, credit=CREDIT, acknowledge="manual" if self._manual else "auto"
+            )
+            try:
+                await send(start)
+                self._send = send
+                await self._write(RETRY)
+                self._has_begun.set()
+                await self._stay()
+            finally:
+                self._finish("")
+                await session.detach(self._attachment)
+        await self._say_goodbye(send)
+
+    def stop(self) -> None:
+        """End, because the broker stops."""
+        self._finish("the broker stops")
+
+    def _finish(self, reason: str) -> None:
+        if not self._over.done():
+            self._over.set_result(reason)
+
+    async def _stay(self) -> None:
+        client = asyncio.create_task(disconnected(self._call.request.receive))
+        client.add_done_callback(lambda _: self._finish(""))
+        loop = asyncio.get_running_loop()
+        interval = self._call.settings.ping_interval
+        heartbeat = loop.time() + interval
+        try:
+            while not self._over.done():
+                pause = heartbeat - loop.time()
+                await asyncio.wait([self._over], timeout=min(pause, self._next_look()))
+                await self._acknowledge_arrivals()
+                if loop.time() >= heartbeat:
+                    heartbeat = loop.time() + interval
+                    await self._write(HEARTBEAT)
+        finally:
+            await cancel_all([client])
+
+    def _next_look(self) -> float:
+        return LOOK if self._arrivals is not None else float("inf")
+
+    async def _acknowledge_arrivals(self) -> None:
+        arrived = self._arrivals.take() if self._arrivals is not None else 0
+        if arrived:
+            await self._call.session.acknowledge(self._id, up_to=arrived)
+
+    async def _say_goodbye(self, send: Send) -> None:
+        reason = self._over.result()
+        last = _message("ended", {"reason": reason}) if reason else b""
+        await send({"type": "http.response.body", "body": last})
+
+    async def _write(self, data: bytes) -> None:
+        if self._over.done() or self._send is None:
+            raise DisconnectedError("the event stream is over")
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    # --- what the notifier asks for --------------------------------------------------------------
+
+    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        """Send events; returns when the system has taken them."""
+        await self._has_begun.wait()
+        for piece in _pieces(map(_event, deliveries)):
+            await self._write(piece)
+        if self._arrivals is not None:
+            self._arrivals.sent(deliveries[-1].sequence)
+        if self._attachment is not None:
+            self._attachment.give_credit(len(deliveries))
+
+    async def dropped(self, count: int, reason: str) -> None:
+        """Tell of events that will not come."""
+        await self._has_begun.wait()
+        await self._write(_message("dropped", {"count": count, "reason": reason}))
+
+    async def ended(self, reason: str) -> None:
+        """Tell that no more events come."""
+        self._finish(reason)
+
+
+def _event(delivery: Delivery) -> bytes:
+    # Line ends can only be between the tokens of JSON, where they mean nothing.
+    data = msgspec.json.encode(delivery).replace(b"\r", b" ").replace(b"\n", b" ")
+    return b"id: %d\ndata: %s\n\n" % (delivery.sequence, data)
+
+
+def _message(kind: str, data: dict[str, Any]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), msgspec.json.encode(data))
+
+
+def _pieces(texts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the texts together, in pieces that are not much larger than one is allowed to be."""
+    piece = bytearray()
+    for text in texts:
+        piece += text
+        if len(piece) >= PIECE:
+            yield bytes(piece)
+            piece.clear()
+    if piece:
+        yield bytes(piece)
+
+
+try:
+    import fcntl
+    import termios
+except ImportError:  # pragma: no cover - where it cannot be asked, leaving this machine must do
+    fcntl = None  # type: ignore[assignment]
+
+
+def has_all_arrived(transport: asyncio.Transport) -> bool:
+    """Tell whether the peer has confirmed every byte; false for a connection that is closing."""
+    if transport.is_closing() or transport.get_write_buffer_size():
+        return False
+    return not _unconfirmed(transport)
+
+
+def _unconfirmed(transport: asyncio.Transport) -> int:
+    socket = transport.get_extra_info("socket")
+    if fcntl is None or socket is None:
+        return 0
+    try:
+        answer = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        # Not every system knows this of its sockets.
+        return 0
+    return int(struct.unpack("i", answer)[0])
+
+
+class Arrivals:
+    """Events on their way to a client, acknowledged when all that was sent has arrived."""
+
+    def __init__(self, transport: asyncio.Transport | None) -> None:
+        self._transport = transport
+        self._on_the_way = 0
+        """The last event that was sent."""
+        self._arrived = 0
+
+    @property
+    def is_something_on_the_way(self) -> bool:
+        """Tell whether events have been sent that have not arrived."""
+        return self._on_the_way > self._arrived
+
+    def sent(self, sequence: int) -> None:
+        """Note an event that has been handed to the system."""
+        self._on_the_way = max(self._on_the_way, sequence)
+
+    def take(self) -> int:
+        """Return the event up to which all have arrived since the last time, or 0."""
+        if not self.is_something_on_the_way or not self._is_quiet():
+            return 0
+        self._arrived = self._on_the_way
+        return self._arrived
+
+    def _is_quiet(self) -> bool:
+        return self._transport is None or has_all_arrived(self._transport)

@@ -1,0 +1,169 @@
+"""The server process: a broker behind a socket, from the first line it prints to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+import uvicorn
+
+from tamis.broker.broker import Broker
+from tamis.broker.frontend.app import create_app
+from tamis.broker.frontend.protocols import HTTPProtocol, ServerConfig, WebSocketProtocol
+from tamis.broker.frontend.streams import Streams
+from tamis.broker.operations.logs import configure_logs, get_logger
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.errors import SettingsError
+from tamis.matching import load_kernels
+
+LOG: Final = get_logger("tamis.server")
+
+BACKLOG: Final = 2048
+SLOW: Final = 3.0
+
+
+def serve(settings: BrokerSettings) -> None:
+    """Run a broker until it is told to stop by SIGTERM or SIGINT."""
+    configure_logs(settings)
+    asyncio.run(_serve(settings))
+
+
+async def _serve(settings: BrokerSettings) -> None:
+    # Before recovery, which may take a while: a port that is taken is a mistake to be told at once.
+    with _bound(settings) as bound:
+        async with await _opened(settings) as broker:
+            await _load_kernels()
+            streams = Streams()
+            config = _config(create_app(broker, streams), settings)
+            await Server(config, streams, _address(settings, bound)).serve([bound])
+
+
+async def _opened(settings: BrokerSettings) -> Broker:
+    """Open a broker; the garbage collector does not look through all subscriptions again and again.
+
+    While they are read there is no garbage in cycles, and what is there afterwards stays for long.
+    """
+    gc.disable()
+    try:
+        return await Broker.open(settings)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+async def _load_kernels() -> None:
+    """Let the first event find all compiled that it needs."""
+    loading = asyncio.create_task(asyncio.to_thread(load_kernels))
+    done, _ = await asyncio.wait([loading], timeout=SLOW)
+    if not done:
+        LOG.info(
+            "compiling the kernels of the engine",
+            reason="this machine has not run this version yet; it takes about a minute, once",
+        )
+    await loading
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's server; it says where it listens, and ends streams before it stops."""
+
+    config: ServerConfig
+
+    def __init__(self, config: ServerConfig, streams: Streams, address: str) -> None:
+        super().__init__(config)
+        self._streams = streams
+        self._address = address
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, and say where: whoever started the process reads this line."""
+        await super().startup(sockets)
+        sys.stdout.write(f"tamis broker listening on {self._address}\n")
+        sys.stdout.flush()
+        LOG.info("listening", address=self._address)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take nothing new, finish what was begun, and stop."""
+        LOG.info("stopping", streams=len(self._streams))
+        for server in self.servers:
+            server.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.config.settings.stop_timeout):
+                await self._streams.stop()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at the first signal, and at once at the second; a stop is no failure."""
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+
+def _config(app: object, settings: BrokerSettings) -> ServerConfig:
+    try:
+        config = ServerConfig(
+            app,
+            settings,
+            http=HTTPProtocol,
+            ws=WebSocketProtocol,
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            ws_max_size=settings.largest_frame,
+            ws_ping_interval=settings.ping_interval,
+            ws_ping_timeout=settings.ping_interval,
+            # Compression would let a peer that chooses events learn what else is in a frame.
+            ws_per_message_deflate=False,
+            h11_max_incomplete_event_size=settings.largest_header,
+            timeout_keep_alive=math.ceil(settings.hello_timeout),
+            timeout_graceful_shutdown=int(settings.stop_timeout) + 1,
+            backlog=BACKLOG,
+            ssl_certfile=settings.tls_certificate,
+            ssl_keyfile=settings.tls_key,
+        )
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError(
+            f"tls_certificate {settings.tls_certificate} and tls_key {settings.tls_key} cannot be "
+            f"used: {error.strerror or error}"
+        ) from None
+    return config
+
+
+def _bound(settings: BrokerSettings) -> socket.socket:
+    """Return a socket with the address that the settings name."""
+    host, port = settings.host.strip("[]"), settings.port
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # asyncio sends small answers at once (TCP_NODELAY) only where it knows that this is TCP.
+        bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise SettingsError(f"cannot listen on host {host}, port {port}: {reason}") from None
+    return bound
+
+
+def _address(settings: BrokerSettings, bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    scheme = "https" if settings.has_tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -1,0 +1,1 @@
+"""Matching: which subscriptions each stored event satisfies."""

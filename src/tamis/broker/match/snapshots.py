@@ -1,0 +1,125 @@
+"""The compiled subscriptions in files, so that a restart compiles only what has changed since.
+
+A manifest names the file of the engine, and tells from what each subscription in it was compiled.
+What is not as it was is compiled anew. Files that cannot be used cost time, and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tamis.access import JOINED_LIMITS
+from tamis.broker.deliver.subscriptions import Subscription, digest
+from tamis.broker.operations.logs import get_logger
+from tamis.errors import SnapshotError
+from tamis.events import Schema
+from tamis.events.schema_json import schema_data
+from tamis.filters import Mode
+from tamis.matching import Engine
+
+LOG: Final = get_logger("tamis.broker")
+
+# Fewer than these are compiled anew in less time than it takes to look after files.
+WORTH_IT: Final = 1_000
+SHARE: Final = 0.1
+
+Marks = dict[int, bytes]
+"""For each subscription, by its number, a digest of what it was compiled from."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a file of an engine holds."""
+
+    file: str
+    surroundings: str
+    """A digest of all that is the same for all subscriptions."""
+    marks: Marks
+
+
+class Snapshots:
+    """The files of one broker's engine."""
+
+    def __init__(
+        self, folder: Path, schema: Schema | None, mode: Mode, clock: Callable[[], float]
+    ) -> None:
+        self._folder = folder
+        self._schema = schema
+        self._mode = mode
+        self._clock = clock
+        self._saved: Marks = {}
+
+    def load(self) -> tuple[Engine, Marks]:
+        """Return the engine as it was saved, with what it was compiled from, or an empty one."""
+        started = time.perf_counter()
+        try:
+            manifest = self._manifest()
+            if manifest.surroundings == self._surroundings():
+                file = self._folder / Path(manifest.file).name
+                engine = Engine.load(file, limits=JOINED_LIMITS, clock=self._clock)
+                self._saved = manifest.marks
+                seconds = round(time.perf_counter() - started, 3)
+                LOG.info("snapshot read", subscriptions=len(engine), seconds=seconds)
+                return engine, manifest.marks
+        except FileNotFoundError:
+            pass
+        except (OSError, SnapshotError, msgspec.MsgspecError) as error:
+            LOG.warning("snapshot left out, all is compiled anew", reason=str(error))
+        return Engine(self._schema, self._mode, limits=JOINED_LIMITS, clock=self._clock), {}
+
+    def save(self, engine: Engine, subscriptions: Iterable[Subscription]) -> bool:
+        """Write the engine if that saves the next start some time; tell whether it was."""
+        marks = {one.number: one.mark for one in subscriptions if one.mark}
+        if not self._is_worth_it(marks):
+            return False
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        file = self._folder / f"{secrets.token_hex(8)}.engine"
+        engine.save(file)
+        self._publish(Manifest(file.name, self._surroundings(), marks))
+        self._saved = marks
+        LOG.info("snapshot written", subscriptions=len(marks))
+        return True
+
+    def _is_worth_it(self, marks: Mapping[int, bytes]) -> bool:
+        changed = sum(self._saved.get(number) != digest for number, digest in marks.items())
+        return changed >= max(WORTH_IT, SHARE * len(marks))
+
+    def _manifest(self) -> Manifest:
+        path = self._path
+        data = path.read_bytes()
+        body, crc = data[:-4], data[-4:]
+        if zlib.crc32(body).to_bytes(4, "little") != crc:
+            raise SnapshotError(path, "its end", "the checksum is wrong")
+        return msgspec.msgpack.decode(body, type=Manifest)
+
+    def _publish(self, manifest: Manifest) -> None:
+        """Let a new file take the place of the one before, whole or not at all."""
+        body = msgspec.msgpack.encode(manifest)
+        beside = self._path.with_suffix(".part")
+        with beside.open("wb") as file:
+            file.write(body + zlib.crc32(body).to_bytes(4, "little"))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(self._path)
+        for other in self._folder.iterdir():
+            if other.name not in (manifest.file, self._path.name):
+                with suppress(OSError):
+                    other.unlink()
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / "manifest"
+
+    def _surroundings(self) -> str:
+        schema = None if self._schema is None else schema_data(self._schema)
+
+        return digest([version("tamis"), schema, self._mode.value]).hex()

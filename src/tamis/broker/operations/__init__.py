@@ -1,0 +1,1 @@
+"""Running a broker: settings, access control, health, metrics, logs and chores."""

@@ -1,0 +1,169 @@
+"""Who comes in, and with which rights: tokens, JWTs and the policy file, as they are now."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+
+from tamis.access import (
+    ANONYMOUS,
+    Authenticator,
+    Policy,
+    Principal,
+    Rights,
+    TokenRecord,
+    issue_token,
+)
+from tamis.access.tokens import Verifier
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.errors import AccessError, PolicyError
+from tamis.events import Schema
+from tamis.protocol import Code
+from tamis.storage import NEVER, State, StoredToken
+
+
+class Doorman:
+    """Knows tokens and the policy."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        state: State,
+        schema: Schema | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._schema = schema
+        self._clock = clock
+        self._tokens = {record.hash: record for record in map(_record, _valid(state))}
+        self._token_ids = {record.id for record in self._tokens.values()}
+        self._stamp = self._last_seen = _stamp(settings.policy)
+        self.policy = self._read_policy()
+        self._authenticator = Authenticator(
+            self._tokens.get, clock=clock, verifier=_verifier(settings, clock)
+        )
+
+    def authenticate(self, token: str | None) -> Principal:
+        """Return who brings a token; nobody needs one where the settings ask for none."""
+        if token:
+            return self._authenticator.authenticate(token)
+        if self._settings.tokens_required:
+            raise AccessError(Code.UNAUTHENTICATED, "a token is needed here")
+        return ANONYMOUS
+
+    def rights(self, principal: Principal) -> Rights:
+        """Return what a principal may do now."""
+        return self.policy.rights(principal)
+
+    def is_welcome(self, principal: Principal) -> bool:
+        """Tell whether a principal who came in earlier would come in now."""
+        is_revoked = principal.credential and principal.credential not in self._token_ids
+        is_expired = principal.expires_at <= self._clock()
+        return not (is_revoked or is_expired or self.policy.blocks(principal))
+
+    # --- tokens ----------------------------------------------------------------------------------
+
+    async def issue(
+        self, principal: str, roles: tuple[str, ...], lifetime: float | None, note: str
+    ) -> tuple[str, TokenRecord]:
+        """Return a new token, whose text nobody will see again."""
+        lasts = inf if lifetime is None else lifetime
+        text, record = issue_token(principal, roles, now=self._clock(), lifetime=lasts, note=note)
+        await asyncio.to_thread(self._state.add_token, _stored(record))
+        self._tokens[record.hash] = record
+        self._token_ids.add(record.id)
+        return text, record
+
+    async def revoke(self, id_: str) -> TokenRecord | None:
+        """Let a token be worth nothing from now on; return what it was."""
+        found = next((record for record in self._tokens.values() if record.id == id_), None)
+        if found is not None:
+            await asyncio.to_thread(self._state.revoke_token, found.hash, self._clock())
+            self._tokens.pop(found.hash, None)
+            self._token_ids.discard(id_)
+        return found
+
+    def tokens(self) -> list[TokenRecord]:
+        """Return what is known of the tokens that hold."""
+        return sorted(self._tokens.values(), key=lambda record: record.created_at)
+
+    # --- the policy file -------------------------------------------------------------------------
+
+    def reload(self) -> bool:
+        """Read the policy file again if it has changed; tell whether it has.
+
+        It is read when it was found the same twice: a file that is still being written may allow
+        more than it will in the end. One that cannot be used leaves the policy as it was.
+        """
+        stamp, last_seen = _stamp(self._settings.policy), self._last_seen
+        self._last_seen = stamp
+        if stamp == self._stamp or stamp != last_seen:
+            return False
+        self._stamp = stamp
+        self.policy = self._read_policy()
+        return True
+
+    def _read_policy(self) -> Policy:
+        if self._settings.policy is None:
+            if not self._settings.tokens_required:
+                return Policy.open(self._schema)
+            raise PolicyError(
+                "tokens are needed, but no policy says what their holders may do; give one with "
+                "the setting policy",
+                source="the settings",
+            )
+        return Policy.load(self._settings.policy, schema=self._schema)
+
+
+def _stamp(path: Path | None) -> tuple[int, ...] | None:
+    if path is None:
+        return None
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    # Tools that keep the time of a file change its inode, or at least when that was changed.
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+
+def _verifier(settings: BrokerSettings, clock: Callable[[], float]) -> Verifier | None:
+    if settings.jwt_keys is None:
+        return None
+    from tamis.access.jwt import JwtSettings, JwtVerifier  # noqa: PLC0415 - takes a while to load
+
+    wanted = JwtSettings(
+        issuer=settings.jwt_issuer or "",
+        audience=settings.jwt_audience or "",
+        algorithms=tuple(settings.jwt_algorithms),
+        name_claim=settings.jwt_name_claim,
+        roles_claim=tuple(settings.jwt_roles_claim),
+        roles=tuple(settings.jwt_roles) or None,
+        leeway=settings.jwt_leeway,
+    )
+    return JwtVerifier.load(wanted, settings.jwt_keys, clock=clock)
+
+
+def _valid(state: State) -> list[StoredToken]:
+    return [token for token in state.tokens() if token.revoked_at == NEVER]
+
+
+def _record(token: StoredToken) -> TokenRecord:
+    roles, _, note = token.label.partition("\n")
+    return TokenRecord(
+        hash=token.hash,
+        principal=token.principal,
+        roles=tuple(filter(None, roles.split(","))),
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        note=note,
+    )
+
+
+def _stored(record: TokenRecord) -> StoredToken:
+    label = f"{','.join(record.roles)}\n{record.note}"
+    return StoredToken(
+        record.hash, record.principal, record.created_at, record.expires_at, NEVER, label
+    )

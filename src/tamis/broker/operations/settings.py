@@ -1,0 +1,385 @@
+"""How a broker is to run: by flag, environment (`TAMIS_…`) and TOML file, in that order.
+
+`BrokerSettings(data=…)` takes what it is given and defaults for the rest; `load_settings` also
+looks at the environment and the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from tamis.errors import SettingsError
+from tamis.filters import Mode
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION: Final = re.compile(
+    r"(\d{1,15}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|seconds?|minutes?|hours?|days?)?", re.ASCII
+)
+_PREFIXES: Final = ("", "K", "M", "G", "T")
+_SIZE: Final = re.compile(
+    r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(i?)(?:B|bytes)?", re.ASCII | re.IGNORECASE
+)
+
+
+def number(value: object) -> object:
+    """Return what may be a number; to Python, true is one as well."""
+    if isinstance(value, bool):
+        raise ValueError(f"a number is needed, not {str(value).lower()}")  # noqa: TRY004 - pydantic's
+    return value
+
+
+def seconds(value: object) -> object:
+    """Return a duration in seconds; what is none is left to be refused.
+
+    >>> seconds("7 days"), seconds("1.5h"), seconds("30")
+    (604800.0, 5400.0, 30.0)
+    """
+    if not isinstance(value, str):
+        return number(value)
+    found = _DURATION.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(
+            f"{value!r} is no duration; write one like 30, 30s, 5 minutes, 24h, 7 days"
+        )
+    unit = found[2] or "s"
+    return float(found[1]) * _UNITS[unit if unit in _UNITS else unit[0]]
+
+
+def size(value: object) -> object:
+    """Return a number of bytes; what is none is left to be refused.
+
+    >>> size("256 KiB"), size("1.5MB"), size("12")
+    (262144, 1500000, 12)
+    """
+    if not isinstance(value, str):
+        return number(value)
+    found = _SIZE.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"{value!r} is no size; write one like 65536, 256 KiB, 4 MiB, 10 GB")
+    prefix, binary = found[2] or "", found[3]
+    return int(float(found[1]) * (1024 if binary else 1000) ** _PREFIXES.index(prefix.upper()))
+
+
+def words(value: object) -> object:
+    """Return the parts of a text between commas.
+
+    >>> words("RS256, ES256")
+    ('RS256', 'ES256')
+    """
+    if not isinstance(value, str):
+        return value
+    return tuple(part for part in map(str.strip, value.split(",")) if part)
+
+
+def is_loopback(host: str) -> bool:
+    """Say whether only this machine can reach an address; of a name only `localhost` is sure.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+Seconds = Annotated[
+    float, BeforeValidator(seconds), Field(gt=0, allow_inf_nan=False, le=100 * 366 * 86_400)
+]
+Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
+Bytes = Annotated[int, BeforeValidator(size), Field(gt=0)]
+Count = Annotated[int, BeforeValidator(number), Field(gt=0)]
+Port = Annotated[int, BeforeValidator(number), Field(ge=0, le=65_535)]
+
+
+DEFAULT_FILE: Final = Path("tamis.toml")
+PREFIX: Final = "TAMIS_"
+I_KNOW: Final = "yes, I know"
+"""What must be written to do without TLS or tokens where others can reach the broker."""
+
+FRAME_AROUND_AN_EVENT: Final = 4096
+
+KnownRisk = Literal["yes, I know"]
+
+
+class BrokerSettings(BaseModel):
+    """Every setting of a broker, checked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    data: Path = Field(
+        default=Path("tamis-data"), description="The folder of the log and the state."
+    )
+    schema_file: Path | None = Field(
+        default=None, description="Types and defaults of attributes, as a JSON file."
+    )
+    mode: Mode = Field(
+        default=Mode.SQL,
+        description="What an absent attribute means, for subscriptions that do not say.",
+    )
+
+    # --- the address ---
+    host: str = Field(default="127.0.0.1", description="The address to listen on.")
+    port: Port = Field(default=8765, description="The port; 0 takes any that is free.")
+    tls_certificate: Path | None = Field(
+        default=None, description="The certificate chain, a PEM file."
+    )
+    tls_key: Path | None = Field(
+        default=None, description="The certificate's private key, a PEM file."
+    )
+    allow_plain_text: KnownRisk | None = Field(
+        default=None,
+        description=f'"{I_KNOW}" lets a broker that others can reach run without TLS: whoever is '
+        "on the way can read every event and token. For use behind a proxy that has TLS.",
+    )
+    allow_anonymous: KnownRisk | None = Field(
+        default=None,
+        description=f'"{I_KNOW}" lets a broker that others can reach run without tokens: whoever '
+        "reaches it may do everything.",
+    )
+    origins: Words = Field(
+        default=(),
+        description="Web origins that browsers may call from (CORS), such as https://shop.example.",
+    )
+
+    # --- who may do what ---
+    policy: Path | None = Field(
+        default=None, description="The policy file: roles, and what each may do."
+    )
+    jwt_keys: Path | None = Field(
+        default=None,
+        description="Keys that JSON Web Tokens are signed with: a JWK set, or a PEM file.",
+    )
+    jwt_issuer: str | None = Field(
+        default=None, description="The `iss` that JSON Web Tokens must have."
+    )
+    jwt_audience: str | None = Field(
+        default=None, description="The `aud` that JSON Web Tokens must have."
+    )
+    jwt_name_claim: str = Field(default="sub", description="The claim that names the principal.")
+    jwt_roles_claim: Words = Field(
+        default=("roles",),
+        description="The claim that lists a principal's roles; several names lead into claims.",
+    )
+    jwt_roles: Words = Field(
+        default=(),
+        description="The roles that a JSON Web Token may give; none: all that the policy has.",
+    )
+    jwt_leeway: Annotated[int, Field(ge=0, le=600)] = Field(
+        default=30, description="Seconds by which the issuer's clock may be off."
+    )
+    jwt_algorithms: Words = Field(
+        default=("RS256", "ES256", "Ed25519"),
+        description="The signature algorithms that are accepted.",
+    )
+
+    # --- what one client may send ---
+    largest_event: Bytes = Field(default=256 * 1024, description="Bytes of one event.")
+    largest_frame: Bytes = Field(
+        default=4 * 1024**2, description="Bytes of one frame, or one HTTP body."
+    )
+    largest_batch: Count = Field(default=1000, description="Events in one publication.")
+    largest_header: Bytes = Field(
+        default=16 * 1024, description="Bytes of an HTTP request before its body."
+    )
+    hello_timeout: Seconds = Field(default=5.0, description="Time to say who one is.")
+    body_timeout: Seconds = Field(
+        default=30.0, description="Time to send the body of an HTTP request."
+    )
+    send_timeout: Seconds = Field(
+        default=30.0, description="Time for a client to take what it is sent before it is cut off."
+    )
+    ping_interval: Seconds = Field(
+        default=20.0, description="Time between keepalives of a connection."
+    )
+    connections: Count = Field(
+        default=10_000, description="Connections at the same time, of all clients."
+    )
+    connections_per_principal: Count = Field(
+        default=1000, description="Connections at the same time, of one principal."
+    )
+    subscriptions_per_principal: Count = Field(
+        default=100_000, description="Subscriptions of one principal."
+    )
+
+    # --- delivery ---
+    retention_age: Seconds = Field(default=7 * 86_400.0, description="How long events are kept.")
+    retention_bytes: Bytes = Field(
+        default=10 * 1024**3, description="How many bytes of events are kept."
+    )
+    ack_timeout: Seconds = Field(
+        default=30.0, description="Time to acknowledge what was fetched before it comes again."
+    )
+    backoff_first: Seconds = Field(default=1.0, description="Wait before the first redelivery.")
+    backoff_most: Seconds = Field(default=60.0, description="The longest wait before a redelivery.")
+    max_attempts: Count = Field(
+        default=10, description="Deliveries of one event before it goes to the dead letters."
+    )
+    window: Count = Field(default=1000, description="Unsettled events per subscription.")
+    buffer: Count = Field(default=1000, description="Events kept in memory for a slow subscriber.")
+    commit_queue: Count = Field(
+        default=1000, description="Publications that may wait to be stored."
+    )
+    match_queue: Count = Field(default=64, description="Batches that may wait to be matched.")
+
+    # --- the process ---
+    stop_timeout: Seconds = Field(
+        default=10.0, description="Time to finish when the broker is to stop."
+    )
+    log_format: Literal["auto", "json", "console"] = Field(
+        default="auto", description="Log lines as JSON or for people; auto: people in a terminal."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least serious messages that are logged."
+    )
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach the broker."""
+        return is_loopback(self.host)
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.tls_certificate is not None
+
+    @property
+    def tokens_required(self) -> bool:
+        """Whether a client must say who it is; otherwise everybody may do everything."""
+        return self.policy is not None
+
+    @model_validator(mode="after")
+    def _both_halves_of_tls(self) -> BrokerSettings:
+        if (self.tls_certificate is None) is not (self.tls_key is None):
+            raise ValueError("tls_certificate and tls_key go together; give both or none")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_jwt(self) -> BrokerSettings:
+        if self.jwt_keys is not None and self.policy is None:
+            raise ValueError(
+                "jwt_keys needs policy beside it: a file that says what the roles may do"
+            )
+        if self.jwt_keys is not None and not (self.jwt_issuer and self.jwt_audience):
+            raise ValueError(
+                "jwt_keys needs jwt_issuer and jwt_audience beside it: without them, tokens that "
+                "were made for others would be accepted"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _events_fit_into_frames(self) -> BrokerSettings:
+        if self.largest_event + FRAME_AROUND_AN_EVENT > self.largest_frame:
+            raise ValueError(
+                f"an event of largest_event = {self.largest_event:,} bytes does not fit into a "
+                f"frame of largest_frame = {self.largest_frame:,}, which needs "
+                f"{FRAME_AROUND_AN_EVENT:,} bytes more"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _safe_where_others_reach_it(self) -> BrokerSettings:
+        if self.is_loopback:
+            return self
+        if not self.has_tls and self.allow_plain_text is None:
+            raise ValueError(
+                f"others can reach {self.host}, so the broker needs TLS there: give "
+                f'tls_certificate and tls_key, or write allow_plain_text = "{I_KNOW}" if whoever '
+                "is on the way may read every event and token"
+            )
+        if not self.tokens_required and self.allow_anonymous is None:
+            raise ValueError(
+                f"others can reach {self.host}, so the broker needs to know who they are: give "
+                f'policy, or write allow_anonymous = "{I_KNOW}" if whoever reaches it '
+                "may publish, read and delete everything"
+            )
+        return self
+
+
+def load_settings(
+    file: Path | None = None, flags: Mapping[str, object] = MappingProxyType({})
+) -> BrokerSettings:
+    """Return the settings: a flag wins over the environment, which wins over the file.
+
+    Without a file named, `tamis.toml` in the working folder is read if it is there.
+    """
+    path = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    content = {} if path is None else _read(path)
+    given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+
+    outside = _with_sources(content)
+    try:
+        return BrokerSettings(**outside(**given).model_dump())
+    except ValidationError as error:
+        raise SettingsError(_sentences(error, given, path)) from None
+
+
+def _with_sources(content: dict[str, Any]) -> type[BrokerSettings]:
+    class Outside(BrokerSettings, BaseSettings):
+        model_config = SettingsConfigDict(env_prefix=PREFIX)
+
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is given
+            file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            return init_settings, env_settings, InitSettingsSource(settings_cls, content)
+
+    return Outside
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise SettingsError(f"{path} is no TOML file: {error}") from None
+
+
+def _sentences(error: ValidationError, flags: Mapping[str, object], path: Path | None) -> str:
+    return "\n".join(_one_sentence(one, flags, path) for one in error.errors())
+
+
+def _one_sentence(error: ErrorDetails, flags: Mapping[str, object], path: Path | None) -> str:
+    message = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    if not error["loc"]:
+        return message
+    name = str(error["loc"][0])
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, BrokerSettings.model_fields, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        place = f"--set {name}" if name in flags else f"{path}: {name}"
+        return f"{place}: there is no such setting{hint}"
+    given = "" if error["type"] == "value_error" else f", not {error['input']!r:.80}"
+    return f"{_place(name, flags, path)}: {message}{given}"
+
+
+def _place(name: str, flags: Mapping[str, object], path: Path | None) -> str:
+    """Return where a setting was written, the way one writes it there."""
+    if name in flags:
+        return f"--{name.replace('_', '-')}"
+    variable = f"{PREFIX}{name.upper()}"
+    return variable if variable in os.environ else f"{path}: {name}"

@@ -1,0 +1,1 @@
+"""Publications: decoded, stored in the log, and kept at hand."""

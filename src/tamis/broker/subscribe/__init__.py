@@ -1,0 +1,1 @@
+"""Subscriptions: how they come into force, change and end; the past."""

@@ -1,0 +1,103 @@
+"""The past without a subscription: what the log has of a filter, one piece after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import compress
+from typing import Final, NamedTuple
+
+from tamis.access import JOINED_LIMITS, Rights
+from tamis.broker.deliver.deliveries import delivery_of, visible_data
+from tamis.broker.publish.event_cache import Shelf
+from tamis.errors import RefusedError
+from tamis.events import Schema
+from tamis.filters import Filter, Mode
+from tamis.matching import Engine
+from tamis.protocol import Code, Delivery
+from tamis.protocol.views import HistoryView
+from tamis.storage import EventLog
+
+# However few are found, one request looks at no more events than these; and at no fewer, if it
+# finds little: where it stops must not tell how large events are that may not be seen.
+LOOKED_AT: Final = 1_000
+# What is found may be larger than this by one event.
+MOST_BYTES: Final = 4 * 1024 * 1024
+_ID: Final = 1
+
+
+class Search(NamedTuple):
+    """What someone is looking for, from `start` up to but without `end`."""
+
+    filter: Filter
+    mode: Mode
+    start: int
+    end: int
+    limit: int
+
+
+class History:
+    """Looks through the log for whoever asks, within their rights; for any thread."""
+
+    def __init__(self, log: EventLog, shelf: Shelf, schema: Schema | None, mode: Mode) -> None:
+        self._log = log
+        self._shelf = shelf
+        self._schema = schema
+        self._mode = mode
+
+    def read(self, wanted: Search, rights: Rights) -> HistoryView:
+        """Return what is found, and where to go on; nothing is left when that is the end."""
+        end = min(wanted.end, self._log.next_sequence)
+        start = max(wanted.start, self._log.first_sequence)
+        stop = min(end, start + LOOKED_AT)
+        found: list[Delivery] = []
+        size = 0
+        for one in self._visible(wanted, rights, start, stop):
+            if len(found) == wanted.limit or size > MOST_BYTES:
+                return HistoryView(found, one.sequence, end)
+            found.append(one)
+            size += len(memoryview(one.data))
+        return HistoryView(found, stop, end)
+
+    def _visible(self, wanted: Search, rights: Rights, start: int, stop: int) -> Iterator[Delivery]:
+        engine = self._engine(wanted, rights)
+        while start < stop:
+            records = [one for one in self._log.read(start, LOOKED_AT) if one.sequence < stop]
+            if not records:
+                return
+            start = records[-1].sequence + 1
+            events = [one for one in map(self._shelf.stored, records) if one is not None]
+            matches = engine.match_batch([one.payload.event for one in events])
+            for stored in compress(events, map(bool, matches)):
+                data = visible_data(wanted.filter, rights, stored.payload)
+                if data is not None:
+                    yield delivery_of(stored, data)
+
+    def _engine(self, wanted: Search, rights: Rights) -> Engine:
+        reading = rights.effective(wanted.filter, wanted.mode)
+        engine = Engine(self._schema, self._mode, limits=JOINED_LIMITS)
+        engine.add(_ID, reading.filter, mode=reading.mode)
+        return engine
+
+
+def place_of(log: EventLog, text: int | str) -> int:
+    """Return the first sequence that is meant by `latest`, `earliest`, a sequence or a time."""
+    if text == "latest":
+        return log.next_sequence
+    if text == "earliest":
+        return log.first_sequence
+    if isinstance(text, str):
+        return log.sequence_at(_moment(text))
+    return max(text, log.first_sequence)
+
+
+def _moment(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise RefusedError(
+            Code.BAD_REQUEST,
+            f"{text!r:.60} is no start; it is 'latest', 'earliest', a sequence, or a time such as "
+            "2026-01-31T12:00:00Z",
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

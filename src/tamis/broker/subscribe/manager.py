@@ -1,0 +1,407 @@
+"""How subscriptions come into force, change and go: on disk, in the engine and in the catalogue."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from threading import Lock
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tamis.access import JOINED_LIMITS, Principal, Rights
+from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.queues import DiskMailbox, MemoryMailbox
+from tamis.broker.deliver.subscriptions import (
+    Catalogue,
+    Extra,
+    Subscription,
+    mark_of,
+    new_name,
+    owner_of,
+)
+from tamis.broker.match.matcher import Matcher, Result
+from tamis.broker.operations.health import refusal
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.subscribe.history import place_of
+from tamis.broker.subscribe.replay import Replayer, Stretch
+from tamis.errors import FilterError, RefusedError, StorageError, TamisError
+from tamis.filters import Filter, Mode
+from tamis.filters.modes import as_mode
+from tamis.languages import parse
+from tamis.matching import Engine
+from tamis.protocol import Code, Subscribe
+from tamis.storage import NEVER, Store, StoredSubscription
+
+WAIT: Final = "wait"
+TOGETHER: Final = 1_000
+
+
+class Asked(NamedTuple):
+    """A subscription that may be made."""
+
+    wanted: Subscribe
+    filter: Filter
+    mode: Mode
+    principal: Principal
+    most: float
+    """How many subscriptions the principal may have."""
+    since: int | None
+    """The first event of the past that is for it."""
+
+
+Done = asyncio.Future[Subscription]
+
+
+class Registrar:
+    """Makes subscriptions, takes them up again, and deletes them."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        engine: Engine,
+        catalogue: Catalogue,
+        matcher: Matcher,
+        notifier: Notifier,
+        replayer: Replayer,
+        rights_of: Callable[[Principal], Rights],
+        settings: BrokerSettings,
+        clock: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._catalogue = catalogue
+        self._matcher = matcher
+        self._notifier = notifier
+        self._replayer = replayer
+        self._rights_of = rights_of
+        self._expiries: list[tuple[float, int]] = []
+        self._settings = settings
+        self._clock = clock
+        self._asking = Lock()
+        self._asked: list[tuple[Asked, Done]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # --- asking ----------------------------------------------------------------------------------
+
+    async def subscribe(
+        self, wanted: Subscribe, principal: Principal, rights: Rights
+    ) -> tuple[Subscription, bool]:
+        """Return the subscription, and whether it was there before."""
+        filter_, mode = self.understood(wanted.filter, wanted.language, wanted.mode, rights)
+        known = self._catalogue.find(principal.name, wanted.durable or "")
+        if known is not None:
+            await self._take_up(known, wanted, filter_, mode)
+            await self.adopt(known, principal, rights)
+            return known, True
+        most = min(rights.limits.subscriptions, self._settings.subscriptions_per_principal)
+        asked = Asked(wanted, filter_, mode, principal, most, self._since(wanted))
+        made = await self._made(asked)
+        self._watch(made)
+        self.replay(made)
+        return made, False
+
+    def understood(
+        self, text: str, language: str, mode: str | None, rights: Rights
+    ) -> tuple[Filter, Mode]:
+        """Return what a filter means, or refuse it with a sentence."""
+        try:
+            chosen = self._settings.mode if mode is None else as_mode(mode)
+            if chosen is Mode.TOTAL and self._engine.mode is not Mode.TOTAL:
+                raise FilterError(
+                    "mode 'total' is a promise about all events: the broker's settings give it"
+                )
+            filter_ = parse(text, language)
+            rights.effective(filter_, chosen)
+        except RefusedError:
+            raise
+        except TamisError as error:
+            raise RefusedError(Code.BAD_FILTER, str(error)) from None
+        return filter_, chosen
+
+    def _since(self, wanted: Subscribe) -> int | None:
+        """Return the first event that is wanted; None: those to come."""
+        start, log = wanted.start, self._store.log
+        if wanted.durable is not None and wanted.policy != WAIT:
+            raise RefusedError(
+                Code.BAD_REQUEST,
+                f"what is durable waits on disk, so policy {wanted.policy!r} is for others",
+            )
+        if start == "latest":
+            return None
+        if wanted.policy != WAIT:
+            raise RefusedError(
+                Code.BAD_REQUEST,
+                f"policy {wanted.policy!r} keeps nothing on disk, so it cannot start in the past",
+            )
+        return place_of(log, start)
+
+    async def _take_up(
+        self, known: Subscription, wanted: Subscribe, filter_: Filter, mode: Mode
+    ) -> None:
+        if (known.filter, known.stored.mode) != (filter_, mode.value):
+            raise RefusedError(
+                Code.CONFLICT,
+                f"the subscription {wanted.durable!r} has another filter, {known.stored.filter!r}; "
+                "delete it first, or use another name",
+            )
+        if wanted.lifetime is not None:
+            await self.renew(known, wanted.lifetime)
+
+    async def adopt(self, subscription: Subscription, principal: Principal, rights: Rights) -> None:
+        """Let a subscription be matched and sent by the roles of whoever uses it now.
+
+        A credential that may not subscribe so is refused, and nothing is changed by it.
+        """
+        if {*subscription.owner.roles} == {*principal.roles} and not subscription.is_suspended:
+            return
+        stored = subscription.stored
+        self.understood(stored.filter, stored.language, stored.mode, rights)
+        await self._matcher.updater.do(partial(self._adopt, subscription, principal.roles))
+        subscription.mailbox.arrived.set()
+
+    def _adopt(self, subscription: Subscription, roles: tuple[str, ...]) -> None:
+        number, state = subscription.number, self._store.state
+        # After a crash the roles are those from before: whoever comes brings them again.
+        subscription.change_extra(partial(state.commit_replay, number, ()), roles=roles)
+        self._compile_again([subscription])
+
+    # --- changes, made between two batches -------------------------------------------------------
+
+    async def _made(self, asked: Asked) -> Subscription:
+        """Return a new subscription; all that are asked for at the same time share one sync."""
+        done: Done = asyncio.get_running_loop().create_future()
+        with self._asking:
+            self._asked.append((asked, done))
+            is_first = len(self._asked) == 1
+        if is_first:
+            task = asyncio.create_task(self._make_asked())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await done
+
+    async def _make_asked(self) -> None:
+        for result in await self._matcher.updater.do(self._make_all):
+            result.tell()
+
+    def _make_all(self) -> list[Result]:
+        with self._asking:
+            asked, self._asked = self._asked, []
+        together: dict[tuple[str, str], tuple[Asked, StoredSubscription, Done]] = {}
+        results, more = [], Counter[str]()
+        for one, done in asked:
+            row = self._row(one)
+            key = row.owner, row.name
+            if key in together or self._catalogue.find(*key) is not None:
+                results.append(Result(done, None, _made_twice(row.name)))
+            elif self._catalogue.count_of(row.owner) + more[row.owner] >= one.most:
+                results.append(Result(done, None, _too_many(one)))
+            else:
+                together[key] = one, row, done
+                more[row.owner] += 1
+        return results + self._make_together([*together.values()])
+
+    def _make_together(
+        self, together: Sequence[tuple[Asked, StoredSubscription, Done]]
+    ) -> list[Result]:
+        try:
+            numbers = self._store.state.add_subscriptions([row for _, row, _ in together])
+        except StorageError as error:
+            return [Result(done, None, refusal(error)) for _, _, done in together]
+        except Exception as error:
+            # Whoever asked must hear of it, even of a mistake of ours.
+            return [Result(done, None, error) for _, _, done in together]
+        return [
+            self._in_force(asked, done, msgspec.structs.replace(row, number=number))
+            for (asked, row, done), number in zip(together, numbers, strict=True)
+        ]
+
+    def _in_force(self, asked: Asked, done: Done, stored: StoredSubscription) -> Result:
+        is_new = not Extra.of(stored).replay_from
+        try:
+            made = self._subscription(stored, asked.filter, is_new=is_new)
+            self._put_in_engine(made)
+            if made.is_suspended:
+                made.rights.effective(asked.filter, stored.mode)
+        except TamisError as error:
+            self._store.state.remove_subscription(stored.number)
+            refused = isinstance(error, RefusedError)
+            return Result(
+                done, None, error if refused else RefusedError(Code.BAD_FILTER, str(error))
+            )
+        self._catalogue.add(made)
+        return Result(done, made, None)
+
+    def _row(self, asked: Asked) -> StoredSubscription:
+        wanted, now, start = asked.wanted, self._clock(), self._store.log.next_sequence
+        since = start if asked.since is None else asked.since
+        is_past = since < start
+        extra = Extra(asked.principal.roles, *((since, since) if is_past else ()))
+        return StoredSubscription(
+            owner=asked.principal.name,
+            name=wanted.durable or new_name(),
+            filter=wanted.filter,
+            language=wanted.language,
+            mode=asked.mode.value,
+            created_at=now,
+            expires_at=_expiry(now, wanted.lifetime),
+            start=start,
+            policy=wanted.policy,
+            durable=wanted.durable is not None,
+            max_attempts=wanted.max_attempts,
+            extra=extra.text(),
+        )
+
+    def _subscription(
+        self, stored: StoredSubscription, filter_: Filter | None, *, is_new: bool
+    ) -> Subscription:
+        # The rights are those of this moment, between two changes of the subscriptions: whoever
+        # changes them changes those of all that are in the catalogue, in the same way.
+        rights = self._rights_of(owner_of(stored))
+        return Subscription(stored, filter_, rights, self._mailbox(stored, nothing_yet=is_new))
+
+    def _mailbox(
+        self, stored: StoredSubscription, *, nothing_yet: bool
+    ) -> DiskMailbox | MemoryMailbox:
+        if stored.policy != WAIT:
+            return MemoryMailbox(self._settings.buffer)
+        state, window = self._store.state, self._settings.window
+        return DiskMailbox(stored.number, state, window, nothing_yet=nothing_yet)
+
+    async def renew(self, subscription: Subscription, lifetime: float | None) -> None:
+        """Let a subscription live for so long from now on; None: for ever."""
+        expires_at = _expiry(self._clock(), lifetime)
+
+        def change() -> None:
+            self._store.state.renew_subscription(subscription.number, expires_at)
+            subscription.change(expires_at=expires_at)
+            self._compile_again([subscription])
+
+        await self._matcher.updater.do(change)
+        self._watch(subscription)
+
+    async def delete(self, subscription: Subscription, reason: str) -> None:
+        """Delete a subscription with all that waits for it."""
+        self._replayer.stop(subscription.number)
+        await self._matcher.updater.do(lambda: self._delete(subscription))
+        await self._notifier.end(subscription, reason)
+
+    def _delete(self, subscription: Subscription) -> None:
+        if self._catalogue.get(subscription.number) is None:
+            return
+        self._store.state.remove_subscription(subscription.number)
+        self._catalogue.remove(subscription)
+        if subscription.number in self._engine:
+            self._engine.remove(subscription.number)
+
+    def _watch(self, subscription: Subscription) -> None:
+        """Remember when a subscription expires."""
+        expires_at = subscription.stored.expires_at
+        if expires_at != NEVER:
+            heapq.heappush(self._expiries, (expires_at, subscription.number))
+
+    async def purge_expired(self) -> None:
+        """Delete subscriptions that have expired."""
+        now, expired = self._clock(), []
+        while self._expiries and self._expiries[0][0] <= now:
+            _, number = heapq.heappop(self._expiries)
+            subscription = self._catalogue.get(number)
+            # A subscription that was renewed has a later entry as well.
+            if subscription is not None and subscription.stored.expires_at <= now:
+                expired.append(self.delete(subscription, "expired"))
+        await asyncio.gather(*expired)
+
+    # --- rights that change ----------------------------------------------------------------------
+
+    async def apply_rights(self) -> None:
+        """Let all subscriptions be as their owners' rights are now.
+
+        At once nothing more is sent that may not be seen; what is matched follows, some
+        subscriptions at a time.
+        """
+        rights_of = cache(self._rights_of)
+        for subscription in self._catalogue:
+            subscription.grant(rights_of(subscription.owner))
+        # Also those that were being made while this began; later ones have the new rights.
+        subscriptions = await self._matcher.updater.do(lambda: [*self._catalogue])
+        for first in range(0, len(subscriptions), TOGETHER):
+            some = subscriptions[first : first + TOGETHER]
+            await self._matcher.updater.do(partial(self._compile_again, some))
+            await asyncio.gather(*map(self._tell, some))
+
+    async def _tell(self, subscription: Subscription) -> None:
+        if subscription.is_suspended:
+            await self._notifier.end(subscription, "the policy no longer allows its filter")
+        else:
+            subscription.mailbox.arrived.set()
+
+    def _compile_again(self, subscriptions: Iterable[Subscription]) -> None:
+        rights_of = cache(self._rights_of)
+        for subscription in subscriptions:
+            if self._catalogue.get(subscription.number) is subscription:
+                subscription.rights = rights_of(subscription.owner)
+                self._put_in_engine(subscription)
+
+    def _put_in_engine(self, subscription: Subscription) -> None:
+        stored, rights = subscription.stored, subscription.rights
+        try:
+            reading = rights.effective(subscription.filter, stored.mode)
+        except TamisError:
+            subscription.is_suspended, subscription.mark = True, b""
+            if stored.number in self._engine:
+                self._engine.remove(stored.number)
+            return
+        put = self._engine.replace if stored.number in self._engine else self._engine.add
+        put(stored.number, reading.filter, mode=reading.mode, expires_at=stored.expires_at)
+        subscription.is_suspended, subscription.mark = False, mark_of(stored, rights)
+
+    # --- the past --------------------------------------------------------------------------------
+
+    def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> Subscription:
+        """Put a subscription in force again after a restart.
+
+        One that the engine was saved with needs not be compiled, if it is as it was then.
+        """
+        restored = self._subscription(stored, None, is_new=False)
+        restored.mark = marks.get(stored.number, b"")
+        if restored.mark != mark_of(stored, restored.rights):
+            self._put_in_engine(restored)
+        self._catalogue.add(restored)
+        self._watch(restored)
+        return restored
+
+    def replay(self, subscription: Subscription) -> None:
+        """Look through the part of the log that is before the subscription but meant for it."""
+        stored = subscription.stored
+        first = Extra.of(stored).replay_from
+        if first:
+            self._replayer.begin(subscription, self._alone, Stretch(first, stored.start))
+
+    def _alone(self, subscription: Subscription) -> Engine:
+        """Return an engine that holds nothing but one subscription, as its rights are now."""
+        reading = subscription.rights.effective(subscription.filter, subscription.stored.mode)
+        engine = Engine(self._engine.schema, self._engine.mode, limits=JOINED_LIMITS)
+        engine.add(subscription.number, reading.filter, mode=reading.mode)
+        return engine
+
+
+def _made_twice(name: str) -> RefusedError:
+    return RefusedError(
+        Code.CONFLICT, f"the subscription {name!r} is being made at this moment; try again"
+    )
+
+
+def _too_many(asked: Asked) -> RefusedError:
+    return RefusedError(
+        Code.TOO_MANY,
+        f"{asked.principal.name} has {asked.most:,.0f} subscriptions, which is the limit; "
+        "delete some",
+    )
+
+
+def _expiry(now: float, lifetime: float | None) -> float:
+    return NEVER if lifetime is None else now + lifetime

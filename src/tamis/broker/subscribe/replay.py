@@ -1,0 +1,100 @@
+"""Replay: a subscription that begins in the past gets what the log still has of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from typing import Final, NamedTuple
+
+from tamis.broker.deliver.queues import DiskMailbox
+from tamis.broker.deliver.subscriptions import Subscription
+from tamis.broker.publish.event_cache import Shelf
+from tamis.errors import TamisError
+from tamis.matching import Engine
+from tamis.storage import Store
+
+TOGETHER: Final = 1_000
+AGAIN: Final = 0.5
+
+
+class Stretch(NamedTuple):
+    """The part of the log that is still to be looked at, up to but without `end`."""
+
+    position: int
+    end: int
+
+
+class Replayer:
+    """Looks through the log for one subscription after the other."""
+
+    def __init__(self, store: Store, shelf: Shelf) -> None:
+        self._store = store
+        self._shelf = shelf
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def begin(
+        self,
+        subscription: Subscription,
+        alone: Callable[[Subscription], Engine],
+        stretch: Stretch,
+    ) -> None:
+        """Look for events of the past; `alone` makes an engine for this subscription only."""
+        mailbox = subscription.mailbox
+        assert isinstance(mailbox, DiskMailbox)  # noqa: S101 - others begin now
+        mailbox.below = stretch.position
+        task = asyncio.create_task(self._replay(subscription, alone, stretch, mailbox))
+        self._tasks[subscription.number] = task
+        task.add_done_callback(lambda _: self._tasks.pop(subscription.number, None))
+
+    def stop(self, number: int) -> None:
+        """Look no more, because the subscription is deleted."""
+        task = self._tasks.pop(number, None)
+        if task is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Stop all; a restart goes on where this was."""
+        tasks = [*self._tasks.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _replay(
+        self,
+        subscription: Subscription,
+        alone: Callable[[Subscription], Engine],
+        stretch: Stretch,
+        mailbox: DiskMailbox,
+    ) -> None:
+        rights, engine = None, None
+        while stretch.position < stretch.end:
+            try:
+                if engine is None or rights is not subscription.rights:
+                    rights = subscription.rights
+                    engine = await asyncio.to_thread(alone, subscription)
+                stretch = await asyncio.to_thread(self._look, subscription, engine, stretch)
+            except TamisError:
+                # The disk may be full, or the filter not be allowed at the moment.
+                engine = None
+                await asyncio.sleep(AGAIN)
+                continue
+            mailbox.below = stretch.position if stretch.position < stretch.end else inf
+            mailbox.arrived.set()
+
+    def _look(self, subscription: Subscription, alone: Engine, stretch: Stretch) -> Stretch:
+        records = [
+            record
+            for record in self._store.log.read(stretch.position, TOGETHER)
+            if record.sequence < stretch.end
+        ]
+        events = [stored for stored in map(self._shelf.stored, records) if stored is not None]
+        matches = alone.match_batch([stored.payload.event for stored in events])
+        found = [event.sequence for event, ids in zip(events, matches, strict=True) if ids]
+        after = records[-1].sequence + 1 if records else stretch.end
+        subscription.change_extra(
+            partial(self._store.state.commit_replay, subscription.number, found),
+            replay_from=after if after < stretch.end else 0,
+        )
+        return Stretch(after, stretch.end)
