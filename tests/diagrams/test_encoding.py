@@ -13,8 +13,8 @@ from tamis.diagrams.alphabet import Meaning
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import TRUE
-from tamis.diagrams.lines import SEGMENT_OF_KIND, Cut, Segment
 from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
 from tamis.events import Bits, Event, Kind, Schema, Value
 from tamis.events.values import kind_of
 from tamis.filters import Mode
@@ -22,17 +22,17 @@ from tamis.filters.arithmetic import Relation
 from tamis.filters.modes import View, view_of
 
 
-def position(value: Value) -> Cut:
+def position(value: Value) -> Breakpoint:
     kind = kind_of(value)
     if kind is None:
-        return (Segment.OTHER, 0)
+        return (Bracket.OTHER, 0)
     if kind is Kind.BITS:
-        return (Segment.BITS, 0)
-    return (SEGMENT_OF_KIND[kind], value)
+        return (Bracket.BITS, 0)
+    return (BRACKET_OF_KIND[kind], value)
 
 
-def backward(value: Value) -> Cut:
-    return (Segment.TEXT, value[::-1]) if isinstance(value, str) else (Segment.TEXT,)
+def backward(value: Value) -> Breakpoint:
+    return (Bracket.TEXT, value[::-1]) if isinstance(value, str) else (Bracket.TEXT,)
 
 
 def says(meaning: Meaning, event: Event, completed: Event) -> bool:
@@ -56,7 +56,7 @@ def says(meaning: Meaning, event: Event, completed: Event) -> bool:
             return any(tuple(low) <= place(v) < tuple(high) for v in texts)
         case _:
             place = position if role == "forward" else backward
-            at = place(values[0]) if values else (Segment.ABSENT, 0)
+            at = place(values[0]) if values else (Bracket.ABSENT, 0)
             assert isinstance(subject, tuple)
             return at < subject
 
@@ -103,4 +103,4 @@ def test_an_events_assignment_leads_to_the_oracles_answer_in_volume(seed: int) -
 
 
 def test_nan_is_on_the_line_but_compares_with_nothing() -> None:
-    assert position(math.nan) == (Segment.OTHER, 0)
+    assert position(math.nan) == (Bracket.OTHER, 0)

@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies import generators
-from tamis.diagrams.alphabet import Scale
-from tamis.diagrams.lines import Line, Segment
 from tamis.diagrams.readings import intervals_of
+from tamis.diagrams.value_order import Bracket, Partition, ValueOrder
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value
 from tamis.events.batch import Column, EventBatch
 from tamis.events.columns import entries_of
@@ -66,8 +65,8 @@ def random_text_atom(rng: Random, characters: str = CHARACTERS) -> ValueAtom:
 
 
 def indexed(atoms: Sequence[ValueAtom]) -> tuple[list[ValueAtom], TextIndex]:
-    """Return the atoms that no line decides, those that ask the same once, and their index."""
-    lineless = [atom for atom in atoms if intervals_of(atom, Line(None, Mode.SQL)) is None]
+    """Return the atoms without intervals, equal ones once, and their index."""
+    lineless = [atom for atom in atoms if intervals_of(atom, ValueOrder(None, Mode.SQL)) is None]
     different = list({asked_by(atom): atom for atom in lineless}.values())
     return different, TextIndex(different)
 
@@ -363,7 +362,7 @@ def random_predicates(rng: Random, schema: Schema | None) -> dict[Predicate, int
     for name in ("t", "u"):
         for _ in range(rng.choice((2, 30))):
             chosen = random_text_atom(rng)
-            if intervals_of(chosen, Line(None, Mode.SQL)) is None:
+            if intervals_of(chosen, ValueOrder(None, Mode.SQL)) is None:
                 fields = {f: getattr(chosen, f) for f in chosen.__struct_fields__}
                 atoms.append(type(chosen)(**{**fields, "attribute": name}))
     atoms += [HasBits("u", Kind.BITS, op, Bits((0, 2))) for op in ("all", "any")]
@@ -408,24 +407,30 @@ def test_numbers_pass_the_cuts_that_are_not_above_them(seed: int) -> None:
     pool: list[int | float] = [n for n in NUMBERS if isinstance(n, int | float)]
     pool += near + [float(n) for n in near]
     for _ in range(50):
-        cuts = rng.sample(pool, rng.randint(0, 30))
-        scale = Scale([(Segment.NUMBER,), *((Segment.NUMBER, cut) for cut in cuts)])
+        breakpoints = rng.sample(pool, rng.randint(0, 30))
+        partition = Partition(
+            [(Bracket.NUMBER,), *((Bracket.NUMBER, point) for point in breakpoints)]
+        )
         values = rng.choices(pool, k=40)
         entries = entries_of(Kind.NUMBER, np.arange(40, dtype=np.int32), values)
-        _, cells = Ranker(scale).rank(Column({Kind.NUMBER: entries}))
-        assert cells.tolist() == [1 + sum(cut <= value for cut in set(cuts)) for value in values]
+        _, cells = Ranker(partition).rank(Column({Kind.NUMBER: entries}))
+        assert cells.tolist() == [
+            1 + sum(point <= value for point in set(breakpoints)) for value in values
+        ]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_texts_pass_the_cuts_that_are_not_above_them(seed: int) -> None:
     rng = Random(seed)
     for _ in range(30):
-        cuts = {random_text(rng, 4) for _ in range(30)} - {""}
-        scale = Scale([(Segment.TEXT,), *((Segment.TEXT, cut) for cut in cuts)])
+        breakpoints = {random_text(rng, 4) for _ in range(30)} - {""}
+        partition = Partition([(Bracket.TEXT,), *((Bracket.TEXT, point) for point in breakpoints)])
         values = [random_text(rng, 4) for _ in range(40)]
         entries = entries_of(Kind.TEXT, np.arange(40, dtype=np.int32), values)
-        _, cells = Ranker(scale).rank(Column({Kind.TEXT: entries}))
-        assert cells.tolist() == [1 + sum(cut <= value for cut in cuts) for value in values]
+        _, cells = Ranker(partition).rank(Column({Kind.TEXT: entries}))
+        assert cells.tolist() == [
+            1 + sum(point <= value for point in breakpoints) for value in values
+        ]
 
 
 @given(

@@ -16,9 +16,9 @@ from itertools import islice
 from typing import Any, Final
 
 from tamis.diagrams.alphabet import Letters
-from tamis.diagrams.lines import BEGIN, END, SEGMENT_OF_KIND, Interval, Segment, text_ends
 from tamis.diagrams.readings import TextQuestion
 from tamis.diagrams.samples import ABSENT, Values, cell_values, texts_for
+from tamis.diagrams.value_order import BEGIN, BRACKET_OF_KIND, END, Bracket, Interval, text_ends
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.values import INT64_MAX, INT64_MIN, kind_of
 from tamis.filters.arithmetic import Relation
@@ -38,7 +38,9 @@ def candidates(
 
     With `may_go`, it may be absent too.
     """
-    several = len(held) > 1 or (letters.line.many and letters.line.number_type is not None)
+    several = len(held) > 1 or (
+        letters.value_order.many and letters.value_order.number_type is not None
+    )
     singles = [value for value in _singles(letters, held) if value is not None]
     singles += [value for value in extra if _fits(letters, value)]
     found: list[Values] = [(value,) for value in singles]
@@ -132,8 +134,8 @@ def _told_apart(value: Value) -> tuple[type, Value | None]:
 
 def _singles(letters: Letters, held: Values) -> Iterator[Value | None]:
     at = held[0] if held else None
-    bounds = letters.scale.bounds
-    here = bisect_right(letters.scale.cuts, _position(at))
+    bounds = letters.partition.bounds
+    here = bisect_right(letters.partition.breakpoints, _position(at))
     nearest = sorted(range(len(bounds)), key=lambda number: abs(number - here))[:CELLS]
     for number in nearest:
         yield from _values_in(letters, bounds[number], at)
@@ -144,8 +146,8 @@ def _position(value: Value | None) -> tuple[Any, ...]:
         return BEGIN
     kind = kind_of(value)
     if kind is None:
-        return (Segment.OTHER,)
-    return (SEGMENT_OF_KIND[kind], value) if kind is not Kind.BITS else (Segment.BITS,)
+        return (Bracket.OTHER,)
+    return (BRACKET_OF_KIND[kind], value) if kind is not Kind.BITS else (Bracket.BITS,)
 
 
 def _values_in(letters: Letters, cell: Interval, at: Value | None) -> Iterator[Value | None]:
@@ -153,23 +155,24 @@ def _values_in(letters: Letters, cell: Interval, at: Value | None) -> Iterator[V
     yield from _near_instants(letters, cell)
     texts = _texts(letters, cell, at)
     for values in islice(
-        cell_values(letters.line, cell, bits=Bits(), texts=texts), max(VALUES_PER_CELL, len(texts))
+        cell_values(letters.value_order, cell, bits=Bits(), texts=texts),
+        max(VALUES_PER_CELL, len(texts)),
     ):
         yield values[0] if values else None
-    begin, end = letters.line.whole(Kind.BITS)
+    begin, end = letters.value_order.whole(Kind.BITS)
     if cell[0] < end and begin < cell[1]:
         yield from _bit_sets(letters, at)
 
 
 def _near_numbers(letters: Letters, cell: Interval, at: Value | None) -> Iterator[Value]:
     """Yield the number of a cell that is nearest to a number, in steps as fine as that number."""
-    begin, end = letters.line.whole(Kind.NUMBER)
+    begin, end = letters.value_order.whole(Kind.NUMBER)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high or not isinstance(at, int | float) or isinstance(at, bool):
         return
     if not math.isfinite(at):
         return
-    below = (Segment.NUMBER, at) < low
+    below = (Bracket.NUMBER, at) < low
     edge = low if below else high
     if len(edge) < 2 or not math.isfinite(edge[1]):
         return
@@ -178,19 +181,19 @@ def _near_numbers(letters: Letters, cell: Interval, at: Value | None) -> Iterato
         step = Decimal(1).scaleb(exponent)
         found = _beside(Decimal(edge[1]), step, below=below)
         value = int(found) if whole and found == found.to_integral_value() else float(found)
-        if low <= (Segment.NUMBER, value) < high and _fits(letters, value):
+        if low <= (Bracket.NUMBER, value) < high and _fits(letters, value):
             yield value
             return
 
 
 def _near_instants(letters: Letters, cell: Interval) -> Iterator[Value]:
     """Yield the instants of a cell that lie a second inside of its ends."""
-    begin, end = letters.line.whole(Kind.TIMESTAMP)
+    begin, end = letters.value_order.whole(Kind.TIMESTAMP)
     low, high = max(cell[0], begin), min(cell[1], end)
     for edge in (low, high):
         if low < high and len(edge) == 2:
             for moment in _moments(edge[1].replace(microsecond=0)):
-                if low <= (Segment.TIMESTAMP, moment) < high:
+                if low <= (Bracket.TIMESTAMP, moment) < high:
                     yield moment
 
 
@@ -209,14 +212,14 @@ def _step(value: float) -> int:
 
 
 def _fits(letters: Letters, value: Value) -> bool:
-    """Tell whether the attribute's line has the value."""
+    """Tell whether the attribute's value order has the value."""
     kind = kind_of(value)
-    if kind is None or SEGMENT_OF_KIND[kind] not in letters.line.segments:
+    if kind is None or BRACKET_OF_KIND[kind] not in letters.value_order.brackets:
         return False
     if isinstance(value, int) and not isinstance(value, bool):
         in_range = INT64_MIN <= value <= INT64_MAX
-        return in_range and letters.line.number_type is not Type.FLOAT
-    return not (isinstance(value, float) and letters.line.number_type is Type.INT)
+        return in_range and letters.value_order.number_type is not Type.FLOAT
+    return not (isinstance(value, float) and letters.value_order.number_type is Type.INT)
 
 
 def _bit_sets(letters: Letters, at: Value | None) -> Iterator[Bits]:
@@ -229,7 +232,7 @@ def _bit_sets(letters: Letters, at: Value | None) -> Iterator[Bits]:
 
 
 def _texts(letters: Letters, cell: Interval, at: Value | None) -> list[str]:
-    begin, end = letters.line.whole(Kind.TEXT)
+    begin, end = letters.value_order.whole(Kind.TEXT)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high:
         return []
@@ -237,7 +240,7 @@ def _texts(letters: Letters, cell: Interval, at: Value | None) -> list[str]:
     asked = [[(q, True) for q in questions], *([(q, True)] for q in questions), []]
     found = [
         text
-        for backward in [*letters.suffix_scale.bounds[:SUFFIX_CELLS], (BEGIN, END)]
+        for backward in [*letters.suffix_partition.bounds[:SUFFIX_CELLS], (BEGIN, END)]
         for each in asked[: SUFFIX_CELLS + 1]
         for text in texts_for(text_ends((low, high)), text_ends(backward), each)
     ]
@@ -249,16 +252,16 @@ def _texts(letters: Letters, cell: Interval, at: Value | None) -> list[str]:
 def _edited(text: str, letters: Letters, questions: Sequence[TextQuestion]) -> Iterator[str]:
     """Yield a text with parts put in or taken out that the filter asks for."""
     parts = {part for q in questions for part in (*q.parts, q.prefix, q.suffix, q.key[1]) if part}
-    parts |= {cut[1][::-1] for cut in letters.suffix_scale.cuts if len(cut) == 2}
-    parts |= {cut[1].rstrip("\0") for cut in letters.scale.cuts if _is_text(cut)}
+    parts |= {point[1][::-1] for point in letters.suffix_partition.breakpoints if len(point) == 2}
+    parts |= {point[1].rstrip("\0") for point in letters.partition.breakpoints if _is_text(point)}
     for part in sorted(parts)[:CELLS]:
         yield from (f"{text} {part}", text + part, part + text)
         yield from (text.replace(part, ""), text.removeprefix(part), text.removesuffix(part))
     yield from (text + "x", "x" + text, text[:-1], text[1:])
 
 
-def _is_text(cut: tuple[Any, ...]) -> bool:
-    return len(cut) == 2 and cut[0] == Segment.TEXT
+def _is_text(point: tuple[Any, ...]) -> bool:
+    return len(point) == 2 and point[0] == Bracket.TEXT
 
 
 # --- several attributes ----------------------------------------------------------------------

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tamis.diagrams.alphabet import Alphabet, Cells, Letters, suffix_interval
+from tamis.diagrams.alphabet import Alphabet, Letters, suffix_interval
 from tamis.diagrams.diagram import Diagram, Node
 from tamis.diagrams.kernels import FALSE, TRUE
-from tamis.diagrams.lines import BEGIN, Interval, common_prefix, text_ends
 from tamis.diagrams.readings import TextQuestion, intervals_of, question_of
+from tamis.diagrams.value_order import BEGIN, CellSet, Interval, common_prefix, text_ends
 from tamis.events import Bits, Event, Kind, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Arithmetic, Relation
@@ -56,7 +56,7 @@ class Encoding:
         if self.mode is not Mode.TOTAL:
             return TRUE
         return self.diagram.all(
-            [self._any(letters.forward) for letters in self._letters() if letters.line.many]
+            [self._any(letters.forward) for letters in self._letters() if letters.value_order.many]
         )
 
     def where(self, filter_: Filter, *, truth: bool) -> Node:
@@ -122,7 +122,7 @@ class Encoding:
 
     def _with_a_value(self, atom: Atom, letters: Letters) -> Node:
         """Return where an atom holds of a value that is there."""
-        intervals = intervals_of(atom, letters.line)
+        intervals = intervals_of(atom, letters.value_order)
         if intervals is not None:
             return self._in(letters, intervals)
         if isinstance(atom, HasBits):
@@ -132,7 +132,7 @@ class Encoding:
 
     def _known_relation(self, relation: Relation) -> Node:
         comparable = self._comparable(relation)
-        several = any(self.alphabet.letters[n].line.many for n in relation.attributes())
+        several = any(self.alphabet.letters[n].value_order.many for n in relation.attributes())
         if not several and not _computes(relation):
             return comparable
         holds, known = map(self.diagram.literal, self.alphabet.relations[relation])
@@ -152,26 +152,26 @@ class Encoding:
 
     def _has_kind(self, name: str, kind: Kind) -> Node:
         letters = self.alphabet.letters[name]
-        whole = (letters.line.whole(kind),)
+        whole = (letters.value_order.whole(kind),)
         node = self._in(letters, whole)
-        if letters.line.default_lies_in(whole):
+        if letters.value_order.default_lies_in(whole):
             node = self.diagram.either(node, self._absent(letters))
         return node
 
     def _absent(self, letters: Letters) -> Node:
-        if letters.line.many:
-            return self.diagram.negate(self._in(letters, (letters.line.present(),)))
-        return self._in(letters, ((BEGIN, letters.line.present()[0]),))
+        if letters.value_order.many:
+            return self.diagram.negate(self._in(letters, (letters.value_order.present(),)))
+        return self._in(letters, ((BEGIN, letters.value_order.present()[0]),))
 
     def _in(self, letters: Letters, intervals: Iterable[Interval]) -> Node:
-        return self._cells(letters, letters.forward, letters.scale.cells_in(intervals))
+        return self._cells(letters, letters.forward, letters.partition.cells_in(intervals))
 
     def _in_suffix(self, letters: Letters, intervals: Iterable[Interval]) -> Node:
-        return self._cells(letters, letters.backward, letters.suffix_scale.cells_in(intervals))
+        return self._cells(letters, letters.backward, letters.suffix_partition.cells_in(intervals))
 
-    def _cells(self, letters: Letters, variables: Sequence[int], cells: Cells) -> Node:
+    def _cells(self, letters: Letters, variables: Sequence[int], cells: CellSet) -> Node:
         """Return where the attribute lies in, or has a value in, some of the cells."""
-        if letters.line.many:
+        if letters.value_order.many:
             return self._any(v for number, v in enumerate(variables) if cells >> number & 1)
         return self.diagram.cells(variables, cells)
 
@@ -182,11 +182,11 @@ class Encoding:
         singles = [self._has_bits(Bits((number,)), letters) for number in sorted(atom.bits)]
         if atom.op == "any":
             has = self.diagram.any(singles)
-        elif letters.line.many:
+        elif letters.value_order.many:
             has = self._has_bits(atom.bits, letters)
         else:
             has = self.diagram.all(singles)
-        return self.diagram.both(self._in(letters, (letters.line.whole(Kind.BITS),)), has)
+        return self.diagram.both(self._in(letters, (letters.value_order.whole(Kind.BITS),)), has)
 
     def _has_bits(self, bits: Bits, letters: Letters) -> Node:
         """Return where a value has all these bits: some set that was asked for says so."""
@@ -201,7 +201,7 @@ class Encoding:
         )
 
     def _undecided(self, question: TextQuestion, letters: Letters) -> Node:
-        """Return where a question holds of a text of which the line decides nothing."""
+        """Return where a question holds of a text of which the value order decides nothing."""
         if question.only_suffix:
             return self._in_suffix(letters, (suffix_interval(question.suffix),))
         reasons = [
@@ -221,7 +221,7 @@ class Encoding:
     def _suffix_suffices(self, question: TextQuestion, letters: Letters) -> Node:
         sufficient = [
             bounds
-            for bounds in letters.suffix_scale.bounds
+            for bounds in letters.suffix_partition.bounds
             if question.holds_with_suffix(common_prefix(*text_ends(bounds))[::-1])
         ]
         return self._in_suffix(letters, sufficient)
@@ -230,11 +230,11 @@ class Encoding:
         return self.alphabet.letters.values()
 
 
-def _answered(question: TextQuestion, letters: Letters) -> tuple[Cells, Cells]:
+def _answered(question: TextQuestion, letters: Letters) -> tuple[CellSet, CellSet]:
     """Return the cells in which every text passes, and those in which some may."""
     passing = open_ = 0
-    begin, end = letters.line.whole(Kind.TEXT)
-    for number, bounds in enumerate(letters.scale.bounds):
+    begin, end = letters.value_order.whole(Kind.TEXT)
+    for number, bounds in enumerate(letters.partition.bounds):
         if begin <= bounds[0] < end:
             answer = question.holds_under(*text_ends(bounds))
             passing |= (answer is True) << number
@@ -243,7 +243,7 @@ def _answered(question: TextQuestion, letters: Letters) -> tuple[Cells, Cells]:
 
 
 def _accepts_default(atom: Atom, letters: Letters) -> bool:
-    default = letters.line.default
+    default = letters.value_order.default
     if default is None:
         return False
     return atom.truth(View(Event({atom.attribute: default}), False)) is True

@@ -1,8 +1,9 @@
-"""What an atom says of its attribute's line: intervals, or a question about text.
+"""What an atom says of its attribute's value order: intervals, or a question about text.
 
-Everything but `contains`, `ends with`, long `within`, patterns and arithmetic is intervals of the
-line, and so exact. A question about text is kept as a question; what the line already answers of
-it (at a single text, under a prefix) and what other questions imply is worked out here.
+Everything but `contains`, `ends with`, long `within`, patterns and arithmetic is a union of
+intervals of the value order, and so exact. A text predicate stays a predicate; what the value order
+already decides about it (at a single text, under a prefix) and what other predicates imply is
+worked out here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tamis.diagrams.lines import Interval, Line, common_prefix
+from tamis.diagrams.value_order import Interval, ValueOrder, common_prefix
 from tamis.events import Kind
 from tamis.filters import Filter
 from tamis.filters.atoms import (
@@ -34,7 +35,7 @@ _PATTERN_CHARACTERS: Final = frozenset("\\.+*?()|[]{}^$")
 
 
 class TextQuestion(NamedTuple):
-    """A test of text that is no interval of the line, with all that is known to follow from it."""
+    """A test of text that is not a union of intervals, with what is known to follow from it."""
 
     accepts: Callable[[str], bool]
     key: tuple[str, str]
@@ -52,7 +53,7 @@ class TextQuestion(NamedTuple):
         """Tell whether all texts from low to below high pass, none do, or None: that is open."""
         if high == low + "\0":
             return self.accepts(low)
-        # The prefix has cuts of its own, so a cell lies inside of it or outside.
+        # The prefix has breakpoints of its own, so a cell lies inside of it or outside.
         if not low.startswith(self.prefix):
             return False
         known = common_prefix(low, high)
@@ -76,30 +77,32 @@ class TextQuestion(NamedTuple):
         return self.key == other.key
 
 
-def intervals_of(atom: Filter, line: Line) -> tuple[Interval, ...] | None:
+def intervals_of(atom: Filter, value_order: ValueOrder) -> tuple[Interval, ...] | None:
     """Return the intervals that an atom allows, or None where it is no such atom."""
     match atom:
         case Present():
-            return (line.present(),)
+            return (value_order.present(),)
         case HasKind(kind=kind):
-            return (line.whole(kind),)
+            return (value_order.whole(kind),)
         case Compare(kind=kind, op=op, value=value):
-            return _comparison(line, kind, op, value)
+            return _comparison(value_order, kind, op, value)
         case Between(kind=kind, low=low, high=high):
-            return ((line.below(kind, low), line.above(kind, high)),)
+            return ((value_order.below(kind, low), value_order.above(kind, high)),)
         case In(kind=kind, values=values):
-            return tuple((line.below(kind, v), line.above(kind, v)) for v in values)
+            return tuple((value_order.below(kind, v), value_order.above(kind, v)) for v in values)
         case HasBits(op=op, bits=bits) if not bits:
-            return (line.whole(Kind.BITS),) if op == "all" else ()
+            return (value_order.whole(Kind.BITS),) if op == "all" else ()
         case TextTest() | Like() | Matches():
-            return _text_intervals(atom, line)
+            return _text_intervals(atom, value_order)
         case _:
             return None
 
 
-def _comparison(line: Line, kind: Kind, op: str, value: object) -> tuple[Interval, ...]:
-    begin, end = line.whole(kind)
-    below, above = line.below(kind, value), line.above(kind, value)
+def _comparison(
+    value_order: ValueOrder, kind: Kind, op: str, value: object
+) -> tuple[Interval, ...]:
+    begin, end = value_order.whole(kind)
+    below, above = value_order.below(kind, value), value_order.above(kind, value)
     return {
         "=": ((below, above),),
         "!=": ((begin, below), (above, end)),
@@ -110,18 +113,20 @@ def _comparison(line: Line, kind: Kind, op: str, value: object) -> tuple[Interva
     }[op]
 
 
-def _text_intervals(atom: ValueAtom, line: Line) -> tuple[Interval, ...] | None:
+def _text_intervals(atom: ValueAtom, value_order: ValueOrder) -> tuple[Interval, ...] | None:
     op, text = _plain(atom)
     match op:
         case "=":
-            return ((line.below(Kind.TEXT, text), line.above(Kind.TEXT, text)),)
+            return ((value_order.below(Kind.TEXT, text), value_order.above(Kind.TEXT, text)),)
         case "starts with":
-            return ((line.below(Kind.TEXT, text), line.above_prefix(text)),)
+            return ((value_order.below(Kind.TEXT, text), value_order.above_prefix(text)),)
         case "contains" | "ends with" if not text:
-            return (line.whole(Kind.TEXT),)
+            return (value_order.whole(Kind.TEXT),)
         case "within" if len(text) <= SHORT:
             points = {text[i:j] for i in range(len(text) + 1) for j in range(i, len(text) + 1)}
-            return tuple((line.below(Kind.TEXT, p), line.above(Kind.TEXT, p)) for p in points)
+            return tuple(
+                (value_order.below(Kind.TEXT, p), value_order.above(Kind.TEXT, p)) for p in points
+            )
         case _:
             return None
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from tamis.diagrams.lines import LOWEST, Interval, Line, Segment, common_prefix
 from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.value_order import LOWEST, Bracket, Interval, ValueOrder, common_prefix
 from tamis.events import Bits, Type, Value
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.patterns import like_parts
@@ -22,48 +22,48 @@ ABSENT: Final[Values] = ()
 
 
 def cell_values(
-    line: Line, cell: Interval, *, bits: Bits, texts: Sequence[str]
+    value_order: ValueOrder, cell: Interval, *, bits: Bits, texts: Sequence[str]
 ) -> Iterator[Values]:
     """Yield what an attribute may hold to lie in a cell; nothing at all is an empty tuple."""
     # What compares with nothing comes last: a witness should say something.
-    for segment in sorted(line.segments, key=Segment.OTHER.__eq__):
-        low, high = max(cell[0], (segment,)), min(cell[1], (segment + 1,))
+    for bracket in sorted(value_order.brackets, key=Bracket.OTHER.__eq__):
+        low, high = max(cell[0], (bracket,)), min(cell[1], (bracket + 1,))
         if low < high:
-            for value in _segment_values(line, segment, (low, high), bits, texts):
+            for value in _bracket_values(value_order, bracket, (low, high), bits, texts):
                 yield ABSENT if value is None else (value,)
 
 
-def _segment_values(
-    line: Line, segment: Segment, cell: Interval, bits: Bits, texts: Sequence[str]
+def _bracket_values(
+    value_order: ValueOrder, bracket: Bracket, cell: Interval, bits: Bits, texts: Sequence[str]
 ) -> Iterable[Value | None]:
-    match segment:
-        case Segment.ABSENT:
+    match bracket:
+        case Bracket.ABSENT:
             return (None,)
-        case Segment.BITS:
+        case Bracket.BITS:
             return (bits,)
-        case Segment.OTHER:
+        case Bracket.OTHER:
             return (math.nan,)
-        case Segment.BOOLEAN:
-            return _within(segment, cell, (True, False))
-        case Segment.NUMBER:
-            return _within(segment, cell, _numbers(line, cell))
-        case Segment.TIMESTAMP:
-            return _within(segment, cell, _instants(cell))
-        case Segment.TEXT:
-            return _within(segment, cell, (*texts, "x", _end(cell[0], "")))
+        case Bracket.BOOLEAN:
+            return _within(bracket, cell, (True, False))
+        case Bracket.NUMBER:
+            return _within(bracket, cell, _numbers(value_order, cell))
+        case Bracket.TIMESTAMP:
+            return _within(bracket, cell, _instants(cell))
+        case Bracket.TEXT:
+            return _within(bracket, cell, (*texts, "x", _end(cell[0], "")))
 
 
-def _within(segment: Segment, cell: Interval, values: Iterable[Value]) -> list[Value]:
+def _within(bracket: Bracket, cell: Interval, values: Iterable[Value]) -> list[Value]:
     low, high = cell
-    return list(dict.fromkeys(v for v in values if low <= (segment, v) < high))
+    return list(dict.fromkeys(v for v in values if low <= (bracket, v) < high))
 
 
-def _end(cut: tuple[Any, ...], otherwise: Any) -> Any:
-    return cut[1] if len(cut) == 2 else otherwise
+def _end(point: tuple[Any, ...], otherwise: Any) -> Any:
+    return point[1] if len(point) == 2 else otherwise
 
 
-def _numbers(line: Line, cell: Interval) -> Iterator[int | float]:
-    whole = line.number_type is Type.INT
+def _numbers(value_order: ValueOrder, cell: Interval) -> Iterator[int | float]:
+    whole = value_order.number_type is Type.INT
     low = _end(cell[0], INT64_MIN if whole else -math.inf)
     high = _end(cell[1], math.inf)
     found: list[int | float] = [0]
@@ -74,14 +74,14 @@ def _numbers(line: Line, cell: Interval) -> Iterator[int | float]:
         found += (math.ceil(high) - 1, math.nextafter(high, -math.inf))
     found += _NUMBERS
     for value in found:
-        if line.number_type is Type.FLOAT:
+        if value_order.number_type is Type.FLOAT:
             yield float(value)
         elif isinstance(value, float) or INT64_MIN <= value <= INT64_MAX:
             yield value if not (whole and isinstance(value, float)) else low
 
 
 def _instants(cell: Interval) -> Iterator[datetime]:
-    low = _end(cell[0], LOWEST[Segment.TIMESTAMP])
+    low = _end(cell[0], LOWEST[Bracket.TIMESTAMP])
     yield from (_INSTANT, low)
     high = _end(cell[1], None)
     if high is not None:
@@ -93,7 +93,7 @@ def texts_for(
     backward: tuple[str, str | None],
     asked: Iterable[tuple[TextQuestion, bool]],
 ) -> list[str]:
-    """Return texts that may lie in a cell of the line and of the backward line, and pass tests."""
+    """Return texts that may lie in a cell and in a cell of reversed texts, and pass the tests."""
     passing = [question for question, answer in asked if answer]
     suffixes = dict.fromkeys((common_prefix(*backward)[::-1], backward[0][::-1]))
     starts = dict.fromkeys((common_prefix(*cell), cell[0], cell[0].rstrip("\0") + "x", ""))

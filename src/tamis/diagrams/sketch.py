@@ -1,7 +1,7 @@
 """A diagram as it is drawn: boxes with a question each, and where yes and no lead.
 
-A chain of cuts of one line that leads to m places is m - 1 boxes, each asking for a whole region of
-the line (`price < 1000`, `company = "IBM"`), just as the engine evaluates it.
+A chain of breakpoints of one attribute that leads to m places is m - 1 boxes. Each asks for a whole
+region of the value order (`price < 1000`, `company = "IBM"`), just as the engine evaluates it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tamis.diagrams.alphabet import BACKWARD, Letters, Meaning
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FREE, TRUE
-from tamis.diagrams.lines import BEGIN, END, Cut, Interval
+from tamis.diagrams.value_order import BEGIN, END, Breakpoint, Interval
 from tamis.diagrams.wording import (
     complement,
     free_words,
@@ -46,7 +46,7 @@ class Sketch(NamedTuple):
 
 
 def sketch(encoding: Encoding, roots: Mapping[str, Node], *, cuts: bool = False) -> Sketch:
-    """Make a sketch of some filters' nodes; with `cuts`, a box for every node as it is."""
+    """Make a sketch of some filters' nodes; with `breakpoints`, a box for every node as it is."""
     return _Sketcher(encoding, cuts=cuts).sketch(roots)
 
 
@@ -59,12 +59,12 @@ class _Sketcher:
         self._box_of: dict[Node, int] = {0: NO, 1: YES}
         self._variable = self._diagram.variable
         self._low, self._high = self._diagram.low, self._diagram.high
-        self._passed: dict[Node, Cut] = {}
+        self._passed: dict[Node, Breakpoint] = {}
 
     def sketch(self, roots: Mapping[str, Node]) -> Sketch:
         nodes = self._diagram.reachable(*roots.values())
         heads = self._heads(nodes, roots.values())
-        self._passed = self._cuts_passed(nodes, roots.values())
+        self._passed = self._breakpoints_passed(nodes, roots.values())
         for node in reversed(nodes):
             if node in heads:
                 self._box_of[node] = self._draw(node)
@@ -85,7 +85,7 @@ class _Sketcher:
         return heads
 
     def _goes_on(self, node: Node) -> bool:
-        """Tell whether the chain of a node's line goes on with its low child."""
+        """Tell whether the chain of a node's value order goes on with its low child."""
         line = self._alphabet.lines[self._variable[node]]
         low = self._low[node]
         if self._cuts or line == FREE or low <= TRUE:
@@ -99,7 +99,7 @@ class _Sketcher:
         if self._alphabet.lines[self._variable[head]] == FREE:
             return self._draw_free(head, meaning)
         if self._cuts:
-            words = self._cut_words(head, meaning)
+            words = self._breakpoint_words(head, meaning)
             return self._box(meaning, words, self._box_of[self._low[head]], self._yes(head))
         return self._draw_chain(head, meaning)
 
@@ -130,9 +130,9 @@ class _Sketcher:
         places: dict[int, list[Interval]] = {}
         at, node = BEGIN, head
         while True:
-            cut = self._cut(self._meaning(node))
-            _put_last(places, self._yes(node), (at, cut))
-            at = cut
+            point = self._breakpoint(self._meaning(node))
+            _put_last(places, self._yes(node), (at, point))
+            at = point
             if not self._goes_on(node):
                 break
             node = self._low[node]
@@ -142,9 +142,9 @@ class _Sketcher:
     def _question(
         self, meaning: Meaning, inside: list[Interval], earlier: list[Interval]
     ) -> tuple[str, bool]:
-        """Return the shortest words for a region, or for the rest of the line: then it is swapped.
+        """Return the shortest words for a region or its complement, and whether yes and no swap.
 
-        What was asked before may count to either side.
+        Positions that earlier boxes have ruled out may count to either side.
         """
         wider = _merged([*inside, *earlier])
         forms = [
@@ -170,8 +170,8 @@ class _Sketcher:
         return self._alphabet.meanings[self._variable[node]]
 
     @staticmethod
-    def _cut(meaning: Meaning) -> Cut:
-        assert isinstance(meaning.subject, tuple)  # noqa: S101 - of a line, these are cuts
+    def _breakpoint(meaning: Meaning) -> Breakpoint:
+        assert isinstance(meaning.subject, tuple)  # noqa: S101 - of a value order, these are breakpoints
         return meaning.subject
 
     def _letters(self, meaning: Meaning) -> Letters:
@@ -181,25 +181,27 @@ class _Sketcher:
         name = show_name(meaning.attribute)
         if meaning.role == "backward":
             return suffix_words(name, BACKWARD, region)
-        return region_words(name, self._letters(meaning).line, region)
+        return region_words(name, self._letters(meaning).value_order, region)
 
-    def _cut_words(self, node: Node, meaning: Meaning) -> str:
-        """Say that the line lies left of a cut, given that it lies right of those asked before."""
-        passed, cut = self._passed[node], self._cut(meaning)
-        segment = cut[:1]
-        begins = [segment] if len(cut) == 2 and segment <= passed else [passed, BEGIN]
-        return min((self._region_words(meaning, [(begin, cut)]) for begin in begins), key=len)
+    def _breakpoint_words(self, node: Node, meaning: Meaning) -> str:
+        """Say that the value lies left of a breakpoint and right of those asked before."""
+        passed, point = self._passed[node], self._breakpoint(meaning)
+        bracket = point[:1]
+        begins = [bracket] if len(point) == 2 and bracket <= passed else [passed, BEGIN]
+        return min((self._region_words(meaning, [(begin, point)]) for begin in begins), key=len)
 
-    def _cuts_passed(self, nodes: Iterable[Node], roots: Iterable[Node]) -> dict[Node, Cut]:
-        """Return for each node the last cut that whoever comes there has passed on its line."""
-        passed: dict[Node, Cut] = dict.fromkeys(roots, BEGIN)
+    def _breakpoints_passed(
+        self, nodes: Iterable[Node], roots: Iterable[Node]
+    ) -> dict[Node, Breakpoint]:
+        """Return for each node the last breakpoint of its attribute that every path has passed."""
+        passed: dict[Node, Breakpoint] = dict.fromkeys(roots, BEGIN)
         lines = self._alphabet.lines
         for node in nodes:
             for child, is_low in ((self._low[node], True), (self._high[node], False)):
                 line = lines[self._variable[node]]
                 goes_on = is_low and child > TRUE and lines[self._variable[child]] == line != FREE
-                cut = self._cut(self._meaning(node)) if goes_on else BEGIN
-                passed[child] = min(passed.get(child, cut), cut)
+                point = self._breakpoint(self._meaning(node)) if goes_on else BEGIN
+                passed[child] = min(passed.get(child, point), point)
         return passed
 
 

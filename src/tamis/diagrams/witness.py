@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice, product
 from typing import Final
 
-from tamis.diagrams.alphabet import Letters, Scale
+from tamis.diagrams.alphabet import Letters
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
-from tamis.diagrams.lines import BEGIN, END, Interval, text_ends
 from tamis.diagrams.readings import TextQuestion
 from tamis.diagrams.samples import ABSENT, Values, cell_values, texts_for
+from tamis.diagrams.value_order import BEGIN, END, Interval, Partition, text_ends
 from tamis.events import Bits, Event, Kind
 
 # Where only intervals are asked, the first try is right. With questions about text and arithmetic
@@ -43,35 +43,39 @@ def _events(encoding: Encoding, path: Path) -> Iterator[Event]:
 
 
 def _choices(letters: Letters, path: Path) -> list[Values]:
-    found = _choices_of_many(letters, path) if letters.line.many else _choices_of_one(letters, path)
+    found = (
+        _choices_of_many(letters, path)
+        if letters.value_order.many
+        else _choices_of_one(letters, path)
+    )
     return list(dict.fromkeys(islice(found, 24)))
 
 
 def _choices_of_one(letters: Letters, path: Path) -> Iterator[Values]:
-    cell = _cell(letters.scale, letters.forward, path)
+    cell = _cell(letters.partition, letters.forward, path)
     bits = Bits().union(*(mask for mask, v in letters.bits.items() if path.get(v)))
     return cell_values(
-        letters.line, cell, bits=Bits(bits), texts=_texts_of_one(letters, cell, path)
+        letters.value_order, cell, bits=Bits(bits), texts=_texts_of_one(letters, cell, path)
     )
 
 
 def _texts_of_one(letters: Letters, cell: Interval, path: Path) -> list[str]:
-    begin, end = letters.line.whole(Kind.TEXT)
+    begin, end = letters.value_order.whole(Kind.TEXT)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high:
         return []
-    suffix_cell = _cell(letters.suffix_scale, letters.backward, path)
+    suffix_cell = _cell(letters.suffix_partition, letters.backward, path)
     return texts_for(text_ends((low, high)), text_ends(suffix_cell), _asked(letters, path))
 
 
-def _cell(scale: Scale, variables: Sequence[int], path: Path) -> Interval:
-    """Return the cell that a path leads to: between the last cut it passed and the next."""
+def _cell(partition: Partition, variables: Sequence[int], path: Path) -> Interval:
+    """Return the cell that a path leads to: between the last breakpoint it passed and the next."""
     low, high = BEGIN, END
-    for cut, variable in zip(scale.cuts, variables, strict=True):
+    for point, variable in zip(partition.breakpoints, variables, strict=True):
         if path.get(variable) is False:
-            low = cut
+            low = point
         elif path.get(variable) is True:
-            return low, cut
+            return low, point
     return low, high
 
 
@@ -82,7 +86,7 @@ def _asked(letters: Letters, path: Path) -> list[tuple[TextQuestion, bool]]:
 def _choices_of_many(letters: Letters, path: Path) -> Iterator[Values]:
     occupied = [
         bounds
-        for bounds, variable in zip(letters.scale.bounds, letters.forward, strict=True)
+        for bounds, variable in zip(letters.partition.bounds, letters.forward, strict=True)
         if path.get(variable)
     ]
     choices = [list(islice(_values_in_cell(letters, cell, path), 4)) for cell in occupied]
@@ -93,25 +97,25 @@ def _choices_of_many(letters: Letters, path: Path) -> Iterator[Values]:
 def _values_in_cell(letters: Letters, cell: Interval, path: Path) -> Iterator[Values]:
     """Yield what may occupy a cell: one value, or one for each thing that some value must be."""
     masks = tuple(mask for mask, v in letters.bits.items() if path.get(v))
-    if masks and cell == letters.line.whole(Kind.BITS):
+    if masks and cell == letters.value_order.whole(Kind.BITS):
         yield masks
         return
-    begin, end = letters.line.whole(Kind.TEXT)
+    begin, end = letters.value_order.whole(Kind.TEXT)
     is_text = begin <= cell[0] and cell[1] <= end
     demands = [_texts_on_demand(letters, cell, d) for d in _demands(letters, path) if is_text]
     together = tuple(chain.from_iterable(found[:1] for found in demands))
     if together:
         yield together
     texts = list(chain.from_iterable(demands))
-    yield from cell_values(letters.line, cell, bits=Bits(), texts=texts)
+    yield from cell_values(letters.value_order, cell, bits=Bits(), texts=texts)
 
 
 Demand = tuple[Interval, list[tuple[TextQuestion, bool]]]
 
 
 def _demands(letters: Letters, path: Path) -> Iterator[Demand]:
-    """Yield what some text must be: lie in a cell of the backward line, or pass a test."""
-    for bounds, variable in zip(letters.suffix_scale.bounds, letters.backward, strict=True):
+    """Yield what some text must be: lie in a cell of the backward value order, or pass a test."""
+    for bounds, variable in zip(letters.suffix_partition.bounds, letters.backward, strict=True):
         if path.get(variable):
             yield bounds, []
     for asked in _asked(letters, path):
@@ -121,5 +125,5 @@ def _demands(letters: Letters, path: Path) -> Iterator[Demand]:
 def _texts_on_demand(letters: Letters, cell: Interval, demand: Demand) -> list[str]:
     backward, asked = demand
     texts = texts_for(text_ends(cell), text_ends(backward), asked)
-    found = cell_values(letters.line, cell, bits=Bits(), texts=texts)
+    found = cell_values(letters.value_order, cell, bits=Bits(), texts=texts)
     return [value for values in found for value in values if isinstance(value, str)]

@@ -176,7 +176,7 @@ class _Waiting(NamedTuple):
 
 
 def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
-    sizes = [block.scale.size for block in variables.blocks.values()]
+    sizes = [block.partition.size for block in variables.blocks.values()]
     return np.cumsum([0, *sizes], dtype=np.int64)
 
 

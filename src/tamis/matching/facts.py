@@ -39,7 +39,7 @@ class FactFinder:
         self._first = compiled.variables.first
         self._predicates = PredicateIndex(compiled.variables.predicates, compiled.schema)
         blocks = compiled.variables.blocks
-        self._rankers = {name: Ranker(block.scale) for name, block in blocks.items()}
+        self._rankers = {name: Ranker(block.partition) for name, block in blocks.items()}
         self.predicate = np.full(len(compiled.variables), NONE, np.int32)
         """For each variable which predicate it is, or NONE."""
         for number, variable in enumerate(compiled.variables.predicates.values()):

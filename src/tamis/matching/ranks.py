@@ -1,4 +1,4 @@
-"""Events on the lines: for every value of an attribute, the number of the cell it lies in."""
+"""For every value of an attribute, the number of the cell of its value order that it lies in."""
 
 from __future__ import annotations
 
@@ -9,35 +9,36 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.alphabet import Scale
-from tamis.diagrams.lines import SEGMENT_OF_KIND, Segment
+from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Partition
 from tamis.events import Kind
 from tamis.events.batch import Column, Entries, microseconds, split_numbers
 from tamis.matching.rank_kernels import RankTable, look_up
 
 _NONE: Final = np.empty(0, np.int32)
 
-# A binary search among fewer cuts is as fast as a table.
-FEW_CUTS: Final = 16
+# A binary search among fewer breakpoints is as fast as a table.
+FEW_BREAKPOINTS: Final = 16
 LONGEST_TABLE: Final = 1 << 16
 MOST_NEGATIVE: Final = -float(2**50)
 
 
 class Ranker:
-    """Finds cells of one scale."""
+    """Finds cells of one partition."""
 
-    def __init__(self, scale: Scale) -> None:
-        keys: dict[Segment, list[Any]] = {segment: [] for segment in Segment}
-        for cut in scale.cuts:
-            if len(cut) == 2:
-                keys[Segment(cut[0])].append(cut[1])
-        self._base: Final = {segment: bisect_right(scale.cuts, (segment,)) for segment in Segment}
-        self._booleans: Final = len(keys[Segment.BOOLEAN])
-        self._numbers: Final = _NumberCuts(keys[Segment.NUMBER])
+    def __init__(self, partition: Partition) -> None:
+        keys: dict[Bracket, list[Any]] = {bracket: [] for bracket in Bracket}
+        for point in partition.breakpoints:
+            if len(point) == 2:
+                keys[Bracket(point[0])].append(point[1])
+        self._base: Final = {
+            bracket: bisect_right(partition.breakpoints, (bracket,)) for bracket in Bracket
+        }
+        self._booleans: Final = len(keys[Bracket.BOOLEAN])
+        self._numbers: Final = _NumberBreakpoints(keys[Bracket.NUMBER])
         self._instants: Final = np.array(
-            [microseconds(k) for k in keys[Segment.TIMESTAMP]], np.int64
+            [microseconds(k) for k in keys[Bracket.TIMESTAMP]], np.int64
         )
-        self._texts: Final[Sequence[str]] = keys[Segment.TEXT]
+        self._texts: Final[Sequence[str]] = keys[Bracket.TEXT]
         self._passed_at: Final = {text: passed for passed, text in enumerate(self._texts, 1)}
 
     def rank(self, column: Column) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -49,11 +50,11 @@ class Ranker:
         return np.concatenate(events), np.concatenate(cells)
 
     def _cells(self, kind: Kind | None, entries: Entries) -> NDArray[np.int32]:
-        segment = Segment.OTHER if kind is None else SEGMENT_OF_KIND[kind]
-        return np.asarray(self._base[segment] + self._passed(kind, entries), np.int32)
+        bracket = Bracket.OTHER if kind is None else BRACKET_OF_KIND[kind]
+        return np.asarray(self._base[bracket] + self._passed(kind, entries), np.int32)
 
     def _passed(self, kind: Kind | None, entries: Entries) -> Any:
-        """Return how many cuts of its segment every value has passed."""
+        """Return how many breakpoints of its bracket every value has passed."""
         match kind:
             case Kind.NUMBER:
                 return self._numbers.passed(entries)
@@ -62,29 +63,31 @@ class Ranker:
             case Kind.TEXT:
                 return self._passed_by_texts(entries.texts)[entries.values]
             case Kind.BOOLEAN:
-                # There is one cut inside at most, the one under true.
+                # There is one breakpoint inside at most, the one under true.
                 return np.multiply(entries.values, self._booleans)
             case _:
                 return np.zeros(len(entries.events), np.int32)
 
     def _passed_by_texts(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        # A text that some filter names is itself a cut, and found five times as fast as its place.
-        cuts, passed_at = self._texts, self._passed_at.get
-        return np.array([passed_at(text) or bisect_right(cuts, text) for text in texts], np.int32)
+        # A text that some filter names is a breakpoint itself, and found five times as fast.
+        breakpoints, passed_at = self._texts, self._passed_at.get
+        return np.array(
+            [passed_at(text) or bisect_right(breakpoints, text) for text in texts], np.int32
+        )
 
 
-class _NumberCuts:
-    """The cuts of a line that are numbers, ascending."""
+class _NumberBreakpoints:
+    """The breakpoints of a value order that are numbers, ascending."""
 
-    def __init__(self, cuts: Sequence[int | float]) -> None:
-        self._floats, self._residues = split_numbers(cuts)
+    def __init__(self, breakpoints: Sequence[int | float]) -> None:
+        self._floats, self._residues = split_numbers(breakpoints)
         self._groups: Final = np.unique(self._floats)
         """Large integers that are different may have one float; those are a group."""
         self._keys: Final = self._key(self._floats, self._residues)
         self._table: Final = None if self._residues is not None else _table(self._floats)
 
     def passed(self, entries: Entries) -> NDArray[np.integer]:
-        """Return how many of the cuts every number has passed."""
+        """Return how many of the breakpoints every number has passed."""
         if self._residues is None and entries.residues is None:
             if self._table is None:
                 return np.searchsorted(self._floats, entries.values, side="right")
@@ -108,22 +111,30 @@ class _NumberCuts:
         return groups * 2**16 + offsets
 
 
-def _table(cuts: NDArray[np.float64]) -> RankTable | None:
-    """Return what tells the ranks of cuts at whole numbers, or None if it is not worth it.
+def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
+    """Return what tells the ranks of breakpoints at whole numbers, or None if it is not worth it.
 
-    A test of equality with a whole number has a cut under it and one right over it. Then all that
-    lies between two whole numbers has passed the same.
+    A test of equality with a whole number has a breakpoint under it and one right over it. Then all
+    that lies between two whole numbers has passed the same.
     """
-    if len(cuts) < FEW_CUTS or not MOST_NEGATIVE < cuts[0] <= cuts[-1] < -MOST_NEGATIVE:
+    if (
+        len(breakpoints) < FEW_BREAKPOINTS
+        or not MOST_NEGATIVE < breakpoints[0] <= breakpoints[-1] < -MOST_NEGATIVE
+    ):
         return None
-    whole = np.floor(cuts)
+    whole = np.floor(breakpoints)
     low, high = int(whole[0]), int(whole[-1])
     right_over = np.nextafter(whole, np.inf)
-    if high - low >= LONGEST_TABLE or not ((cuts == whole) | (cuts == right_over)).all():
+    if (
+        high - low >= LONGEST_TABLE
+        or not ((breakpoints == whole) | (breakpoints == right_over)).all()
+    ):
         return None
     numbers = np.arange(low, high + 1, dtype=np.float64)
     return RankTable(
         low=np.array([low], np.float64),
-        at=np.searchsorted(cuts, numbers, side="right").astype(np.int32),
-        over=np.searchsorted(cuts, np.nextafter(numbers, np.inf), side="right").astype(np.int32),
+        at=np.searchsorted(breakpoints, numbers, side="right").astype(np.int32),
+        over=np.searchsorted(breakpoints, np.nextafter(numbers, np.inf), side="right").astype(
+            np.int32
+        ),
     )

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.lines import SEGMENT_OF_KIND, Cut, Segment
+from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.events.values import Value, kind_of
@@ -40,7 +40,7 @@ class SingleEvaluator:
         self._waiting = waiting
         variables, arrays = compiled.variables, compiled.arrays
         self._lines = {
-            name: _Line(number, block.scale.cuts)
+            name: _Line(number, block.partition.breakpoints)
             for number, (name, block) in enumerate(variables.blocks.items())
         }
         self._upward = _upward(compiled)
@@ -121,19 +121,19 @@ class SingleEvaluator:
 
 
 class _Line:
-    """Finds the cell of one value at a time, on the line of one attribute."""
+    """Finds the cell of one value at a time, on the value order of one attribute."""
 
-    def __init__(self, number: int, cuts: Sequence[Cut]) -> None:
+    def __init__(self, number: int, breakpoints: Sequence[Breakpoint]) -> None:
         self.number: Final = number
-        keys: dict[Segment, list[Any]] = {segment: [] for segment in Segment}
-        for cut in cuts:
-            if len(cut) == 2:
-                keys[Segment(cut[0])].append(cut[1])
-        begins = {segment: bisect_right(cuts, (segment,)) for segment in Segment}
-        self._other: Final = begins[Segment.OTHER]
+        keys: dict[Bracket, list[Any]] = {bracket: [] for bracket in Bracket}
+        for point in breakpoints:
+            if len(point) == 2:
+                keys[Bracket(point[0])].append(point[1])
+        begins = {bracket: bisect_right(breakpoints, (bracket,)) for bracket in Bracket}
+        self._other: Final = begins[Bracket.OTHER]
         self._of_kind: Final = {
-            kind: (begins[segment], _compact(keys[segment]))
-            for kind, segment in SEGMENT_OF_KIND.items()
+            kind: (begins[bracket], _compact(keys[bracket]))
+            for kind, bracket in BRACKET_OF_KIND.items()
         }
 
     def cell(self, value: Value) -> int:

@@ -11,9 +11,7 @@ from typing import Any, NamedTuple, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.alphabet import Scale
-from tamis.diagrams.lines import Cut
-from tamis.diagrams.lines import Segment as LineSegment
+from tamis.diagrams.value_order import Bracket, Breakpoint, Partition
 from tamis.errors import SnapshotError
 from tamis.events import Schema
 from tamis.events.columns import instant, microseconds
@@ -82,7 +80,7 @@ def load(path: Path) -> Restored:
 def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:
     """Return variables as arrays: what stands on each line, the predicates, the leaves."""
     blocks = [
-        [name, block.first, [_plain(cut) for cut in block.scale.cuts]]
+        [name, block.first, [_plain(point) for point in block.partition.breakpoints]]
         for name, block in variables.blocks.items()
     ]
     predicates = [
@@ -99,7 +97,7 @@ def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:
 
 def _variables(arrays: Arrays) -> Variables:
     blocks = {
-        name: Block(Scale(map(_cut, cuts)), first)
+        name: Block(Partition(map(_breakpoint, cuts)), first)
         for name, first, cuts in json.loads(arrays["variables.blocks"].tobytes())
     }
     predicates = {
@@ -110,15 +108,15 @@ def _variables(arrays: Arrays) -> Variables:
     return Variables(blocks, predicates, arrays["variables.lines"], leaves)
 
 
-def _plain(cut: Cut) -> list[Any]:
+def _plain(point: Breakpoint) -> list[Any]:
     """Return a cut as JSON has it; instants as microseconds."""
-    if len(cut) == 2 and isinstance(cut[1], datetime):
-        return [cut[0], microseconds(cut[1])]
-    return list(cut)
+    if len(point) == 2 and isinstance(point[1], datetime):
+        return [point[0], microseconds(point[1])]
+    return list(point)
 
 
-def _cut(plain: list[Any]) -> Cut:
-    if len(plain) == 2 and plain[0] == LineSegment.TIMESTAMP:
+def _breakpoint(plain: list[Any]) -> Breakpoint:
+    if len(plain) == 2 and plain[0] == Bracket.TIMESTAMP:
         return (plain[0], instant(plain[1]))
     return tuple(plain)
 

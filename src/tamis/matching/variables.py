@@ -1,7 +1,7 @@
-"""The variables of a compiled set: every cut and predicate numbered, and leaves in terms of them.
+"""The variables of a compiled set: numbered breakpoints and predicates, leaves in terms of them.
 
-Each attribute has a block: its cuts ascending, then the predicates on it. Predicates on several
-attributes come last. A batch of events gives each variable one row of bits.
+Each attribute has a block: its breakpoints ascending, then the predicates on it. Predicates on
+several attributes come last. A batch of events gives each variable one row of bits.
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.alphabet import Scale
 from tamis.diagrams.kernels import FREE, NONE
-from tamis.diagrams.lines import Cut
+from tamis.diagrams.value_order import Breakpoint, Partition
 from tamis.matching.program_kernels import Leaves
 from tamis.matching.row_kernels import Lines
 from tamis.matching.vocabulary import Leaf, Predicate, Side
 
 
 class Block(NamedTuple):
-    """The variables of one attribute: its cuts begin at `first`."""
+    """The variables of one attribute: its breakpoints begin at `first`."""
 
-    scale: Scale
+    partition: Partition
     first: int
 
 
@@ -41,20 +40,20 @@ class Variables:
         self.blocks: Final = blocks
         self.predicates: Final = predicates
         self.lines: Final = lines
-        """For each variable the first of its line, or FREE for a predicate."""
+        """For each variable the first of its value order, or FREE for a predicate."""
         self.leaves: Final = leaves
 
     @classmethod
     def of(cls, leaves: Sequence[Leaf]) -> Variables:
         """Number what some leaves need."""
-        cuts, predicates = _take_stock(leaves)
+        breakpoints, predicates = _take_stock(leaves)
         blocks: dict[str, Block] = {}
         numbers: dict[Predicate, int] = {}
         lines: list[int] = []
-        for name in cuts:
-            scale = Scale(cuts[name])
-            blocks[name] = Block(scale, len(lines))
-            lines += [len(lines)] * len(scale.cuts)
+        for name in breakpoints:
+            partition = Partition(breakpoints[name])
+            blocks[name] = Block(partition, len(lines))
+            lines += [len(lines)] * len(partition.breakpoints)
             for predicate in predicates.get(name, ()):
                 numbers[predicate] = len(lines)
                 lines.append(FREE)
@@ -75,11 +74,13 @@ class Variables:
 
     @cached_property
     def counts(self) -> Lines:
-        """Return how many cuts and predicates each attribute has."""
-        cuts = np.array([len(block.scale.cuts) for block in self.blocks.values()], np.int32)
+        """Return how many breakpoints and predicates each attribute has."""
+        breakpoints = np.array(
+            [len(block.partition.breakpoints) for block in self.blocks.values()], np.int32
+        )
         all_ = np.diff(np.append(self.first, len(self)))
-        predicates = np.cumsum(np.append(0, all_ - cuts)).astype(np.int32)
-        return Lines(cuts, predicates)
+        predicates = np.cumsum(np.append(0, all_ - breakpoints)).astype(np.int32)
+        return Lines(breakpoints, predicates)
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -98,8 +99,8 @@ class _Numbering:
         numbers = {name: number for number, name in enumerate(self._blocks)}
         for leaf in leaves:
             for side in (leaf.true, leaf.false):
-                inside, cuts = self._toggles(leaf.attribute, side)
-                variables += cuts
+                inside, breakpoints = self._toggles(leaf.attribute, side)
+                variables += breakpoints
                 starts.append(len(variables))
                 begins.append(inside)
                 guards.append(self._guard(side))
@@ -115,16 +116,16 @@ class _Numbering:
         )
 
     def _toggles(self, name: str, side: Side) -> tuple[bool, list[int]]:
-        """Return whether a side holds at the beginning of the line, and the cuts that change it."""
+        """Return whether a side holds at BEGIN, and the breakpoints that change it."""
         if side.predicate is not None and not side.negated:
             # A predicate is true only where it can be, so its own variable says it all.
             return True, [self._predicates[side.predicate]]
         if not name:
             return bool(side.intervals), []
-        scale, first = self._blocks[name]
-        ends = [scale.number(cut) for interval in side.intervals for cut in interval]
+        partition, first = self._blocks[name]
+        ends = [partition.number(point) for interval in side.intervals for point in interval]
         inside = bool(ends) and ends[0] == 0
-        return inside, [first + n - 1 for n in ends if 0 < n < scale.size]
+        return inside, [first + n - 1 for n in ends if 0 < n < partition.size]
 
     def _guard(self, side: Side) -> int:
         return self._predicates[side.predicate] if side.predicate and side.negated else NONE
@@ -132,17 +133,17 @@ class _Numbering:
 
 def _take_stock(
     leaves: Iterable[Leaf],
-) -> tuple[Mapping[str, set[Cut]], Mapping[str, dict[Predicate, None]]]:
-    cuts: dict[str, set[Cut]] = {}
+) -> tuple[Mapping[str, set[Breakpoint]], Mapping[str, dict[Predicate, None]]]:
+    breakpoints: dict[str, set[Breakpoint]] = {}
     predicates: dict[str, dict[Predicate, None]] = {}
     for leaf in leaves:
         for side in (leaf.true, leaf.false):
             if leaf.attribute:
-                cuts.setdefault(leaf.attribute, set()).update(
-                    cut for interval in side.intervals for cut in interval
+                breakpoints.setdefault(leaf.attribute, set()).update(
+                    point for interval in side.intervals for point in interval
                 )
             if side.predicate is not None:
                 predicates.setdefault(leaf.attribute, {})[side.predicate] = None
     if "" in predicates:
-        cuts[""] = set()
-    return cuts, predicates
+        breakpoints[""] = set()
+    return breakpoints, predicates

@@ -1,7 +1,7 @@
 """What a set of filters asks of events, numbered: leaves, and the variables that decide them.
 
 A leaf is an atom under one reading of absence. It has two sides, where it is true and where it is
-false; each side is some cells of its attribute's line, or a predicate that no line decides.
+false; each side is some cells of its attribute's value order, or a predicate outside of that order.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.lines import BEGIN, END, Interval, Line
 from tamis.diagrams.readings import intervals_of
+from tamis.diagrams.value_order import BEGIN, END, Interval, ValueOrder
 from tamis.events import Event, Schema
 from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode
 from tamis.filters.arithmetic import Relation
@@ -40,7 +40,7 @@ READING_OF_MODE: Final = {
 
 
 class Predicate(NamedTuple):
-    """Something that no line decides, to be found out of every event."""
+    """Something that no value order decides, to be found out of every event."""
 
     atom: Filter
     truth: bool = True
@@ -58,7 +58,7 @@ class Side(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """An atom under one reading: its attribute, if its line matters, and its two sides."""
+    """An atom under one reading: its attribute, if its value order matters, and its two sides."""
 
     attribute: str
     true: Side
@@ -122,7 +122,7 @@ class Vocabulary:
         self._atoms: list[Filter] = []
         self._readings: list[Reading] = []
         self._leaves: list[Leaf] = []
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, ValueOrder] = {}
         self._numbers: dict[tuple[Filter, Reading], int] = {}
 
     def constant(self, *, value: bool) -> int:
@@ -166,26 +166,26 @@ class Vocabulary:
         """Return all leaves but the constants, ready to be saved."""
         return self._saved.more(self._atoms, self._readings)
 
-    def line(self, name: str) -> Line:
-        """Return the line of an attribute; absence lies on it unless no event lacks anything."""
+    def value_order(self, name: str) -> ValueOrder:
+        """Return an attribute's value order, with absence in it unless no event lacks anything."""
         if name not in self._lines:
             declared = self.schema.get(name) if self.schema else None
-            self._lines[name] = Line(declared, self._mode)
+            self._lines[name] = ValueOrder(declared, self._mode)
         return self._lines[name]
 
     def _make(self, atom: Filter, reading: Reading) -> Leaf:
         if isinstance(atom, Relation):
             return self._predicate_leaf(atom, "", (BEGIN, END), reading)
         assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart before
-        line = self.line(atom.attribute)
+        value_order = self.value_order(atom.attribute)
         within = (BEGIN, END)
         if reading is Reading.UNKNOWN and isinstance(atom, ValueAtom):
-            within = line.whole(atom.kind)
-        intervals = intervals_of(atom, line)
+            within = value_order.whole(atom.kind)
+        intervals = intervals_of(atom, value_order)
         if intervals is None:
             return self._predicate_leaf(atom, atom.attribute, within, reading)
-        if reading is Reading.DEFAULT and _default_passes(atom, line):
-            intervals = (*intervals, (BEGIN, line.present()[0]))
+        if reading is Reading.DEFAULT and _default_passes(atom, value_order):
+            intervals = (*intervals, (BEGIN, value_order.present()[0]))
         inside = merged(intervals)
         return Leaf(atom.attribute, Side(inside), Side(outside(inside, within)))
 
@@ -193,8 +193,8 @@ class Vocabulary:
     def _predicate_leaf(atom: Filter, name: str, within: Interval, reading: Reading) -> Leaf:
         holds = Predicate(atom, completed=reading is Reading.DEFAULT)
         if isinstance(atom, Relation) and reading is Reading.UNKNOWN:
-            # Unknown is not a matter of a line: a quotient may lack a value of attributes that
-            # are all there.
+            # The value order cannot show where it is unknown: a quotient may lack a value though
+            # all its attributes are there.
             fails = Side((within,), Predicate(atom, truth=False))
         else:
             fails = Side((within,), holds, negated=True)
@@ -225,7 +225,7 @@ def outside(intervals: Iterable[Interval], within: Interval) -> tuple[Interval, 
     return tuple(gaps)
 
 
-def _default_passes(atom: Atom, line: Line) -> bool:
-    if line.default is None:
+def _default_passes(atom: Atom, value_order: ValueOrder) -> bool:
+    if value_order.default is None:
         return False
-    return atom.truth(View(Event({atom.attribute: line.default}), False)) is True
+    return atom.truth(View(Event({atom.attribute: value_order.default}), False)) is True

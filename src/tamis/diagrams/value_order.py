@@ -1,0 +1,261 @@
+r"""The value order of an attribute: everything it may hold, in one total order.
+
+A *position* is what an attribute may be: absent, a boolean, a number, an instant, a bit set, a
+text, or something that compares with nothing (NaN). Positions are ordered first by *bracket* (one
+per kind), then by value. So every test of equality, order, membership, kind, presence or prefix is
+a union of half-open intervals, and two tests of one attribute can be compared by their ends alone.
+
+Ends are *breakpoints*: the breakpoint at p stands for "less than p". A breakpoint always moves to
+the first position that the attribute can really take, so that tests which no value can tell apart
+have equal breakpoints: `x < 5.5` and `x <= 5` for integers, `x <= "a"` and `x < "a\0"` for texts.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final
+
+from tamis.events import Attribute, Kind, Type
+from tamis.events.values import INT64_MAX, INT64_MIN, kind_of
+from tamis.filters import Mode
+
+# (bracket,) is the beginning of a bracket; (bracket, value) a position in it.
+Breakpoint = tuple[Any, ...]
+Interval = tuple[Breakpoint, Breakpoint]
+
+
+class Bracket(IntEnum):
+    """The parts of a value order, in their order."""
+
+    ABSENT = 0
+    # Beside absence, so that one breakpoint parts both from what can be compared.
+    OTHER = 1
+    BOOLEAN = 2
+    NUMBER = 3
+    TIMESTAMP = 4
+    BITS = 5
+    TEXT = 6
+
+
+BEGIN: Final[Breakpoint] = (Bracket.ABSENT,)
+END: Final[Breakpoint] = (len(Bracket),)
+
+BRACKET_OF_KIND: Final = {
+    Kind.BOOLEAN: Bracket.BOOLEAN,
+    Kind.NUMBER: Bracket.NUMBER,
+    Kind.TIMESTAMP: Bracket.TIMESTAMP,
+    Kind.BITS: Bracket.BITS,
+    Kind.TEXT: Bracket.TEXT,
+}
+
+LAST_CHARACTER: Final = "\U0010ffff"
+_LAST_INSTANT: Final = datetime.max.replace(tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class ValueOrder:
+    """What one attribute can be, given its type, the mode, and whether it may hold several."""
+
+    def __init__(self, declared: Attribute | None, mode: Mode, *, many: bool = False) -> None:
+        self.many = declared.many if declared else many
+        self.default = declared.default if declared and mode is Mode.DEFAULT else None
+        self.number_type = declared.type if declared else None
+        self.brackets: Sequence[Bracket] = _brackets(declared, mode)
+        self._begins = {bracket: self._find_begin(bracket) for bracket in Bracket}
+        self._ends = {
+            bracket: self._begins[Bracket(bracket + 1)] if bracket < Bracket.TEXT else END
+            for bracket in Bracket
+        }
+
+    def below(self, kind: Kind, value: Any) -> Breakpoint:
+        """Return the breakpoint under a value: what lies left of it is less than the value."""
+        return self._breakpoint(BRACKET_OF_KIND[kind], self._first_from(kind, value))
+
+    def above(self, kind: Kind, value: Any) -> Breakpoint:
+        """Return the breakpoint over a value: what lies left of it is the value or less."""
+        return self._breakpoint(BRACKET_OF_KIND[kind], self._first_after(kind, value))
+
+    def above_prefix(self, prefix: str) -> Breakpoint:
+        """Return the breakpoint over all texts that begin with `prefix`."""
+        bound = after_prefix(prefix)
+        return self.end(Bracket.TEXT) if bound is None else self.below(Kind.TEXT, bound)
+
+    def begin(self, bracket: Bracket) -> Breakpoint:
+        """Return the breakpoint under a bracket."""
+        return self._begins[bracket]
+
+    def _find_begin(self, bracket: Bracket) -> Breakpoint:
+        index = bisect_left(self.brackets, bracket)
+        if index == 0:
+            return BEGIN
+        return (self.brackets[index],) if index < len(self.brackets) else END
+
+    def end(self, bracket: Bracket) -> Breakpoint:
+        """Return the breakpoint over a bracket."""
+        return self._ends[bracket]
+
+    def whole(self, kind: Kind) -> Interval:
+        """Return the interval of all values of a kind."""
+        bracket = BRACKET_OF_KIND[kind]
+        return self.begin(bracket), self.end(bracket)
+
+    def present(self) -> Interval:
+        """Return the interval of everything but absence."""
+        return self.begin(Bracket.OTHER), END
+
+    def default_lies_in(self, intervals: Sequence[Interval]) -> bool:
+        """Tell whether the default, where one stands in for absence, lies in the intervals."""
+        if self.default is None:
+            return False
+        kind = kind_of(self.default)
+        at = (Bracket.OTHER,) if kind is None else (BRACKET_OF_KIND[kind], self.default)
+        return any(low <= at < high for low, high in intervals)
+
+    def _breakpoint(self, bracket: Bracket, first: Any) -> Breakpoint:
+        if bracket not in self.brackets:
+            return self.begin(bracket)
+        if first is None:
+            return self.end(bracket)
+        lowest = INT64_MIN if self.number_type is Type.INT else LOWEST[bracket]
+        return self.begin(bracket) if first == lowest else (bracket, first)
+
+    def _first_from(self, kind: Kind, value: Any) -> Any:
+        """Return the first value of the attribute's type that is not less than `value`."""
+        if kind is not Kind.NUMBER:
+            return value
+        if self.number_type is Type.INT:
+            return _within_int64(math.ceil(value))
+        if self.number_type is Type.FLOAT:
+            return _float_from(value)
+        return value
+
+    def _first_after(self, kind: Kind, value: Any) -> Any:
+        """Return the first value of the attribute's type that is greater than `value`."""
+        match kind:
+            case Kind.NUMBER:
+                return self._first_number_after(value)
+            case Kind.TEXT:
+                return value + "\0"
+            case Kind.TIMESTAMP:
+                return None if value >= _LAST_INSTANT else value + _MICROSECOND
+            case _:
+                return None if value else True
+
+    def _first_number_after(self, value: float) -> int | float | None:
+        if self.number_type is Type.INT:
+            return _within_int64(math.floor(value) + 1)
+        after = _float_after(value)
+        if self.number_type is Type.FLOAT:
+            return after
+        whole = _within_int64(math.floor(value) + 1)
+        return after if whole is None else min(whole, after)
+
+
+CellSet = int
+"""A set of cells of a partition, as a bit mask."""
+
+
+class Partition:
+    """A value order divided into cells by the breakpoints that some filters need."""
+
+    def __init__(self, breakpoints: Iterable[Breakpoint]) -> None:
+        self.breakpoints: Final[Sequence[Breakpoint]] = sorted(set(breakpoints) - {BEGIN, END})
+
+    @property
+    def size(self) -> int:
+        """Return the number of cells."""
+        return len(self.breakpoints) + 1
+
+    @cached_property
+    def bounds(self) -> Sequence[Interval]:
+        """Return the two breakpoints of each cell."""
+        return list(pairwise((BEGIN, *self.breakpoints, END)))
+
+    @cached_property
+    def _number(self) -> Mapping[Breakpoint, int]:
+        inner = {point: number for number, point in enumerate(self.breakpoints, 1)}
+        return {BEGIN: 0, END: self.size, **inner}
+
+    def number(self, point: Breakpoint) -> int:
+        """Return the number of the cell that starts at a breakpoint; END's is one past the last."""
+        return self._number[point]
+
+    def cells_in(self, intervals: Iterable[Interval]) -> CellSet:
+        """Return the cells that make up the intervals."""
+        cells = 0
+        for low, high in intervals:
+            cells |= ((1 << self._number[high]) - 1) & -(1 << self._number[low])
+        return cells
+
+
+# A breakpoint at the lowest value of a bracket is the beginning of the bracket.
+LOWEST: Final[dict[Bracket, Any]] = {
+    Bracket.BOOLEAN: False,
+    Bracket.NUMBER: -math.inf,
+    Bracket.TIMESTAMP: datetime.min.replace(tzinfo=UTC),
+    Bracket.TEXT: "",
+}
+
+
+def _brackets(declared: Attribute | None, mode: Mode) -> list[Bracket]:
+    if declared is None:
+        return list(Bracket)
+    brackets = [BRACKET_OF_KIND[declared.kind]]
+    if declared.type is Type.FLOAT:
+        brackets.insert(0, Bracket.OTHER)
+    return brackets if mode is Mode.TOTAL else [Bracket.ABSENT, *brackets]
+
+
+def _within_int64(value: int) -> int | None:
+    return None if value > INT64_MAX else max(value, INT64_MIN)
+
+
+def _float_from(value: float) -> float:
+    nearest = float(value)
+    return nearest if nearest >= value else math.nextafter(nearest, math.inf)
+
+
+def _float_after(value: float) -> float:
+    nearest = float(value)
+    return nearest if nearest > value else math.nextafter(nearest, math.inf)
+
+
+def after_prefix(prefix: str) -> str | None:
+    """Return the least text that is greater than every text beginning with `prefix`, if any.
+
+    >>> after_prefix("ab"), after_prefix("a" + LAST_CHARACTER), after_prefix("")
+    ('ac', 'b', None)
+    """
+    kept = prefix.rstrip(LAST_CHARACTER)
+    if not kept:
+        return None
+    # Texts hold no surrogates, so the character after U+D7FF is U+E000.
+    following = "\ue000" if kept[-1] == "\ud7ff" else chr(ord(kept[-1]) + 1)
+    return kept[:-1] + following
+
+
+def text_ends(cell: Interval) -> tuple[str, str | None]:
+    """Return the least text of a cell of texts, and the least one above it, if there is one."""
+    low, high = cell
+    return (low[1] if len(low) == 2 else ""), (high[1] if len(high) == 2 else None)
+
+
+def common_prefix(low: str, high: str | None) -> str:
+    """Return what every text from `low` to below `high` begins with; None is no upper end.
+
+    >>> common_prefix("abc", "abd"), common_prefix("ab", "b"), common_prefix("abc", "ac")
+    ('abc', 'a', 'ab')
+    """
+    if high is None:
+        return ""
+    shared = 0
+    while shared < min(len(low), len(high)) and low[shared] == high[shared]:
+        shared += 1
+    longer = low[: shared + 1]
+    return longer if longer and after_prefix(longer) == high else low[:shared]
