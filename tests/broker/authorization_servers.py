@@ -1,4 +1,4 @@
-"""Servers whose policy can be rewritten, those who read there, and JSON Web Tokens for them."""
+"""Servers whose policy can change, readers of their streams, and JSON Web Tokens for both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey
 from websockets.exceptions import ConnectionClosed
 
-from broker.authorization_actors import Data
+from broker.authorization_clients import Data
 from broker.frontend.sockets import Talk as SocketTalk
 from broker.server import ServerProcess, make_token, running
 
@@ -51,7 +51,7 @@ def jwt_for(name: str, roles: Sequence[str], expires_at: float) -> str:
 
 # --- servers -------------------------------------------------------------------------------------
 
-SERVED = """
+ADMIN_ROLE = """
 [roles.admin]
 admin = true
 publish = true
@@ -59,13 +59,13 @@ see = true
 """
 
 
-class Served:
-    """A server process whose policy can be rewritten."""
+class PolicyServer:
+    """A server process whose policy can change."""
 
     def __init__(self, folder: Path, policy: str) -> None:
         self.folder = folder
         self.policy = folder / "policy.toml"
-        self.policy.write_text(SERVED + policy)
+        self.policy.write_text(ADMIN_ROLE + policy)
         self.tokens = {
             "root": make_token(folder, self.policy, "root", "admin"),
             "ann": make_token(folder, self.policy, "ann", "reader"),
@@ -80,17 +80,17 @@ class Served:
 
 
 class Reader:
-    """Someone who reads at a server, over a WebSocket and as Server-Sent Events."""
+    """A reader of a server, by WebSocket and by Server-Sent Events."""
 
     def __init__(self, server: ServerProcess, token: str) -> None:
         self.client = server.client(token)
         self.streamed: list[Data] = []
         self.ended: list[float | str] = []
-        """When the stream was over, and why."""
-        self.talk = SocketTalk(server, hello=False)
-        self.talk.say("hello", token=token)
-        self.talk.hear("welcome")
-        self.talk.ask("subscribe", "subscribed", filter="a > 0", credit=100_000)
+        """When the stream ended, and why."""
+        self.connection = SocketTalk(server, hello=False)
+        self.connection.say("hello", token=token)
+        self.connection.hear("welcome")
+        self.connection.ask("subscribe", "subscribed", filter="a > 0", credit=100_000)
         self._has_begun = threading.Event()
         self._thread = threading.Thread(target=self._stream, daemon=True)
         self._thread.start()
@@ -100,7 +100,7 @@ class Reader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.talk.__exit__()
+        self.connection.__exit__()
         self.client.close()
 
     def _stream(self) -> None:
@@ -118,33 +118,33 @@ class Reader:
                     if is_last(self.streamed):
                         return
 
-    def until_last(self) -> tuple[list[Data], list[Data]]:
-        """Return what came over both ways, up to the last event."""
+    def read_until_last(self) -> tuple[list[Data], list[Data]]:
+        """Return the events of both streams, up to the last one."""
         got: list[Data] = []
         while not is_last(got):
-            got += self.talk.hear("deliver")["events"]
+            got += self.connection.hear("deliver")["events"]
         self._thread.join(20)
         assert is_last(self.streamed)
         return got, self.streamed
 
-    def until_the_end(self) -> float:
-        """Return when the server has ended both ways, saying why."""
-        self.talk.hear("refused")
+    def wait_for_end(self) -> float:
+        """Return the time at which the server had ended both streams, with the reason."""
+        self.connection.hear("refused")
         with pytest.raises(ConnectionClosed) as closed:
-            self.talk.hear()
+            self.connection.hear()
         moment, said = time.time(), closed.value.rcvd
         assert said is not None
-        assert (said.code, said.reason) == (4401, NO_LONGER)
+        assert (said.code, said.reason) == (4401, CREDENTIAL_ENDED)
         self._thread.join(20)
         over, reason = self.ended
-        assert reason == NO_LONGER
+        assert reason == CREDENTIAL_ENDED
         assert isinstance(over, float)
         return max(moment, over)
 
 
-NO_LONGER = "the credential is no longer valid"
-LAST = 1_000_000
+CREDENTIAL_ENDED = "the credential is no longer valid"
+LAST_VALUE = 1_000_000
 
 
 def is_last(events: Sequence[Data]) -> bool:
-    return bool(events) and events[-1]["data"]["a"] == LAST
+    return bool(events) and events[-1]["data"]["a"] == LAST_VALUE

@@ -16,17 +16,17 @@ from typing import Any, Self
 
 import httpx
 
-from broker.nursery import Child, nursery
+from broker.fork_server import ForkedProcess, fork_server
 from tamis.broker import Broker, BrokerSettings
 
-STARTING = 60.0
-"""Seconds; the machine may be busy with other tests."""
-STOPPING = 30.0
+START_TIMEOUT_SECONDS = 60.0
+"""Long, because the machine may be busy with other tests."""
+STOP_TIMEOUT_SECONDS = 30.0
 LISTENING = re.compile(r"tamis broker listening on (https?)://(\S+)\n")
 
 
 class ServerProcess:
-    """A broker in a process of its own; killed at the end if it is still there."""
+    """A broker in a process of its own."""
 
     def __init__(
         self,
@@ -34,23 +34,23 @@ class ServerProcess:
         settings: Mapping[str, object] | None = None,
         command: Sequence[str] = ("serve",),
     ) -> None:
-        """Name a server; `settings` go to its command line."""
+        """Prepare a server; `settings` go to its command line."""
         self.command = command
         self.folder = folder
         self.data = folder / "data"
         self.settings = dict(settings or {})
         self.url = ""
-        self.process: Child | None = None
+        self.process: ForkedProcess | None = None
         self._log = folder / "server.log"
 
     def start(self) -> Self:
-        """Start the process, and return when it listens. It can be started again after its end."""
+        """Start the process, also after it ended, and return when it listens."""
         self.folder.mkdir(parents=True, exist_ok=True)
         sets = {"port": 0, "data": self.data, "log_format": "json", **self.settings}
         options = [f"--set={name}={value}" for name, value in sets.items()]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TAMIS_")}
         with self._log.open("a") as log:
-            self.process = nursery().start(
+            self.process = fork_server().start(
                 [*self.command, *options], stderr=log, folder=self.folder, env=environment
             )
         line = self._first_line()
@@ -67,7 +67,7 @@ class ServerProcess:
         lines: Queue[str] = Queue()
         Thread(target=lambda: lines.put(stdout.readline()), daemon=True).start()
         try:
-            return lines.get(timeout=STARTING)
+            return lines.get(timeout=START_TIMEOUT_SECONDS)
         except Empty:
             return ""
 
@@ -81,12 +81,12 @@ class ServerProcess:
 
     @property
     def log(self) -> str:
-        """Return all that the server has logged."""
+        """Return the log of the server."""
         return self._log.read_text()
 
     @property
     def errors(self) -> str:
-        """Return what went wrong in the server, as it logged it."""
+        """Return the errors in the log of the server."""
         lines = self.log.splitlines()
         return "\n".join(line for line in lines if '"level": "error"' in line or line[:1] != "{")
 
@@ -100,27 +100,27 @@ class ServerProcess:
         return httpx.Client(base_url=self.url, headers=headers, timeout=30, **options)
 
     def stop(self) -> int:
-        """Let the server finish its work; return its exit code."""
+        """Stop the server cleanly, and return its exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self._wait()
 
     def kill(self) -> None:
-        """End the server at once, in the middle of whatever it does."""
+        """Kill the server, whatever it is doing."""
         assert self.process is not None
         self.process.kill()
         self._wait()
 
     def _wait(self) -> int:
         assert self.process is not None
-        code = self.process.wait(STOPPING)
+        code = self.process.wait(STOP_TIMEOUT_SECONDS)
         self.process.stdout.close()
         return code
 
 
 @contextmanager
 def running(folder: Path, **settings: object) -> Iterator[ServerProcess]:
-    """Run a server; one that is still there at the end must stop as it should."""
+    """Run a server; if it still runs at the end, it must stop cleanly."""
     server = ServerProcess(folder, settings).start()
     try:
         yield server
@@ -132,7 +132,7 @@ def running(folder: Path, **settings: object) -> Iterator[ServerProcess]:
 
 
 def make_token(folder: Path, policy: Path, principal: str, *roles: str) -> str:
-    """Return a token for the server of a folder, which must not run at the moment."""
+    """Return a token for the server of a folder, which must not be running."""
 
     async def make() -> str:
         settings = BrokerSettings(data=folder / "data", policy=policy)

@@ -1,8 +1,8 @@
-"""Who may do what, through real brokers: nobody learns what the roles do not show.
+"""Access control of real brokers: nobody learns what the roles do not show.
 
 Each (policy, principal, filter, event, path) is compared with the oracle of `tests/access`, and all
-that a person learns with what the same person learns of a twin: another broker, over another way,
-in which everything differs that this person may not see.
+observations of a participant with those of a twin: another broker, reached by another client, in
+which everything differs that this participant may not see.
 """
 
 from __future__ import annotations
@@ -27,60 +27,62 @@ from access.oracle import (
     random_document,
     random_roles,
 )
-from broker.authorization_actors import Collector, Data, FramesActor, HttpActor, plain
 from broker.authorization_checks import Checker
-from broker.authorization_house import (
-    House,
-    bury,
+from broker.authorization_clients import Collector, Data, FrameClient, HttpClient, as_json
+from broker.authorization_fixture import (
+    BrokerFixture,
+    broker_fixture,
+    encoded,
+    exhaust_attempts,
     fetched,
-    house,
-    in_loop,
     refusal,
+    run_async,
     subscribe,
-    texts,
 )
-from broker.authorization_play import Story, play
-from broker.authorization_scene import Scene, random_scene, random_written_schema, twin_of
+from broker.authorization_run import Observations, run_scenario
+from broker.authorization_scenario import Scenario, random_scenario, random_written_schema, twin_of
 from broker.log_lines import log_lines
 from tamis.broker import Broker, Session
 from tamis.errors import RefusedError
 from tamis.filters import TRUE, Mode
 from tamis.protocol import Code, Subscribe
 
-ACTS = (16, 8, 8, 8)
+EVENTS_PER_PHASE = (16, 8, 8, 8)
 
 # --- by chance -----------------------------------------------------------------------------------
 
 
-def run_scene(rng: Random, folder: Path, counts: Counter[str]) -> None:
-    """Let a scene be played, and once more for each of its people with a twin of it."""
-    scene = random_scene(rng, people=3, filters=4, acts=ACTS)
-    stories = asyncio.run(play(scene, folder / "all", scene.acts[0]))
-    for person in scene.people:
-        Checker(scene, person, stories[person.name], counts).check()
-        twin = twin_of(rng, scene, person)
-        kind = rng.choice((HttpActor, FramesActor))
-        [story] = asyncio.run(play(twin, folder / person.name, scene.acts[0], kind)).values()
-        check_alike(stories[person.name], story)
-        counts["twins"] += sum(a != b for a, b in zip(_all(scene), _all(twin), strict=True))
+def run_scenario_and_twins(rng: Random, folder: Path, counts: Counter[str]) -> None:
+    """Run a scenario, and for each of its participants a twin of it."""
+    scenario = random_scenario(rng, participants=3, filters=4, phases=EVENTS_PER_PHASE)
+    observed_by = asyncio.run(run_scenario(scenario, folder / "all", scenario.phases[0]))
+    for participant in scenario.participants:
+        Checker(scenario, participant, observed_by[participant.name], counts).check()
+        twin = twin_of(rng, scenario, participant)
+        kind = rng.choice((HttpClient, FrameClient))
+        [observed] = asyncio.run(
+            run_scenario(twin, folder / participant.name, scenario.phases[0], kind)
+        ).values()
+        check_alike(observed_by[participant.name], observed)
+        counts["twins"] += sum(a != b for a, b in zip(_all(scenario), _all(twin), strict=True))
 
 
-def check_alike(left: Story, right: Story) -> None:
-    """See that someone has learned the same; step by step, so that a failure has a place."""
+def check_alike(left: Observations, right: Observations) -> None:
+    """Check that two observations agree, step by step, so that a failure names the step."""
     assert [*left] == [*right]
     for step, said in left.items():
         assert json.dumps(said) == json.dumps(right[step]), step
 
 
-def _all(scene: Scene) -> list[Document]:
-    return [document for act in scene.acts for document in act]
+def _all(scenario: Scenario) -> list[Document]:
+    return [document for phase in scenario.phases for document in phase]
 
 
 def run(rng: Random, folder: Path, *, tuples: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     while counts["tuples"] < tuples:
-        counts["scenes"] += 1
-        run_scene(rng, folder / str(counts["scenes"]), counts)
+        counts["scenarios"] += 1
+        run_scenario_and_twins(rng, folder / str(counts["scenarios"]), counts)
     return counts
 
 
@@ -95,7 +97,7 @@ def test_a_hundred_thousand_tuples_through_brokers(tmp_path: Path) -> None:
     counts = run(Random(2026), tmp_path, tuples=100_000)
     print(
         f"\nbroker authorization: {counts['tuples']:,} tuples, 0 leaks, "
-        f"{counts['deliveries']:,} deliveries, {counts['scenes']:,} policies, "
+        f"{counts['deliveries']:,} deliveries, {counts['scenarios']:,} policies, "
         f"{counts['twins']:,} events replaced in twins"
     )
 
@@ -103,18 +105,18 @@ def test_a_hundred_thousand_tuples_through_brokers(tmp_path: Path) -> None:
 # --- what is published ---------------------------------------------------------------------------
 
 
-@in_loop
+@run_async
 async def test_only_what_roles_allow_is_published(tmp_path: Path) -> None:
     rng, counts = Random(11), Counter[str]()
     for n in range(6):
         schema = random_written_schema(rng) if n % 2 else None
-        people = {f"p{i}": random_roles(rng, schema) for i in range(4)}
-        scene = Scene(schema, False, (), ())
-        settings = scene.settings(tmp_path / str(n))
+        participants = {f"p{i}": random_roles(rng, schema) for i in range(4)}
+        scenario = Scenario(schema, False, (), ())
+        settings = scenario.settings(tmp_path / str(n))
         assert settings.policy is not None
-        settings.policy.write_text(publishers_policy(people))
+        settings.policy.write_text(publishers_policy(participants))
         async with await Broker.open(settings) as broker:
-            for name, roles in people.items():
+            for name, roles in participants.items():
                 text, _ = await broker.doorman.issue(name, (), None, "")
                 session = await broker.authenticate(text)
                 for _ in range(60):
@@ -124,10 +126,10 @@ async def test_only_what_roles_allow_is_published(tmp_path: Path) -> None:
     assert counts["refused"] > 100
 
 
-def publishers_policy(people: Mapping[str, Sequence[Sees]]) -> str:
-    """Return a policy in which people may publish what the roles of the oracle see."""
+def publishers_policy(participants: Mapping[str, Sequence[Sees]]) -> str:
+    """Return a policy in which participants may publish what the roles of the oracle see."""
     tables, held = [], []
-    for name, roles in people.items():
+    for name, roles in participants.items():
         own = [role._replace(name=f"{name}-{role.name}") for role in roles]
         tables += [
             role.toml()
@@ -150,7 +152,7 @@ async def try_to_publish(
     event, before = case.event(document), broker.store.log.next_sequence
     allowed = any(role.has(event, schema) and all(map(role.shows, event)) for role in roles)
     # All or none: one that may not be published keeps another from being stored.
-    batch = texts([document, document])
+    batch = encoded([document, document])
     if allowed:
         await session.publish(batch)
         counts["stored"] += 1
@@ -164,7 +166,7 @@ async def try_to_publish(
 SCHEMA = {"a": "int", "pay.net": "float", "when": "timestamp"}
 
 
-@in_loop
+@run_async
 async def test_what_a_schema_says_is_not_told_to_those_who_must_not_know(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text(json.dumps(SCHEMA))
@@ -174,8 +176,8 @@ async def test_what_a_schema_says_is_not_told_to_those_who_must_not_know(tmp_pat
     see = { show = ["a", "note"] }
     [roles.nobody]
     """
-    async with house(tmp_path, policy, schema_file=schema) as place:
-        clerk, nobody = await place.come("ann", "clerk"), await place.come("bob", "nobody")
+    async with broker_fixture(tmp_path, policy, schema_file=schema) as fixture:
+        clerk, nobody = await fixture.login("ann", "clerk"), await fixture.login("bob", "nobody")
         no = "forbidden: this is not an event that you may publish"
         for hidden in (
             b'{"pay": {"net": "x"}}',
@@ -210,20 +212,20 @@ async def try_own(session: Session, filter_: str) -> object:
     return session.try_filter(filter_, events=[b"{}"])
 
 
-@in_loop
+@run_async
 async def test_nobody_publishes_under_the_name_of_another(tmp_path: Path) -> None:
     everyone = "[roles.all]\npublish = true\nsee = true\n"
-    async with house(tmp_path, everyone) as place:
+    async with broker_fixture(tmp_path, everyone) as fixture:
         names = [("ann", ""), ("ann", "x"), ("ann", "x/y"), ("ann/x", ""), ("ann/x", "y")]
         names += [("ann%2Fx", ""), ("ann%2Fx", "y"), ("ann%2F", "x"), ("ann/", "x"), ("ann/", "")]
-        reader = await place.come("reader", "all")
+        reader = await fixture.login("reader", "all")
         await subscribe(reader, "true", "r")
         for principal, publisher in names:
-            session = await place.come(principal, "all")
+            session = await fixture.login(principal, "all")
             # The same numbers of others are not theirs.
             receipt = await session.publish([b"{}"], publisher=publisher, sequence=1_000)
             assert receipt.duplicates == 0
-        await place.quiet()
+        await fixture.wait_until_idle()
         seen = [delivery.publisher for delivery in await reader.fetch("r")]
         assert len({*seen}) == len(names)
         assert seen[:3] == ["ann", "ann/x", "ann/x/y"]
@@ -242,13 +244,13 @@ admin = true
 """
 
 
-@in_loop
+@run_async
 async def test_what_belongs_to_others_is_as_if_it_were_not_there(tmp_path: Path) -> None:
-    async with house(tmp_path, READERS, max_attempts=1) as place:
-        ann, bob = await place.come("ann", "all"), await place.come("bob", "all", "operator")
+    async with broker_fixture(tmp_path, READERS, max_attempts=1) as fixture:
+        ann, bob = await fixture.login("ann", "all"), await fixture.login("bob", "all", "operator")
         await subscribe(ann, "true", "x")
-        await place.publish({"a": 1}, {"a": 2})
-        await bury(ann, "x")
+        await fixture.publish({"a": 1}, {"a": 2})
+        await exhaust_attempts(ann, "x")
         asks: list[Callable[[str], Coroutine[Any, Any, object]]] = [
             bob.subscription,
             bob.delete,
@@ -276,14 +278,14 @@ async def test_what_belongs_to_others_is_as_if_it_were_not_there(tmp_path: Path)
         assert (await ann.subscription("x")).dead == 2
 
 
-@in_loop
+@run_async
 async def test_two_tokens_of_one_name_give_each_what_its_roles_allow(tmp_path: Path) -> None:
-    async with house(tmp_path, READERS, max_attempts=1) as place:
-        strong, weak = await place.come("ann", "all"), await place.come("ann", "reader")
+    async with broker_fixture(tmp_path, READERS, max_attempts=1) as fixture:
+        strong, weak = await fixture.login("ann", "all"), await fixture.login("ann", "reader")
         await subscribe(strong, "level > 0", "by level")
         await subscribe(strong, "a > 0", "by a")
         events = [{"a": 1, "level": 1}, {"a": 2, "level": 5}]
-        await place.publish(*events)
+        await fixture.publish(*events)
         # The weak one does not even learn how many there are, and changes nothing.
         views = await weak.subscriptions()
         assert [(v.pending, v.in_flight, v.dropped, v.dead) for v in views] == [(0, 0, 0, 0)] * 2
@@ -296,32 +298,32 @@ async def test_two_tokens_of_one_name_give_each_what_its_roles_allow(tmp_path: P
         assert await fetched(strong, "by level") == events
         # What both may ask for, each gets as its own roles show it.
         assert await fetched(weak, "by a") == [{"a": 1}]
-        await place.publish(*events)
+        await fixture.publish(*events)
         assert (await strong.subscription("by a")).pending == 2
         await subscribe(strong, "a > 0", "by a")
-        await place.publish(*events)
+        await fixture.publish(*events)
         got = await strong.fetch("by a")
-        assert [plain(one)["data"] for one in got] == [events[0], *events]
-        await bury(strong, "by a")
+        assert [as_json(one)["data"] for one in got] == [events[0], *events]
+        await exhaust_attempts(strong, "by a")
         for one in got:
             await strong.reject("by a", one.sequence, reason="no")
-        await place.broker.settler.settled()
+        await fixture.broker.settler.settled()
         letters = await weak.dead_letters("by a")
-        assert [plain(one)["data"] for one in letters] == [{"a": 1}] * 2
+        assert [as_json(one)["data"] for one in letters] == [{"a": 1}] * 2
         assert await weak.delete_dead_letters("by a", range(1, 10)) == 2
         assert await weak.requeue("by a", range(1, 10)) == 0
         letters = await strong.dead_letters("by a")
-        assert [plain(one)["data"] for one in letters] == [events[1]]
+        assert [as_json(one)["data"] for one in letters] == [events[1]]
 
 
-@in_loop
+@run_async
 async def test_a_page_of_dead_letters_is_full_whatever_is_hidden_before_it(tmp_path: Path) -> None:
-    async with house(tmp_path, "[roles.reader]\nsee = true\n", max_attempts=1) as place:
-        ann = await place.come("ann", "reader")
+    async with broker_fixture(tmp_path, "[roles.reader]\nsee = true\n", max_attempts=1) as fixture:
+        ann = await fixture.login("ann", "reader")
         await subscribe(ann, "a >= 0", "x")
-        await place.publish(*({"a": n} for n in range(20)))
-        await bury(ann, "x")
-        await place.rewrite('[roles.reader]\nsee = "a > 9"\n')
+        await fixture.publish(*({"a": n} for n in range(20)))
+        await exhaust_attempts(ann, "x")
+        await fixture.change_policy('[roles.reader]\nsee = "a > 9"\n')
         page = await ann.dead_letters("x", limit=3)
         assert [letter.sequence for letter in page] == [11, 12, 13]
         page = await ann.dead_letters("x", after=13, limit=100)
@@ -331,7 +333,7 @@ async def test_a_page_of_dead_letters_is_full_whatever_is_hidden_before_it(tmp_p
 # --- CloudEvents ---------------------------------------------------------------------------------
 
 
-@in_loop
+@run_async
 async def test_cloudevents_are_seen_and_published_by_the_types_of_the_schema(
     tmp_path: Path,
 ) -> None:
@@ -345,9 +347,12 @@ async def test_cloudevents_are_seen_and_published_by_the_types_of_the_schema(
     see = { filter = 'not (data.flags has any bit 0b100)', mode = "default", hide = ["data.due"] }
     publish = { filter = 'not (data.flags has any bit 0b100)', mode = "default" }
     """
-    async with house(tmp_path, policy, schema_file=schema) as place:
-        early, unflagged = await place.come("ann", "early"), await place.come("bob", "unflagged")
-        feed = await place.come("feed", "feed")
+    async with broker_fixture(tmp_path, policy, schema_file=schema) as fixture:
+        early, unflagged = (
+            await fixture.login("ann", "early"),
+            await fixture.login("bob", "unflagged"),
+        )
+        feed = await fixture.login("feed", "feed")
         for session in (early, unflagged):
             await subscribe(session, 'type = "t"', "x")
         for day, flags in ((1, 1), (1, 4), (3, 1), (3, 4)):
@@ -358,7 +363,7 @@ async def test_cloudevents_are_seen_and_published_by_the_types_of_the_schema(
                     continue
                 said = await refusal(session.publish([event], format="cloudevents"))
                 assert said == "forbidden: this is not an event that you may publish"
-        await place.quiet()
+        await fixture.wait_until_idle()
         assert [one["data"] for one in await fetched(early, "x")] == [
             {"due": "2026-01-01T00:00:00Z"}
         ] * 2
@@ -370,14 +375,14 @@ def cloudevent(data: Data) -> bytes:
     return json.dumps({**context, "data": data}).encode()
 
 
-@in_loop
+@run_async
 async def test_bytes_are_hidden_with_what_may_be_in_them(tmp_path: Path) -> None:
-    async with house(tmp_path, '[roles.r]\nsee = { hide = ["data.pay"] }\n') as place:
-        ann, feed = await place.come("ann", "r"), await place.come("feed", "feed")
+    async with broker_fixture(tmp_path, '[roles.r]\nsee = { hide = ["data.pay"] }\n') as fixture:
+        ann, feed = await fixture.login("ann", "r"), await fixture.login("feed", "feed")
         await subscribe(ann, 'type = "t"', "x")
         event = cloudevent({}).replace(b'"data": {}', b'"data_base64": "eyJwYXkiOiA1fQ=="')
         await feed.publish([event], format="cloudevents")
-        await place.quiet()
+        await fixture.wait_until_idle()
         [seen] = await fetched(ann, "x")
         assert seen == {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
@@ -385,28 +390,28 @@ async def test_bytes_are_hidden_with_what_may_be_in_them(tmp_path: Path) -> None
 # --- who comes in, and how much ------------------------------------------------------------------
 
 
-@in_loop
+@run_async
 async def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(tmp_path: Path) -> None:
-    async with house(tmp_path, 'blocked = ["eve"]\n' + READERS) as place:
-        root = await place.come("root", "operator")
-        short = await place.token("ann", "all", lifetime=5)
+    async with broker_fixture(tmp_path, 'blocked = ["eve"]\n' + READERS) as fixture:
+        root = await fixture.login("root", "operator")
+        short = await fixture.token("ann", "all", lifetime=5)
         issued = await root.issue_token("ann", ["all"])
         revoked, record = issued.text, issued.token
         await root.revoke_token(record.id)
-        place.clock.now += 10
+        fixture.clock.now += 10
         broken = ["tamis_" + "A" * 43, "tamis_x", "a.b.c", "é", "x" * 100_000, short, revoked]
-        said = {await refusal(place.broker.authenticate(text)) for text in broken}
-        said.add(await refusal(place.broker.authenticate(await place.token("eve", "all"))))
+        said = {await refusal(fixture.broker.authenticate(text)) for text in broken}
+        said.add(await refusal(fixture.broker.authenticate(await fixture.token("eve", "all"))))
         assert said == {"unauthenticated: the token is not valid"}
-        assert await refusal(place.broker.authenticate(None)) == (
+        assert await refusal(fixture.broker.authenticate(None)) == (
             "unauthenticated: a token is needed here"
         )
 
 
-@in_loop
+@run_async
 async def test_what_is_for_administrators_is_refused_to_others_alike(tmp_path: Path) -> None:
-    async with house(tmp_path, READERS) as place:
-        ann, root = await place.come("ann", "all"), await place.come("root", "operator")
+    async with broker_fixture(tmp_path, READERS) as fixture:
+        ann, root = await fixture.login("ann", "all"), await fixture.login("root", "operator")
         issued = await root.issue_token("bob", [])
         record = issued.token
         said = {
@@ -424,11 +429,11 @@ async def test_what_is_for_administrators_is_refused_to_others_alike(tmp_path: P
         assert (await refusal(root.publish([b"{}"]))).startswith("forbidden: this is not an event")
 
 
-@in_loop
+@run_async
 async def test_quotas_hold_for_each_alone_and_tell_of_nobody_else(tmp_path: Path) -> None:
     policy = READERS + "[quotas]\nsubscriptions = 5\nconnections = 3\npublications = 10\n"
-    async with house(tmp_path, policy) as place:
-        ann, bob = await place.come("ann", "all"), await place.come("bob", "all")
+    async with broker_fixture(tmp_path, policy) as fixture:
+        ann, bob = await fixture.login("ann", "all"), await fixture.login("bob", "all")
         # Also of those that are asked for at the same moment no more than allowed are made.
         asked = [subscribe(ann, "a = 1", f"x{n}") for n in range(20)]
         said = await asyncio.gather(*asked, return_exceptions=True)
@@ -439,13 +444,13 @@ async def test_quotas_hold_for_each_alone_and_tell_of_nobody_else(tmp_path: Path
         await subscribe(bob, "a = 1", "x0")
         said_late = await refusal(subscribe(ann, "a = 1"))
         assert said_late == f"too_many: {limit}"
-        token = await place.token("ann", "all")
-        more = [await place.broker.authenticate(token) for _ in range(2)]
-        assert await refusal(place.broker.authenticate(token)) == (
+        token = await fixture.token("ann", "all")
+        more = [await fixture.broker.authenticate(token) for _ in range(2)]
+        assert await refusal(fixture.broker.authenticate(token)) == (
             "too_many: ann has 3 connections, which is the limit"
         )
         await more[0].close()
-        await place.broker.authenticate(token)
+        await fixture.broker.authenticate(token)
         await ann.publish([b"{}"] * 10)
         assert (await refusal(ann.publish([b"{}"]))).startswith(
             "too_many: ann publishes more than 10 events a second; try again in"
@@ -459,15 +464,15 @@ SECRETS = ("quetzal", "okapi", "axolotl", "narwhal")
 """In a value, in the name of an attribute, in a filter, and in the name of a subscription."""
 
 
-@in_loop
+@run_async
 async def test_metrics_status_and_logs_say_nothing_of_events_filters_and_tokens(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, READERS, max_attempts=1) as place:
+    async with broker_fixture(tmp_path, READERS, max_attempts=1) as fixture:
         with log_lines() as logged:
-            tokens = await lead_a_life(place)
-        registry = place.broker.metrics.registry
-        shown = generate_latest(registry).decode() + json.dumps(place.broker.status())
+            tokens = await use_secrets_everywhere(fixture)
+        registry = fixture.broker.metrics.registry
+        shown = generate_latest(registry).decode() + json.dumps(fixture.broker.status())
         lines = repr([vars(record) for record in logged])
         assert "refused" in lines
         for secret in (*SECRETS, *tokens):
@@ -484,68 +489,68 @@ async def test_metrics_status_and_logs_say_nothing_of_events_filters_and_tokens(
         assert {value for label, value in labels if label == "code"} <= {*Code}
         assert {value for label, value in labels if label == "reason"} <= {"slow", "retention"}
         # For others there is nothing to see at all.
-        client = HttpActor(place.broker, tokens[0])
+        client = HttpClient(fixture.broker, tokens[0])
         for path in ("status", "../metrics", "audit", "tokens"):
             assert await client.ask("GET", path) == "forbidden: this is for administrators"
         # A token in a URL, which proxies write down, is none.
-        bare = HttpActor(place.broker, "")
+        bare = HttpClient(fixture.broker, "")
         for path in (f"subscriptions?token={tokens[1]}", f"status?access_token={tokens[1]}"):
             assert (await bare.ask("GET", path)).startswith(("unauthenticated", "bad_request"))
-        for actor in (client, bare):
-            await actor.close()
+        for each in (client, bare):
+            await each.close()
 
 
-async def lead_a_life(place: House) -> list[str]:
-    """Let all things happen to secrets; return the tokens that were used."""
+async def use_secrets_everywhere(fixture: BrokerFixture) -> list[str]:
+    """Send the secrets through every operation; return the tokens that were used."""
     value, attribute, constant, name = SECRETS
     event = {"a": value, attribute: 1, "level": 1}
-    tokens = [await place.token("ann", "reader"), await place.token("root", "all", "operator")]
-    ann, root = HttpActor(place.broker, tokens[0]), FramesActor(place.broker, tokens[1])
+    tokens = [await fixture.token("ann", "reader"), await fixture.token("root", "all", "operator")]
+    ann, root = HttpClient(fixture.broker, tokens[0]), FrameClient(fixture.broker, tokens[1])
     wanted = Subscribe(ref=1, filter=f"`{attribute}` = 1 or a = '{constant}'", durable=name)
-    for actor in (ann, root):
-        await actor.subscribe(wanted)
-        await place.publish(event)
-        [got, *_] = await actor.fetch(name)
-        await actor.reject(name, got["sequence"], value)
-        await place.broker.settler.settled()
-        await actor.letters(name)
-        await actor.try_filter(wanted, texts([event]))
-        await actor.explain(wanted, *texts([event]))
-        await actor.explain(name, *texts([event]))
-        await actor.subscribe(msgspec.structs.replace(wanted, filter=f"level = '{constant}' and"))
-        await actor.ask("POST", "events", event)
-        await actor.ask("POST", "events", {"a": [value, {}], "": value})
-        await actor.ask("GET", f"subscriptions/{value}")
+    for client in (ann, root):
+        await client.subscribe(wanted)
+        await fixture.publish(event)
+        [got, *_] = await client.fetch(name)
+        await client.reject(name, got["sequence"], value)
+        await fixture.broker.settler.settled()
+        await client.letters(name)
+        await client.try_filter(wanted, encoded([event]))
+        await client.explain(wanted, *encoded([event]))
+        await client.explain(name, *encoded([event]))
+        await client.subscribe(msgspec.structs.replace(wanted, filter=f"level = '{constant}' and"))
+        await client.ask("POST", "events", event)
+        await client.ask("POST", "events", {"a": [value, {}], "": value})
+        await client.ask("GET", f"subscriptions/{value}")
     await root.follow(msgspec.structs.replace(wanted, durable=f"{name}2"))
     wrong = [f"tamis_{value}", "tamis_" + value.ljust(43, "x"), f"{value}.{value}.{value}"]
     for token in wrong:
-        actor = HttpActor(place.broker, token)
-        assert (await actor.subscribe(wanted)).startswith("unauthenticated")
-        await actor.close()
-    await place.rewrite(READERS.replace("level < 3", f"level < 3 or {attribute} = 2"))
-    await place.rewrite(READERS)
-    for actor in (ann, root):
-        await actor.close()
+        client = HttpClient(fixture.broker, token)
+        assert (await client.subscribe(wanted)).startswith("unauthenticated")
+        await client.close()
+    await fixture.change_policy(READERS.replace("level < 3", f"level < 3 or {attribute} = 2"))
+    await fixture.change_policy(READERS)
+    for client in (ann, root):
+        await client.close()
     return [*tokens, *wrong]
 
 
-@in_loop
+@run_async
 async def test_publishers_are_not_told_what_is_wrong_with_the_policy(tmp_path: Path) -> None:
-    async with house(tmp_path, READERS) as place:
-        ann = await place.come("ann", "all")
-        await place.rewrite("[roles.x]\nsee = 'quetzal <'")
-        place.broker.health.report("matches cannot be stored", "/data/okapi: no space")
+    async with broker_fixture(tmp_path, READERS) as fixture:
+        ann = await fixture.login("ann", "all")
+        await fixture.change_policy("[roles.x]\nsee = 'quetzal <'")
+        fixture.broker.health.report("matches cannot be stored", "/data/okapi: no space")
         said = await refusal(ann.publish([b"{}"]))
         assert said == "storage_full: nothing was stored: matches cannot be stored"
-        assert "quetzal" in "".join(place.broker.status()["problems"])
-        place.broker.health.clear("matches cannot be stored")
+        assert "quetzal" in "".join(fixture.broker.status()["problems"])
+        fixture.broker.health.clear("matches cannot be stored")
         await ann.publish([b"{}"])
 
 
-@in_loop
+@run_async
 async def test_samples_that_are_too_large_are_refused_with_a_sentence(tmp_path: Path) -> None:
-    async with house(tmp_path, READERS, largest_event=1_000) as place:
-        ann = await place.come("ann", "all")
+    async with broker_fixture(tmp_path, READERS, largest_event=1_000) as fixture:
+        ann = await fixture.login("ann", "all")
         large = json.dumps({"a": "x" * 2_000}).encode()
         said = await refusal(asyncio.to_thread(ann.explain, filter_="a = 1", event=large))
         assert said.startswith("too_large: ")

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from broker.authorization_house import fetched, house, in_loop, subscribe
+from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
 from tamis.broker.match import snapshots
 from tamis.matching import Engine
 
@@ -26,8 +26,8 @@ def _always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def make(folder: Path) -> None:
     """Leave a store with three subscriptions, and a snapshot of them."""
-    async with house(folder, ALL) as place:
-        ann = await place.come("ann", "reader")
+    async with broker_fixture(folder, ALL) as fixture:
+        ann = await fixture.login("ann", "reader")
         for name in ("x", "y", "z"):
             await subscribe(ann, "a > 0", name)
     assert (folder / "data" / "engine" / "manifest").exists()
@@ -39,21 +39,21 @@ async def check(folder: Path, policy: str = ALL, seen: object = MIXED, anew: int
         patch.object(Engine, "add", autospec=True, side_effect=Engine.add) as added,
         patch.object(Engine, "replace", autospec=True, side_effect=Engine.replace) as replaced,
     ):
-        async with house(folder, policy) as place:
+        async with broker_fixture(folder, policy) as fixture:
             assert added.call_count + replaced.call_count == anew
-            ann = await place.come("ann", "reader")
-            await place.publish(*MIXED)
+            ann = await fixture.login("ann", "reader")
+            await fixture.publish(*MIXED)
             for name in ("x", "y", "z"):
                 assert await fetched(ann, name) == seen
 
 
-@in_loop
+@run_async
 async def test_nothing_is_compiled_that_was_saved(tmp_path: Path) -> None:
     await make(tmp_path)
     await check(tmp_path)
 
 
-@in_loop
+@run_async
 async def test_another_policy_lets_nothing_through(tmp_path: Path) -> None:
     await make(tmp_path)
     await check(tmp_path, LOW, MIXED[:1], anew=3)
@@ -61,39 +61,39 @@ async def test_another_policy_lets_nothing_through(tmp_path: Path) -> None:
     await check(tmp_path, LOW, MIXED[:1] * 2)
 
 
-@in_loop
+@run_async
 async def test_a_policy_that_is_not_yet_applied_is_at_the_next_start(tmp_path: Path) -> None:
     await make(tmp_path)
-    async with house(tmp_path, ALL) as place:
-        place.write(LOW)
+    async with broker_fixture(tmp_path, ALL) as fixture:
+        fixture.write_policy(LOW)
         # It is read, and the broker stops before anything is compiled by it.
-        place.broker.doorman.reload()
-        assert place.broker.doorman.reload()
-        await subscribe(await place.come("ann", "reader"), "a > 0", "new")
+        fixture.broker.doorman.reload()
+        assert fixture.broker.doorman.reload()
+        await subscribe(await fixture.login("ann", "reader"), "a > 0", "new")
     await check(tmp_path, LOW, MIXED[:1], anew=3)
 
 
-@in_loop
+@run_async
 async def test_what_changed_after_the_snapshot_is_as_it_became(tmp_path: Path) -> None:
     await make(tmp_path / "before")
-    async with house(tmp_path / "before", ALL) as place:
-        ann = await place.come("ann", "reader")
+    async with broker_fixture(tmp_path / "before", ALL) as fixture:
+        ann = await fixture.login("ann", "reader")
         await ann.delete("y")
         await ann.renew("z", 60.0)
         await subscribe(ann, "a = 2", "new")
         # With other roles it is matched by those.
-        child = await place.come("ann", "child")
+        child = await fixture.login("ann", "child")
         await subscribe(child, "a > 0", "x")
         shutil.copytree(tmp_path / "before", tmp_path / "crashed")
-    async with house(tmp_path / "crashed", ALL) as place:
-        child, ann = await place.come("ann", "child"), await place.come("ann", "reader")
-        await place.publish(*MIXED)
+    async with broker_fixture(tmp_path / "crashed", ALL) as fixture:
+        child, ann = await fixture.login("ann", "child"), await fixture.login("ann", "reader")
+        await fixture.publish(*MIXED)
         assert await fetched(child, "x") == MIXED[:1]
         assert await fetched(ann, "new") == MIXED[1:]
         assert await fetched(ann, "z") == MIXED
-        assert len(place.broker.engine) == 3
-        place.clock.now += 61
-        assert place.broker.engine.match(MIXED[0]) == [1]
+        assert len(fixture.broker.engine) == 3
+        fixture.clock.now += 61
+        assert fixture.broker.engine.match(MIXED[0]) == [1]
 
 
 def flip(path: Path) -> None:
@@ -108,7 +108,7 @@ def flip(path: Path) -> None:
     [flip, Path.unlink, lambda path: path.write_bytes(b"")],
     ids=["flipped", "gone", "empty"],
 )
-@in_loop
+@run_async
 async def test_files_that_cannot_be_used_cost_time_alone(
     tmp_path: Path, which: str, damage: Callable[[Path], object]
 ) -> None:
@@ -118,23 +118,23 @@ async def test_files_that_cannot_be_used_cost_time_alone(
     await check(tmp_path, anew=3)
 
 
-@in_loop
+@run_async
 async def test_few_changes_are_not_worth_a_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "WORTH_IT", 4)
-    async with house(tmp_path, ALL) as place:
-        ann = await place.come("ann", "reader")
+    async with broker_fixture(tmp_path, ALL) as fixture:
+        ann = await fixture.login("ann", "reader")
         for name in ("x", "y", "z"):
             await subscribe(ann, "a > 0", name)
     assert not (tmp_path / "data" / "engine").exists()
     await check(tmp_path, anew=3)
 
 
-@in_loop
+@run_async
 async def test_only_the_last_snapshot_is_kept(tmp_path: Path) -> None:
     for number in range(3):
-        async with house(tmp_path, ALL) as place:
-            ann = await place.come("ann", "reader")
+        async with broker_fixture(tmp_path, ALL) as fixture:
+            ann = await fixture.login("ann", "reader")
             await subscribe(ann, "a > 0", f"n{number}")
     assert len([*(tmp_path / "data" / "engine").iterdir()]) == 2

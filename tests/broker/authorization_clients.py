@@ -1,6 +1,6 @@
-"""One person's way to a broker: by a session, or over HTTP, Server-Sent Events and frames.
+"""Test clients of a broker: by a session, over HTTP with Server-Sent Events, and by frames.
 
-All ways give what the person learns in the same form, so that it can be compared.
+All of them return results in the same form, so that they can be compared.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from tamis.broker.frontend.streams import Streams
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Delivery, Hello, Subscribe, encode
 
-MANY = 10_000
-FEW = 3
+MAX_EVENTS = 10_000
+EVENTS_PER_PAGE = 3
 
 Data = dict[str, Any]
 
 
-class Refused(str):
+class Refusal(str):
     """The code and the message of a refusal."""
 
     __slots__ = ()
 
 
 class Collector:
-    """Keeps what comes; it is an outlet."""
+    """An outlet that keeps what it receives."""
 
     def __init__(self) -> None:
         self.got: list[Data] = []
         self.lost: list[tuple[int, str]] = []
         self.end = ""
-        """Why no more comes."""
+        """Why the stream ended."""
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        self.got += map(plain, deliveries)
+        self.got += map(as_json, deliveries)
 
     async def dropped(self, count: int, reason: str) -> None:
         self.lost.append((count, reason))
@@ -52,8 +52,8 @@ class Collector:
         self.end = reason
 
 
-class Actor(Protocol):
-    """Someone who uses a broker."""
+class Client(Protocol):
+    """What every client can do."""
 
     async def subscribe(self, wanted: Subscribe) -> Any:
         """Return the subscription."""
@@ -62,52 +62,52 @@ class Actor(Protocol):
         """Return all subscriptions."""
 
     async def fetch(self, id_: str) -> Any:
-        """Return events that wait."""
+        """Return pending events."""
 
     async def settle(self, id_: str, sequences: Sequence[int]) -> Any:
         """Acknowledge events."""
 
     async def reject(self, id_: str, sequence: int, reason: str) -> Any:
-        """Let an event come again at once."""
+        """Reject an event for immediate redelivery."""
 
     async def letters(self, id_: str) -> Any:
         """Return dead letters."""
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> Any:
-        """Return how many dead letters come again."""
+        """Requeue dead letters and return how many."""
 
     async def discard(self, id_: str, sequences: Sequence[int]) -> Any:
-        """Return how many dead letters were deleted."""
+        """Delete dead letters and return how many."""
 
     async def try_filter(self, wanted: Subscribe, events: Sequence[bytes]) -> Any:
-        """Return what a filter says of events."""
+        """Return whether a filter matches sample events."""
 
     async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
         """Return why a filter, or a subscription, matches an event or not."""
 
     async def history(self, wanted: Subscribe) -> Any:
-        """Return all of the past that can be read, and where each piece of it ended."""
+        """Return all readable past events, and where each page ended."""
 
-    async def follow(self, wanted: Subscribe) -> Collector | Refused:
-        """Let a subscription's events be sent."""
+    async def follow(self, wanted: Subscribe) -> Collector | Refusal:
+        """Subscribe, and collect the events as they are sent."""
 
     async def close(self) -> None:
-        """Go."""
+        """Disconnect."""
 
 
-def plain(data: object) -> Any:
-    """Return what a client reads of an answer."""
+def as_json(data: object) -> Any:
+    """Return data as a client reads it from JSON."""
     return json.loads(msgspec.json.encode(data))
 
 
-async def all_pieces(read: Callable[[int], Awaitable[Any]]) -> Any:
-    """Return what all pieces of the past have, and where each ended."""
+async def all_pages(read: Callable[[int], Awaitable[Any]]) -> Any:
+    """Return the events of all pages of history, and where each page ended."""
     events: list[Data] = []
     ends: list[tuple[int, int]] = []
     start = 1
     while not ends or start < ends[-1][1]:
         said = await read(start)
-        if isinstance(said, Refused):
+        if isinstance(said, Refusal):
             return said
         events += said["events"]
         start = said["next"]
@@ -118,17 +118,17 @@ async def all_pieces(read: Callable[[int], Awaitable[Any]]) -> Any:
 # --- by a session --------------------------------------------------------------------------------
 
 
-class SessionActor:
-    """Uses a broker in the same process."""
+class SessionClient:
+    """A client in the same process as the broker."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def _said(self, answer: Awaitable[object] | Callable[[], object]) -> Any:
         try:
-            return plain(answer() if callable(answer) else await answer)
+            return as_json(answer() if callable(answer) else await answer)
         except RefusedError as error:
-            return Refused(f"{error.code}: {error}")
+            return Refusal(f"{error.code}: {error}")
 
     async def subscribe(self, wanted: Subscribe) -> Any:
         return await self._said(self._session.subscribe(wanted))
@@ -137,7 +137,7 @@ class SessionActor:
         return sorted(await self._said(self._session.subscriptions()), key=lambda one: one["id"])
 
     async def fetch(self, id_: str) -> Any:
-        return await self._said(self._session.fetch(id_, limit=MANY))
+        return await self._said(self._session.fetch(id_, limit=MAX_EVENTS))
 
     async def settle(self, id_: str, sequences: Sequence[int]) -> Any:
         return await self._said(self._session.acknowledge(id_, sequences))
@@ -171,19 +171,21 @@ class SessionActor:
         )
 
     async def history(self, wanted: Subscribe) -> Any:
-        return await all_pieces(
+        return await all_pages(
             lambda start: self._said(
-                self._session.history(wanted.filter, mode=wanted.mode, start=start, limit=FEW)
+                self._session.history(
+                    wanted.filter, mode=wanted.mode, start=start, limit=EVENTS_PER_PAGE
+                )
             )
         )
 
-    async def follow(self, wanted: Subscribe) -> Collector | Refused:
+    async def follow(self, wanted: Subscribe) -> Collector | Refusal:
         collector = Collector()
         assert wanted.durable is not None
         said = await self.subscribe(wanted)
-        if isinstance(said, Refused):
+        if isinstance(said, Refusal):
             return said
-        await self._session.attach(wanted.durable, collector, credit=MANY)
+        await self._session.attach(wanted.durable, collector, credit=MAX_EVENTS)
         return collector
 
     async def close(self) -> None:
@@ -196,11 +198,11 @@ class SessionActor:
 _APPS: WeakKeyDictionary[Broker, Any] = WeakKeyDictionary()
 
 
-class HttpActor:
-    """Uses a broker over HTTP; events are sent as Server-Sent Events."""
+class HttpClient:
+    """A client over HTTP that follows events as Server-Sent Events."""
 
     def __init__(self, broker: Broker, token: str) -> None:
-        # A broker has one, however many use it.
+        # All clients of a broker share one application.
         if broker not in _APPS:
             _APPS[broker] = create_app(broker, Streams())
         self._app = _APPS[broker]
@@ -218,7 +220,7 @@ class HttpActor:
         )
         said: Any = response.json() if response.content else None
         if response.status_code >= 400:
-            return Refused(f"{said['code']}: {said['detail']}")
+            return Refusal(f"{said['code']}: {said['detail']}")
         return said
 
     async def subscribe(self, wanted: Subscribe) -> Any:
@@ -236,7 +238,7 @@ class HttpActor:
 
     async def fetch(self, id_: str) -> Any:
         said = await self.ask("POST", f"subscriptions/{id_}/fetch", {"limit": 1000})
-        return said if isinstance(said, Refused) else said["events"]
+        return said if isinstance(said, Refusal) else said["events"]
 
     async def settle(self, id_: str, sequences: Sequence[int]) -> Any:
         body = {"sequences": [*sequences]}
@@ -248,17 +250,17 @@ class HttpActor:
 
     async def letters(self, id_: str) -> Any:
         said = await self.ask("GET", f"subscriptions/{id_}/dead-letters", limit=1000)
-        return said if isinstance(said, Refused) else said["dead_letters"]
+        return said if isinstance(said, Refusal) else said["dead_letters"]
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> Any:
         path, body = f"subscriptions/{id_}/dead-letters/requeue", {"sequences": [*sequences]}
         said = await self.ask("POST", path, body)
-        return said if isinstance(said, Refused) else said["count"]
+        return said if isinstance(said, Refusal) else said["count"]
 
     async def discard(self, id_: str, sequences: Sequence[int]) -> Any:
         path = f"subscriptions/{id_}/dead-letters"
         said = await self.ask("DELETE", path, sequence=[*sequences])
-        return said if isinstance(said, Refused) else said["count"]
+        return said if isinstance(said, Refusal) else said["count"]
 
     async def try_filter(self, wanted: Subscribe, events: Sequence[bytes]) -> Any:
         body = {
@@ -267,7 +269,7 @@ class HttpActor:
             "events": [json.loads(event) for event in events],
         }
         said = await self.ask("POST", "filters/try", body)
-        return said if isinstance(said, Refused) else said["results"]
+        return said if isinstance(said, Refusal) else said["results"]
 
     async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
         if isinstance(wanted, str):
@@ -280,18 +282,23 @@ class HttpActor:
                 "event": json.loads(event),
             }
         said = await self.ask("POST", path, body)
-        return said if isinstance(said, Refused) else said["explanation"]
+        return said if isinstance(said, Refusal) else said["explanation"]
 
     async def history(self, wanted: Subscribe) -> Any:
-        return await all_pieces(
+        return await all_pages(
             lambda start: self.ask(
-                "GET", "history", filter=wanted.filter, mode=wanted.mode, start=start, limit=FEW
+                "GET",
+                "history",
+                filter=wanted.filter,
+                mode=wanted.mode,
+                start=start,
+                limit=EVENTS_PER_PAGE,
             )
         )
 
-    async def follow(self, wanted: Subscribe) -> Collector | Refused:
+    async def follow(self, wanted: Subscribe) -> Collector | Refusal:
         said = await self.subscribe(wanted)
-        if isinstance(said, Refused):
+        if isinstance(said, Refusal):
             return said
         stream = EventStream(self._app, f"/v1/subscriptions/{wanted.durable}/events", self._token)
         self.streams.append(stream)
@@ -309,7 +316,7 @@ class HttpActor:
 
 
 class EventStream:
-    """A response that does not end by itself, which httpx cannot read from an application."""
+    """An endless response, which httpx cannot read from an ASGI application."""
 
     def __init__(self, app: Any, path: str, token: str) -> None:
         self.collector = Collector()
@@ -352,32 +359,32 @@ class EventStream:
 # --- by frames -----------------------------------------------------------------------------------
 
 
-class FramesActor(HttpActor):
-    """Uses a broker over HTTP; events are sent as frames of a connection."""
+class FrameClient(HttpClient):
+    """A client over HTTP that follows events as frames of a connection."""
 
     def __init__(self, broker: Broker, token: str) -> None:
         super().__init__(broker, token)
         self._broker = broker
-        self._talks: list[Talk] = []
+        self._connections: list[MemoryConnection] = []
 
-    async def follow(self, wanted: Subscribe) -> Collector | Refused:
-        talk = Talk(self._broker)
-        self._talks.append(talk)
-        await talk.say(Hello(token=self._token))
-        await talk.say(wanted)
-        said = await talk.answer(wanted.ref)
+    async def follow(self, wanted: Subscribe) -> Collector | Refusal:
+        connection = MemoryConnection(self._broker)
+        self._connections.append(connection)
+        await connection.send_frame(Hello(token=self._token))
+        await connection.send_frame(wanted)
+        said = await connection.answer(wanted.ref)
         if said["type"] == "refused":
-            return Refused(f"{said['code']}: {said['message']}")
-        return talk.collector
+            return Refusal(f"{said['code']}: {said['message']}")
+        return connection.collector
 
     async def close(self) -> None:
-        for talk in self._talks:
-            await talk.hang_up()
+        for connection in self._connections:
+            await connection.disconnect()
         await super().close()
 
 
-class Talk:
-    """A connection in memory: the transport, and what was said by it."""
+class MemoryConnection:
+    """A connection in memory: the transport, and the replies sent over it."""
 
     def __init__(self, broker: Broker) -> None:
         self.collector = Collector()
@@ -386,14 +393,14 @@ class Talk:
         self._answers: dict[int, asyncio.Future[Data]] = {}
         self.task = asyncio.create_task(Connection(broker, self).run())
 
-    async def say(self, frame: Any) -> None:
+    async def send_frame(self, frame: Any) -> None:
         await self._asked.put(encode(frame))
 
     async def answer(self, ref: int) -> Data:
         """Return the answer to a request."""
         return await asyncio.wait_for(self._answer(ref), 10)
 
-    async def hang_up(self) -> None:
+    async def disconnect(self) -> None:
         await self._asked.put(None)
         await self.task
 

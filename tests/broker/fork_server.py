@@ -1,7 +1,7 @@
-"""Server processes without the second that their imports take.
+"""A fork server: starts broker processes without the second that their imports take.
 
-A nursery is a process that has loaded all that `tamis serve` needs. It forks into servers, each a
-process like any other, with its own folder, environment and output, that can be killed.
+It is a process that has loaded everything `tamis serve` needs, and forks for each broker: a process
+like any other, with its own folder, environment and output, that can be killed.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final
 
-MOST: Final = 1 << 16
-OFTEN: Final = 0.005
+MAX_MESSAGE_BYTES: Final = 1 << 16
+POLL_SECONDS: Final = 0.005
 
 
-class Child:
-    """A process that a nursery has forked, with the interface of one that was started."""
+class ForkedProcess:
+    """A forked process, with the interface of `subprocess.Popen`."""
 
-    def __init__(self, nursery: Nursery, pid: int, stdout: IO[str]) -> None:
+    def __init__(self, fork_server: ForkServer, pid: int, stdout: IO[str]) -> None:
         self.pid = pid
         self.stdout = stdout
         self.returncode: int | None = None
-        self._nursery = nursery
+        self._server = fork_server
 
     def poll(self) -> int | None:
-        """Return the exit code, or None as long as it runs."""
+        """Return the exit code, or None while it runs."""
         if self.returncode is None:
-            self.returncode = self._nursery.ask({"ended": self.pid})
+            self.returncode = self._server.ask({"ended": self.pid})
         return self.returncode
 
     def wait(self, timeout: float) -> int:
-        """Return the exit code when there is one."""
+        """Wait for the end of the process, and return the exit code."""
         until = time.monotonic() + timeout
         while (code := self.poll()) is None:
             if time.monotonic() > until:
                 raise TimeoutError(f"process {self.pid} has not ended within {timeout} seconds")
-            time.sleep(OFTEN)
+            time.sleep(POLL_SECONDS)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -57,8 +57,8 @@ class Child:
         self.send_signal(signal.SIGKILL)
 
 
-class Nursery:
-    """Starts servers."""
+class ForkServer:
+    """Starts processes by forking a process that has its imports done."""
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -71,21 +71,21 @@ class Nursery:
 
     def start(
         self, command: Sequence[str], *, stderr: IO[str], folder: Path, env: Mapping[str, str]
-    ) -> Child:
-        """Start a command of `tamis`, or a script of Python, with its arguments."""
+    ) -> ForkedProcess:
+        """Start a command of `tamis`, or a Python script, with its arguments."""
         reading, writing = os.pipe()
         try:
-            asked = {"command": [*command], "folder": str(folder), "env": {**env}}
-            pid = self.ask(asked, [writing, stderr.fileno()])
+            request = {"command": [*command], "folder": str(folder), "env": {**env}}
+            pid = self.ask(request, [writing, stderr.fileno()])
         finally:
             os.close(writing)
-        return Child(self, pid, os.fdopen(reading))
+        return ForkedProcess(self, pid, os.fdopen(reading))
 
-    def ask(self, asked: Mapping[str, Any], files: Sequence[int] = ()) -> Any:
-        """Return what the nursery answers."""
+    def ask(self, request: Mapping[str, Any], files: Sequence[int] = ()) -> Any:
+        """Send a request to the fork server, and return the reply."""
         with self._asking:
-            socket.send_fds(self._socket, [json.dumps(asked).encode()], [*files])
-            return json.loads(self._socket.recv(MOST))
+            socket.send_fds(self._socket, [json.dumps(request).encode()], [*files])
+            return json.loads(self._socket.recv(MAX_MESSAGE_BYTES))
 
     def _close(self) -> None:
         self._socket.close()
@@ -93,30 +93,30 @@ class Nursery:
 
 
 @cache
-def nursery() -> Nursery:
-    """Return the nursery of this process."""
-    return Nursery()
+def fork_server() -> ForkServer:
+    """Return the fork server of this process, started at first use."""
+    return ForkServer()
 
 
 def _serve(ours: socket.socket) -> None:
     while True:
-        asked, files, _, _ = socket.recv_fds(ours, MOST, 2)
-        if not asked:
+        request, files, _, _ = socket.recv_fds(ours, MAX_MESSAGE_BYTES, 2)
+        if not request:
             return
-        answer = _answer(ours, json.loads(asked), files)
+        answer = _answer(ours, json.loads(request), files)
         for file in files:
             os.close(file)
         ours.send(json.dumps(answer).encode())
 
 
-def _answer(ours: socket.socket, asked: dict[str, Any], files: list[int]) -> int | None:
-    if "ended" in asked:
-        pid, status = os.waitpid(asked["ended"], os.WNOHANG)
+def _answer(ours: socket.socket, request: dict[str, Any], files: list[int]) -> int | None:
+    if "ended" in request:
+        pid, status = os.waitpid(request["ended"], os.WNOHANG)
         return os.waitstatus_to_exitcode(status) if pid else None
     pid = os.fork()
     if not pid:
         ours.close()
-        _become(files, **asked)
+        _become(files, **request)
     return pid
 
 
@@ -150,7 +150,7 @@ def _run(command: list[str]) -> None:
 
 if __name__ == "__main__":
     import tamis.broker.frontend.server
-    import tamis.cli  # noqa: F401 - so that servers need not
+    import tamis.cli  # noqa: F401 - so that forked servers need not
     from tamis.matching import load_kernels
 
     load_kernels()

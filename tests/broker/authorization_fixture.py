@@ -1,4 +1,4 @@
-"""A broker in this process with a policy that can be rewritten and a clock that can be set."""
+"""A broker in this process, with a policy that can change and a clock that can be set."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any, ParamSpec
 
 import pytest
 
-from broker.authorization_actors import Data, plain
-from broker.authorization_play import Clock, quiet, reload
+from broker.authorization_clients import Data, as_json
+from broker.authorization_run import ManualClock, reload, wait_until_idle
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.errors import RefusedError
 from tamis.protocol import Subscribe
@@ -29,8 +29,8 @@ feed = ["feed"]
 """
 
 
-def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Let pytest run a test that is a coroutine."""
+def run_async(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a coroutine test in an event loop, for at most a minute."""
 
     @wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -39,10 +39,10 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     return run
 
 
-class House:
-    """A broker, and who comes to it."""
+class BrokerFixture:
+    """A broker with the sessions, events and policies of a test."""
 
-    def __init__(self, broker: Broker, clock: Clock, policy: Path) -> None:
+    def __init__(self, broker: Broker, clock: ManualClock, policy: Path) -> None:
         self.broker = broker
         self.clock = clock
         self._policy = policy
@@ -51,43 +51,45 @@ class House:
         text, _ = await self.broker.doorman.issue(name, roles, lifetime, "")
         return text
 
-    async def come(self, name: str, *roles: str) -> Session:
-        """Return a session by a token with these roles."""
+    async def login(self, name: str, *roles: str) -> Session:
+        """Return a session with a new token that has these roles."""
         return await self.broker.authenticate(await self.token(name, *roles))
 
     async def publish(self, *documents: Data) -> None:
-        feed = await self.come("feed", "feed")
-        await feed.publish(texts(documents))
+        feed = await self.login("feed", "feed")
+        await feed.publish(encoded(documents))
         await feed.close()
         await self.broker.committer.drained()
         await self.broker.matcher.drained()
         await self.broker.settler.settled()
 
-    def write(self, policy: str) -> None:
-        """Write another policy into the file."""
+    def write_policy(self, policy: str) -> None:
+        """Write a policy file, without waiting for the broker to read it."""
         self._policy.write_text(policy + FEED)
 
-    async def rewrite(self, policy: str) -> None:
-        """Write another policy, and let it be read."""
-        self.write(policy)
+    async def change_policy(self, policy: str) -> None:
+        """Write a policy file and return when the broker has applied it."""
+        self.write_policy(policy)
         await reload(self.broker)
 
-    async def quiet(self) -> None:
-        await quiet(self.broker)
+    async def wait_until_idle(self) -> None:
+        await wait_until_idle(self.broker)
 
 
 @asynccontextmanager
-async def house(folder: Path, policy: str, **settings: Any) -> AsyncIterator[House]:
-    """Open a broker; opened again in the same folder it goes on."""
+async def broker_fixture(
+    folder: Path, policy: str, **settings: Any
+) -> AsyncIterator[BrokerFixture]:
+    """Open a broker; in the folder of an earlier one it continues from its data."""
     folder.mkdir(parents=True, exist_ok=True)
-    path, clock = folder / "policy.toml", Clock()
+    path, clock = folder / "policy.toml", ManualClock()
     path.write_text(policy + FEED)
     wanted = BrokerSettings(data=folder / "data", policy=path, **settings)
     async with await Broker.open(wanted, clock=clock) as broker:
-        yield House(broker, clock, path)
+        yield BrokerFixture(broker, clock, path)
 
 
-def texts(documents: Sequence[Data]) -> list[bytes]:
+def encoded(documents: Sequence[Data]) -> list[bytes]:
     return [json.dumps(document).encode() for document in documents]
 
 
@@ -98,8 +100,8 @@ async def subscribe(
 
 
 async def fetched(session: Session, name: str, **more: Any) -> list[Data]:
-    """Return what events say that are fetched."""
-    got: list[Data] = [plain(one)["data"] for one in await session.fetch(name, **more)]
+    """Return the data of fetched events."""
+    got: list[Data] = [as_json(one)["data"] for one in await session.fetch(name, **more)]
     return got
 
 
@@ -110,8 +112,8 @@ async def refusal(answer: Coroutine[Any, Any, object]) -> str:
     return f"{caught.value.code}: {caught.value}"
 
 
-async def bury(session: Session, name: str) -> None:
-    """Reject all that waits, so often that it is given up."""
+async def exhaust_attempts(session: Session, name: str) -> None:
+    """Reject all pending events until they are dead letters."""
     while got := await session.fetch(name):
         for one in got:
             await session.reject(name, one.sequence, delay=0.0, reason="no")

@@ -1,7 +1,7 @@
-"""People with roles, what they ask for, and what is published: drawn by chance.
+"""Random scenarios: participants with roles and filters, and the events that are published.
 
-What each may see is said by the oracle of `tests/access`. A *twin* of a scene differs, for one of
-its people, only in what that one may not see.
+The oracle of `tests/access` knows what each participant may see. The *twin* of a scenario differs
+only in what one of its participants may not see.
 """
 
 from __future__ import annotations
@@ -35,51 +35,56 @@ from tamis.filters import TRUE, Filter, Mode
 FEED = "feed"
 
 
-class Asked(NamedTuple):
-    """A filter that someone subscribes with."""
+class RequestedFilter(NamedTuple):
+    """A filter that a participant subscribes with."""
 
     filter: Filter
     mode: Mode
 
 
-class Person(NamedTuple):
-    """Someone who has roles, which say other things after the policy has changed."""
+class Participant(NamedTuple):
+    """A principal whose roles mean something else after the policy changes."""
 
     name: str
     roles: tuple[Sees, ...]
     later: tuple[Sees, ...]
     by_token: tuple[str, ...]
-    """The roles that come with the token; the policy's file gives the others."""
-    asked: tuple[Asked, ...]
+    """The roles in the token; the policy file grants the others."""
+    asked: tuple[RequestedFilter, ...]
 
 
-class Scene(NamedTuple):
-    """A policy with all whom it is for, and what is published, in acts."""
+class Scenario(NamedTuple):
+    """A policy with its participants, and the events published in each phase."""
 
     schema: Schema | None
     is_total: bool
-    people: tuple[Person, ...]
-    acts: tuple[tuple[Document, ...], ...]
+    participants: tuple[Participant, ...]
+    phases: tuple[tuple[Document, ...], ...]
 
     def case(
-        self, person: Person, asked: Asked, document: Document, *, later: bool = False
+        self,
+        participant: Participant,
+        asked: RequestedFilter,
+        document: Document,
+        *,
+        later: bool = False,
     ) -> Case:
-        """Return what the oracle is asked about."""
-        roles = person.later if later else person.roles
+        """Return the case to put to the oracle."""
+        roles = participant.later if later else participant.roles
         return Case(self.schema, roles, asked.filter, asked.mode, document)
 
     def policy(self, *, later: bool = False) -> str:
         """Return the text of the policy file."""
         tables, held = [f"[roles.{FEED}]\npublish = true\n"], [f'{FEED} = ["{FEED}"]\n']
-        for person in self.people:
-            roles = person.later if later else person.roles
+        for participant in self.participants:
+            roles = participant.later if later else participant.roles
             tables += [role.toml() for role in roles]
-            others = [role.name for role in roles if role.name not in person.by_token]
-            held.append(f"{person.name} = {json.dumps(others)}\n")
+            others = [role.name for role in roles if role.name not in participant.by_token]
+            held.append(f"{participant.name} = {json.dumps(others)}\n")
         return "".join((*tables, "[principals]\n", *held))
 
     def settings(self, folder: Path, **more: Any) -> BrokerSettings:
-        """Return the settings of a broker for the scene, with the policy as it is first."""
+        """Return the settings of a broker for the scenario, with its first policy."""
         folder.mkdir(parents=True, exist_ok=True)
         policy, schema = folder / "policy.toml", folder / "schema.json"
         policy.write_text(self.policy())
@@ -94,22 +99,26 @@ class Scene(NamedTuple):
         )
 
 
-# --- chance --------------------------------------------------------------------------------------
+# --- random scenarios ----------------------------------------------------------------------------
 
 
-def random_scene(rng: Random, *, people: int, filters: int, acts: Sequence[int]) -> Scene:
-    """Return a scene with so many people, filters of each, and events in each act."""
+def random_scenario(
+    rng: Random, *, participants: int, filters: int, phases: Sequence[int]
+) -> Scenario:
+    """Return a scenario of a given size: participants, filters of each, events per phase."""
     schema = random_written_schema(rng) if rng.random() < 0.4 else None
     is_total = schema is not None and rng.random() < 0.25
-    scene = Scene(schema, is_total, (), ())
-    scene = scene._replace(
-        people=tuple(random_person(rng, f"p{n}", scene, filters) for n in range(people))
+    scenario = Scenario(schema, is_total, (), ())
+    scenario = scenario._replace(
+        participants=tuple(
+            random_participant(rng, f"p{n}", scenario, filters) for n in range(participants)
+        )
     )
-    return scene._replace(acts=tuple(random_act(rng, scene, size) for size in acts))
+    return scenario._replace(phases=tuple(random_phase(rng, scenario, size) for size in phases))
 
 
 def random_written_schema(rng: Random) -> Schema:
-    """Return a schema that JSON can say."""
+    """Return a schema that survives a round trip through JSON."""
     while True:
         schema = random_schema(rng)
         try:
@@ -119,17 +128,19 @@ def random_written_schema(rng: Random) -> Schema:
             continue
 
 
-def random_person(rng: Random, name: str, scene: Scene, filters: int) -> Person:
+def random_participant(rng: Random, name: str, scenario: Scenario, filters: int) -> Participant:
     roles, later = (
-        tuple(role._replace(name=f"{name}-{role.name}") for role in random_roles(rng, scene.schema))
+        tuple(
+            role._replace(name=f"{name}-{role.name}") for role in random_roles(rng, scenario.schema)
+        )
         for _ in range(2)
     )
     if rng.random() < 0.4:
-        # Much as it was: what is widened and what is narrowed a little is the more telling.
+        # Small changes, wider or narrower, find more mistakes than unrelated roles.
         later = tuple(_altered(rng, role) for role in roles)
     by_token = tuple(role.name for role in roles if rng.random() < 0.5)
-    asked = tuple(random_asked(rng, scene, roles) for _ in range(filters))
-    return Person(name, roles, later, (*by_token, "unheard-of"), asked)
+    asked = tuple(random_request(rng, scenario, roles) for _ in range(filters))
+    return Participant(name, roles, later, (*by_token, "unheard-of"), asked)
 
 
 def _altered(rng: Random, role: Sees) -> Sees:
@@ -144,18 +155,22 @@ def _altered(rng: Random, role: Sees) -> Sees:
             return role
 
 
-def random_asked(rng: Random, scene: Scene, roles: Sequence[Sees]) -> Asked:
-    mode = Mode.TOTAL if scene.is_total else rng.choice(MODES)
-    return Asked(random_own_filter(rng, world_of(scene.schema), roles), mode)
+def random_request(rng: Random, scenario: Scenario, roles: Sequence[Sees]) -> RequestedFilter:
+    mode = Mode.TOTAL if scenario.is_total else rng.choice(MODES)
+    return RequestedFilter(random_own_filter(rng, world_of(scenario.schema), roles), mode)
 
 
-def random_act(rng: Random, scene: Scene, size: int) -> tuple[Document, ...]:
-    return tuple(random_published(rng, scene) for _ in range(size))
+def random_phase(rng: Random, scenario: Scenario, size: int) -> tuple[Document, ...]:
+    return tuple(random_published(rng, scenario) for _ in range(size))
 
 
-def random_published(rng: Random, scene: Scene) -> Document:
-    """Return an event that can be published, most often one that many get."""
-    every = [scene.case(person, asked, {}) for person in scene.people for asked in person.asked]
+def random_published(rng: Random, scenario: Scenario) -> Document:
+    """Return an event that can be published, most often one that many filters match."""
+    every = [
+        scenario.case(participant, asked, {})
+        for participant in scenario.participants
+        for asked in participant.asked
+    ]
     while True:
         case = rng.choice(every)
         drawn = (random_document(rng, case) for _ in range(6))
@@ -169,15 +184,20 @@ def random_published(rng: Random, scene: Scene) -> Document:
 # --- twins ---------------------------------------------------------------------------------------
 
 
-def twin_of(rng: Random, scene: Scene, person: Person) -> Scene:
-    """Return a scene in which this person sees the same, before and after the policy's change."""
-    acts = (tuple(_twin(rng, scene, person, one) for one in act) for act in scene.acts)
-    return scene._replace(people=(person,), acts=tuple(acts))
+def twin_of(rng: Random, scenario: Scenario, participant: Participant) -> Scenario:
+    """Return a scenario that looks the same to a participant under both policies."""
+    phases = (
+        tuple(_twin(rng, scenario, participant, one) for one in phase) for phase in scenario.phases
+    )
+    return scenario._replace(participants=(participant,), phases=tuple(phases))
 
 
-def _twin(rng: Random, scene: Scene, person: Person, document: Document) -> Document:
+def _twin(
+    rng: Random, scenario: Scenario, participant: Participant, document: Document
+) -> Document:
     before, after = (
-        scene.case(person, person.asked[0], document, later=later) for later in (False, True)
+        scenario.case(participant, participant.asked[0], document, later=later)
+        for later in (False, True)
     )
     for case, other in ((before, after), (after, before)):
         twin = random_twin(rng, case)
@@ -198,7 +218,7 @@ def _seen_alike(case: Case, twin: Document) -> bool:
 
 
 def visible(document: Document, by: Sequence[Sees]) -> Document:
-    """Return what the roles by which an event is seen show of it, as it was written."""
+    """Return the part of an event that these roles show, as it was written."""
     if any(role.shown is None and not role.hidden for role in by):
         return document
     return dict(_members(document, "", by))
