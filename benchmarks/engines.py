@@ -17,9 +17,9 @@ from tamis.events import Schema, decode_json
 from tamis.events.batch import EventBatch
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine, Subscription
-from tamis.matching.compiled import Compiled
-from tamis.matching.programs import compile_filter
-from tamis.matching.vocabulary import Vocabulary
+from tamis.matching.compile.compiled import Compiled
+from tamis.matching.compile.programs import compile_filter
+from tamis.matching.compile.vocabulary import Vocabulary
 
 # Filters are made in parts, since a million of them at once need more memory than the engine.
 PART: Final = 50_000

@@ -23,7 +23,7 @@ from benchmarks.workloads import paper
 from benchmarks.workloads.events import Events
 from tamis.events.batch import EventBatch
 from tamis.filters import Mode
-from tamis.matching.evaluation import Evaluator
+from tamis.matching.evaluate.evaluator import Evaluator
 
 TITLE = "The paper's section 8"
 MESSAGES = 16_384

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
     [
         "tests/diagrams/test_sharpness.py",
         "tests/matching/test_differential.py",
-        "tests/matching/test_snapshot.py",
+        "tests/matching/store/test_snapshot.py",
     ],
 )
 def test_the_suite_passes_with_the_jit_off(suite: str) -> None:

@@ -15,7 +15,10 @@ from hypothesis import given, settings
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.events import Event
 from tamis.filters import Filter, Mode
-from tamis.matching import Engine, access, chunks, collection, evaluation
+from tamis.matching import Engine
+from tamis.matching.compile import access, chunks
+from tamis.matching.evaluate import evaluator as evaluation
+from tamis.matching.store import collection
 
 Kept = dict[int, tuple[Filter, Mode]]
 

@@ -25,12 +25,12 @@ from tamis.events.batch import Admission, EventBatch, is_arrow
 from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.languages import parse
-from tamis.matching import snapshot
-from tamis.matching.collection import Collection, match_open
+from tamis.matching.compile.programs import compile_filter, decompile
+from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.matches import Matches
-from tamis.matching.programs import compile_filter, decompile
-from tamis.matching.segments import Entry, Segment, joined_matches
-from tamis.matching.vocabulary import Vocabulary
+from tamis.matching.store import snapshot
+from tamis.matching.store.collection import Collection, match_open
+from tamis.matching.store.segments import Entry, Segment, joined_matches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -316,7 +316,7 @@ class Engine:
 
 def _rows(subscriptions: Any) -> Iterable[Subscription | Mapping[str, object]]:
     if isinstance(subscriptions, str | PathLike) or is_arrow(subscriptions):
-        from tamis.matching.tables import rows_of  # noqa: PLC0415 - a costly import
+        from tamis.matching.store.tables import rows_of  # noqa: PLC0415 - a costly import
 
         return rows_of(subscriptions)
     return cast("Iterable[Subscription | Mapping[str, object]]", subscriptions)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tamis.errors import TamisError
 from tamis.filters import Id
-from tamis.matching.evaluation import WIDEST
-from tamis.matching.found import Bitmap, Found
+from tamis.matching.evaluate.evaluator import WIDEST
+from tamis.matching.evaluate.found import Bitmap, Found
 from tamis.matching.match_kernels import (
     COUNTING_ROOM,
     PLANES,

@@ -18,7 +18,7 @@ from tamis.events.timestamps import parse_timestamp
 from tamis.filters import Filter, Mode
 from tamis.languages import parse
 from tamis.matching import Engine
-from tamis.matching.tables import rows_of
+from tamis.matching.store.tables import rows_of
 from tamis.spark.keys import bucket_of_filter
 from tamis.spark.library import REJECTED, Shard, described, write_ids
 

@@ -1,0 +1,1 @@
+"""Compilation: filters to programs, diagrams, a graph and posting lists."""

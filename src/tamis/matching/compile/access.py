@@ -1,0 +1,273 @@
+"""Access: subscriptions that few events concern wait under what those events hold.
+
+A filter that can be true only where one of some rare things is so (a symbol, a user, an attribute
+that most events lack) is not evaluated for every event. It waits under those things, and an event
+looks only under what it holds. Two or three things that must all be so make one rarer thing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import FREE, NONE
+from tamis.matching.compile.access_kernels import (
+    HELD,
+    STANDS_IN,
+    Meeting,
+    Postings,
+    enter_combinations,
+    find_all_accesses,
+    find_leaf_keys,
+    find_rarest_keys,
+    new_search,
+    write_records,
+)
+from tamis.matching.compile.programs import Programs
+from tamis.matching.compile.variables import Variables
+
+# An estimate, from tens of nanoseconds for a filter alone and hundredths of one for it and an event
+# in a diagram: above this share of all events, waiting is no gain.
+RARE: Final = 1 / 500
+# The checks of a conjunction mostly fail at once; any other program takes so much longer.
+RARE_PROGRAM: Final = RARE / 32
+# A smaller share of the subscriptions than this does not wait, however rare each is.
+FEW: Final = 1 / 32
+# A test of up to this many cells waits under each of them.
+MOST_CELLS: Final = 16
+# Events are taken to have about this many attributes, where filters know many more.
+USUAL_ATTRIBUTES: Final = 24
+# Subscriptions wait under one cell more where more than this many would wait without it.
+CROWD: Final = 16
+
+
+class Access(NamedTuple):
+    """Which subscriptions wait, and under what."""
+
+    waits: NDArray[np.bool_]
+    postings: Postings
+
+
+class _Keys(NamedTuple):
+    """Under what each side of each leaf could wait: keys[starts[i] : starts[i + 1]]."""
+
+    cost: NDArray[np.float64]
+    starts: NDArray[np.int64]
+    keys: NDArray[np.int64]
+
+
+def find_access(programs: Programs, variables: Variables) -> Access:
+    """Decide which programs wait for what.
+
+    Every event has to look for what waits; where that is few among many, none had better wait.
+    """
+    access = _find(programs, variables, RARE, RARE_PROGRAM)
+    if 0 < access.waits.sum() < FEW * len(access.waits):
+        access = _find(programs, variables, 0.0, 0.0)
+    return access
+
+
+def _find(programs: Programs, variables: Variables, rare: float, rare_program: float) -> Access:
+    offsets = _cell_offsets(variables)
+    keys = _leaf_keys(variables, offsets)
+    count = len(programs.starts) - 1
+    search = new_search(programs.longest)
+    found, sizes = np.empty(len(programs.codes) + 1, np.int32), np.empty(count, np.int32)
+    used = find_all_accesses(*programs, keys.cost, rare, rare_program, search, found, sizes)
+    members, under = _expand(found[:used], sizes, keys)
+    total = int(offsets[-1]) + len(variables.blocks)
+    rarest = Rarest(programs, *_single_cells(keys, variables, offsets))
+    combinations = Combinations(rarest)
+    joined = _join_crowds(rarest, combinations, members, under, total)
+    enough = rarest.rare_enough(rare)
+    for cells in (2, 3):
+        combinations.take(np.flatnonzero((sizes == NONE) & (enough == cells)), cells, CROWD)
+    alone = under[~joined]
+    met, meeting = combinations.postings(total, offsets)
+    waiting = _Waiting(
+        np.concatenate((members[~joined], combinations.members)),
+        np.concatenate((alone, met)),
+        np.concatenate(
+            (np.pad(alone[:, None], ((0, 0), (0, 2)), constant_values=NONE), combinations.keys)
+        ),
+    )
+    waits = sizes != NONE
+    waits[combinations.members] = True
+    records = waiting.records(programs, variables, offsets, total + len(meeting[2]))
+    return Access(waits, Postings(offsets, *records, Meeting(*meeting)))
+
+
+def _join_crowds(
+    rarest: Rarest,
+    combinations: Combinations,
+    members: NDArray[np.int32],
+    under: NDArray[np.int64],
+    total: int,
+) -> NDArray[np.bool_]:
+    """Let those wait under two cells who would be many under one; tell which did."""
+    crowd = np.bincount(under, minlength=total)[under] > CROWD
+    alone = np.bincount(members, minlength=len(rarest.keys))[members] == 1
+    has_two = (rarest.keys[members, 0] == under) & (rarest.keys[members, 1] != NONE)
+    joined: NDArray[np.bool_] = crowd & alone & has_two
+    combinations.take(members[joined].astype(np.int64), 2, CROWD)
+    return joined
+
+
+def _single_cells(
+    keys: _Keys, variables: Variables, offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]]:
+    """Return for each leaf the one cell that it is true in, or NONE, its cost and attribute."""
+    single = np.diff(keys.starts)[::2] == 1
+    own = np.full(len(single), NONE, np.int64)
+    own[single] = keys.keys[keys.starts[:-1:2][single]]
+    own[own >= offsets[-1]] = NONE
+    return own, keys.cost, variables.leaves.block
+
+
+class _Waiting(NamedTuple):
+    """Subscriptions that wait, under what, and in which cells whoever looks there lies."""
+
+    members: NDArray[np.int32]
+    under: NDArray[np.int64]
+    cells: NDArray[np.int64]
+
+    def records(
+        self,
+        programs: Programs,
+        variables: Variables,
+        offsets: NDArray[np.int64],
+        total: int,
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return the records of all by what they wait under, and where each thing's begin."""
+        order = np.argsort(self.under, kind="stable")
+        members = self.members[order]
+        records = np.empty(int((2 + 3 * np.diff(programs.starts)[members]).sum()), np.int32)
+        ends = np.zeros(len(members) + 1, np.int64)
+        write_records(
+            *programs,
+            variables.leaves,
+            variables.lines != FREE,
+            offsets,
+            variables.first,
+            members,
+            self.cells[order],
+            np.bincount(members, minlength=1)[members] > 1,
+            ends[1:],
+            records,
+        )
+        counts = np.zeros(total + 1, np.int64)
+        np.cumsum(np.bincount(self.under, minlength=total), out=counts[1:])
+        return ends[counts], records[: ends[-1]].copy()
+
+
+def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
+    sizes = [block.partition.size for block in variables.blocks.values()]
+    return np.cumsum([0, *sizes], dtype=np.int64)
+
+
+def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
+    """Find out under what each side of each leaf could wait, and how much of all events that is."""
+    sides = 2 * len(variables.leaves.block)
+    # A predicate holds only of a value that is there, unless a default stands in for it.
+    predicate = np.zeros(len(variables), np.int8)
+    for asked, variable in variables.predicates.items():
+        predicate[variable] = STANDS_IN if asked.completed else HELD
+    cost, counts = np.empty(sides, np.float64), np.empty(sides, np.int64)
+    usual = min(1.0, USUAL_ATTRIBUTES / max(1, len(variables.blocks)))
+    given = (variables.leaves, predicate, variables.first, offsets, usual, MOST_CELLS)
+    keys = np.empty(sides * MOST_CELLS, np.int64)
+    used = find_leaf_keys(*given, cost, counts, keys)
+    starts = np.zeros(sides + 1, np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return _Keys(cost, starts, keys[:used].copy())
+
+
+def _expand(
+    found: NDArray[np.int32], sizes: NDArray[np.int32], keys: _Keys
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Return every program that waits as often as it has keys, and those keys."""
+    waiting = np.flatnonzero(sizes != NONE)
+    owners = np.repeat(waiting, sizes[waiting])
+    first, last = keys.starts[found], keys.starts[found + 1]
+    counts = last - first
+    ends = np.cumsum(counts)
+    places = np.repeat(first - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
+    return np.repeat(owners, counts).astype(np.int32), keys.keys[places]
+
+
+MOST: Final = 3
+
+
+class Rarest:
+    """Of every conjunction the three rarest cells of different attributes that it needs."""
+
+    def __init__(
+        self,
+        programs: Programs,
+        leaf_key: NDArray[np.int64],
+        leaf_cost: NDArray[np.float64],
+        leaf_block: NDArray[np.int32],
+    ) -> None:
+        count = len(programs.starts) - 1
+        self.keys: Final = np.full((count, MOST), NONE, np.int64)
+        """The rarest first; NONE where there are no more."""
+        cost = np.ones((count, MOST), np.float64)
+        find_rarest_keys(*programs, leaf_key, leaf_cost, leaf_block, self.keys, cost)
+        self.cost: Final = np.cumprod(cost, axis=1)
+        """The share of all events that the first, the first two, and all three are of."""
+        self.cost[self.keys == NONE] = np.inf
+
+    def rare_enough(self, most: float) -> NDArray[np.int64]:
+        """Return how many cells it takes to be rare, 0 where none are enough."""
+        enough = self.cost <= most
+        return np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, 0)
+
+
+class Combinations:
+    """Which conjunctions wait under which cells together."""
+
+    def __init__(self, rarest: Rarest) -> None:
+        self._rarest = rarest
+        self._members: list[NDArray[np.int64]] = []
+        self._keys: list[NDArray[np.int64]] = []
+
+    def take(self, members: NDArray[np.int64], cells: int, crowd: int) -> None:
+        """Let conjunctions wait under so many cells, or one more where that would be a crowd."""
+        keys = self._rarest.keys[members].copy()
+        keys[:, cells:] = NONE
+        if cells < MOST:
+            _, number, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
+            crowded = (count[number] > crowd) & (self._rarest.keys[members, cells] != NONE)
+            self.take(members[crowded], cells + 1, crowd)
+            members, keys = members[~crowded], keys[~crowded]
+        self._members.append(members)
+        # In the order of attributes, so that whoever looks need try one order only.
+        ordered = np.sort(np.where(keys == NONE, np.iinfo(np.int64).max, keys), axis=1)
+        self._keys.append(np.where(ordered == np.iinfo(np.int64).max, NONE, ordered))
+
+    @property
+    def members(self) -> NDArray[np.int32]:
+        """Return the conjunctions that wait so."""
+        return np.concatenate([np.empty(0, np.int32), *self._members]).astype(np.int32)
+
+    @property
+    def keys(self) -> NDArray[np.int64]:
+        """Return for each of them its cells."""
+        return np.concatenate([np.empty((0, MOST), np.int64), *self._keys])
+
+    def postings(
+        self, first_key: int, offsets: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+        """Return what each member waits under, and how events find that."""
+        keys = self.keys
+        different, under = np.unique(keys, axis=0, return_inverse=True)
+        blocks = np.searchsorted(offsets, keys, side="right").astype(np.int32) - 1
+        blocks[keys == NONE] = NONE
+        kinds = np.unique(blocks, axis=0)
+        table = np.zeros(1 << (2 * len(different) + 1).bit_length(), np.int32)
+        enter_combinations(different, table)
+        has_threes = np.array([(kinds[:, -1] != NONE).any()])
+        meeting = (kinds, table, different, np.array([first_key]), has_threes)
+        return first_key + under.reshape(-1), meeting

@@ -1,0 +1,391 @@
+"""Events look under what they hold, and try the subscriptions that wait there."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE
+from tamis.jit import inlined, kernel, mixed_in
+from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
+
+# In a record, above the number of checks: the same subscription may be found again under another
+# key; its program must be run.
+AGAIN: Final = 1 << 16
+PROGRAM: Final = 1 << 17
+MOST_CHECKS: Final = AGAIN - 1
+
+
+class Postings(NamedTuple):
+    """Where subscriptions wait for events: under cells, attributes, or combinations of cells.
+
+    Of a conjunction of intervals the whole test stands here too: what lies together in memory is
+    read together, and most candidates fail their first check.
+    """
+
+    cell_offset: NDArray[np.int64]
+    """Cell c of attribute b has the key cell_offset[b] + c; attributes come after all cells, and
+    combinations after all attributes."""
+    starts: NDArray[np.int64]
+    """Under key k wait the records from starts[k] to starts[k + 1]."""
+    records: NDArray[np.int32]
+    """Each a subscription, the number of its checks with what else there is to do, and for each
+    check an attribute and the cells from which and below which its value must lie."""
+    meeting: Meeting
+    """Where conjunctions wait under several cells at once."""
+
+
+class Meeting(NamedTuple):
+    """Where conjunctions wait under several cells at once."""
+
+    kinds: NDArray[np.int32]
+    """The attributes, two or three, of each kind of combination; NONE for no third."""
+    table: NDArray[np.int32]
+    """Open hashing of the combinations, their number plus one, 0 where free."""
+    keys: NDArray[np.int64]
+    """The cells of each combination."""
+    first: NDArray[np.int64]
+    """The key of the first combination, as things to wait under are counted."""
+    has_threes: NDArray[np.bool_]
+    """Whether any combination is of three cells."""
+
+
+@inlined
+def is_conjunction(program: NDArray[np.int32]) -> bool:
+    """Tell whether a program is nothing but leaves joined by and, as most of what waits is."""
+    last = program[-1]
+    return bool(last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1)
+
+
+@kernel
+def find_rarest_keys(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    leaf_key: NDArray[np.int64],
+    leaf_cost: NDArray[np.float64],
+    leaf_block: NDArray[np.int32],
+    keys: NDArray[np.int64],
+    costs: NDArray[np.float64],
+) -> None:
+    """Find for every conjunction the rarest cells of different attributes, the rarest first.
+
+    `leaf_key` is the one cell that a leaf is true in, or NONE.
+    """
+    most = keys.shape[1]
+    blocks = np.empty(most, np.int32)
+    for number in range(len(keys)):
+        program = codes[starts[number] : starts[number + 1]]
+        if not is_conjunction(program):
+            continue
+        used = 0
+        for leaf in program[:-1]:
+            key, cost, block = leaf_key[leaf], leaf_cost[2 * leaf], leaf_block[leaf]
+            known = key == NONE
+            for place in range(used):
+                known = known or blocks[place] == block
+            if known:
+                continue
+            place = used if used < most else most - 1
+            if used == most and cost >= costs[number, place]:
+                continue
+            while place > 0 and costs[number, place - 1] > cost:
+                keys[number, place] = keys[number, place - 1]
+                costs[number, place] = costs[number, place - 1]
+                blocks[place] = blocks[place - 1]
+                place -= 1
+            keys[number, place], costs[number, place], blocks[place] = key, cost, block
+            used = min(used + 1, most)
+
+
+@inlined
+def _spot(one: int, other: int, third: int, mask: int) -> int:
+    mixed = mixed_in(mixed_in(mixed_in(1, one), other), third)
+    return (mixed ^ (mixed >> 19)) & mask
+
+
+@kernel
+def enter_combinations(keys: NDArray[np.int64], table: NDArray[np.int32]) -> None:
+    """Enter combinations, each once, in an empty table."""
+    mask = len(table) - 1
+    for number in range(len(keys)):
+        spot = _spot(keys[number, 0], keys[number, 1], keys[number, 2], mask)
+        while table[spot] != 0:
+            spot = (spot + 1) & mask
+        table[spot] = number + 1
+
+
+@inlined
+def find_combination(
+    keys: NDArray[np.int64], table: NDArray[np.int32], one: int, other: int, third: int
+) -> int:
+    """Return the number of a combination, or NONE."""
+    mask = len(table) - 1
+    spot = _spot(one, other, third, mask)
+    number = NONE
+    while table[spot] != 0 and number == NONE:
+        entered = table[spot] - 1
+        if keys[entered, 0] == one and keys[entered, 1] == other and keys[entered, 2] == third:
+            number = entered
+        spot = (spot + 1) & mask
+    return int(number)
+
+
+# What a variable is: a cut, a predicate on what an event holds, or one on a default as well.
+CUT, HELD, STANDS_IN = range(3)
+
+
+@kernel
+def find_leaf_keys(
+    leaves: Leaves,
+    predicate: NDArray[np.int8],
+    first: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    usual: float,
+    most_cells: int,
+    cost: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    keys: NDArray[np.int64],
+) -> int:
+    """Write for each side of each leaf its cost, the number of its keys, and those; return all.
+
+    A side that needs nothing of an event has no keys and an infinite cost. One that is in few cells
+    waits under each of them, any other under its attribute.
+    """
+    used = 0
+    for side in range(len(cost)):
+        block = leaves.block[side // 2]
+        start, end = leaves.starts[side], leaves.starts[side + 1]
+        asks = start < end and predicate[leaves.variables[start]] != CUT
+        cost[side], counts[side] = np.inf, 0
+        if block == NONE or (leaves.begins_inside[side] and not asks):
+            continue
+        cells = offsets[block + 1] - offsets[block]
+        taken = 0
+        if not asks:
+            for place in range(start, end, 2):
+                low = leaves.variables[place] - first[block] + 1
+                high = leaves.variables[place + 1] - first[block] + 1 if place + 1 < end else cells
+                for cell in range(low, min(high, low + most_cells + 1 - taken)):
+                    if taken < most_cells:
+                        keys[used + taken] = offsets[block] + cell
+                    taken += 1
+        if asks or taken > most_cells:
+            if not asks or predicate[leaves.variables[start]] != STANDS_IN:
+                cost[side] = usual
+            keys[used] = offsets[-1] + block
+            taken = 1
+        else:
+            cost[side] = usual * taken / cells
+        counts[side] = taken
+        used += taken
+    return used
+
+
+class Search(NamedTuple):
+    """Room to look for the access of one program at a time; costs for each step and side."""
+
+    cost: NDArray[np.float64]
+    """For step p and side s (0 true, 1 false): cost[2 * p + s]."""
+    chosen: NDArray[np.int32]
+    """The term that stands for the step, or NONE where all of them do."""
+    first_term: NDArray[np.int32]
+    """The step at which the terms of an operator begin, from the right; a chain by `next_term`."""
+    next_term: NDArray[np.int32]
+    stack: NDArray[np.int32]
+
+
+def new_search(longest: int) -> Search:
+    """Return room for programs of up to `longest` codes."""
+    return Search(
+        cost=np.empty(2 * longest, np.float64),
+        chosen=np.empty(2 * longest, np.int32),
+        first_term=np.empty(longest, np.int32),
+        next_term=np.empty(longest, np.int32),
+        stack=np.empty(2 * longest + 2, np.int32),
+    )
+
+
+@kernel
+def _side_of_terms(search: Search, place: int, side: int, every: bool) -> None:
+    """Find what one side of an operator costs.
+
+    It is the cheapest term's where `every` term must hold, and all terms' where one is enough.
+    """
+    best, chosen, total = np.inf, NONE, 0.0
+    term = search.first_term[place]
+    while term != NONE:
+        cost = search.cost[2 * term + side]
+        total += cost
+        if cost < best:
+            best, chosen = cost, term
+        term = search.next_term[term]
+    search.cost[2 * place + side] = best if every else total
+    search.chosen[2 * place + side] = chosen if every else NONE
+
+
+@kernel
+def find_access(
+    program: NDArray[np.int32],
+    leaf_cost: NDArray[np.float64],
+    search: Search,
+    found: NDArray[np.int32],
+) -> int:
+    """Write the sides of leaves of which one is true whenever the program is; return how many.
+
+    NONE means that there is no such set, or none that would save anything.
+    """
+    depth = 0
+    for place in range(len(program)):
+        code = program[place]
+        search.first_term[place] = NONE
+        if code >= 0:
+            search.cost[2 * place] = leaf_cost[2 * code]
+            search.cost[2 * place + 1] = leaf_cost[2 * code + 1]
+        else:
+            op, terms = (-code - 1) % 4, (-code - 1) // 4
+            for _ in range(terms):
+                depth -= 1
+                term = search.stack[depth]
+                search.next_term[term] = search.first_term[place]
+                search.first_term[place] = term
+            if op == OP_NOT:
+                term = search.first_term[place]
+                search.cost[2 * place] = search.cost[2 * term + 1]
+                search.cost[2 * place + 1] = search.cost[2 * term]
+            elif op == OP_XOR:
+                # A parity says nothing about any one term.
+                search.cost[2 * place] = search.cost[2 * place + 1] = np.inf
+            else:
+                _side_of_terms(search, place, 0, op == OP_AND)
+                _side_of_terms(search, place, 1, op == OP_OR)
+        search.stack[depth] = place
+        depth += 1
+    last = len(program) - 1
+    if not search.cost[2 * last] < np.inf:
+        return NONE
+    return _collect(program, 2 * last, search, found)
+
+
+@kernel
+def _collect(
+    program: NDArray[np.int32], root: int, search: Search, found: NDArray[np.int32]
+) -> int:
+    count, depth = 0, 1
+    search.stack[0] = root
+    while depth > 0:
+        depth -= 1
+        place, side = search.stack[depth] // 2, search.stack[depth] % 2
+        code = program[place]
+        if code >= 0:
+            found[count] = 2 * code + side
+            count += 1
+        elif (-code - 1) % 4 == OP_NOT:
+            search.stack[depth] = 2 * search.first_term[place] + 1 - side
+            depth += 1
+        elif search.chosen[2 * place + side] != NONE:
+            search.stack[depth] = 2 * search.chosen[2 * place + side] + side
+            depth += 1
+        else:
+            term = search.first_term[place]
+            while term != NONE:
+                search.stack[depth] = 2 * term + side
+                depth += 1
+                term = search.next_term[term]
+    return count
+
+
+@kernel
+def find_all_accesses(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    leaf_cost: NDArray[np.float64],
+    most: float,
+    most_as_program: float,
+    search: Search,
+    found: NDArray[np.int32],
+    sizes: NDArray[np.int32],
+) -> int:
+    """Write the access of every program, one after the other; sizes of NONE are for those without.
+
+    An access that costs more than `most` is as good as none; of what is no conjunction, and must
+    be run as a program by everyone who finds it there, more than `most_as_program`.
+    """
+    used = 0
+    for number in range(len(sizes)):
+        program = codes[starts[number] : starts[number + 1]]
+        sizes[number] = find_access(program, leaf_cost, search, found[used:])
+        if sizes[number] != NONE:
+            share = most if is_conjunction(program) else most_as_program
+            if search.cost[2 * (len(program) - 1)] > share:
+                sizes[number] = NONE
+            else:
+                used += sizes[number]
+    return used
+
+
+@inlined
+def _term_before(program: NDArray[np.int32], last: int) -> int:
+    """Return the last place of the term before the one that ends at `last`."""
+    needed = 1
+    while needed > 0:
+        code = program[last]
+        needed += (-code - 1) // 4 - 1 if code < 0 else -1
+        last -= 1
+    return last
+
+
+@kernel
+def write_records(
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    leaves: Leaves,
+    is_cut: NDArray[np.bool_],
+    cell_offset: NDArray[np.int64],
+    first: NDArray[np.int32],
+    members: NDArray[np.int32],
+    keys: NDArray[np.int64],
+    comes_again: NDArray[np.bool_],
+    ends: NDArray[np.int64],
+    records: NDArray[np.int32],
+) -> None:
+    """Write the record of every member, and where it ends.
+
+    Intervals that must hold are checks; if there is more to it than those, the program must be run
+    after them. `keys` are the cells, up to three, under which each waits: whoever finds it there
+    lies in them, and need not check that again.
+    """
+    used = 0
+    for place in range(len(members)):
+        program = codes[starts[members[place]] : starts[members[place] + 1]]
+        start, task, last = used + 2, 0, len(program) - 1
+        records[used], used = members[place], start
+        terms = 1
+        if program[last] < 0 and (-program[last] - 1) % 4 == OP_AND:
+            terms = (-program[last] - 1) // 4
+            last -= 1
+        for _ in range(terms):
+            leaf, last = program[last], _term_before(program, last)
+            side = 2 * leaf
+            block = leaves.block[leaf] if leaf >= 0 else NONE
+            if block == NONE or leaves.begins_inside[side] or leaves.guard[side] != NONE:
+                task = PROGRAM
+                continue
+            cut, end = leaves.starts[side], leaves.starts[side + 1]
+            is_interval = 0 < end - cut <= 2 and is_cut[leaves.variables[cut]]
+            if not is_interval or used - start >= 3 * MOST_CHECKS:
+                task = PROGRAM
+                continue
+            offset, cells = cell_offset[block], cell_offset[block + 1] - cell_offset[block]
+            low = leaves.variables[cut] - first[block] + 1
+            high = leaves.variables[end - 1] - first[block] + 1 if end - cut == 2 else cells
+            implied = False
+            for key in keys[place]:
+                implied = implied or low <= key - offset < high
+            if not implied:
+                records[used], records[used + 1], records[used + 2] = block, low, high
+                used += 3
+        task |= (used - start) // 3
+        records[start - 1] = task | AGAIN if comes_again[place] else task
+        ends[place] = used

@@ -1,0 +1,335 @@
+"""Evaluation: rows of bits, one bit per event, a machine word of events at a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import (
+    AND,
+    FALSE,
+    FREE,
+    NONE,
+    OR,
+    TRUE,
+    Store,
+    combine,
+    make_node,
+    node_place,
+)
+from tamis.jit import kernel, mixed_in
+from tamis.matching.compile.program_kernels import (
+    FALSE_SIDE,
+    OP_AND,
+    OP_NOT,
+    OP_XOR,
+    TRUE_SIDE,
+    Leaves,
+    Scratch,
+    mark_sides,
+)
+
+
+class Chunks(NamedTuple):
+    """The diagrams of all chunks, one after the other."""
+
+    node_starts: NDArray[np.int64]
+    test: NDArray[np.uint16]
+    low: NDArray[np.uint16]
+    high: NDArray[np.uint16]
+    region_starts: NDArray[np.int64]
+    regions: NDArray[np.int32]
+    """For each test of a chunk the region it asks for."""
+    root_starts: NDArray[np.int64]
+    roots: NDArray[np.uint16]
+    members: NDArray[np.int32]
+    """For each root the subscription it belongs to."""
+
+
+@kernel
+def leaf_node(store: Store, leaves: Leaves, index: int) -> int:
+    """Return the node of one side of a leaf."""
+    if leaves.node[index] != NONE:
+        return int(leaves.node[index])
+    first, last = leaves.starts[index], leaves.starts[index + 1]
+    inside = leaves.begins_inside[index] != ((last - first) % 2 == 1)
+    node = TRUE if inside else FALSE
+    for number in range(last - 1, first - 1, -1):
+        inside = not inside
+        node = make_node(store, leaves.variables[number], node, TRUE if inside else FALSE)
+        if node == NONE:
+            return NONE
+    if leaves.guard[index] != NONE and node != FALSE:
+        denied = make_node(store, leaves.guard[index], TRUE, FALSE)
+        node = combine(store, AND, node, denied) if denied != NONE else NONE
+    leaves.node[index] = node
+    return node
+
+
+@kernel
+def build_program(
+    store: Store, leaves: Leaves, program: NDArray[np.int32], scratch: Scratch
+) -> int:
+    """Return the node on which a program is true, or NONE past the budget."""
+    mark_sides(program, scratch)
+    true, false = scratch.when_true, scratch.when_false
+    depth = 0
+    for place in range(len(program)):
+        code, sides = program[place], scratch.sides[place]
+        if code >= 0:
+            true[depth] = leaf_node(store, leaves, 2 * code) if sides & TRUE_SIDE else FALSE
+            false[depth] = leaf_node(store, leaves, 2 * code + 1) if sides & FALSE_SIDE else FALSE
+            if true[depth] == NONE or false[depth] == NONE:
+                return NONE
+            depth += 1
+            continue
+        op, terms = (-code - 1) % 4, (-code - 1) // 4
+        depth -= terms
+        if op == OP_NOT:
+            true[depth], false[depth] = false[depth], true[depth]
+        elif op == OP_XOR:
+            for term in range(depth + 1, depth + terms):
+                odd_a = combine(store, AND, true[depth], false[term])
+                odd_b = combine(store, AND, false[depth], true[term])
+                even_a = combine(store, AND, true[depth], true[term])
+                even_b = combine(store, AND, false[depth], false[term])
+                if odd_a == NONE or odd_b == NONE or even_a == NONE or even_b == NONE:
+                    return NONE
+                true[depth] = combine(store, OR, odd_a, odd_b)
+                false[depth] = combine(store, OR, even_a, even_b)
+                if true[depth] == NONE or false[depth] == NONE:
+                    return NONE
+        else:
+            # From the last, which the variables' order tends to put deepest.
+            whole, part = (AND, OR) if op == OP_AND else (OR, AND)
+            last = depth + terms - 1
+            for term in range(last - 1, depth - 1, -1):
+                if sides & TRUE_SIDE:
+                    true[last] = combine(store, whole, true[term], true[last])
+                if sides & FALSE_SIDE:
+                    false[last] = combine(store, part, false[term], false[last])
+                if true[last] == NONE or false[last] == NONE:
+                    return NONE
+            true[depth], false[depth] = true[last], false[last]
+        depth += 1
+    return int(true[0])
+
+
+@kernel
+def build_chunk(
+    store: Store,
+    leaves: Leaves,
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    scratch: Scratch,
+    roots: NDArray[np.int32],
+    nodes_per_code: int,
+    steps_per_code: int,
+) -> int:
+    """Build program after program; return how many there was room for.
+
+    A program whose diagram would grow past a small multiple of its own length gets no root: it
+    stays the graph that its codes are.
+    """
+    for number in range(len(roots)):
+        program = codes[starts[number] : starts[number + 1]]
+        before = store.counters[0]
+        most = nodes_per_code * len(program)
+        if before + 4 * most + 64 > len(store.variable):
+            return number
+        # Long filters hardly ever have small diagrams, and need not try as long.
+        store.counters[1] = min(steps_per_code * len(program), 4_096) + 64
+        root = build_program(store, leaves, program, scratch)
+        # The nodes of a failure stay in the way until the chunk is done: to take them back would
+        # mean to forget all that was memorised.
+        is_cheap = root != NONE and store.counters[0] - before <= most
+        roots[number] = root if is_cheap else NONE
+    return len(roots)
+
+
+@kernel
+def keep_reachable(store: Store, roots: NDArray[np.int32], kept: NDArray[np.int32]) -> int:
+    """Move the nodes that the roots need together, and renumber; return how many there are."""
+    count = store.counters[0]
+    kept[:count] = 0
+    for root in roots:
+        if root != NONE:
+            kept[root] = 1
+    for node in range(count - 1, TRUE, -1):
+        if kept[node]:
+            kept[store.low[node]] = 1
+            kept[store.high[node]] = 1
+    kept[FALSE] = FALSE
+    kept[TRUE] = TRUE
+    used = 2
+    for node in range(2, count):
+        if kept[node]:
+            kept[node] = used
+            store.variable[used] = store.variable[node]
+            store.low[used] = kept[store.low[node]]
+            store.high[used] = kept[store.high[node]]
+            used += 1
+    for number in range(len(roots)):
+        if roots[number] != NONE:
+            roots[number] = kept[roots[number]]
+    return used
+
+
+class Tests(NamedTuple):
+    """Nodes that ask at once whether a line lies in a region, of whatever cells it is made."""
+
+    region: NDArray[np.int32]
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    unique: NDArray[np.int32]
+    """Open hashing of the nodes, 0 where free."""
+    region_start: NDArray[np.int32]
+    """Region r changes at the variables cuts[region_start[r] : region_start[r + 1]]."""
+    region_begins: NDArray[np.bool_]
+    cuts: NDArray[np.int32]
+    region_table: NDArray[np.int32]
+    """Open hashing of the regions, their number plus one, 0 where free."""
+    children: NDArray[np.int32]
+    """Room for the cells of one line: where each leads."""
+    counters: NDArray[np.int64]
+    """Nodes and regions in use."""
+
+
+def new_tests(nodes: int, variables: int) -> Tests:
+    """Return an empty set of tests, with room for what as many nodes can come to."""
+    size = 1 << (4 * nodes).bit_length()
+    return Tests(
+        region=np.empty(2 * nodes, np.int32),
+        low=np.empty(2 * nodes, np.int32),
+        high=np.empty(2 * nodes, np.int32),
+        unique=np.zeros(size, np.int32),
+        region_start=np.zeros(2 * nodes + 1, np.int32),
+        region_begins=np.empty(2 * nodes, np.bool_),
+        cuts=np.empty(4 * nodes + variables, np.int32),
+        region_table=np.zeros(size, np.int32),
+        children=np.empty(variables + 1, np.int32),
+        counters=np.array([2, 0], np.int64),
+    )
+
+
+@kernel
+def _region(tests: Tests, begins: bool, last: int) -> int:
+    """Return the number of the region whose cuts were written from the first free place on."""
+    number = tests.counters[1]
+    first = tests.region_start[number]
+    mixed = 1 if begins else 0
+    for place in range(first, last):
+        mixed = mixed_in(mixed, tests.cuts[place])
+    mask = len(tests.region_table) - 1
+    spot = (mixed ^ (mixed >> 15)) & mask
+    while tests.region_table[spot] != 0:
+        other = tests.region_table[spot] - 1
+        start, end = tests.region_start[other], tests.region_start[other + 1]
+        same = tests.region_begins[other] == begins and end - start == last - first
+        for offset in range(last - first):
+            same = same and tests.cuts[start + offset] == tests.cuts[first + offset]
+        if same:
+            return int(other)
+        spot = (spot + 1) & mask
+    tests.region_table[spot] = number + 1
+    tests.region_begins[number] = begins
+    tests.region_start[number + 1] = last
+    tests.counters[1] = number + 1
+    return int(number)
+
+
+@kernel
+def _test(tests: Tests, region: int, low: int, high: int) -> int:
+    """Return the node that is `high` in a region and `low` outside."""
+    mask = len(tests.unique) - 1
+    spot = node_place(region, low, high) & mask
+    while tests.unique[spot] != 0:
+        node = tests.unique[spot]
+        if tests.region[node] == region and tests.low[node] == low and tests.high[node] == high:
+            return int(node)
+        spot = (spot + 1) & mask
+    node = int(tests.counters[0])
+    tests.region[node], tests.low[node], tests.high[node] = region, low, high
+    tests.unique[spot] = node
+    tests.counters[0] = node + 1
+    return node
+
+
+@kernel
+def _test_line(
+    store: Store, tests: Tests, head: int, longest: int, renumbered: NDArray[np.int32]
+) -> int:
+    """Return the tests that stand for the chain of cuts from `head` on, up to the longest.
+
+    A chain that leads to m different places takes m - 1 tests, however many cuts it has.
+    """
+    line = store.line[store.variable[head]]
+    if line == FREE:
+        longest = 1
+    first = tests.region_start[tests.counters[1]]
+    count, node = 0, head
+    while node > TRUE and store.line[store.variable[node]] == line and count < longest:
+        tests.children[count] = renumbered[store.high[node]]
+        count += 1
+        node = store.low[node]
+    # A free variable is a chain of its own, however free the next one is.
+    result = int(renumbered[node])
+    if tests.counters[0] + count > len(tests.region) or first + count * count > len(tests.cuts):
+        return NONE
+    for cell in range(count - 1, -1, -1):
+        child = tests.children[cell]
+        done = child == renumbered[node]
+        for later in range(cell + 1, count):
+            done = done or tests.children[later] == child
+        if done:
+            continue
+        place, inside, at = first, tests.children[0] == child, head
+        for number in range(1, count + 1):
+            into = number < count and tests.children[number] == child
+            if into != inside:
+                tests.cuts[place] = store.variable[at]
+                place += 1
+                inside = into
+            at = store.low[at]
+        region = _region(tests, tests.children[0] == child, place)
+        result = _test(tests, region, result, child)
+        first = tests.region_start[tests.counters[1]]
+    return result
+
+
+@kernel
+def test_regions(
+    store: Store,
+    count: int,
+    longest: int,
+    roots: NDArray[np.int32],
+    tests: Tests,
+    renumbered: NDArray[np.int32],
+) -> bool:
+    """Make tests of regions of the first `count` nodes, and renumber the roots.
+
+    Chains that other chains join midway may come to more tests than they had cuts, and to more
+    than there is room for; then the answer is false, and the caller asks for shorter ones.
+    """
+    is_head = np.zeros(count, np.bool_)
+    for number in range(len(roots)):
+        if roots[number] != NONE:
+            is_head[roots[number]] = True
+    for node in range(2, count):
+        line = store.line[store.variable[node]]
+        low = store.low[node]
+        is_head[store.high[node]] = True
+        if low > TRUE and (longest == 1 or line == FREE or store.line[store.variable[low]] != line):
+            is_head[low] = True
+    renumbered[FALSE], renumbered[TRUE] = FALSE, TRUE
+    for node in range(2, count):
+        if is_head[node]:
+            renumbered[node] = _test_line(store, tests, node, longest, renumbered)
+            if renumbered[node] == NONE:
+                return False
+    for number in range(len(roots)):
+        if roots[number] != NONE:
+            roots[number] = renumbered[roots[number]]
+    return True

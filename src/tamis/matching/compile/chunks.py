@@ -1,0 +1,162 @@
+"""Diagrams in chunks: each a small shared diagram over the variables of its own filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE, Store, new_store
+from tamis.matching.compile.chunk_kernels import (
+    Chunks,
+    Tests,
+    build_chunk,
+    keep_reachable,
+    new_tests,
+    test_regions,
+)
+from tamis.matching.compile.program_kernels import Leaves, new_scratch
+from tamis.matching.compile.programs import Programs, gathered
+from tamis.matching.compile.variables import RegionList, Variables
+
+# So few subscriptions that their values on a tile of events stay in the L2 cache.
+CHUNK: Final = 1024
+# Nodes of a chunk are numbered in 16 bits.
+CHUNK_NODES: Final = 1 << 16
+# A filter is a diagram while that is the cheaper form: up to this many new nodes for each code of
+# its program, found within this many steps. Most take one or two.
+NODES_PER_CODE: Final = 5
+STEPS_PER_CODE: Final = 8
+
+
+class ChunkBuilder:
+    """Builds the diagrams of some programs, chunk after chunk."""
+
+    def __init__(self, programs: Programs, variables: Variables) -> None:
+        self._programs = programs
+        self._variables = variables
+        lengths = np.diff(programs.starts)
+        self._scratch = new_scratch(int(lengths.max(initial=1)))
+        self._numbers = np.empty(CHUNK_NODES, np.int32)
+        self._too_large: list[int] = []
+        self._parts: list[_Part] = []
+
+    def build(self) -> NDArray[np.int32]:
+        """Build all chunks; return the places of the programs that are cheaper as graphs."""
+        count = len(self._programs.starts) - 1
+        first = 0
+        while first < count:
+            first += self._build_chunk(first, min(first + CHUNK, count))
+        return np.array(self._too_large, np.int32)
+
+    def regions(self) -> RegionList:
+        """Return the regions that the chunks ask for, chunk after chunk."""
+        return RegionList.joined([part.regions for part in self._parts])
+
+    def chunks(self, regions: NDArray[np.int32]) -> Chunks:
+        """Return the chunks, once it is known what number each of their regions has."""
+        return _joined(self._parts, regions)
+
+    def _build_chunk(self, first: int, last: int) -> int:
+        """Build a chunk from the programs `first` to `last`; return how many there was room for."""
+        used, programs = self._programs.part(first, last).renumbered()
+        leaves, variables = _localised(self._variables.leaves, used)
+        store = new_store(self._variables.lines[variables], nodes=CHUNK_NODES, steps=0)
+        roots = np.empty(last - first, np.int32)
+        built = build_chunk(
+            store, leaves, *programs, self._scratch, roots, NODES_PER_CODE, STEPS_PER_CODE
+        )
+        if built == 0:
+            # Too long for any chunk, so it stays a graph.
+            built, roots[0] = 1, NONE
+        self._keep(store, roots[:built], variables, first)
+        return built
+
+    def _keep(
+        self, store: Store, roots: NDArray[np.int32], variables: NDArray[np.int32], first: int
+    ) -> None:
+        count = keep_reachable(store, roots, self._numbers)
+        tests = self._tests(store, count, roots)
+        nodes, regions = (int(counter) for counter in tests.counters)
+        members = np.flatnonzero(roots != NONE)
+        self._too_large += (np.flatnonzero(roots == NONE) + first).tolist()
+        self._parts.append(
+            _Part(
+                tests.region[2:nodes].astype(np.uint16),
+                tests.low[2:nodes].astype(np.uint16),
+                tests.high[2:nodes].astype(np.uint16),
+                _region_list(tests, regions, variables),
+                roots[members].astype(np.uint16),
+                (members + first).astype(np.int32),
+            )
+        )
+
+    def _tests(self, store: Store, count: int, roots: NDArray[np.int32]) -> Tests:
+        """Return the nodes as tests of whole lines, or of single cuts where those are fewer."""
+        variables = len(store.line)
+        tests = new_tests(count, variables)
+        if not test_regions(store, count, variables, roots, tests, self._numbers):
+            tests = new_tests(count, variables)
+            test_regions(store, count, 1, roots, tests, self._numbers)
+        return tests
+
+
+class _Part(NamedTuple):
+    test: NDArray[np.uint16]
+    low: NDArray[np.uint16]
+    high: NDArray[np.uint16]
+    regions: RegionList
+    roots: NDArray[np.uint16]
+    members: NDArray[np.int32]
+
+
+def _region_list(tests: Tests, count: int, variables: NDArray[np.int32]) -> RegionList:
+    """Return a chunk's regions in terms of the variables of all."""
+    starts = tests.region_start[: count + 1].astype(np.int64)
+    return RegionList(
+        starts,
+        tests.region_begins[:count].copy(),
+        variables[tests.cuts[: starts[-1]]],
+        np.full(count, NONE, np.int32),
+    )
+
+
+def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray[np.int32]]:
+    """Return the leaves in use with the variables numbered among themselves, and those."""
+    sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
+    starts, taken = gathered(leaves.starts, sides)
+    variables, guard = leaves.variables[taken], leaves.guard[sides]
+    rows = np.unique(np.concatenate((variables, guard[guard != NONE])))
+    renumbered_guard = np.searchsorted(rows, guard).astype(np.int32)
+    renumbered_guard[guard == NONE] = NONE
+    local = Leaves(
+        starts=starts.astype(np.int32),
+        variables=np.searchsorted(rows, variables).astype(np.int32),
+        begins_inside=leaves.begins_inside[sides],
+        guard=renumbered_guard,
+        block=leaves.block[used],
+        node=np.full(len(sides), NONE, np.int32),
+    )
+    return local, rows.astype(np.int32)
+
+
+def _joined(parts: Sequence[_Part], regions: NDArray[np.int32]) -> Chunks:
+    def starts(lengths: list[int]) -> NDArray[np.int64]:
+        return np.cumsum([0, *lengths], dtype=np.int64)
+
+    def joined(arrays: list[NDArray[np.generic]], type_: type) -> NDArray[np.generic]:
+        return np.concatenate([np.empty(0, type_), *arrays])
+
+    return Chunks(
+        node_starts=starts([len(part.test) for part in parts]),
+        test=joined([part.test for part in parts], np.uint16),  # type: ignore[arg-type]
+        low=joined([part.low for part in parts], np.uint16),  # type: ignore[arg-type]
+        high=joined([part.high for part in parts], np.uint16),  # type: ignore[arg-type]
+        region_starts=starts([len(part.regions.begins) for part in parts]),
+        regions=regions,
+        root_starts=starts([len(part.roots) for part in parts]),
+        roots=joined([part.roots for part in parts], np.uint16),  # type: ignore[arg-type]
+        members=joined([part.members for part in parts], np.int32),  # type: ignore[arg-type]
+    )

@@ -1,0 +1,249 @@
+"""Filters that are no diagrams: a graph of and, or and parity over regions, every step once.
+
+Each step has two sides, where it is true and where it is false, and a node stands for one of them.
+So there is no negation in the graph: the more of its children are true, the more of it is. A batch
+goes through all nodes, children first; one event starts from the regions it lies in and goes up.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE
+from tamis.jit import kernel, mixed_in
+from tamis.matching.compile.program_kernels import (
+    FALSE_SIDE,
+    OP_AND,
+    OP_NOT,
+    OP_XOR,
+    TRUE_SIDE,
+    Scratch,
+    mark_sides,
+)
+
+# What a node is of its children. Of parities every second child is the other side of the one
+# before it: all terms must be known, and an odd number of them true, or an even one.
+ALL, ANY, ODD, EVEN = range(4)
+NOTHING: Final = -2
+
+
+class Graph(NamedTuple):
+    """Nodes over rows: the rows of the regions come first, those of the inner nodes after them."""
+
+    kinds: NDArray[np.int8]
+    starts: NDArray[np.int64]
+    """Node n has the children children[starts[n] : starts[n + 1]], which are rows."""
+    children: NDArray[np.int32]
+    members: NDArray[np.int32]
+    """The last nodes are the tops: for each, whose truth it is."""
+
+
+class Growing(NamedTuple):
+    """A graph that is being built."""
+
+    kinds: NDArray[np.int8]
+    starts: NDArray[np.int64]
+    children: NDArray[np.int32]
+    table: NDArray[np.int32]
+    """Open hashing of the nodes, their number plus one, 0 where free; a power of two long."""
+    counter: NDArray[np.int64]
+    """The number of nodes."""
+
+
+@kernel
+def _sort_children(growing: Growing, first: int, last: int) -> int:
+    """Put children in order, each once; return where they end."""
+    children = growing.children
+    children[first:last].sort()
+    end = first
+    for place in range(first, last):
+        if place == first or children[place] != children[end - 1]:
+            children[end] = children[place]
+            end += 1
+    return end
+
+
+@kernel
+def _spot(growing: Growing, kind: int, first: int, last: int) -> int:
+    """Return where in the table to look for a node first."""
+    mixed = int(kind)
+    for place in range(first, last):
+        mixed = mixed_in(mixed, growing.children[place])
+    return (mixed ^ (mixed >> 19)) & (len(growing.table) - 1)
+
+
+@kernel
+def enter_all(growing: Growing) -> None:
+    """Enter all nodes in an empty table."""
+    for node in range(growing.counter[0]):
+        spot = _spot(growing, growing.kinds[node], growing.starts[node], growing.starts[node + 1])
+        while growing.table[spot] != 0:
+            spot = (spot + 1) & (len(growing.table) - 1)
+        growing.table[spot] = node + 1
+
+
+@kernel
+def _node(growing: Growing, kind: int, last: int, regions: int) -> int:
+    """Return the row of the node whose children were written from the first free place on."""
+    number, children = growing.counter[0], growing.children
+    first = growing.starts[number]
+    if kind == ALL or kind == ANY:
+        last = _sort_children(growing, first, last)
+        if last - first == 1:
+            return int(children[first])
+    mask, spot = len(growing.table) - 1, _spot(growing, kind, first, last)
+    while growing.table[spot] != 0:
+        other = growing.table[spot] - 1
+        start, end = growing.starts[other], growing.starts[other + 1]
+        same = growing.kinds[other] == kind and end - start == last - first
+        for offset in range(last - first):
+            if not same:
+                break
+            same = children[start + offset] == children[first + offset]
+        if same:
+            return int(regions + other)
+        spot = (spot + 1) & mask
+    growing.table[spot] = number + 1
+    growing.kinds[number] = kind
+    growing.starts[number + 1] = last
+    growing.counter[0] = number + 1
+    return int(regions + number)
+
+
+@kernel
+def _joined(
+    growing: Growing, kind: int, rows: NDArray[np.int32], first: int, last: int, regions: int
+) -> int:
+    place = growing.starts[growing.counter[0]]
+    for term in range(first, last):
+        growing.children[place] = rows[term]
+        place += 1
+    return _node(growing, kind, place, regions)
+
+
+@kernel
+def _parity(growing: Growing, kind: int, scratch: Scratch, first: int, last: int, rows: int) -> int:
+    place = growing.starts[growing.counter[0]]
+    for term in range(first, last):
+        growing.children[place] = scratch.when_true[term]
+        growing.children[place + 1] = scratch.when_false[term]
+        place += 2
+    return _node(growing, kind, place, rows)
+
+
+@kernel
+def grow_graph(
+    growing: Growing,
+    codes: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    row_of_side: NDArray[np.int32],
+    regions: int,
+    scratch: Scratch,
+    roots: NDArray[np.int32],
+    first_program: int,
+) -> int:
+    """Add program after program; return the first for which there might be no room."""
+    true, false = scratch.when_true, scratch.when_false
+    for number in range(first_program, len(roots)):
+        program = codes[starts[number] : starts[number + 1]]
+        nodes = growing.counter[0] + 2 * len(program)
+        if nodes > len(growing.kinds) or 2 * nodes > len(growing.table):
+            return number
+        if growing.starts[growing.counter[0]] + 4 * len(program) > len(growing.children):
+            return number
+        mark_sides(program, scratch)
+        depth = 0
+        for place in range(len(program)):
+            code, sides = program[place], scratch.sides[place]
+            if code >= 0:
+                true[depth] = row_of_side[2 * code] if sides & TRUE_SIDE else NOTHING
+                false[depth] = row_of_side[2 * code + 1] if sides & FALSE_SIDE else NOTHING
+                depth += 1
+                continue
+            op, terms = (-code - 1) % 4, (-code - 1) // 4
+            depth -= terms
+            if op == OP_NOT:
+                true[depth], false[depth] = false[depth], true[depth]
+                depth += 1
+                continue
+            holds = fails = NOTHING
+            last = depth + terms
+            if op == OP_XOR:
+                if sides & TRUE_SIDE:
+                    holds = _parity(growing, ODD, scratch, depth, last, regions)
+                if sides & FALSE_SIDE:
+                    fails = _parity(growing, EVEN, scratch, depth, last, regions)
+            else:
+                if sides & TRUE_SIDE:
+                    kind = ALL if op == OP_AND else ANY
+                    holds = _joined(growing, kind, true, depth, last, regions)
+                if sides & FALSE_SIDE:
+                    kind = ANY if op == OP_AND else ALL
+                    fails = _joined(growing, kind, false, depth, last, regions)
+            true[depth], false[depth] = holds, fails
+            depth += 1
+        roots[number] = true[0]
+    return len(roots)
+
+
+@kernel
+def find_inner(
+    growing: Growing, regions: int, roots: NDArray[np.int32], is_inner: NDArray[np.bool_]
+) -> None:
+    """Find the nodes that more than one subscription's truth, or another node, needs."""
+    is_root = np.zeros(len(is_inner), np.bool_)
+    for number in range(len(roots)):
+        root = roots[number] - regions
+        if root >= 0:
+            is_inner[root] = is_root[root]
+            is_root[root] = True
+    for place in range(growing.starts[growing.counter[0]]):
+        if growing.children[place] >= regions:
+            is_inner[growing.children[place] - regions] = True
+
+
+@kernel
+def arrange(
+    growing: Growing,
+    regions: int,
+    roots: NDArray[np.int32],
+    row: NDArray[np.int32],
+    graph: Graph,
+) -> None:
+    """Write the inner nodes and then the tops; `row` has for each node its inner row, or NONE."""
+    count, place = 0, 0
+    for node in range(growing.counter[0]):
+        if row[node] != NONE:
+            place = _copy_node(growing, regions, node, row, graph, count, place)
+            count += 1
+    for number in range(len(roots)):
+        root = roots[number] - regions
+        if root >= 0 and row[root] == NONE:
+            place = _copy_node(growing, regions, root, row, graph, count, place)
+        else:
+            graph.kinds[count] = ANY
+            graph.children[place] = roots[number] if root < 0 else regions + row[root]
+            place += 1
+            graph.starts[count + 1] = place
+        count += 1
+
+
+@kernel
+def _copy_node(
+    growing: Growing,
+    regions: int,
+    node: int,
+    row: NDArray[np.int32],
+    graph: Graph,
+    number: int,
+    place: int,
+) -> int:
+    graph.kinds[number] = growing.kinds[node]
+    for child in growing.children[growing.starts[node] : growing.starts[node + 1]]:
+        graph.children[place] = child if child < regions else regions + row[child - regions]
+        place += 1
+    graph.starts[number + 1] = place
+    return place

@@ -1,0 +1,124 @@
+"""A filter as a short program in postfix: what is kept of it once it is in the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.filters import Filter, Mode
+from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
+from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, operator_code
+from tamis.matching.compile.vocabulary import READING_OF_MODE, Reading, Vocabulary
+
+_OPERATORS: Final[dict[type[Connective], int]] = {And: OP_AND, Or: OP_OR, Xor: OP_XOR}
+_CONNECTIVES: Final = {op: connective for connective, op in _OPERATORS.items()}
+_NOT: Final = operator_code(OP_NOT, 1)
+_EITHER: Final = operator_code(OP_OR, 2)
+
+
+def compile_filter(filter_: Filter, mode: Mode, vocabulary: Vocabulary) -> list[int]:
+    """Return the codes of a filter, its atoms as leaves of the vocabulary."""
+    codes: list[int] = []
+    _emit(filter_, READING_OF_MODE[mode], vocabulary, codes)
+    if mode is Mode.STRICT:
+        _emit_adequacy(filter_, vocabulary, codes)
+    return codes
+
+
+def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filter:
+    """Return the filter that a program was made of."""
+    stack: list[Filter] = []
+    has_atoms = any(code >= 0 and vocabulary.is_atom(code) for code in codes)
+    adequacy = len(codes) - 1 if mode is Mode.STRICT and has_atoms else None
+    for place, code in enumerate(codes):
+        if code >= 0:
+            stack.append(vocabulary.atom_of(code))
+            continue
+        op, terms = (-code - 1) % 4, (-code - 1) // 4
+        if place == adequacy:
+            # The filter itself stands first; the other terms are what makes it adequate.
+            return stack[0]
+        joined = stack[-terms:]
+        del stack[-terms:]
+        stack.append(Not.of(joined[0]) if op == OP_NOT else _CONNECTIVES[op].of(joined))
+    return stack[0]
+
+
+def _emit(filter_: Filter, reading: Reading, vocabulary: Vocabulary, codes: list[int]) -> None:
+    if isinstance(filter_, Connective):
+        for term in filter_.terms:
+            _emit(term, reading, vocabulary, codes)
+        codes.append(operator_code(_OPERATORS[type(filter_)], len(filter_.terms)))
+    elif isinstance(filter_, Not):
+        _emit(filter_.term, reading, vocabulary, codes)
+        codes.append(_NOT)
+    elif isinstance(filter_, Constant):
+        codes.append(vocabulary.constant(value=filter_.value))
+    else:
+        codes.append(vocabulary.leaf(filter_, reading))
+
+
+def _emit_adequacy(filter_: Filter, vocabulary: Vocabulary, codes: list[int]) -> None:
+    """Add that no atom may be unknown: of three values, `a or not a` is true where a is known."""
+    atoms = dict.fromkeys(filter_.atoms())
+    for atom in atoms:
+        leaf = vocabulary.leaf(atom, Reading.UNKNOWN)
+        codes += (leaf, leaf, _NOT, _EITHER)
+    if atoms:
+        codes.append(operator_code(OP_AND, len(atoms) + 1))
+
+
+class Programs(NamedTuple):
+    """Filters in postfix, one after the other, over the leaves of one vocabulary."""
+
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, programs: Sequence[NDArray[np.int32]]) -> Programs:
+        """Put programs one after the other."""
+        starts = np.zeros(len(programs) + 1, np.int64)
+        np.cumsum([len(program) for program in programs], out=starts[1:])
+        return cls(np.concatenate([np.empty(0, np.int32), *programs]), starts)
+
+    def renumbered(self) -> tuple[NDArray[np.int32], Programs]:
+        """Return the leaves in use, and the programs with the leaves numbered among those."""
+        is_leaf = self.codes >= 0
+        used, local = np.unique(self.codes[is_leaf], return_inverse=True)
+        codes = self.codes.copy()
+        codes[is_leaf] = local
+        return used, Programs(codes, self.starts)
+
+    def some(self, numbers: NDArray[np.int32]) -> Programs:
+        """Return the programs of these numbers."""
+        if len(numbers) == len(self.starts) - 1:
+            return self
+        starts, taken = gathered(self.starts, numbers)
+        return Programs(self.codes[taken], starts)
+
+    def part(self, first: int, last: int) -> Programs:
+        """Return some of the programs."""
+        starts = self.starts[first : last + 1]
+        return Programs(self.codes[starts[0] : starts[-1]], starts - starts[0])
+
+    def program(self, number: int) -> NDArray[np.int32]:
+        """Return the codes of one filter."""
+        return self.codes[self.starts[number] : self.starts[number + 1]]
+
+    @property
+    def longest(self) -> int:
+        """Return the length of the longest program, at least 1."""
+        return int(np.diff(self.starts).max(initial=1))
+
+
+def gathered(
+    starts: NDArray[np.integer], rows: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where the parts of some rows begin once they stand together, and where they stood."""
+    first, last = starts[rows], starts[rows + 1]
+    together = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(last - first, out=together[1:])
+    return together, np.repeat(first - together[:-1], last - first) + np.arange(together[-1])

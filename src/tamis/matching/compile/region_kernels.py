@@ -1,0 +1,77 @@
+"""Rows of bits: for every region of a line that some filter asks for, the events that lie in it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE
+from tamis.jit import kernel, mixed_in
+
+
+class Regions(NamedTuple):
+    """What diagrams and graphs ask for: cells of a line, or one predicate; attribute by attribute.
+
+    Variables are counted from the first of their attribute.
+    """
+
+    of_block: NDArray[np.int32]
+    """Attribute b has the regions of_block[b] to of_block[b + 1]; constants stand after all."""
+    starts: NDArray[np.int64]
+    """Region r changes at the variables cuts[starts[r] : starts[r + 1]]."""
+    begins: NDArray[np.bool_]
+    cuts: NDArray[np.int32]
+    guard: NDArray[np.int32]
+    """A predicate that must not hold as well, or NONE."""
+
+
+class Lines(NamedTuple):
+    """How many variables each attribute has."""
+
+    cuts: NDArray[np.int32]
+    """Of attribute b the number of cuts."""
+    predicates: NDArray[np.int32]
+    """Attribute b has the predicates predicates[b] to predicates[b + 1]."""
+
+
+@kernel
+def number_regions(
+    starts: NDArray[np.int64],
+    begins: NDArray[np.bool_],
+    cuts: NDArray[np.int32],
+    guard: NDArray[np.int32],
+    table: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    numbers: NDArray[np.int32],
+) -> int:
+    """Number regions so that equal ones have one number; write the first region of each.
+
+    `table` is open hashing of numbers plus one, 0 where free, a power of two long.
+    """
+    mask, count = len(table) - 1, 0
+    for region in range(len(begins)):
+        first, last = starts[region], starts[region + 1]
+        mixed = mixed_in(1 if begins[region] else 0, guard[region])
+        for place in range(first, last):
+            mixed = mixed_in(mixed, cuts[place])
+        spot = (mixed ^ (mixed >> 17)) & mask
+        number = NONE
+        while table[spot] != 0 and number == NONE:
+            other = firsts[table[spot] - 1]
+            start = starts[other]
+            same = begins[other] == begins[region] and guard[other] == guard[region]
+            same = same and starts[other + 1] - start == last - first
+            for offset in range(last - first):
+                same = same and cuts[start + offset] == cuts[first + offset]
+            if same:
+                number = table[spot] - 1
+            spot = (spot + 1) & mask
+        if number == NONE:
+            number = count
+            table[spot] = number + 1
+            firsts[number] = region
+            count += 1
+        numbers[region] = number
+    return count

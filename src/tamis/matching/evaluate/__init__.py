@@ -1,0 +1,1 @@
+"""Evaluation: compiled subscriptions on a batch of events, or on one event."""

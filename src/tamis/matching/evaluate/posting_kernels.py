@@ -1,0 +1,256 @@
+"""Events look under what they hold, and try the subscriptions that wait there."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.kernels import NONE
+from tamis.jit import inlined, kernel
+from tamis.matching.compile.access_kernels import (
+    AGAIN,
+    MOST_CHECKS,
+    PROGRAM,
+    Meeting,
+    Postings,
+    find_combination,
+)
+from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_XOR, Leaves
+
+TRUE: Final = 1
+FALSE: Final = 0
+UNKNOWN: Final = 2
+
+
+class Values(NamedTuple):
+    """What the events hold, event after event, and what they pass."""
+
+    starts: NDArray[np.int64]
+    blocks: NDArray[np.int32]
+    cells: NDArray[np.int32]
+    passing: NDArray[np.bool_]
+    """For each event and predicate."""
+    predicate: NDArray[np.int32]
+    """For each variable the predicate that it is, or NONE."""
+    first: NDArray[np.int32]
+    """For each attribute its first variable."""
+
+
+@inlined
+def _holds(
+    cuts: NDArray[np.int32],
+    inside: bool,
+    guard: int,
+    first: int,
+    cell: int,
+    predicate: NDArray[np.int32],
+    passing: NDArray[np.bool_],
+) -> bool:
+    """Tell whether one side of a leaf holds for an event, whose predicates `passing` tells."""
+    if guard != NONE and passing[predicate[guard]]:
+        return False
+    for variable in cuts:
+        if predicate[variable] != NONE:
+            return bool(passing[predicate[variable]])
+        if variable - first < cell:
+            inside = not inside
+    return inside
+
+
+@inlined
+def _joined(op: int, one: int, other: int) -> int:
+    """Return the truth of two joined by an operator."""
+    if op == OP_XOR:
+        return UNKNOWN if one == UNKNOWN or other == UNKNOWN else one ^ other
+    decisive = FALSE if op == OP_AND else TRUE
+    if one == decisive or other == decisive:
+        return decisive
+    return UNKNOWN if one == UNKNOWN or other == UNKNOWN else one
+
+
+class Waiting(NamedTuple):
+    """All that finding matches among waiting subscriptions needs."""
+
+    postings: Postings
+    codes: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    leaves: Leaves
+    seen: NDArray[np.int32]
+    """For each subscription the stamp of the last event for which it was tried."""
+    stamps: NDArray[np.int64]
+    """How many stamps were used up before this batch; event e has that plus e + 1."""
+    cell_of: NDArray[np.int32]
+    keys: NDArray[np.int64]
+    """Room for the keys of one event."""
+    stack: NDArray[np.int8]
+
+
+@inlined
+def _keys_of_event(
+    offset: NDArray[np.int64],
+    meeting: Meeting,
+    blocks: NDArray[np.int32],
+    cells: NDArray[np.int32],
+    cell_of: NDArray[np.int32],
+    keys: NDArray[np.int64],
+) -> int:
+    """Write all keys under which an event has to look; return how many there are."""
+    count = 0
+    for place in range(len(blocks)):
+        keys[count] = offset[blocks[place]] + cells[place]
+        keys[count + 1] = offset[-1] + blocks[place]
+        count += 2
+    kinds, table, combinations = meeting.kinds, meeting.table, meeting.keys
+    held, has_threes = len(blocks), bool(meeting.has_threes[0])
+    own = held * (held - 1) // 2
+    if has_threes:
+        own = own * (held + 1) // 3
+    # An event has few combinations of its own where subscriptions have very many kinds of them.
+    if own < len(kinds):
+        for one in range(held):
+            for other in range(one + 1, held):
+                for third in range(other, held if has_threes else other + 1):
+                    # The attribute itself stands for no third.
+                    last = keys[2 * third] if third > other else NONE
+                    number = find_combination(
+                        combinations, table, keys[2 * one], keys[2 * other], last
+                    )
+                    if number != NONE:
+                        keys[count] = meeting.first[0] + number
+                        count += 1
+        return count
+    for kind in range(len(kinds)):
+        one, other, third = kinds[kind, 0], kinds[kind, 1], kinds[kind, 2]
+        if cell_of[one] == 0 or cell_of[other] == 0:
+            continue
+        last = offset[third] + cell_of[third] if third != NONE else NONE
+        number = find_combination(
+            combinations, table, offset[one] + cell_of[one], offset[other] + cell_of[other], last
+        )
+        if number != NONE:
+            keys[count] = meeting.first[0] + number
+            count += 1
+    return count
+
+
+@kernel
+def _truth(
+    program: NDArray[np.int32],
+    starts: NDArray[np.int32],
+    variables: NDArray[np.int32],
+    begins_inside: NDArray[np.bool_],
+    guard: NDArray[np.int32],
+    block: NDArray[np.int32],
+    first: NDArray[np.int32],
+    cell_of: NDArray[np.int32],
+    predicate: NDArray[np.int32],
+    passing: NDArray[np.bool_],
+    stack: NDArray[np.int8],
+) -> int:
+    """Return whether a program is true, false or unknown for an event."""
+    # Without a negation, what is false is as good as what is unknown.
+    sides = 1
+    for code in program:
+        if code < 0 and (-code - 1) % 4 >= OP_XOR:
+            sides = 2
+    depth = 0
+    for code in program:
+        if code >= 0:
+            own, truth = block[code], UNKNOWN
+            start, cell = (first[own], cell_of[own]) if own != NONE else (0, 0)
+            for side in range(2 * code, 2 * code + sides):
+                cuts = variables[starts[side] : starts[side + 1]]
+                inside = bool(begins_inside[side])
+                if truth == UNKNOWN and _holds(
+                    cuts, inside, guard[side], start, cell, predicate, passing
+                ):
+                    truth = TRUE if side == 2 * code else FALSE
+            stack[depth] = truth
+            depth += 1
+            continue
+        op, terms = (-code - 1) % 4, (-code - 1) // 4
+        depth -= terms
+        result = stack[depth]
+        if op == OP_NOT:
+            result = UNKNOWN if result == UNKNOWN else 1 - result
+        for term in range(depth + 1, depth + terms):
+            result = _joined(op, result, stack[term])
+        stack[depth] = result
+        depth += 1
+    return int(stack[0])
+
+
+@kernel
+def match_waiting(
+    waiting: Waiting,
+    values: Values,
+    first_event: int,
+    ends: NDArray[np.int64],
+    found: NDArray[np.int32],
+) -> int:
+    """Find for event after event the subscriptions that wait for it and that it satisfies.
+
+    Writes the subscriptions, and for each event where its own end; returns the event at which
+    there might be no more room.
+    """
+    # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
+    starts, records = waiting.postings.starts, waiting.postings.records
+    codes, program_starts, leaves = waiting.codes, waiting.starts, waiting.leaves
+    leaf_starts, variables, begins_inside = leaves.starts, leaves.variables, leaves.begins_inside
+    guard, block, first = leaves.guard, leaves.block, values.first
+    predicate, passing, stack = values.predicate, values.passing, waiting.stack
+    offset, meeting = waiting.postings.cell_offset, waiting.postings.meeting
+    seen, cell_of, keys = waiting.seen, waiting.cell_of, waiting.keys
+    count = 0
+    for event in range(first_event, len(ends)):
+        if count + len(seen) > len(found) and count > 0:
+            return event
+        stamp = waiting.stamps[0] + event + 1
+        held = slice(values.starts[event], values.starts[event + 1])
+        blocks, cells = values.blocks[held], values.cells[held]
+        for place in range(len(blocks)):
+            cell_of[blocks[place]] = cells[place]
+        count_of_keys = _keys_of_event(offset, meeting, blocks, cells, cell_of, keys)
+        for number in range(count_of_keys):
+            place, end = starts[keys[number]], starts[keys[number] + 1]
+            while place < end:
+                member, task = records[place], records[place + 1]
+                check = place + 2
+                place = check + 3 * (task & MOST_CHECKS)
+                passes = True
+                while check < place and passes:
+                    cell = cell_of[records[check]]
+                    passes = records[check + 1] <= cell < records[check + 2]
+                    check += 3
+                if not passes:
+                    continue
+                if task & AGAIN:
+                    if seen[member] == stamp:
+                        continue
+                    seen[member] = stamp
+                if task & PROGRAM:
+                    passes = (
+                        _truth(
+                            codes[program_starts[member] : program_starts[member + 1]],
+                            leaf_starts,
+                            variables,
+                            begins_inside,
+                            guard,
+                            block,
+                            first,
+                            cell_of,
+                            predicate,
+                            passing[event],
+                            stack,
+                        )
+                        == TRUE
+                    )
+                if passes:
+                    found[count] = member
+                    count += 1
+        for place in range(len(blocks)):
+            cell_of[blocks[place]] = 0
+        ends[event] = count
+    return len(ends)

@@ -1,0 +1,338 @@
+"""Comparisons between attributes, for all events of a batch at once where that is certain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.events import Event, Kind, Schema, Value
+from tamis.events.batch import NO_COLUMN, EventBatch, microseconds
+from tamis.events.columns import Entries, split_integers
+from tamis.events.values import INT64_MIN, KIND_OF_TYPE, kind_of
+from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
+from tamis.filters.atoms import COMPARISONS, can_compare
+from tamis.filters.modes import View
+
+Flags = NDArray[np.bool_]
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Numbers(NamedTuple):
+    """A number per event, or one for all of them."""
+
+    known: Flags
+    """Where there is a number; elsewhere the rest means nothing."""
+    whole: Flags
+    """Where it is an integer."""
+    integers: Integers
+    """It, if it is an integer; otherwise 0."""
+    floats: Floats
+    """It, or the float nearest to it."""
+    unsure: Flags
+    """Where the oracle has to be asked."""
+
+    @classmethod
+    def of(cls, known: Flags, whole: Flags, integers: Integers, floats: Floats) -> Numbers:
+        """Return integers, and elsewhere floats."""
+        integers = np.where(whole, integers, 0)
+        floats = np.where(whole, integers.astype(np.float64), floats)
+        return cls(known, whole, integers, floats, np.zeros(1, np.bool_))
+
+    @classmethod
+    def constant(cls, number: float) -> Numbers:
+        """Return one number for all events."""
+        whole = isinstance(number, int)
+        return cls.of(
+            known=np.array([not math.isnan(number)]),
+            whole=np.array([whole]),
+            integers=np.array([number if whole else 0], np.int64),
+            floats=np.array([number], np.float64),
+        )
+
+
+def compute(op: str, left: Numbers, right: Numbers) -> Numbers:
+    """Return the results of one operation."""
+    known = left.known & right.known
+    whole = left.whole & right.whole & (op != "/")
+    if op in ("/", "div"):
+        known &= right.floats != 0
+    integers, fits, sure = ON_INTEGERS[op](left, right)
+    with np.errstate(all="ignore"):
+        floats = ON_FLOATS[op](left.floats, right.floats)
+    result = Numbers.of(known & np.where(whole, fits, ~np.isnan(floats)), whole, integers, floats)
+    return result._replace(unsure=left.unsure | right.unsure | (known & whole & ~sure))
+
+
+def compare(op: str, left: Numbers, right: Numbers) -> Flags:
+    """Tell where `left op right`; it means nothing where one of them is not known.
+
+    An integer and a float compare by their floats, and where those are equal by what the integer
+    is more than its float.
+    """
+    left_residues, right_residues = _residues(left), _residues(right)
+    same = left.floats == right.floats
+    equal = same & (left_residues == right_residues)
+    less = (left.floats < right.floats) | (same & (left_residues < right_residues))
+    return FROM_ORDER[op](less, equal)
+
+
+FROM_ORDER: Final[dict[str, Callable[[Flags, Flags], Flags]]] = {
+    "=": lambda less, equal: equal,  # noqa: ARG005
+    "!=": lambda less, equal: ~equal,  # noqa: ARG005
+    "<": lambda less, equal: less,  # noqa: ARG005
+    "<=": lambda less, equal: less | equal,
+    ">": lambda less, equal: ~(less | equal),
+    ">=": lambda less, equal: ~less,  # noqa: ARG005
+}
+
+
+def _residues(numbers: Numbers) -> Any:
+    residues = split_integers(numbers.integers)[1]
+    return np.int16(0) if residues is None else residues
+
+
+# --- integers --------------------------------------------------------------------------------
+
+# The results, where they are numbers of 64 bits, and where both of that is certain.
+OnIntegers = tuple[Integers, Flags, Flags]
+
+_CERTAIN: Final = np.ones(1, np.bool_)
+
+
+def _add(left: Numbers, right: Numbers) -> OnIntegers:
+    total = left.integers + right.integers
+    # It has left the range if both terms have the sign that it has not.
+    fits = ((left.integers ^ total) & (right.integers ^ total)) >= 0
+    return total, fits, _CERTAIN
+
+
+def _subtract(left: Numbers, right: Numbers) -> OnIntegers:
+    difference = left.integers - right.integers
+    fits = ((left.integers ^ right.integers) & (left.integers ^ difference)) >= 0
+    return difference, fits, _CERTAIN
+
+
+def _multiply(left: Numbers, right: Numbers) -> OnIntegers:
+    # Three roundings take a product of floats nowhere near twice as far as the exact one.
+    with np.errstate(all="ignore"):
+        sure = np.abs(left.floats * right.floats) < 2.0**62
+    return left.integers * right.integers, _CERTAIN, sure
+
+
+def _quotient(left: Numbers, right: Numbers) -> OnIntegers:
+    # The least integer has no absolute value.
+    sure = (left.integers != INT64_MIN) & (right.integers != INT64_MIN)
+    divisors = np.where(right.integers == 0, 1, right.integers)
+    sizes = np.abs(left.integers) // np.where(sure, np.abs(divisors), 1)
+    return np.where((left.integers < 0) == (divisors < 0), sizes, -sizes), _CERTAIN, sure
+
+
+def _no_integers(left: Numbers, right: Numbers) -> OnIntegers:
+    return np.zeros(np.broadcast(left.whole, right.whole).shape, np.int64), _CERTAIN, _CERTAIN
+
+
+ON_INTEGERS: Final[dict[str, Callable[[Numbers, Numbers], OnIntegers]]] = {
+    "+": _add,
+    "-": _subtract,
+    "*": _multiply,
+    "/": _no_integers,
+    "div": _quotient,
+}
+
+ON_FLOATS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "div": np.divide,
+}
+
+
+# The oracle is done with so few events before columns are made of them.
+FEW_EVENTS: Final = 4
+
+DTYPES: Final[dict[Kind, type]] = {
+    Kind.TEXT: np.object_,
+    Kind.BOOLEAN: np.bool_,
+    Kind.TIMESTAMP: np.int64,
+}
+
+
+class Plain(NamedTuple):
+    """A value of one kind per event, where it is known."""
+
+    known: Flags
+    values: NDArray[Any]
+
+
+class Decision(NamedTuple):
+    """What is known about a relation without asking the oracle."""
+
+    known: Flags
+    holds: Flags
+    unsure: Flags
+
+
+class Operands:
+    """The attributes of a batch as relations see them, each made into a full column once."""
+
+    def __init__(self, batch: EventBatch, schema: Schema | None) -> None:
+        """Take a batch; with a schema, its defaults stand in for what is absent."""
+        self.batch: Final = batch
+        self._schema = schema
+        self._counts: dict[str, NDArray[np.int64]] = {}
+        self._plain: dict[tuple[str, Kind], Plain] = {}
+        self._numbers: dict[str, Numbers] = {}
+
+    def counts(self, name: str) -> NDArray[np.int64]:
+        """Return for each event how many values an attribute holds."""
+        if name not in self._counts:
+            counts = self.batch.columns.get(name, NO_COLUMN).counts(len(self.batch))
+            self._counts[name] = counts if self._default(name) is None else np.maximum(counts, 1)
+        return self._counts[name]
+
+    def plain(self, name: str, kind: Kind) -> Plain:
+        """Return an attribute's values of one kind other than numbers."""
+        if (name, kind) not in self._plain:
+            self._plain[name, kind] = self._find_plain(name, kind)
+        return self._plain[name, kind]
+
+    def numbers(self, name: str) -> Numbers:
+        """Return an attribute's numbers."""
+        if name not in self._numbers:
+            self._numbers[name] = self._find_numbers(name)
+        return self._numbers[name]
+
+    def event(self, number: int, relation: Relation) -> Event:
+        """Return as much of an event as a relation needs."""
+        event = self.batch.event(number, relation.attributes())
+        return event if self._schema is None else self._schema.with_defaults(event)
+
+    def _find_plain(self, name: str, kind: Kind) -> Plain:
+        known = self._blank()
+        values: NDArray[Any] = np.zeros(len(self.batch), DTYPES[kind])
+        entries = self._entries(name, kind)
+        if entries is not None:
+            known[entries.events] = True
+            values[entries.events] = _values_of(kind, entries)
+        default = self._default(name)
+        if default is not None and kind_of(default) is kind:
+            absent = self._absent(name)
+            known |= absent
+            values[absent] = microseconds(default) if isinstance(default, datetime) else default
+        return Plain(known, values)
+
+    def _find_numbers(self, name: str) -> Numbers:
+        known, whole = self._blank(), self._blank()
+        integers, floats = np.zeros(len(self.batch), np.int64), np.zeros(len(self.batch))
+        entries = self._entries(name, Kind.NUMBER)
+        if entries is not None:
+            known[entries.events] = True
+            floats[entries.events] = entries.values
+            if entries.whole is not None:
+                whole[entries.events] = entries.whole
+                integers[entries.events] = _integers_of(entries, entries.whole)
+        default = self._default(name)
+        if isinstance(default, int | float) and kind_of(default) is Kind.NUMBER:
+            absent = self._absent(name)
+            known |= absent
+            floats[absent] = default
+            if isinstance(default, int):
+                whole |= absent
+                integers[absent] = default
+        return Numbers.of(known, whole, integers, floats)
+
+    def _entries(self, name: str, kind: Kind) -> Entries | None:
+        return self.batch.columns.get(name, NO_COLUMN).entries.get(kind)
+
+    def _default(self, name: str) -> Value | None:
+        declared = None if self._schema is None else self._schema.get(name)
+        return None if declared is None else declared.default
+
+    def _absent(self, name: str) -> Flags:
+        absent: Flags = self.batch.columns.get(name, NO_COLUMN).counts(len(self.batch)) == 0
+        return absent
+
+    def _blank(self) -> Flags:
+        return np.zeros(len(self.batch), np.bool_)
+
+
+def find_related(relation: Relation, operands: Operands, *, truth: bool) -> Flags:
+    """Tell of every event whether a relation is true in it, or whether it is false."""
+    length = len(operands.batch)
+    passing, several, asked = (np.full(length, flag) for flag in (False, False, True))
+    for name in relation.attributes():
+        counts = operands.counts(name)
+        asked &= counts > 0
+        several |= counts > 1
+    decision = None if length < FEW_EVENTS else _decide(relation, operands)
+    if decision is not None:
+        passing |= asked & decision.known & (decision.holds == truth)
+        asked &= several | decision.unsure
+    for number in np.flatnonzero(asked).tolist():
+        found = relation.truth(View(operands.event(number, relation), None))
+        passing[number] = found is truth
+    return passing
+
+
+def _decide(relation: Relation, operands: Operands) -> Decision | None:
+    """Return what is certain of the events with single values, if there is a way to tell."""
+    left, right = relation.left, relation.right
+    if isinstance(left, Reference) and isinstance(right, Reference):
+        return _decide_plain(relation.op, left.name, right.name, operands)
+    if _compares_numbers(relation):
+        return _decide_numbers(relation.op, _evaluate(left, operands), _evaluate(right, operands))
+    return None
+
+
+def _decide_plain(op: str, left: str, right: str, operands: Operands) -> Decision:
+    known, holds, unsure = _decide_numbers(op, operands.numbers(left), operands.numbers(right))
+    for kind in DTYPES:
+        if can_compare(op, kind):
+            ours, theirs = operands.plain(left, kind), operands.plain(right, kind)
+            both = ours.known & theirs.known
+            holds[both] = COMPARISONS[op](ours.values[both], theirs.values[both])
+            known |= both
+    return Decision(known, holds, unsure)
+
+
+def _decide_numbers(op: str, left: Numbers, right: Numbers) -> Decision:
+    return Decision(left.known & right.known, compare(op, left, right), left.unsure | right.unsure)
+
+
+def _compares_numbers(relation: Relation) -> bool:
+    """Tell whether a side is arithmetic, so that only numbers can be compared, on both sides."""
+    constants = [operand for operand in relation.operands() if isinstance(operand, Literal)]
+    return (isinstance(relation.left, Arithmetic) or isinstance(relation.right, Arithmetic)) and (
+        all(KIND_OF_TYPE[constant.type] is Kind.NUMBER for constant in constants)
+    )
+
+
+def _evaluate(expression: Expression, operands: Operands) -> Numbers:
+    match expression:
+        case Reference(name=name):
+            return operands.numbers(name)
+        case Arithmetic(op=op, left=left, right=right):
+            return compute(op, _evaluate(left, operands), _evaluate(right, operands))
+        case Literal(constant=int() | float() as number):
+            return Numbers.constant(number)
+        case _:
+            raise AssertionError(f"{expression} is no number")
+
+
+def _values_of(kind: Kind, entries: Entries) -> NDArray[Any]:
+    values = entries.values
+    return np.array(entries.texts, np.object_)[values] if kind is Kind.TEXT else values
+
+
+def _integers_of(entries: Entries, whole: Flags) -> NDArray[np.int64]:
+    # As `split_integers` has it: the largest have 2**63 as their float, in int64 its opposite.
+    floats = np.where(whole, entries.values, 0.0)
+    nearest = np.where(floats < 2.0**63, floats, -(2.0**63)).astype(np.int64)
+    return nearest if entries.residues is None else nearest + entries.residues

@@ -1,0 +1,169 @@
+"""A compiled set meets one event: no columns, no bits, and only what the event touches."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
+from tamis.events import Event
+from tamis.events.batch import EventBatch
+from tamis.events.values import Value, kind_of
+from tamis.matching.compile.compiled import Compiled
+from tamis.matching.evaluate.cells import FactFinder
+from tamis.matching.evaluate.posting_kernels import Values
+from tamis.matching.evaluate.posting_lists import WaitingList
+from tamis.matching.evaluate.single_kernels import (
+    SingleRoom,
+    Upward,
+    Usual,
+    evaluate_chunks_once,
+    evaluate_graph_once,
+    plan_upward,
+    reset_truths,
+    set_truths,
+    turn_upward,
+)
+
+
+class SingleEvaluator:
+    """Evaluates one compiled set on one event at a time; made once, for any number of threads."""
+
+    def __init__(self, compiled: Compiled, finder: FactFinder, waiting: WaitingList) -> None:
+        self._compiled = compiled
+        self._finder = finder
+        self._waiting = waiting
+        variables, arrays = compiled.variables, compiled.arrays
+        self._lines = {
+            name: _Line(number, block.partition.breakpoints)
+            for number, (name, block) in enumerate(variables.blocks.items())
+        }
+        self._upward = _upward(compiled)
+        begins = np.flatnonzero(arrays.regions.begins).astype(np.int32)
+        blocks = np.searchsorted(arrays.regions.of_block, begins, side="right") - 1
+        always = np.flatnonzero(np.diff(variables.counts.predicates)).astype(np.int32)
+        self._usual = Usual(begins, blocks.astype(np.int32), always)
+        self._no_predicates = np.zeros(0, np.bool_)
+        self._rooms: list[SingleRoom] = []
+
+    def evaluate(self, event: Event) -> NDArray[np.int32] | None:
+        """Return the subscriptions that an event satisfies; None if it holds several values."""
+        held: dict[int, int] = {}
+        for name, values in event.items():
+            line = self._lines.get(name)
+            if line is not None:
+                if len(values) > 1:
+                    return None
+                held[line.number] = line.cell(values[0])
+        blocks = np.array(sorted(held), np.int32)
+        cells = np.array([held[block] for block in blocks.tolist()], np.int32)
+        passing = self._passing(event)
+        found = np.empty(0, np.int32)
+        if not self._waiting.is_empty:
+            found = self._match_waiting(blocks, cells, passing)
+        if len(self._compiled.everyday):
+            found = np.concatenate((found, self._match_everyday(blocks, cells, passing)))
+        return np.sort(found)
+
+    def _passing(self, event: Event) -> NDArray[np.bool_]:
+        if not self._compiled.variables.predicates:
+            return self._no_predicates
+        return self._finder.passing(EventBatch.of_events([event]))[:, 0]
+
+    def _match_waiting(
+        self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
+    ) -> NDArray[np.int32]:
+        values = Values(
+            starts=np.array((0, len(blocks)), np.int64),
+            blocks=blocks,
+            cells=cells,
+            passing=np.ascontiguousarray(passing).reshape(1, -1),
+            predicate=self._finder.predicate,
+            first=self._compiled.variables.first,
+        )
+        return self._waiting.match(values)[1]
+
+    def _match_everyday(
+        self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
+    ) -> NDArray[np.int32]:
+        arrays, lines = self._compiled.arrays, self._compiled.variables.counts
+        room = self._rooms.pop() if self._rooms else self._new_room()
+        tail = set_truths(arrays.regions, lines, blocks, cells, passing, self._usual, room)
+        first = evaluate_chunks_once(arrays.chunks, room)
+        last = evaluate_graph_once(arrays.graph, self._upward, room, tail, first)
+        reset_truths(arrays.regions, blocks, self._usual, room)
+        # Tops stand in the order of their members, and memory is read faster in order.
+        tops = arrays.graph.members[np.sort(room.found[first:last])]
+        rows = np.concatenate((room.found[:first], tops))
+        self._rooms.append(room)
+        return self._compiled.everyday[rows]
+
+    def _new_room(self) -> SingleRoom:
+        compiled, arrays = self._compiled, self._compiled.arrays
+        regions, nodes = len(arrays.regions.begins), len(arrays.graph.kinds)
+        largest = int(np.diff(arrays.chunks.node_starts).max(initial=0))
+        room = SingleRoom(
+            truth=np.array(arrays.regions.begins),
+            is_present=np.zeros(len(compiled.variables.blocks) + 1, np.bool_),
+            nodes=np.zeros(largest + 2, np.bool_),
+            queue=np.empty(regions + nodes + 1, np.int32),
+            states=self._upward.needed.copy(),
+            touched=np.empty(len(self._upward.parents), np.int32),
+            found=np.empty(len(compiled.everyday) + 1, np.int32),
+        )
+        room.nodes[1] = True
+        return room
+
+
+class _Line:
+    """Finds the cell of one value at a time, on the value order of one attribute."""
+
+    def __init__(self, number: int, breakpoints: Sequence[Breakpoint]) -> None:
+        self.number: Final = number
+        keys: dict[Bracket, list[Any]] = {bracket: [] for bracket in Bracket}
+        for point in breakpoints:
+            if len(point) == 2:
+                keys[Bracket(point[0])].append(point[1])
+        begins = {bracket: bisect_right(breakpoints, (bracket,)) for bracket in Bracket}
+        self._other: Final = begins[Bracket.OTHER]
+        self._of_kind: Final = {
+            kind: (begins[bracket], _compact(keys[bracket]))
+            for kind, bracket in BRACKET_OF_KIND.items()
+        }
+
+    def cell(self, value: Value) -> int:
+        """Return the cell that a value lies in."""
+        kind = kind_of(value)
+        if kind is None:
+            return self._other
+        begin, keys = self._of_kind[kind]
+        # Bits are tested one by one, and have no keys.
+        return begin + bisect_right(keys, value) if keys else begin
+
+
+def _compact(keys: list[Any]) -> Sequence[Any]:
+    """Return numbers side by side in memory, if they are the same as floats; else what is given."""
+    if keys and all(type(key) in {int, float} and float(key) == key for key in keys):
+        return array("d", keys)
+    return keys
+
+
+def _upward(compiled: Compiled) -> Upward:
+    graph, regions = compiled.arrays.graph, compiled.arrays.regions
+    nodes = len(graph.kinds)
+    rows = len(regions.begins) + nodes - len(graph.members)
+    upward = Upward(
+        np.zeros(rows + 1, np.int64),
+        np.empty(len(graph.children), np.int32),
+        np.empty(nodes, np.int32),
+        np.empty(nodes, np.int8),
+    )
+    first, last = np.empty(nodes, np.int64), np.empty(nodes, np.int64)
+    plan_upward(graph, regions, upward, first, last)
+    turn_upward(graph, upward, first, last)
+    return upward._replace(parents=upward.parents[: upward.starts[-1]].copy())

@@ -1,0 +1,1 @@
+"""The store of subscriptions: segments that come and go, and snapshot files."""

@@ -1,0 +1,234 @@
+"""The subscriptions of an engine, in segments that are compiled together, oldest first.
+
+What is added lies open at first: one event tries the few newest one by one, a batch has them
+compiled. Small segments are joined into larger ones beside the readers, so that there are never
+many. All that a reader uses hangs on one tuple, which is never changed, only replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import RLock, Thread
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from tamis.errors import FilterError
+from tamis.events import Event, Schema
+from tamis.filters import Filter, Id
+from tamis.matching.compile.vocabulary import Vocabulary
+from tamis.matching.store.segments import Entry, Segment
+
+# So many of the newest are tried one by one, which takes one event some microseconds each.
+MOST_OPEN: Final = 16
+# Segments of up to this many subscriptions are compiled anew with what was added, in milliseconds.
+YOUNG: Final = 256
+# With more segments than this, the newest of them are joined in the background.
+MOST_SEGMENTS: Final = 6
+
+
+class Open(NamedTuple):
+    """A subscription that no segment has yet."""
+
+    entry: Entry
+    filter: Filter
+
+
+class State(NamedTuple):
+    """What a reader sees: taken once, it stays as it was."""
+
+    segments: tuple[Segment, ...] = ()
+    open: tuple[Open, ...] = ()
+    """The newest ones, as far as they are few."""
+    is_whole: bool = True
+    """Whether there are no more than these; else they must be compiled before anyone reads."""
+
+    def locate(self, id_: Id) -> tuple[int, int] | None:
+        """Return the segment and the place of a compiled subscription."""
+        for number, segment in enumerate(self.segments):
+            place = segment.place(id_)
+            if place is not None:
+                return number, place
+        return None
+
+    def without_compiled(self, id_: Id) -> State:
+        """Return the same without one of the compiled ones."""
+        number, place = _located(self, id_)
+        without = self.segments[number].without(place)
+        segments = (*self.segments[:number], without, *self.segments[number + 1 :])
+        return self._replace(segments=segments)
+
+    def without_open(self, id_: Id) -> State:
+        """Return the same without one of the open ones."""
+        return self._replace(open=tuple(one for one in self.open if one.entry.id != id_))
+
+    def with_open(self, one: Open) -> State:
+        """Return the same with one more."""
+        if len(self.open) == MOST_OPEN or not self.is_whole:
+            return self._replace(is_whole=False)
+        return self._replace(open=(*self.open, one))
+
+
+class Collection:
+    """Holds subscriptions; one thread at a time changes them, any number read."""
+
+    def __init__(self, vocabulary: Vocabulary, segment: Segment | None = None) -> None:
+        self.vocabulary: Final = vocabulary
+        self.state = State(() if segment is None else (segment,))
+        self.count = 0 if segment is None else segment.size
+        self.changing: Final = RLock()
+        # All that no segment has yet; the state shows them while they are few.
+        self._pending: dict[Id, Entry] = {}
+        self._joining: Thread | None = None
+
+    def __contains__(self, id_: Id) -> bool:
+        return id_ in self._pending or self.state.locate(id_) is not None
+
+    def ids(self) -> list[Id]:
+        """Return the ids of all subscriptions, in order of adding."""
+        compiled = [id_ for segment in self.state.segments for id_ in segment.ids()]
+        return [*compiled, *self._pending]
+
+    # --- one by one --------------------------------------------------------------------------
+
+    def add(self, entry: Entry, filter_: Filter) -> None:
+        """Add a subscription."""
+        if entry.id in self:
+            raise FilterError(
+                f"there is a subscription {entry.id!r} already; remove it first, or replace it"
+            )
+        self._pending[entry.id] = entry
+        self.state = self.state.with_open(Open(entry, filter_))
+        self.count += 1
+
+    def remove(self, id_: Id) -> None:
+        """Remove a subscription."""
+        self.state = self._without(id_)
+        self.count -= 1
+
+    def replace(self, entry: Entry, filter_: Filter) -> None:
+        """Put a subscription in the place of the one with its id; every reader sees one of them."""
+        without = self._without(entry.id)
+        self._pending[entry.id] = entry
+        self.state = without.with_open(Open(entry, filter_))
+
+    def _without(self, id_: Id) -> State:
+        if id_ in self._pending:
+            del self._pending[id_]
+            return self.state.without_open(id_)
+        return self.state.without_compiled(id_)
+
+    def find(self, id_: Id) -> Entry:
+        """Return a subscription."""
+        pending = self._pending.get(id_)
+        if pending is not None:
+            return pending
+        # Taken once: segments may be joined while this looks.
+        state = self.state
+        number, place = _located(state, id_)
+        return state.segments[number].entry(place)
+
+    # --- compiled together -------------------------------------------------------------------
+
+    def whole(self) -> State:
+        """Return all subscriptions, the newest perhaps open."""
+        state = self.state
+        return state if state.is_whole else State(self.compiled())
+
+    def compiled(self) -> tuple[Segment, ...]:
+        """Return all subscriptions in segments."""
+        state = self.state
+        if state.is_whole and not state.open:
+            return state.segments
+        with self.changing:
+            self._compile()
+            segments = self.state.segments
+        if len(segments) > MOST_SEGMENTS:
+            self._join_in_background()
+        return segments
+
+    def compact(self) -> Segment:
+        """Compile all subscriptions together, and return them as one segment."""
+        with self.changing:
+            segments = self.state.segments
+            if self._pending or len(segments) != 1 or not segments[0].is_whole:
+                living = [entry for segment in segments for entry in segment.living()]
+                self._publish((), [*living, *self._pending.values()])
+            return self.state.segments[0]
+
+    def _compile(self) -> None:
+        """Compile what is pending, together with the last segments if those are small."""
+        entries, older = list(self._pending.values()), list(self.state.segments)
+        while older and older[-1].size <= max(len(entries), YOUNG):
+            entries = older.pop().living() + entries
+        self._publish(tuple(older), entries)
+
+    def _publish(self, older: tuple[Segment, ...], entries: list[Entry]) -> None:
+        if entries or not older:
+            older = (*older, Segment.of(entries, self.vocabulary))
+        self.state = State(older)
+        self._pending = {}
+
+    def _join_in_background(self) -> None:
+        with self.changing:
+            if self._joining is not None and self._joining.is_alive():
+                return
+            self._joining = Thread(target=self._join, name="tamis-join", daemon=True)
+            self._joining.start()
+
+    def _join(self) -> None:
+        """Join the newest segments into one, without keeping anyone from reading or changing."""
+        chosen = _to_join(self.state.segments)
+        if len(chosen) < 2:
+            return
+        living = [segment.living() for segment in chosen]
+        joined = Segment.of([entry for part in living for entry in part], self.vocabulary)
+        with self.changing:
+            segments, open_, is_whole = self.state
+            now = _still_there(segments, chosen)
+            if now is None:
+                return
+            alive = [after.alive[before.alive] for before, after in zip(chosen, now, strict=True)]
+            left = np.concatenate(alive)
+            joined = joined._replace(alive=left, is_whole=bool(left.all()))
+            first = segments.index(now[0])
+            rest = segments[first + len(now) :]
+            self.state = State((*segments[:first], joined, *rest), open_, is_whole)
+
+
+def _located(state: State, id_: Id) -> tuple[int, int]:
+    located = state.locate(id_)
+    if located is None:
+        raise FilterError(f"there is no subscription {id_!r}")
+    return located
+
+
+def _to_join(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Return the newest segments, up to one that is larger than all after it."""
+    first, size = max(0, len(segments) - 2), sum(segment.size for segment in segments[-2:])
+    while first > 0 and segments[first - 1].size <= size:
+        first -= 1
+        size += segments[first].size
+    return segments[first:]
+
+
+def _still_there(
+    segments: tuple[Segment, ...], chosen: tuple[Segment, ...]
+) -> tuple[Segment, ...] | None:
+    """Return what became of some segments, or None if they were compiled anew meanwhile."""
+    evaluators = [segment.evaluator for segment in segments]
+    if chosen[0].evaluator not in evaluators:
+        return None
+    first = evaluators.index(chosen[0].evaluator)
+    now = segments[first : first + len(chosen)]
+    same = [segment.evaluator for segment in now] == [segment.evaluator for segment in chosen]
+    return now if same else None
+
+
+def match_open(
+    open_: tuple[Open, ...], event: Event, now: float, schema: Schema | None
+) -> Iterator[Id]:
+    """Yield those of the newest subscriptions that an event satisfies."""
+    for entry, filter_ in open_:
+        if entry.expires_at > now and filter_.matches(event, entry.mode, schema):
+            yield entry.id

@@ -1,0 +1,134 @@
+"""Subscriptions that were compiled together, and what several such sets find in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.events import Event
+from tamis.events.batch import EventBatch
+from tamis.filters import Id, Mode
+from tamis.matching.compile.compiled import Compiled
+from tamis.matching.compile.vocabulary import Vocabulary
+from tamis.matching.evaluate.evaluator import Evaluator
+from tamis.matching.matches import Ids, Matches, Share
+
+MODES: Final = tuple(Mode)
+
+
+class Entry(NamedTuple):
+    """One subscription, as it comes into the engine and goes from segment to segment."""
+
+    id: Id
+    program: NDArray[np.int32]
+    mode: Mode
+    expires_at: float
+
+
+class Roll(NamedTuple):
+    """Who the subscriptions of a segment are, in columns; a few bytes each."""
+
+    ids: Ids
+    modes: NDArray[np.int8]
+    expires_at: NDArray[np.float64]
+    soonest: float
+    """When the first of them expires."""
+    hashes: NDArray[np.int64]
+    """The hashes of the ids, ascending, to find a subscription by its id."""
+    by_hash: NDArray[np.int32]
+
+    @classmethod
+    def of(
+        cls, ids: NDArray[np.object_], modes: NDArray[np.int8], expires_at: NDArray[np.float64]
+    ) -> Roll:
+        """Index the ids."""
+        hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
+        by_hash = np.argsort(hashes, kind="stable").astype(np.int32)
+        soonest = float(expires_at.min(initial=np.inf))
+        return cls(Ids(ids), modes, expires_at, soonest, hashes[by_hash], by_hash)
+
+    def places(self, id_: Id) -> Iterator[int]:
+        """Yield where the id stands; more than once if it was removed and came back."""
+        first = int(np.searchsorted(self.hashes, hash(id_)))
+        while first < len(self.hashes) and self.hashes[first] == hash(id_):
+            place = int(self.by_hash[first])
+            if self.ids.objects[place] == id_:
+                yield place
+            first += 1
+
+
+class Segment(NamedTuple):
+    """Subscriptions that were compiled together; which of them are still there is a mask."""
+
+    evaluator: Evaluator
+    roll: Roll
+    alive: NDArray[np.bool_]
+    is_whole: bool = True
+    """Whether all are still there."""
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], vocabulary: Vocabulary) -> Segment:
+        """Compile some subscriptions."""
+        ids = np.empty(len(entries), np.object_)
+        ids[:] = [entry.id for entry in entries]
+        modes = np.array([MODES.index(entry.mode) for entry in entries], np.int8)
+        expires_at = np.array([entry.expires_at for entry in entries], np.float64)
+        compiled = Compiled([entry.program for entry in entries], vocabulary)
+        return cls(
+            Evaluator(compiled), Roll.of(ids, modes, expires_at), np.ones(len(ids), np.bool_)
+        )
+
+    @property
+    def size(self) -> int:
+        """Return how many subscriptions were compiled, those that are gone among them."""
+        return len(self.alive)
+
+    def place(self, id_: Id) -> int | None:
+        """Return where a subscription that is still there stands."""
+        return next((place for place in self.roll.places(id_) if self.alive[place]), None)
+
+    def entry(self, place: int) -> Entry:
+        """Return one subscription."""
+        compiled, roll = self.evaluator.compiled, self.roll
+        mode = MODES[roll.modes[place]]
+        return Entry(
+            roll.ids.objects[place], compiled.original(place), mode, float(roll.expires_at[place])
+        )
+
+    def without(self, place: int) -> Segment:
+        """Return the segment with one subscription gone."""
+        alive = self.alive.copy()
+        alive[place] = False
+        return self._replace(alive=alive, is_whole=False)
+
+    def living(self) -> list[Entry]:
+        """Return the subscriptions that are still there."""
+        return [self.entry(place) for place in np.flatnonzero(self.alive).tolist()]
+
+    def ids(self) -> list[Id]:
+        """Return the ids of the subscriptions that are still there."""
+        return list(self.roll.ids.objects[self.alive])
+
+    def find(self, batch: EventBatch, now: float, threads: int) -> Share:
+        """Return which subscriptions are in force, and which events match them."""
+        in_force = None if self.is_whole else self.alive
+        if now >= self.roll.soonest:
+            in_force = self.alive & (self.roll.expires_at > now)
+        return Share(self.roll.ids, in_force, self.evaluator.evaluate(batch, threads))
+
+    def find_one(self, event: Event, now: float) -> list[Id]:
+        """Return the subscriptions in force that one event satisfies."""
+        found = self.evaluator.evaluate_one(event)
+        in_force = self.alive[found] & (self.roll.expires_at[found] > now)
+        return self.roll.ids.taken(found[in_force])
+
+
+def joined_matches(
+    segments: Sequence[Segment], batch: EventBatch, now: float, threads: int
+) -> Matches:
+    """Return what all segments find, in their order: that of adding."""
+    shares = [segment.find(batch, now, threads) for segment in segments]
+    return Matches(len(batch), shares, batch.errors)

@@ -1,0 +1,165 @@
+"""A compiled set of subscriptions as one file, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.diagrams.value_order import Bracket, Breakpoint, Partition
+from tamis.errors import SnapshotError
+from tamis.events import Schema
+from tamis.events.columns import instant, microseconds
+from tamis.events.schema_json import schema_data, schema_of
+from tamis.filters import Id, Mode
+from tamis.languages import parse
+from tamis.matching.compile.compiled import Compiled, CompiledArrays
+from tamis.matching.compile.program_kernels import Leaves
+from tamis.matching.compile.variables import Block, Variables
+from tamis.matching.compile.vocabulary import UNLIMITED, Predicate, SavedLeaves, Vocabulary
+from tamis.matching.evaluate.evaluator import Evaluator
+from tamis.matching.store.segments import Roll, Segment
+from tamis.matching.store.snapshot_file import read_file, write_file
+
+Arrays = Mapping[str, NDArray[Any]]
+Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
+
+
+class Restored(NamedTuple):
+    """What a snapshot gives back."""
+
+    schema: Schema | None
+    mode: Mode
+    vocabulary: Vocabulary
+    segment: Segment
+
+
+def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> None:
+    """Write a segment, all of whose subscriptions are still there."""
+    about = {
+        "schema": None if vocabulary.schema is None else schema_data(vocabulary.schema),
+        "mode": mode.value,
+        "subscriptions": segment.size,
+    }
+    compiled = segment.evaluator.compiled
+    arrays: dict[str, NDArray[Any]] = {
+        **dict(_named("vocabulary", vocabulary.saved())),
+        "modes": segment.roll.modes,
+        "expires_at": segment.roll.expires_at,
+        **_id_arrays(segment.roll.ids.objects),
+        **dict(_named("compiled", compiled.arrays)),
+        **_variable_arrays(compiled.variables),
+    }
+    write_file(path, about, arrays)
+
+
+def load(path: Path) -> Restored:
+    """Read a segment; its arrays stay in the file and are mapped into memory."""
+    about, arrays = read_file(path)
+    schema = None if about["schema"] is None else schema_of(about["schema"])
+    mode = Mode(about["mode"])
+    try:
+        saved = _rebuilt(SavedLeaves, "vocabulary", arrays)
+        vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL, saved=saved)
+        compiled_arrays = _rebuilt(CompiledArrays, "compiled", arrays)
+        compiled = Compiled.restored(compiled_arrays, _variables(arrays), schema)
+    except KeyError as missing:
+        raise SnapshotError(
+            path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
+        ) from None
+    roll = Roll.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
+    alive = np.ones(len(roll.ids), np.bool_)
+    return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), roll, alive))
+
+
+def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:
+    """Return variables as arrays: what stands on each line, the predicates, the leaves."""
+    blocks = [
+        [name, block.first, [_plain(point) for point in block.partition.breakpoints]]
+        for name, block in variables.blocks.items()
+    ]
+    predicates = [
+        [str(predicate.atom), predicate.truth, predicate.completed, number]
+        for predicate, number in variables.predicates.items()
+    ]
+    return {
+        "variables.blocks": _bytes(json.dumps(blocks)),
+        "variables.predicates": _bytes(json.dumps(predicates)),
+        "variables.lines": variables.lines,
+        **dict(_named("variables.leaves", variables.leaves)),
+    }
+
+
+def _variables(arrays: Arrays) -> Variables:
+    blocks = {
+        name: Block(Partition(map(_breakpoint, cuts)), first)
+        for name, first, cuts in json.loads(arrays["variables.blocks"].tobytes())
+    }
+    predicates = {
+        Predicate(parse(text, limits=UNLIMITED), truth, completed): number
+        for text, truth, completed, number in json.loads(arrays["variables.predicates"].tobytes())
+    }
+    leaves = _rebuilt(Leaves, "variables.leaves", arrays)
+    return Variables(blocks, predicates, arrays["variables.lines"], leaves)
+
+
+def _plain(point: Breakpoint) -> list[Any]:
+    """Return a cut as JSON has it; instants as microseconds."""
+    if len(point) == 2 and isinstance(point[1], datetime):
+        return [point[0], microseconds(point[1])]
+    return list(point)
+
+
+def _breakpoint(plain: list[Any]) -> Breakpoint:
+    if len(plain) == 2 and plain[0] == Bracket.TIMESTAMP:
+        return (plain[0], instant(plain[1]))
+    return tuple(plain)
+
+
+def _named(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the arrays of nested tuples under dotted names."""
+    if isinstance(value, np.ndarray):
+        yield name, value
+        return
+    for field, inner in value._asdict().items():
+        yield from _named(f"{name}.{field}", inner)
+
+
+def _rebuilt(cls: type[Tuple], name: str, arrays: Arrays) -> Tuple:
+    """Return the nested tuples that `_named` took apart."""
+    hints = get_type_hints(cls)
+    return cls(
+        *(
+            _rebuilt(hints[field], f"{name}.{field}", arrays)
+            if isinstance(hints[field], type) and issubclass(hints[field], tuple)
+            else arrays[f"{name}.{field}"]
+            for field in cls._fields  # type: ignore[attr-defined]
+        )
+    )
+
+
+def _id_arrays(ids: Iterable[Id]) -> dict[str, NDArray[Any]]:
+    """Return ids as arrays: which are texts, the integers, and the texts as JSON."""
+    given = list(ids)
+    return {
+        "ids.are_texts": np.array([isinstance(id_, str) for id_ in given], np.bool_),
+        "ids.integers": np.array([id_ for id_ in given if isinstance(id_, int)], np.int64),
+        "ids.texts": _bytes(json.dumps([id_ for id_ in given if isinstance(id_, str)])),
+    }
+
+
+def _ids(arrays: Arrays) -> NDArray[np.object_]:
+    are_texts = arrays["ids.are_texts"]
+    ids = np.empty(len(are_texts), np.object_)
+    ids[~are_texts] = arrays["ids.integers"].tolist()
+    ids[are_texts] = json.loads(arrays["ids.texts"].tobytes())
+    return ids
+
+
+def _bytes(text: str) -> NDArray[np.uint8]:
+    return np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)

@@ -1,0 +1,46 @@
+"""Memory for results: used again when it is free, never while someone looks at it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tamis.matching.evaluate.memory import LINE_BYTES, Memory, zero_rows
+
+ROWS, WORDS = 4_096, 64
+
+
+def address(array: np.ndarray[tuple[int, int], np.dtype[np.uint64]]) -> int:
+    return int(array.ctypes.data)
+
+
+def test_memory_that_nobody_holds_is_used_again() -> None:
+    memory = Memory()
+    first = memory.array(ROWS, WORDS)
+    place = address(first)
+    del first
+    assert address(memory.array(ROWS // 2, WORDS)) == place
+    assert address(memory.array(ROWS, WORDS)) == place
+
+
+def test_memory_that_someone_holds_is_left_alone_even_through_a_view() -> None:
+    memory = Memory()
+    held = memory.array(ROWS, WORDS)[:3, 5]
+    held[:] = 7
+    others = [memory.array(ROWS, WORDS) for _ in range(3)]
+    for other in others:
+        other[:] = 0
+    assert held.tolist() == [7, 7, 7]
+    assert len({address(other) for other in others}) == 3
+
+
+def test_small_results_are_not_kept() -> None:
+    memory = Memory()
+    assert memory.array(10, 4).shape == (10, 4)
+    assert not memory._blocks
+
+
+def test_rows_begin_at_cache_lines() -> None:
+    memory = Memory()
+    kept = [zero_rows(rows, 8) for rows in range(1, 40)] + [memory.array(ROWS, WORDS)]
+    assert {address(rows) % LINE_BYTES for rows in kept} == {0}
+    assert not any(rows.any() for rows in kept[:-1])

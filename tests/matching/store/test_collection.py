@@ -1,0 +1,98 @@
+"""Subscriptions in segments: few of them, however many changes there were, and nothing lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from threading import Thread
+
+import pytest
+
+from tamis.matching import Engine, Subscription
+from tamis.matching.compile.vocabulary import Vocabulary
+from tamis.matching.store import collection
+from tamis.matching.store.segments import Entry, Segment
+
+
+def joined(engine: Engine) -> None:
+    """Wait until nothing is joined in the background any more."""
+    joining = engine._collection._joining
+    if joining is not None:
+        joining.join(timeout=60)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collection, "YOUNG", 4)
+    monkeypatch.setattr(collection, "MOST_SEGMENTS", 3)
+
+
+@pytest.mark.usefixtures("small")
+def test_segments_stay_few_and_hold_what_was_added_in_its_order() -> None:
+    engine, wanted, rng = Engine(), list[int](), Random(1)
+    for number in range(200):
+        engine.add(number, f"x >= {number % 7}")
+        wanted.append(number)
+        if rng.random() < 0.2:
+            gone = wanted.pop(rng.randrange(len(wanted)))
+            engine.remove(gone)
+        if number % 5 == 0:
+            assert engine.match_batch([{"x": 9}])[0] == wanted
+            joined(engine)
+    assert engine.match_batch([{"x": 9}, {"x": 0}])[0] == wanted
+    joined(engine)
+    assert len(engine._collection.state.segments) <= collection.MOST_SEGMENTS + 1
+    assert engine.ids() == wanted
+
+
+def test_what_is_removed_while_segments_are_joined_stays_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collection, "YOUNG", 0)
+    engine = Engine()
+    for number in range(6):
+        engine.add_many(Subscription(10 * number + n, "x = 1") for n in range(6 - number))
+        engine.match_batch([{"x": 1}])
+    ids = engine.ids()
+    compile_ = Segment.of
+
+    def slowly(entries: Sequence[Entry], vocabulary: Vocabulary) -> Segment:
+        engine.remove(ids[7])
+        engine.remove(ids[-1])
+        return compile_(entries, vocabulary)
+
+    monkeypatch.setattr(Segment, "of", slowly)
+    before = len(engine._collection.state.segments)
+    engine._collection._join()
+    assert len(engine._collection.state.segments) < before
+    assert engine.match_batch([{"x": 1}])[0] == [*ids[:7], *ids[8:-1]]
+
+
+def test_a_reader_sees_the_old_filter_or_the_new_one_but_never_none() -> None:
+    engine = Engine()
+    engine.add("it", "x > 0")
+    stop, seen = list[bool](), set[int]()
+
+    def read() -> None:
+        while not stop:
+            seen.add(len(engine.match({"x": 5})))
+            seen.add(len(engine.match_batch([{"x": 5}])[0]))
+
+    reader = Thread(target=read)
+    reader.start()
+    for number in range(300):
+        engine.replace("it", f"x > {number % 4}")
+    stop.append(True)
+    reader.join(timeout=60)
+    assert seen == {1}
+
+
+def test_few_new_subscriptions_are_not_compiled_for_one_event() -> None:
+    engine = Engine()
+    for number in range(collection.MOST_OPEN):
+        engine.add(number, "x = 1")
+    assert engine.match({"x": 1}) == list(range(collection.MOST_OPEN))
+    assert engine._collection.state.segments == ()
+    engine.add(99, "x = 1")
+    assert engine.match({"x": 1})[-1] == 99
+    assert len(engine._collection.state.segments) == 1
