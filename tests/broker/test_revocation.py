@@ -436,7 +436,9 @@ async def test_a_policy_that_cannot_be_used_leaves_the_last_in_force(tmp_path: P
             await fixture.change_policy(text)
             assert fixture.broker.health.ready
             [problem] = fixture.broker.health.problems
-            assert problem.startswith("the policy file cannot be used; the previous policy stays in force: ")
+            assert problem.startswith(
+                "the policy file cannot be used; the previous policy stays in force: "
+            )
             await fixture.publish(*MIXED)
             assert await fetched(ann, "x") == MIXED[:1]
         path.unlink()
