@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 from strategies import generators, random_event, random_filter, random_world
-from tamis.diagrams.alphabet import Meaning
+from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import TRUE
-from tamis.diagrams.readings import TextQuestion
 from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
+from tamis.diagrams.variable_order import Variable
 from tamis.events import Bits, Event, Kind, Schema, Value
 from tamis.events.values import kind_of
 from tamis.filters import Mode
@@ -35,18 +35,18 @@ def backward(value: Value) -> Breakpoint:
     return (Bracket.TEXT, value[::-1]) if isinstance(value, str) else (Bracket.TEXT,)
 
 
-def says(meaning: Meaning, event: Event, completed: Event) -> bool:
+def says(variable: Variable, event: Event, completed: Event) -> bool:
     """Tell whether what a variable stands for is so; written without the code under test.
 
     Only of comparisons between attributes does the diagram leave defaults to the variable.
     """
-    name, subject, role = meaning
+    name, subject, role = variable
     values = event.get(name, ())
     match subject:
         case Relation():
             truth = subject.truth(View(completed, None))
             return truth is True if role == "holds" else truth is not None
-        case TextQuestion():
+        case TextPredicate():
             return any(isinstance(v, str) and subject.accepts(v) for v in values)
         case Bits():
             return any(isinstance(v, Bits) and subject <= v for v in values)
@@ -67,8 +67,8 @@ def evaluate(encoding: Encoding, root: Node, event: Event, schema: Schema | None
     store = encoding.diagram.store
     node = root
     while node > TRUE:
-        meaning = encoding.alphabet.meanings[store.variable[node]]
-        node = (store.high if says(meaning, seen, completed) else store.low)[node]
+        variable = encoding.variable_order.variables[store.variable[node]]
+        node = (store.high if says(variable, seen, completed) else store.low)[node]
     return bool(node == TRUE)
 
 

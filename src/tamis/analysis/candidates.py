@@ -15,10 +15,10 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import islice
 from typing import Any, Final
 
-from tamis.diagrams.alphabet import Letters
-from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.samples import ABSENT, Values, cell_values, texts_for
 from tamis.diagrams.value_order import BEGIN, BRACKET_OF_KIND, END, Bracket, Interval, text_ends
+from tamis.diagrams.variable_order import AttributeVariables
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.values import INT64_MAX, INT64_MIN, kind_of
 from tamis.filters.arithmetic import Relation
@@ -32,17 +32,17 @@ FINEST: Final = -9
 
 
 def candidates(
-    letters: Letters, held: Values, extra: Iterable[Value], *, may_go: bool
+    attribute: AttributeVariables, held: Values, extra: Iterable[Value], *, may_go: bool
 ) -> list[Values]:
     """Return what an attribute may hold instead of `held`, the nearest first; `extra` are guesses.
 
     With `may_go`, it may be absent too.
     """
     several = len(held) > 1 or (
-        letters.value_order.many and letters.value_order.number_type is not None
+        attribute.value_order.many and attribute.value_order.number_type is not None
     )
-    singles = [value for value in _singles(letters, held) if value is not None]
-    singles += [value for value in extra if _fits(letters, value)]
+    singles = [value for value in _singles(attribute, held) if value is not None]
+    singles += [value for value in extra if _fits(attribute, value)]
     found: list[Values] = [(value,) for value in singles]
     if several:
         found += [(*held, value) for value in singles]
@@ -132,13 +132,13 @@ def _told_apart(value: Value) -> tuple[type, Value | None]:
 # --- values of cells -------------------------------------------------------------------------
 
 
-def _singles(letters: Letters, held: Values) -> Iterator[Value | None]:
+def _singles(attribute: AttributeVariables, held: Values) -> Iterator[Value | None]:
     at = held[0] if held else None
-    bounds = letters.partition.bounds
-    here = bisect_right(letters.partition.breakpoints, _position(at))
+    bounds = attribute.partition.bounds
+    here = bisect_right(attribute.partition.breakpoints, _position(at))
     nearest = sorted(range(len(bounds)), key=lambda number: abs(number - here))[:CELLS]
     for number in nearest:
-        yield from _values_in(letters, bounds[number], at)
+        yield from _values_in(attribute, bounds[number], at)
 
 
 def _position(value: Value | None) -> tuple[Any, ...]:
@@ -150,23 +150,27 @@ def _position(value: Value | None) -> tuple[Any, ...]:
     return (BRACKET_OF_KIND[kind], value) if kind is not Kind.BITS else (Bracket.BITS,)
 
 
-def _values_in(letters: Letters, cell: Interval, at: Value | None) -> Iterator[Value | None]:
-    yield from _near_numbers(letters, cell, at)
-    yield from _near_instants(letters, cell)
-    texts = _texts(letters, cell, at)
+def _values_in(
+    attribute: AttributeVariables, cell: Interval, at: Value | None
+) -> Iterator[Value | None]:
+    yield from _near_numbers(attribute, cell, at)
+    yield from _near_instants(attribute, cell)
+    texts = _texts(attribute, cell, at)
     for values in islice(
-        cell_values(letters.value_order, cell, bits=Bits(), texts=texts),
+        cell_values(attribute.value_order, cell, bits=Bits(), texts=texts),
         max(VALUES_PER_CELL, len(texts)),
     ):
         yield values[0] if values else None
-    begin, end = letters.value_order.whole(Kind.BITS)
+    begin, end = attribute.value_order.whole(Kind.BITS)
     if cell[0] < end and begin < cell[1]:
-        yield from _bit_sets(letters, at)
+        yield from _bit_sets(attribute, at)
 
 
-def _near_numbers(letters: Letters, cell: Interval, at: Value | None) -> Iterator[Value]:
+def _near_numbers(
+    attribute: AttributeVariables, cell: Interval, at: Value | None
+) -> Iterator[Value]:
     """Yield the number of a cell that is nearest to a number, in steps as fine as that number."""
-    begin, end = letters.value_order.whole(Kind.NUMBER)
+    begin, end = attribute.value_order.whole(Kind.NUMBER)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high or not isinstance(at, int | float) or isinstance(at, bool):
         return
@@ -181,14 +185,14 @@ def _near_numbers(letters: Letters, cell: Interval, at: Value | None) -> Iterato
         step = Decimal(1).scaleb(exponent)
         found = _beside(Decimal(edge[1]), step, below=below)
         value = int(found) if whole and found == found.to_integral_value() else float(found)
-        if low <= (Bracket.NUMBER, value) < high and _fits(letters, value):
+        if low <= (Bracket.NUMBER, value) < high and _fits(attribute, value):
             yield value
             return
 
 
-def _near_instants(letters: Letters, cell: Interval) -> Iterator[Value]:
+def _near_instants(attribute: AttributeVariables, cell: Interval) -> Iterator[Value]:
     """Yield the instants of a cell that lie a second inside of its ends."""
-    begin, end = letters.value_order.whole(Kind.TIMESTAMP)
+    begin, end = attribute.value_order.whole(Kind.TIMESTAMP)
     low, high = max(cell[0], begin), min(cell[1], end)
     for edge in (low, high):
         if low < high and len(edge) == 2:
@@ -211,19 +215,19 @@ def _step(value: float) -> int:
     return min(0, exponent) if isinstance(exponent, int) else 0
 
 
-def _fits(letters: Letters, value: Value) -> bool:
+def _fits(attribute: AttributeVariables, value: Value) -> bool:
     """Tell whether the attribute's value order has the value."""
     kind = kind_of(value)
-    if kind is None or BRACKET_OF_KIND[kind] not in letters.value_order.brackets:
+    if kind is None or BRACKET_OF_KIND[kind] not in attribute.value_order.brackets:
         return False
     if isinstance(value, int) and not isinstance(value, bool):
         in_range = INT64_MIN <= value <= INT64_MAX
-        return in_range and letters.value_order.number_type is not Type.FLOAT
-    return not (isinstance(value, float) and letters.value_order.number_type is Type.INT)
+        return in_range and attribute.value_order.number_type is not Type.FLOAT
+    return not (isinstance(value, float) and attribute.value_order.number_type is Type.INT)
 
 
-def _bit_sets(letters: Letters, at: Value | None) -> Iterator[Bits]:
-    masks = list(letters.bits)
+def _bit_sets(attribute: AttributeVariables, at: Value | None) -> Iterator[Bits]:
+    masks = list(attribute.bits)
     together = Bits(Bits().union(*masks))
     yield from (together, Bits(), *masks)
     if isinstance(at, Bits):
@@ -231,29 +235,33 @@ def _bit_sets(letters: Letters, at: Value | None) -> Iterator[Bits]:
             yield from (Bits(at | mask), Bits(at - mask), Bits(at ^ mask))
 
 
-def _texts(letters: Letters, cell: Interval, at: Value | None) -> list[str]:
-    begin, end = letters.value_order.whole(Kind.TEXT)
+def _texts(attribute: AttributeVariables, cell: Interval, at: Value | None) -> list[str]:
+    begin, end = attribute.value_order.whole(Kind.TEXT)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high:
         return []
-    questions = [question for question, _ in letters.questions.values()]
-    asked = [[(q, True) for q in questions], *([(q, True)] for q in questions), []]
+    text_predicates = [predicate for predicate, _ in attribute.text_predicates.values()]
+    asked = [[(q, True) for q in text_predicates], *([(q, True)] for q in text_predicates), []]
     found = [
         text
-        for backward in [*letters.suffix_partition.bounds[:SUFFIX_CELLS], (BEGIN, END)]
+        for backward in [*attribute.suffix_partition.bounds[:SUFFIX_CELLS], (BEGIN, END)]
         for each in asked[: SUFFIX_CELLS + 1]
         for text in texts_for(text_ends((low, high)), text_ends(backward), each)
     ]
     if isinstance(at, str):
-        found += _edited(at, letters, questions)
+        found += _edited(at, attribute, text_predicates)
     return list(dict.fromkeys(found))
 
 
-def _edited(text: str, letters: Letters, questions: Sequence[TextQuestion]) -> Iterator[str]:
+def _edited(
+    text: str, attribute: AttributeVariables, text_predicates: Sequence[TextPredicate]
+) -> Iterator[str]:
     """Yield a text with parts put in or taken out that the filter asks for."""
-    parts = {part for q in questions for part in (*q.parts, q.prefix, q.suffix, q.key[1]) if part}
-    parts |= {point[1][::-1] for point in letters.suffix_partition.breakpoints if len(point) == 2}
-    parts |= {point[1].rstrip("\0") for point in letters.partition.breakpoints if _is_text(point)}
+    parts = {
+        part for q in text_predicates for part in (*q.parts, q.prefix, q.suffix, q.key[1]) if part
+    }
+    parts |= {point[1][::-1] for point in attribute.suffix_partition.breakpoints if len(point) == 2}
+    parts |= {point[1].rstrip("\0") for point in attribute.partition.breakpoints if _is_text(point)}
     for part in sorted(parts)[:CELLS]:
         yield from (f"{text} {part}", text + part, part + text)
         yield from (text.replace(part, ""), text.removeprefix(part), text.removesuffix(part))

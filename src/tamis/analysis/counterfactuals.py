@@ -12,11 +12,11 @@ from itertools import combinations, islice
 from typing import Final, Literal, NamedTuple
 
 from tamis.analysis.candidates import candidates, distance, solutions
-from tamis.diagrams.alphabet import Alphabet
 from tamis.diagrams.diagram import BudgetExceededError
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FALSE
 from tamis.diagrams.samples import ABSENT, Values
+from tamis.diagrams.variable_order import VariableOrder
 from tamis.diagrams.witness import find_witness
 from tamis.events import Event, Schema, Value
 from tamis.filters import Filter, Mode
@@ -79,7 +79,7 @@ class _Search:
         self._schema = schema
         self._total = total
         self._names = sorted(filter_.attributes())
-        self._letters = Alphabet([filter_], mode, schema, many=False).letters
+        self._variables = VariableOrder([filter_], mode, schema, many=False).by_attribute
         self._atoms = list(dict.fromkeys(filter_.atoms()))
         self._relations = [atom for atom in self._atoms if isinstance(atom, Relation)]
         self._work = 0
@@ -146,7 +146,7 @@ class _Search:
             for value in solutions(relation, name, event)
         )
         held = event.get(name, ABSENT)
-        return candidates(self._letters[name], held, guesses, may_go=self._may_go(name))
+        return candidates(self._variables[name], held, guesses, may_go=self._may_go(name))
 
     def _distance(self, changes: Changes) -> Distance:
         each = [distance(self._event.get(name, ABSENT), v) for name, v in changes.items()]

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple, Protocol
 
 from tamis.analysis.counterfactuals import near_misses, satisfies
 from tamis.diagrams import Answer, Space
-from tamis.diagrams.alphabet import Meaning
+from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import BudgetExceededError, Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FALSE, TRUE
-from tamis.diagrams.readings import TextQuestion
 from tamis.diagrams.samples import Values
+from tamis.diagrams.variable_order import Variable
 from tamis.diagrams.witness import find_witness
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Id, Mode
@@ -382,8 +382,8 @@ def _key(encoding: Encoding, root: Node) -> Hashable:
     numbers: dict[Node, int] = {FALSE: FALSE, TRUE: TRUE}
     parts: list[Hashable] = []
     for node in _children_first(root, lows, highs):
-        meaning = encoding.alphabet.meanings[variables[node]]
-        parts.append((_subject(meaning), numbers[lows[node]], numbers[highs[node]]))
+        variable = encoding.variable_order.variables[variables[node]]
+        parts.append((_subject(variable), numbers[lows[node]], numbers[highs[node]]))
         numbers[node] = len(numbers)
     return tuple(parts)
 
@@ -403,7 +403,7 @@ def _children_first(root: Node, lows: Sequence[Node], highs: Sequence[Node]) -> 
     return list(found)
 
 
-def _subject(meaning: Meaning) -> Hashable:
-    subject = meaning.subject
-    said = subject.key if isinstance(subject, TextQuestion) else subject
-    return meaning.attribute, meaning.role, said
+def _subject(variable: Variable) -> Hashable:
+    subject = variable.subject
+    said = subject.key if isinstance(subject, TextPredicate) else subject
+    return variable.attribute, variable.role, said

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tamis.diagrams.alphabet import Alphabet, Letters, suffix_interval
+from tamis.diagrams.atom_intervals import TextPredicate, intervals_of, text_predicate_of
 from tamis.diagrams.diagram import Diagram, Node
 from tamis.diagrams.kernels import FALSE, TRUE
-from tamis.diagrams.readings import TextQuestion, intervals_of, question_of
 from tamis.diagrams.value_order import BEGIN, CellSet, Interval, common_prefix, text_ends
+from tamis.diagrams.variable_order import AttributeVariables, VariableOrder, suffix_interval
 from tamis.events import Bits, Event, Kind, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Arithmetic, Relation
@@ -31,8 +31,8 @@ class Encoding:
         budget: int,
     ) -> None:
         self.mode: Final = mode
-        self.alphabet: Final = Alphabet(filters, mode, schema, many=many)
-        self.diagram: Final = Diagram(self.alphabet.lines, budget)
+        self.variable_order: Final = VariableOrder(filters, mode, schema, many=many)
+        self.diagram: Final = Diagram(self.variable_order.chains, budget)
         self._holds: dict[Filter, Node] = {}
 
     def matches(self, filter_: Filter) -> Node:
@@ -56,7 +56,11 @@ class Encoding:
         if self.mode is not Mode.TOTAL:
             return TRUE
         return self.diagram.all(
-            [self._any(letters.forward) for letters in self._letters() if letters.value_order.many]
+            [
+                self._any(attribute.forward)
+                for attribute in self.variable_order.by_attribute.values()
+                if attribute.value_order.many
+            ]
         )
 
     def where(self, filter_: Filter, *, truth: bool) -> Node:
@@ -111,31 +115,33 @@ class Encoding:
 
     def _encode(self, atom: Filter) -> Node:
         if isinstance(atom, Relation):
-            holds, _ = self.alphabet.relations[atom]
+            holds, _ = self.variable_order.relations[atom]
             return self.diagram.both(self._comparable(atom), self.diagram.literal(holds))
         assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart in `where`
-        letters = self.alphabet.letters[atom.attribute]
-        node = self._with_a_value(atom, letters)
-        if _accepts_default(atom, letters):
-            node = self.diagram.either(node, self._absent(letters))
+        attribute = self.variable_order.by_attribute[atom.attribute]
+        node = self._with_a_value(atom, attribute)
+        if _accepts_default(atom, attribute):
+            node = self.diagram.either(node, self._absent(attribute))
         return node
 
-    def _with_a_value(self, atom: Atom, letters: Letters) -> Node:
+    def _with_a_value(self, atom: Atom, attribute: AttributeVariables) -> Node:
         """Return where an atom holds of a value that is there."""
-        intervals = intervals_of(atom, letters.value_order)
+        intervals = intervals_of(atom, attribute.value_order)
         if intervals is not None:
-            return self._in(letters, intervals)
+            return self._in(attribute, intervals)
         if isinstance(atom, HasBits):
-            return self._bits(atom, letters)
+            return self._bits(atom, attribute)
         assert isinstance(atom, ValueAtom)  # noqa: S101 - the only atoms without intervals
-        return self._text(question_of(atom), letters)
+        return self._text(text_predicate_of(atom), attribute)
 
     def _known_relation(self, relation: Relation) -> Node:
         comparable = self._comparable(relation)
-        several = any(self.alphabet.letters[n].value_order.many for n in relation.attributes())
+        several = any(
+            self.variable_order.by_attribute[n].value_order.many for n in relation.attributes()
+        )
         if not several and not _computes(relation):
             return comparable
-        holds, known = map(self.diagram.literal, self.alphabet.relations[relation])
+        holds, known = map(self.diagram.literal, self.variable_order.relations[relation])
         return self.diagram.both(comparable, self.diagram.either(holds, known))
 
     def _comparable(self, relation: Relation) -> Node:
@@ -151,99 +157,104 @@ class Encoding:
     # --- one attribute -----------------------------------------------------------------------
 
     def _has_kind(self, name: str, kind: Kind) -> Node:
-        letters = self.alphabet.letters[name]
-        whole = (letters.value_order.whole(kind),)
-        node = self._in(letters, whole)
-        if letters.value_order.default_lies_in(whole):
-            node = self.diagram.either(node, self._absent(letters))
+        attribute = self.variable_order.by_attribute[name]
+        whole = (attribute.value_order.whole(kind),)
+        node = self._in(attribute, whole)
+        if attribute.value_order.default_lies_in(whole):
+            node = self.diagram.either(node, self._absent(attribute))
         return node
 
-    def _absent(self, letters: Letters) -> Node:
-        if letters.value_order.many:
-            return self.diagram.negate(self._in(letters, (letters.value_order.present(),)))
-        return self._in(letters, ((BEGIN, letters.value_order.present()[0]),))
+    def _absent(self, attribute: AttributeVariables) -> Node:
+        if attribute.value_order.many:
+            return self.diagram.negate(self._in(attribute, (attribute.value_order.present(),)))
+        return self._in(attribute, ((BEGIN, attribute.value_order.present()[0]),))
 
-    def _in(self, letters: Letters, intervals: Iterable[Interval]) -> Node:
-        return self._cells(letters, letters.forward, letters.partition.cells_in(intervals))
+    def _in(self, attribute: AttributeVariables, intervals: Iterable[Interval]) -> Node:
+        return self._cells(attribute, attribute.forward, attribute.partition.cells_in(intervals))
 
-    def _in_suffix(self, letters: Letters, intervals: Iterable[Interval]) -> Node:
-        return self._cells(letters, letters.backward, letters.suffix_partition.cells_in(intervals))
+    def _in_suffix(self, attribute: AttributeVariables, intervals: Iterable[Interval]) -> Node:
+        return self._cells(
+            attribute, attribute.backward, attribute.suffix_partition.cells_in(intervals)
+        )
 
-    def _cells(self, letters: Letters, variables: Sequence[int], cells: CellSet) -> Node:
+    def _cells(
+        self, attribute: AttributeVariables, variables: Sequence[int], cells: CellSet
+    ) -> Node:
         """Return where the attribute lies in, or has a value in, some of the cells."""
-        if letters.value_order.many:
+        if attribute.value_order.many:
             return self._any(v for number, v in enumerate(variables) if cells >> number & 1)
         return self.diagram.cells(variables, cells)
 
     def _any(self, variables: Iterable[int]) -> Node:
         return self.diagram.any([self.diagram.literal(v) for v in variables])
 
-    def _bits(self, atom: HasBits, letters: Letters) -> Node:
-        singles = [self._has_bits(Bits((number,)), letters) for number in sorted(atom.bits)]
+    def _bits(self, atom: HasBits, attribute: AttributeVariables) -> Node:
+        singles = [self._has_bits(Bits((number,)), attribute) for number in sorted(atom.bits)]
         if atom.op == "any":
             has = self.diagram.any(singles)
-        elif letters.value_order.many:
-            has = self._has_bits(atom.bits, letters)
+        elif attribute.value_order.many:
+            has = self._has_bits(atom.bits, attribute)
         else:
             has = self.diagram.all(singles)
-        return self.diagram.both(self._in(letters, (letters.value_order.whole(Kind.BITS),)), has)
-
-    def _has_bits(self, bits: Bits, letters: Letters) -> Node:
-        """Return where a value has all these bits: some set that was asked for says so."""
-        return self._any(variable for mask, variable in letters.bits.items() if bits <= mask)
-
-    def _text(self, question: TextQuestion, letters: Letters) -> Node:
-        passing, open_ = _answered(question, letters)
-        passes = self._cells(letters, letters.forward, passing)
-        undecided = self._cells(letters, letters.forward, open_)
-        return self.diagram.either(
-            passes, self.diagram.both(undecided, self._undecided(question, letters))
+        return self.diagram.both(
+            self._in(attribute, (attribute.value_order.whole(Kind.BITS),)), has
         )
 
-    def _undecided(self, question: TextQuestion, letters: Letters) -> Node:
-        """Return where a question holds of a text of which the value order decides nothing."""
-        if question.only_suffix:
-            return self._in_suffix(letters, (suffix_interval(question.suffix),))
-        reasons = [
-            self._asked(other, variable, letters)
-            for other, variable in letters.questions.values()
-            if question.follows_from(other)
-        ]
-        return self.diagram.any([*reasons, self._suffix_suffices(question, letters)])
+    def _has_bits(self, bits: Bits, attribute: AttributeVariables) -> Node:
+        """Return where a value has all these bits: some set that was asked for says so."""
+        return self._any(variable for mask, variable in attribute.bits.items() if bits <= mask)
 
-    def _asked(self, question: TextQuestion, variable: int, letters: Letters) -> Node:
+    def _text(self, predicate: TextPredicate, attribute: AttributeVariables) -> Node:
+        passing, open_ = _answered(predicate, attribute)
+        passes = self._cells(attribute, attribute.forward, passing)
+        undecided = self._cells(attribute, attribute.forward, open_)
+        return self.diagram.either(
+            passes, self.diagram.both(undecided, self._undecided(predicate, attribute))
+        )
+
+    def _undecided(self, predicate: TextPredicate, attribute: AttributeVariables) -> Node:
+        """Return where a question holds of a text of which the value order decides nothing."""
+        if predicate.only_suffix:
+            return self._in_suffix(attribute, (suffix_interval(predicate.suffix),))
+        reasons = [
+            self._asked(other, variable, attribute)
+            for other, variable in attribute.text_predicates.values()
+            if predicate.follows_from(other)
+        ]
+        return self.diagram.any([*reasons, self._suffix_suffices(predicate, attribute)])
+
+    def _asked(
+        self, predicate: TextPredicate, variable: int, attribute: AttributeVariables
+    ) -> Node:
         node = self.diagram.literal(variable)
-        if question.suffix:
-            ends = self._in_suffix(letters, (suffix_interval(question.suffix),))
+        if predicate.suffix:
+            ends = self._in_suffix(attribute, (suffix_interval(predicate.suffix),))
             node = self.diagram.both(ends, node)
         return node
 
-    def _suffix_suffices(self, question: TextQuestion, letters: Letters) -> Node:
+    def _suffix_suffices(self, predicate: TextPredicate, attribute: AttributeVariables) -> Node:
         sufficient = [
             bounds
-            for bounds in letters.suffix_partition.bounds
-            if question.holds_with_suffix(common_prefix(*text_ends(bounds))[::-1])
+            for bounds in attribute.suffix_partition.bounds
+            if predicate.holds_with_suffix(common_prefix(*text_ends(bounds))[::-1])
         ]
-        return self._in_suffix(letters, sufficient)
-
-    def _letters(self) -> Iterable[Letters]:
-        return self.alphabet.letters.values()
+        return self._in_suffix(attribute, sufficient)
 
 
-def _answered(question: TextQuestion, letters: Letters) -> tuple[CellSet, CellSet]:
+def _answered(predicate: TextPredicate, attribute: AttributeVariables) -> tuple[CellSet, CellSet]:
     """Return the cells in which every text passes, and those in which some may."""
     passing = open_ = 0
-    begin, end = letters.value_order.whole(Kind.TEXT)
-    for number, bounds in enumerate(letters.partition.bounds):
+    begin, end = attribute.value_order.whole(Kind.TEXT)
+    for number, bounds in enumerate(attribute.partition.bounds):
         if begin <= bounds[0] < end:
-            answer = question.holds_under(*text_ends(bounds))
+            answer = predicate.holds_under(*text_ends(bounds))
             passing |= (answer is True) << number
             open_ |= (answer is None) << number
     return passing, open_
 
 
-def _accepts_default(atom: Atom, letters: Letters) -> bool:
-    default = letters.value_order.default
+def _accepts_default(atom: Atom, attribute: AttributeVariables) -> bool:
+    default = attribute.value_order.default
     if default is None:
         return False
     return atom.truth(View(Event({atom.attribute: default}), False)) is True

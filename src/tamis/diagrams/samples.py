@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.value_order import LOWEST, Bracket, Interval, ValueOrder, common_prefix
 from tamis.events import Bits, Type, Value
 from tamis.events.values import INT64_MAX, INT64_MIN
@@ -91,10 +91,10 @@ def _instants(cell: Interval) -> Iterator[datetime]:
 def texts_for(
     cell: tuple[str, str | None],
     backward: tuple[str, str | None],
-    asked: Iterable[tuple[TextQuestion, bool]],
+    asked: Iterable[tuple[TextPredicate, bool]],
 ) -> list[str]:
     """Return texts that may lie in a cell and in a cell of reversed texts, and pass the tests."""
-    passing = [question for question, answer in asked if answer]
+    passing = [predicate for predicate, answer in asked if answer]
     suffixes = dict.fromkeys((common_prefix(*backward)[::-1], backward[0][::-1]))
     starts = dict.fromkeys((common_prefix(*cell), cell[0], cell[0].rstrip("\0") + "x", ""))
     middles = dict.fromkeys(_middles(passing))
@@ -107,11 +107,11 @@ def texts_for(
     ]
 
 
-def _middles(passing: Sequence[TextQuestion]) -> Iterator[str]:
-    together = "".join(part for question in passing for part in question.parts)
+def _middles(passing: Sequence[TextPredicate]) -> Iterator[str]:
+    together = "".join(part for predicate in passing for part in predicate.parts)
     yield from ("", together)
-    for question in passing:
-        op, text = question.key
+    for predicate in passing:
+        op, text = predicate.key
         if op == "like":
             for run in ("", "x", together):
                 yield "".join(

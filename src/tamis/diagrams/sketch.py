@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tamis.diagrams.alphabet import BACKWARD, Letters, Meaning
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FREE, TRUE
 from tamis.diagrams.value_order import BEGIN, END, Breakpoint, Interval
+from tamis.diagrams.variable_order import BACKWARD, AttributeVariables, Variable
 from tamis.diagrams.wording import (
     complement,
     free_words,
@@ -52,12 +52,12 @@ def sketch(encoding: Encoding, roots: Mapping[str, Node], *, cuts: bool = False)
 
 class _Sketcher:
     def __init__(self, encoding: Encoding, *, cuts: bool) -> None:
-        self._alphabet = encoding.alphabet
+        self._variable_order = encoding.variable_order
         self._diagram = encoding.diagram
         self._cuts = cuts
         self._boxes: dict[Box, int] = {}
         self._box_of: dict[Node, int] = {0: NO, 1: YES}
-        self._variable = self._diagram.variable
+        self._variables = self._diagram.variable
         self._low, self._high = self._diagram.low, self._diagram.high
         self._passed: dict[Node, Breakpoint] = {}
 
@@ -73,7 +73,9 @@ class _Sketcher:
             named.setdefault(self._box_of[node], []).append(name)
         boxes = {number: box for box, number in reversed(self._boxes.items())}
         asked = {box.band for box in boxes.values()}
-        return Sketch(boxes, named, [n for n in (*self._alphabet.letters, "") if n in asked])
+        return Sketch(
+            boxes, named, [n for n in (*self._variable_order.by_attribute, "") if n in asked]
+        )
 
     def _heads(self, nodes: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
         """Return the nodes at which a box begins: all that are not inside of a chain."""
@@ -86,43 +88,43 @@ class _Sketcher:
 
     def _goes_on(self, node: Node) -> bool:
         """Tell whether the chain of a node's value order goes on with its low child."""
-        line = self._alphabet.lines[self._variable[node]]
+        chain = self._variable_order.chains[self._variables[node]]
         low = self._low[node]
-        if self._cuts or line == FREE or low <= TRUE:
+        if self._cuts or chain == FREE or low <= TRUE:
             return False
-        return self._alphabet.lines[self._variable[low]] == line
+        return self._variable_order.chains[self._variables[low]] == chain
 
     # --- boxes -------------------------------------------------------------------------------
 
     def _draw(self, head: Node) -> int:
-        meaning = self._meaning(head)
-        if self._alphabet.lines[self._variable[head]] == FREE:
-            return self._draw_free(head, meaning)
+        variable = self._variable_of(head)
+        if self._variable_order.chains[self._variables[head]] == FREE:
+            return self._draw_free(head, variable)
         if self._cuts:
-            words = self._breakpoint_words(head, meaning)
-            return self._box(meaning, words, self._box_of[self._low[head]], self._yes(head))
-        return self._draw_chain(head, meaning)
+            words = self._breakpoint_words(head, variable)
+            return self._box(variable, words, self._box_of[self._low[head]], self._yes(head))
+        return self._draw_chain(head, variable)
 
-    def _draw_free(self, head: Node, meaning: Meaning) -> int:
-        if isinstance(meaning.subject, tuple) and meaning.role in ("forward", "backward"):
+    def _draw_free(self, head: Node, variable: Variable) -> int:
+        if isinstance(variable.subject, tuple) and variable.role in ("forward", "backward"):
             # One cell of an attribute that may hold several values.
-            words = f"some {self._region_words(meaning, [meaning.subject])}"
+            words = f"some {self._region_words(variable, [variable.subject])}"
         else:
-            words = free_words(meaning)
-        return self._box(meaning, words, self._box_of[self._low[head]], self._yes(head))
+            words = free_words(variable)
+        return self._box(variable, words, self._box_of[self._low[head]], self._yes(head))
 
-    def _draw_chain(self, head: Node, meaning: Meaning) -> int:
+    def _draw_chain(self, head: Node, variable: Variable) -> int:
         places = self._places(head)
         *tested, rest = places
         earlier: list[Interval] = []
         asked = []
         for place in tested:
-            asked.append((*self._question(meaning, places[place], earlier), place))
+            asked.append((*self._question(variable, places[place], earlier), place))
             earlier += places[place]
         below = rest
         for words, swapped, place in reversed(asked):
             no, yes = (place, below) if swapped else (below, place)
-            below = self._box(meaning, words, no, yes)
+            below = self._box(variable, words, no, yes)
         return below
 
     def _places(self, head: Node) -> dict[int, list[Interval]]:
@@ -130,7 +132,7 @@ class _Sketcher:
         places: dict[int, list[Interval]] = {}
         at, node = BEGIN, head
         while True:
-            point = self._breakpoint(self._meaning(node))
+            point = self._breakpoint(self._variable_of(node))
             _put_last(places, self._yes(node), (at, point))
             at = point
             if not self._goes_on(node):
@@ -140,7 +142,7 @@ class _Sketcher:
         return places
 
     def _question(
-        self, meaning: Meaning, inside: list[Interval], earlier: list[Interval]
+        self, variable: Variable, inside: list[Interval], earlier: list[Interval]
     ) -> tuple[str, bool]:
         """Return the shortest words for a region or its complement, and whether yes and no swap.
 
@@ -148,7 +150,7 @@ class _Sketcher:
         """
         wider = _merged([*inside, *earlier])
         forms = [
-            (self._region_words(meaning, region), swapped)
+            (self._region_words(variable, region), swapped)
             for region, swapped in (
                 (inside, False),
                 (wider, False),
@@ -158,49 +160,51 @@ class _Sketcher:
         ]
         return min(forms, key=lambda form: (len(form[0]) + 4 * form[0].count(" or "), form[1]))
 
-    def _box(self, meaning: Meaning, words: str, no: int, yes: int) -> int:
-        return self._boxes.setdefault(Box(meaning.attribute, words, no, yes), len(self._boxes) + 2)
+    def _box(self, variable: Variable, words: str, no: int, yes: int) -> int:
+        return self._boxes.setdefault(Box(variable.attribute, words, no, yes), len(self._boxes) + 2)
 
     # --- what nodes mean ---------------------------------------------------------------------
 
     def _yes(self, node: Node) -> int:
         return self._box_of[self._high[node]]
 
-    def _meaning(self, node: Node) -> Meaning:
-        return self._alphabet.meanings[self._variable[node]]
+    def _variable_of(self, node: Node) -> Variable:
+        return self._variable_order.variables[self._variables[node]]
 
     @staticmethod
-    def _breakpoint(meaning: Meaning) -> Breakpoint:
-        assert isinstance(meaning.subject, tuple)  # noqa: S101 - of a value order, these are breakpoints
-        return meaning.subject
+    def _breakpoint(variable: Variable) -> Breakpoint:
+        assert isinstance(variable.subject, tuple)  # noqa: S101 - in a chain
+        return variable.subject
 
-    def _letters(self, meaning: Meaning) -> Letters:
-        return self._alphabet.letters[meaning.attribute]
+    def _attribute(self, variable: Variable) -> AttributeVariables:
+        return self._variable_order.by_attribute[variable.attribute]
 
-    def _region_words(self, meaning: Meaning, region: Sequence[Interval]) -> str:
-        name = show_name(meaning.attribute)
-        if meaning.role == "backward":
+    def _region_words(self, variable: Variable, region: Sequence[Interval]) -> str:
+        name = show_name(variable.attribute)
+        if variable.role == "backward":
             return suffix_words(name, BACKWARD, region)
-        return region_words(name, self._letters(meaning).value_order, region)
+        return region_words(name, self._attribute(variable).value_order, region)
 
-    def _breakpoint_words(self, node: Node, meaning: Meaning) -> str:
+    def _breakpoint_words(self, node: Node, variable: Variable) -> str:
         """Say that the value lies left of a breakpoint and right of those asked before."""
-        passed, point = self._passed[node], self._breakpoint(meaning)
+        passed, point = self._passed[node], self._breakpoint(variable)
         bracket = point[:1]
         begins = [bracket] if len(point) == 2 and bracket <= passed else [passed, BEGIN]
-        return min((self._region_words(meaning, [(begin, point)]) for begin in begins), key=len)
+        return min((self._region_words(variable, [(begin, point)]) for begin in begins), key=len)
 
     def _breakpoints_passed(
         self, nodes: Iterable[Node], roots: Iterable[Node]
     ) -> dict[Node, Breakpoint]:
         """Return for each node the last breakpoint of its attribute that every path has passed."""
         passed: dict[Node, Breakpoint] = dict.fromkeys(roots, BEGIN)
-        lines = self._alphabet.lines
+        chains = self._variable_order.chains
         for node in nodes:
             for child, is_low in ((self._low[node], True), (self._high[node], False)):
-                line = lines[self._variable[node]]
-                goes_on = is_low and child > TRUE and lines[self._variable[child]] == line != FREE
-                point = self._breakpoint(self._meaning(node)) if goes_on else BEGIN
+                chain = chains[self._variables[node]]
+                goes_on = (
+                    is_low and child > TRUE and chains[self._variables[child]] == chain != FREE
+                )
+                point = self._breakpoint(self._variable_of(node)) if goes_on else BEGIN
                 passed[child] = min(passed.get(child, point), point)
         return passed
 

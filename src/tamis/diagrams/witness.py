@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice, product
 from typing import Final
 
-from tamis.diagrams.alphabet import Letters
+from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
-from tamis.diagrams.readings import TextQuestion
 from tamis.diagrams.samples import ABSENT, Values, cell_values, texts_for
 from tamis.diagrams.value_order import BEGIN, END, Interval, Partition, text_ends
+from tamis.diagrams.variable_order import AttributeVariables
 from tamis.events import Bits, Event, Kind
 
 # Where only intervals are asked, the first try is right. With questions about text and arithmetic
@@ -35,37 +35,39 @@ def find_witness(
 
 def _events(encoding: Encoding, path: Path) -> Iterator[Event]:
     """Yield events that may take a path, every attribute's best value first."""
-    names = list(encoding.alphabet.letters)
-    choices = [_choices(letters, path) for letters in encoding.alphabet.letters.values()]
+    names = list(encoding.variable_order.by_attribute)
+    choices = [
+        _choices(attribute, path) for attribute in encoding.variable_order.by_attribute.values()
+    ]
     for values in product(*choices):
         held = {name: v for name, v in zip(names, values, strict=True) if v != ABSENT}
         yield Event({}).with_values(held)
 
 
-def _choices(letters: Letters, path: Path) -> list[Values]:
+def _choices(attribute: AttributeVariables, path: Path) -> list[Values]:
     found = (
-        _choices_of_many(letters, path)
-        if letters.value_order.many
-        else _choices_of_one(letters, path)
+        _choices_of_many(attribute, path)
+        if attribute.value_order.many
+        else _choices_of_one(attribute, path)
     )
     return list(dict.fromkeys(islice(found, 24)))
 
 
-def _choices_of_one(letters: Letters, path: Path) -> Iterator[Values]:
-    cell = _cell(letters.partition, letters.forward, path)
-    bits = Bits().union(*(mask for mask, v in letters.bits.items() if path.get(v)))
+def _choices_of_one(attribute: AttributeVariables, path: Path) -> Iterator[Values]:
+    cell = _cell(attribute.partition, attribute.forward, path)
+    bits = Bits().union(*(mask for mask, v in attribute.bits.items() if path.get(v)))
     return cell_values(
-        letters.value_order, cell, bits=Bits(bits), texts=_texts_of_one(letters, cell, path)
+        attribute.value_order, cell, bits=Bits(bits), texts=_texts_of_one(attribute, cell, path)
     )
 
 
-def _texts_of_one(letters: Letters, cell: Interval, path: Path) -> list[str]:
-    begin, end = letters.value_order.whole(Kind.TEXT)
+def _texts_of_one(attribute: AttributeVariables, cell: Interval, path: Path) -> list[str]:
+    begin, end = attribute.value_order.whole(Kind.TEXT)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high:
         return []
-    suffix_cell = _cell(letters.suffix_partition, letters.backward, path)
-    return texts_for(text_ends((low, high)), text_ends(suffix_cell), _asked(letters, path))
+    suffix_cell = _cell(attribute.suffix_partition, attribute.backward, path)
+    return texts_for(text_ends((low, high)), text_ends(suffix_cell), _asked(attribute, path))
 
 
 def _cell(partition: Partition, variables: Sequence[int], path: Path) -> Interval:
@@ -79,51 +81,51 @@ def _cell(partition: Partition, variables: Sequence[int], path: Path) -> Interva
     return low, high
 
 
-def _asked(letters: Letters, path: Path) -> list[tuple[TextQuestion, bool]]:
-    return [(q, path[v]) for q, v in letters.questions.values() if v in path]
+def _asked(attribute: AttributeVariables, path: Path) -> list[tuple[TextPredicate, bool]]:
+    return [(q, path[v]) for q, v in attribute.text_predicates.values() if v in path]
 
 
-def _choices_of_many(letters: Letters, path: Path) -> Iterator[Values]:
+def _choices_of_many(attribute: AttributeVariables, path: Path) -> Iterator[Values]:
     occupied = [
         bounds
-        for bounds, variable in zip(letters.partition.bounds, letters.forward, strict=True)
+        for bounds, variable in zip(attribute.partition.bounds, attribute.forward, strict=True)
         if path.get(variable)
     ]
-    choices = [list(islice(_values_in_cell(letters, cell, path), 4)) for cell in occupied]
+    choices = [list(islice(_values_in_cell(attribute, cell, path), 4)) for cell in occupied]
     for chosen in product(*choices):
         yield tuple(chain.from_iterable(chosen))
 
 
-def _values_in_cell(letters: Letters, cell: Interval, path: Path) -> Iterator[Values]:
+def _values_in_cell(attribute: AttributeVariables, cell: Interval, path: Path) -> Iterator[Values]:
     """Yield what may occupy a cell: one value, or one for each thing that some value must be."""
-    masks = tuple(mask for mask, v in letters.bits.items() if path.get(v))
-    if masks and cell == letters.value_order.whole(Kind.BITS):
+    masks = tuple(mask for mask, v in attribute.bits.items() if path.get(v))
+    if masks and cell == attribute.value_order.whole(Kind.BITS):
         yield masks
         return
-    begin, end = letters.value_order.whole(Kind.TEXT)
+    begin, end = attribute.value_order.whole(Kind.TEXT)
     is_text = begin <= cell[0] and cell[1] <= end
-    demands = [_texts_on_demand(letters, cell, d) for d in _demands(letters, path) if is_text]
+    demands = [_texts_on_demand(attribute, cell, d) for d in _demands(attribute, path) if is_text]
     together = tuple(chain.from_iterable(found[:1] for found in demands))
     if together:
         yield together
     texts = list(chain.from_iterable(demands))
-    yield from cell_values(letters.value_order, cell, bits=Bits(), texts=texts)
+    yield from cell_values(attribute.value_order, cell, bits=Bits(), texts=texts)
 
 
-Demand = tuple[Interval, list[tuple[TextQuestion, bool]]]
+Demand = tuple[Interval, list[tuple[TextPredicate, bool]]]
 
 
-def _demands(letters: Letters, path: Path) -> Iterator[Demand]:
+def _demands(attribute: AttributeVariables, path: Path) -> Iterator[Demand]:
     """Yield what some text must be: lie in a cell of the backward value order, or pass a test."""
-    for bounds, variable in zip(letters.suffix_partition.bounds, letters.backward, strict=True):
+    for bounds, variable in zip(attribute.suffix_partition.bounds, attribute.backward, strict=True):
         if path.get(variable):
             yield bounds, []
-    for asked in _asked(letters, path):
+    for asked in _asked(attribute, path):
         yield (BEGIN, END), [asked]
 
 
-def _texts_on_demand(letters: Letters, cell: Interval, demand: Demand) -> list[str]:
+def _texts_on_demand(attribute: AttributeVariables, cell: Interval, demand: Demand) -> list[str]:
     backward, asked = demand
     texts = texts_for(text_ends(cell), text_ends(backward), asked)
-    found = cell_values(letters.value_order, cell, bits=Bits(), texts=texts)
+    found = cell_values(attribute.value_order, cell, bits=Bits(), texts=texts)
     return [value for values in found for value in values if isinstance(value, str)]

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from tamis.diagrams.alphabet import Meaning
-from tamis.diagrams.readings import TextQuestion
+from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.value_order import (
     BEGIN,
     BRACKET_OF_KIND,
@@ -20,6 +19,7 @@ from tamis.diagrams.value_order import (
     ValueOrder,
     after_prefix,
 )
+from tamis.diagrams.variable_order import Variable
 from tamis.events import Bits, Value
 from tamis.filters.arithmetic import Relation
 from tamis.filters.printing import show_name, show_value
@@ -33,16 +33,16 @@ _WORDS_OF_BRACKET: Final = {
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def free_words(meaning: Meaning) -> str:
+def free_words(variable: Variable) -> str:
     """Say what a variable asks that is no breakpoint, nor a cell."""
-    name = show_name(meaning.attribute) if meaning.attribute else ""
-    match meaning.subject:
+    name = show_name(variable.attribute) if variable.attribute else ""
+    match variable.subject:
         case Bits() as bits:
             return f"{name} has all bits {_show(bits)}"
-        case TextQuestion(key=(op, text)):
+        case TextPredicate(key=(op, text)):
             return f"{name} {op} {_show(text)}"
         case Relation() as relation:
-            return str(relation) if meaning.role == "holds" else f"{relation} is known"
+            return str(relation) if variable.role == "holds" else f"{relation} is known"
         case other:
             return f"{name} {other}"
 

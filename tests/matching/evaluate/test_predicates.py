@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strategies import generators
-from tamis.diagrams.readings import intervals_of
+from tamis.diagrams.atom_intervals import intervals_of
 from tamis.diagrams.value_order import Bracket, Partition, ValueOrder
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value
 from tamis.events.batch import Column, EventBatch

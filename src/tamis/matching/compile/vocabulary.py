@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.readings import intervals_of
+from tamis.diagrams.atom_intervals import intervals_of
 from tamis.diagrams.value_order import BEGIN, END, Interval, ValueOrder
 from tamis.events import Event, Schema
 from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode

@@ -11,7 +11,7 @@ import re2
 from ahocorasick_rs import BytesAhoCorasick
 from numpy.typing import NDArray
 
-from tamis.diagrams.readings import question_of
+from tamis.diagrams.atom_intervals import text_predicate_of
 from tamis.filters.atoms import Like, ValueAtom
 from tamis.filters.patterns import compile_like
 
@@ -181,7 +181,7 @@ class TextIndex:
 
 def asked_by(atom: ValueAtom) -> tuple[str, str]:
     """Return the plainest operator and text that mean the same as a test of text."""
-    return question_of(atom).key
+    return text_predicate_of(atom).key
 
 
 def _part_finders(tests: Sequence[Placed]) -> list[Finder]:

@@ -34,7 +34,7 @@ SHORT: Final = 12
 _PATTERN_CHARACTERS: Final = frozenset("\\.+*?()|[]{}^$")
 
 
-class TextQuestion(NamedTuple):
+class TextPredicate(NamedTuple):
     """A test of text that is not a union of intervals, with what is known to follow from it."""
 
     accepts: Callable[[str], bool]
@@ -67,7 +67,7 @@ class TextQuestion(NamedTuple):
         """Tell whether every text that ends with `suffix` passes."""
         return self.key[0] == "contains" and self.key[1] in suffix
 
-    def follows_from(self, other: TextQuestion) -> bool:
+    def follows_from(self, other: TextPredicate) -> bool:
         """Tell whether a text that passes the other test always passes this one."""
         op, text = self.key
         if op == "contains":
@@ -131,23 +131,23 @@ def _text_intervals(atom: ValueAtom, value_order: ValueOrder) -> tuple[Interval,
             return None
 
 
-def question_of(atom: ValueAtom) -> TextQuestion:
+def text_predicate_of(atom: ValueAtom) -> TextPredicate:
     """Return the question that a text atom asks, once it is no interval."""
     op, text = _plain(atom)
     accepts = atom.accepts
     match op:
         case "contains":
-            return TextQuestion(accepts, (op, text), parts=(text,))
+            return TextPredicate(accepts, (op, text), parts=(text,))
         case "ends with":
-            return TextQuestion(accepts, (op, text), suffix=text, only_suffix=True)
+            return TextPredicate(accepts, (op, text), suffix=text, only_suffix=True)
         case "within":
-            return TextQuestion(accepts, (op, text), whole=text)
+            return TextPredicate(accepts, (op, text), whole=text)
         case "like":
             literals = [part for part, _ in like_parts(text)]
             parts = tuple(part for part in literals if part)
-            return TextQuestion(accepts, (op, text), literals[0], literals[-1], parts)
+            return TextPredicate(accepts, (op, text), literals[0], literals[-1], parts)
         case _:
-            return TextQuestion(accepts, (op, text))
+            return TextPredicate(accepts, (op, text))
 
 
 def _plain(atom: Filter) -> tuple[str, str]:

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
+from tamis.diagrams.atom_intervals import TextPredicate, intervals_of, text_predicate_of
 from tamis.diagrams.kernels import FREE
-from tamis.diagrams.readings import TextQuestion, intervals_of, question_of
 from tamis.diagrams.value_order import Breakpoint, Interval, Partition, ValueOrder
 from tamis.events import Attribute, Bits, Kind, Schema, Type
 from tamis.filters import Filter, Mode
@@ -26,23 +26,23 @@ from tamis.filters.atoms import Atom, HasBits, ValueAtom
 BACKWARD: Final = ValueOrder(Attribute(Type.STR), Mode.TOTAL)
 
 
-class Meaning(NamedTuple):
+class Variable(NamedTuple):
     """What a variable of the diagram says."""
 
     attribute: str
-    subject: Breakpoint | Interval | int | Bits | TextQuestion | Relation
+    subject: Breakpoint | Interval | int | Bits | TextPredicate | Relation
     """A breakpoint to the left of which the value lies, a cell that is occupied, a test passed…"""
     role: str
 
 
-class Inventory:
+class AttributeUsage:
     """What some filters ask of one attribute."""
 
     def __init__(self, value_order: ValueOrder) -> None:
         self.value_order = value_order
         self.breakpoints: set[Breakpoint] = set(value_order.present())
         self.suffix_breakpoints: set[Breakpoint] = set()
-        self.questions: dict[tuple[str, str], TextQuestion] = {}
+        self.text_predicates: dict[tuple[str, str], TextPredicate] = {}
         self.masks: dict[Bits, None] = {}
 
     def add(self, atom: Atom) -> None:
@@ -56,18 +56,18 @@ class Inventory:
             single = [Bits((number,)) for number in atom.bits]
             self.masks |= dict.fromkeys((atom.bits,) if atom.op == "all" else single)
         elif isinstance(atom, ValueAtom):
-            self._add_question(question_of(atom))
+            self._add_text_predicate(text_predicate_of(atom))
 
     def add_kind(self, kind: Kind) -> None:
         """Take note that a filter asks for the kind."""
         self.breakpoints.update(self.value_order.whole(kind))
 
-    def _add_question(self, question: TextQuestion) -> None:
-        self.questions[question.key] = question
-        if question.prefix:
-            self.breakpoints.update(prefix_interval(self.value_order, question.prefix))
-        if question.suffix:
-            self.suffix_breakpoints.update(suffix_interval(question.suffix))
+    def _add_text_predicate(self, predicate: TextPredicate) -> None:
+        self.text_predicates[predicate.key] = predicate
+        if predicate.prefix:
+            self.breakpoints.update(prefix_interval(self.value_order, predicate.prefix))
+        if predicate.suffix:
+            self.suffix_breakpoints.update(suffix_interval(predicate.suffix))
 
 
 def prefix_interval(value_order: ValueOrder, prefix: str) -> Interval:
@@ -80,7 +80,7 @@ def suffix_interval(suffix: str) -> Interval:
     return prefix_interval(BACKWARD, suffix[::-1])
 
 
-class Letters(NamedTuple):
+class AttributeVariables(NamedTuple):
     """The variables of one attribute."""
 
     value_order: ValueOrder
@@ -89,89 +89,89 @@ class Letters(NamedTuple):
     """One per breakpoint, or, where there may be several values, one per cell."""
     suffix_partition: Partition
     backward: Sequence[int]
-    questions: dict[tuple[str, str], tuple[TextQuestion, int]]
+    text_predicates: dict[tuple[str, str], tuple[TextPredicate, int]]
     bits: dict[Bits, int]
 
 
-class Alphabet:
+class VariableOrder:
     """All variables that some filters need, numbered in the order of the diagram."""
 
     def __init__(
         self, filters: Iterable[Filter], mode: Mode, schema: Schema | None, *, many: bool
     ) -> None:
-        self.meanings: list[Meaning] = []
-        self.lines: list[int] = []
-        self.letters: dict[str, Letters] = {}
+        self.variables: list[Variable] = []
+        self.chains: list[int] = []
+        self.by_attribute: dict[str, AttributeVariables] = {}
         self.relations: dict[Relation, tuple[int, int]] = {}
-        inventories, relations = _take_stock(filters, mode, schema, many=many)
-        for name, inventory in inventories.items():
-            self.letters[name] = self._spell(name, inventory)
+        usages, relations = _usages(filters, mode, schema, many=many)
+        for name, usage in usages.items():
+            self.by_attribute[name] = self._attribute_variables(name, usage)
         for relation in relations:
             self.relations[relation] = (
-                self._free(Meaning("", relation, "holds")),
-                self._free(Meaning("", relation, "is known")),
+                self._free(Variable("", relation, "holds")),
+                self._free(Variable("", relation, "is known")),
             )
 
-    def _spell(self, name: str, inventory: Inventory) -> Letters:
-        value_order, partition = inventory.value_order, Partition(inventory.breakpoints)
-        suffix_partition = Partition(inventory.suffix_breakpoints)
-        return Letters(
+    def _attribute_variables(self, name: str, usage: AttributeUsage) -> AttributeVariables:
+        value_order, partition = usage.value_order, Partition(usage.breakpoints)
+        suffix_partition = Partition(usage.suffix_breakpoints)
+        return AttributeVariables(
             value_order=value_order,
             partition=partition,
-            forward=self._positions(name, value_order, partition, "forward"),
+            forward=self._position_variables(name, value_order, partition, "forward"),
             suffix_partition=suffix_partition,
-            backward=self._positions(name, value_order, suffix_partition, "backward"),
-            questions={
-                key: (question, self._free(Meaning(name, question, "passes")))
-                for key, question in inventory.questions.items()
-                if not question.only_suffix
+            backward=self._position_variables(name, value_order, suffix_partition, "backward"),
+            text_predicates={
+                key: (predicate, self._free(Variable(name, predicate, "passes")))
+                for key, predicate in usage.text_predicates.items()
+                if not predicate.only_suffix
             },
-            bits={bits: self._free(Meaning(name, bits, "has")) for bits in _bit_sets(inventory)},
+            bits={bits: self._free(Variable(name, bits, "has")) for bits in _bit_sets(usage)},
         )
 
-    def _positions(
+    def _position_variables(
         self, name: str, value_order: ValueOrder, partition: Partition, role: str
     ) -> list[int]:
         if value_order.many:
-            return [self._free(Meaning(name, bounds, role)) for bounds in partition.bounds]
-        number = len(self.lines)
-        self.lines += [number] * len(partition.breakpoints)
-        self.meanings += [Meaning(name, point, role) for point in partition.breakpoints]
-        return list(range(number, len(self.lines)))
+            return [self._free(Variable(name, bounds, role)) for bounds in partition.bounds]
+        number = len(self.chains)
+        self.chains += [number] * len(partition.breakpoints)
+        self.variables += [Variable(name, point, role) for point in partition.breakpoints]
+        return list(range(number, len(self.chains)))
 
-    def _free(self, meaning: Meaning) -> int:
-        self.lines.append(FREE)
-        self.meanings.append(meaning)
-        return len(self.lines) - 1
-
-
-def _bit_sets(inventory: Inventory) -> Iterable[Bits]:
-    if inventory.value_order.many:
-        return inventory.masks
-    return [Bits((number,)) for number in sorted(set().union(*inventory.masks))]
+    def _free(self, variable: Variable) -> int:
+        self.chains.append(FREE)
+        self.variables.append(variable)
+        return len(self.chains) - 1
 
 
-def _take_stock(
+def _bit_sets(usage: AttributeUsage) -> Iterable[Bits]:
+    if usage.value_order.many:
+        return usage.masks
+    return [Bits((number,)) for number in sorted(set().union(*usage.masks))]
+
+
+def _usages(
     filters: Iterable[Filter], mode: Mode, schema: Schema | None, *, many: bool
-) -> tuple[dict[str, Inventory], list[Relation]]:
-    inventories: dict[str, Inventory] = {}
+) -> tuple[dict[str, AttributeUsage], list[Relation]]:
+    usages: dict[str, AttributeUsage] = {}
     relations: dict[Relation, None] = {}
 
-    def inventory_of(name: str) -> Inventory:
-        if name not in inventories:
+    def usage_of(name: str) -> AttributeUsage:
+        if name not in usages:
             declared = schema.get(name) if schema else None
-            inventories[name] = Inventory(ValueOrder(declared, mode, many=many))
-        return inventories[name]
+            usages[name] = AttributeUsage(ValueOrder(declared, mode, many=many))
+        return usages[name]
 
     for atom in dict.fromkeys(atom for filter_ in filters for atom in filter_.atoms()):
         if isinstance(atom, Relation):
             relations[atom] = None
             for name, kind in product(sorted(atom.attributes()), Kind):
-                inventory_of(name).add_kind(kind)
+                usage_of(name).add_kind(kind)
         elif isinstance(atom, Atom):
-            inventory_of(atom.attribute).add(atom)
+            usage_of(atom.attribute).add(atom)
     if mode is Mode.TOTAL and schema is not None:
         # A total event has them all, so a witness must too.
         for name in schema:
-            inventory_of(name)
-    return inventories, list(relations)
+            usage_of(name)
+    return usages, list(relations)
