@@ -11,7 +11,6 @@ import tamis
 PACKAGE = Path(tamis.__file__).parent
 
 EXCEPTIONS: dict[str, str] = {
-    "Address": "to be renamed",
     "Answer": "to be renamed",
     "AuditEntry": "to be renamed",
     "Call": "to be renamed",
@@ -60,7 +59,6 @@ EXCEPTIONS: dict[str, str] = {
     "Search": "to be renamed",
     "Segment": "to be renamed",
     "Selection": "to be renamed",
-    "Settings": "to be renamed",
     "Settler": "to be renamed",
     "Shelf": "to be renamed",
     "State": "to be renamed",

@@ -10,8 +10,6 @@ from tamis.spark.compiling import CompileReport, compile_subscriptions
 from tamis.spark.experiment import density_experiment
 from tamis.spark.files import match_files
 from tamis.spark.generating import Generated, event_rows, generate, subscription_rows
-from tamis.spark.kafka import read_kafka
-from tamis.spark.kafka_sink import KafkaTopic
 from tamis.spark.library import Library, Version
 from tamis.spark.matching import match
 from tamis.spark.outputs import Output
@@ -27,7 +25,6 @@ __all__ = [
     "CompileReport",
     "Counts",
     "Generated",
-    "KafkaTopic",
     "Library",
     "MatchRun",
     "Output",
@@ -44,7 +41,6 @@ __all__ = [
     "outcome",
     "read_batches",
     "read_broker",
-    "read_kafka",
     "read_results",
     "split",
     "stream",

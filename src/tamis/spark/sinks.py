@@ -1,4 +1,4 @@
-"""Where a stream's results go: to a folder, batch by batch, a function, Kafka, or a broker.
+"""Where a stream's results go: to a folder, batch by batch, a function, or a broker.
 
 ::
 
@@ -30,8 +30,6 @@ from tamis.errors import SchemaError, StreamError
 from tamis.spark.broker_options import SCHEMES
 from tamis.spark.broker_sink import BrokerSink
 from tamis.spark.checkpoints import Checkpoint, Claim, Pin
-from tamis.spark.kafka_options import ADDRESS
-from tamis.spark.kafka_sink import KafkaTopic
 from tamis.spark.records import local_folder, read_record, write_record
 from tamis.spark.results import ADDED, BATCH, CLAIM, COLUMNS, Batch, place_of
 from tamis.spark.tallying import Tally, write
@@ -210,8 +208,6 @@ def sink_of(to: Target) -> Sink:
     """Return the sink that a caller means."""
     if isinstance(to, Sink):
         return to
-    if isinstance(to, str) and to.startswith(ADDRESS):
-        return KafkaTopic.at(to)
     if isinstance(to, str) and to.startswith(SCHEMES):
         return BrokerSink(to)
     return Folder(to) if isinstance(to, str | PathLike) else FunctionSink(to)

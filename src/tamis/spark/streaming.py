@@ -46,7 +46,7 @@ def stream(
     """Match a streaming DataFrame, batch by batch, with the newest version at the time.
 
     Results go to a folder that `read_results` reads, to a function of the results and their `Pin`,
-    or to a `KafkaTopic`. Batches follow one another, or come `every` so many seconds; `once` ends
+    or to a `BrokerSink`. Batches follow one another, or come `every` so many seconds; `once` ends
     with what is there. `told` hears of every batch, unless a function has it.
     """
     source = Source(json, variant)

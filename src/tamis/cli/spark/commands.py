@@ -39,7 +39,6 @@ STREAM_EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis spark stream events/ --library subscriptions/ --to matches/ --checkpoint checkpoint/
 tamis spark stream events/ -L subscriptions/ --to matches/ --checkpoint checkpoint/ --every 10s
-tamis spark stream kafka://broker:9092/trades -L subscriptions/ --to matches/ --checkpoint at/
 tamis spark stream http://broker:8765 -L subscriptions/ --to matches/ --checkpoint at/
 
 [bold]Exit code[/bold]
@@ -173,7 +172,7 @@ def stream(
         str,
         typer.Argument(
             metavar="EVENTS",
-            help="A folder of Parquet or JSON lines, kafka://host:port/topic, or a broker's URL.",
+            help="A folder of Parquet or JSON lines, or a broker's URL.",
             show_default=False,
         ),
     ],
@@ -184,7 +183,7 @@ def stream(
         typer.Option(
             "--to",
             metavar="FOLDER",
-            help="Where results go: a folder, kafka://host:port/topic, or a broker's URL.",
+            help="Where results go: a folder, or a broker's URL.",
             show_default=False,
         ),
     ],
@@ -212,7 +211,7 @@ def stream(
         typer.Option(
             min=1,
             metavar="N",
-            help="The most messages of Kafka or a broker in a batch.",
+            help="The most events of a broker in a batch.",
             show_default=False,
         ),
     ] = None,
@@ -220,7 +219,7 @@ def stream(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="An option of reading Kafka or a broker; may be repeated.",
+            help="An option of reading a broker; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -228,7 +227,7 @@ def stream(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="An option of writing to Kafka or a broker; may be repeated.",
+            help="An option of writing to a broker; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -239,7 +238,7 @@ def stream(
     format_: EventFormat = None,
     master: Master = "local[*]",
 ) -> int:
-    """Match the files in a folder, and those that are moved into it, or a topic, until Ctrl-C.
+    """Match the files in a folder, and those that are moved into it, until Ctrl-C.
 
     Each batch goes by the newest version of the library, and is written to a folder exactly once,
     whatever happens: started again with the same checkpoint, the stream goes on where it was.

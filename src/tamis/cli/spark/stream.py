@@ -12,7 +12,7 @@ from threading import Event
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
@@ -24,19 +24,15 @@ from tamis.cli.spark.summary import write_summary
 from tamis.spark import (
     Batch,
     BrokerSink,
-    KafkaTopic,
-    broker,
-    kafka,
     local_session,
     read_broker,
-    read_kafka,
     stream,
     stream_files,
     total,
 )
+from tamis.spark.broker import POSITION
 from tamis.spark.broker_options import SCHEMES
 from tamis.spark.failures import told_in_a_sentence
-from tamis.spark.kafka_options import ADDRESS, Address
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_SECONDS)})")
@@ -80,8 +76,8 @@ def seconds_of(duration: str | None) -> float | None:
 def options_of(given: Sequence[str]) -> dict[str, str]:
     """Return options that were given as `NAME=VALUE`.
 
-    >>> options_of(["startingOffsets=earliest", "kafka.sasl.password=a=b"])
-    {'startingOffsets': 'earliest', 'kafka.sasl.password': 'a=b'}
+    >>> options_of(["start=earliest", "filter=symbol = 'ACME'"])
+    {'start': 'earliest', 'filter': "symbol = 'ACME'"}
     """
     for one in given:
         if "=" not in one:
@@ -105,14 +101,18 @@ def run_stream(order: Order, master: str) -> int:
 def _require_sense(order: Order) -> None:
     if order.once and order.every is not None:
         raise mistake("a stream runs --once or --every so often, not both")
-    is_remote, goes_far = (one.startswith((ADDRESS, *SCHEMES)) for one in (order.events, order.to))
-    remote = "Kafka and brokers"
+    if "kafka://" in (order.events[:8], order.to[:8]):
+        raise mistake(
+            "Kafka is not for the command line: a program reads it with Spark's own connector, "
+            "see docs/how-to/stream-on-spark.md"
+        )
+    is_remote, goes_far = (one.startswith(SCHEMES) for one in (order.events, order.to))
     only_here = {
         "--files-per-batch": (order.files_per_batch, "files", not is_remote),
         "--format": (order.format, "files", not is_remote),
-        "--events-per-batch": (order.events_per_batch, remote, is_remote),
-        "--option": (order.options, remote, is_remote),
-        "--to-option": (order.to_options, f"results that go to {remote}", goes_far),
+        "--events-per-batch": (order.events_per_batch, "brokers", is_remote),
+        "--option": (order.options, "brokers", is_remote),
+        "--to-option": (order.to_options, "results that go to a broker", goes_far),
     }
     for name, (given, what, fits) in only_here.items():
         if given and not fits:
@@ -130,13 +130,10 @@ def _started(spark: SparkSession, order: Order, tell: Callable[[Batch], None]) -
         "plan": order.plan,
         "told": tell,
     }
-    if order.events.startswith(ADDRESS):
-        options = _options(order, "maxOffsetsPerTrigger")
-        messages = read_kafka(spark, *Address.of(order.events), **options)
-        return _stream_messages(messages, order, kafka.POSITION, given)
     if order.events.startswith(SCHEMES):
-        messages = read_broker(spark, order.events, **_options(order, "maxEventsPerTrigger"))
-        return _stream_messages(messages, order, broker.POSITION, given)
+        messages = read_broker(spark, order.events, **_options(order))
+        keep = tuple(dict.fromkeys((*POSITION, *order.keep)))
+        return stream(messages, order.library, json="value", keep=keep, **given)
     return stream_files(
         spark,
         order.library,
@@ -148,25 +145,16 @@ def _started(spark: SparkSession, order: Order, tell: Callable[[Batch], None]) -
     )
 
 
-def _stream_messages(
-    messages: DataFrame, order: Order, position: Sequence[str], given: dict[str, Any]
-) -> StreamingQuery:
-    keep = tuple(dict.fromkeys((*position, *order.keep)))
-    return stream(messages, order.library, json="value", keep=keep, **given)
-
-
-def _sink(order: Order) -> str | KafkaTopic | BrokerSink:
-    if order.to.startswith(ADDRESS):
-        return KafkaTopic.at(order.to, **order.to_options)
+def _sink(order: Order) -> str | BrokerSink:
     if order.to.startswith(SCHEMES):
         return BrokerSink(order.to, **order.to_options)
     return order.to
 
 
-def _options(order: Order, most: str) -> dict[str, str]:
+def _options(order: Order) -> dict[str, str]:
     if order.events_per_batch is None:
         return order.options
-    return {**order.options, most: str(order.events_per_batch)}
+    return {**order.options, "maxEventsPerTrigger": str(order.events_per_batch)}
 
 
 def _teller(batches: list[Batch], console: Console) -> Callable[[Batch], None]:
