@@ -110,7 +110,7 @@ def bars(title: str, unit: str, rows: Sequence[Row]) -> Figure:
     spread = [[row.rate - row.low for row in rows], [row.high - row.rate for row in rows]]
     found = [row.rate for row in rows]
     axes.barh([label(row) for row in rows], found, xerr=spread, color="#4c7a9f")
-    if max(found) > WIDE * min(found):
+    if found and max(found) > WIDE * min(found):
         axes.set_xscale("log")
     axes.invert_yaxis()
     axes.set_xlabel(f"{unit}/s")
@@ -161,6 +161,7 @@ def report(
     *,
     notes: Sequence[str] = (),
     folder: Path,
+    repeats: int | None = None,
 ) -> None:
     """Print the tables, and write them and the plot to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -168,7 +169,7 @@ def report(
     console.print(title, style="bold")
     for sheet in sheets:
         console.print(_screen(sheet))
-    told = [*notes, machine()]
+    told = [*notes, machine(repeats or harness.REPEATS)]
     console.print(*told, sep="\n")
     text = "\n\n".join([*map(_markdown, sheets), "\n".join(told)])
     (folder / f"{name}.md").write_text(f"{text}\n", encoding="utf-8")
@@ -199,7 +200,7 @@ def _markdown(sheet: Sheet) -> str:
     return "\n".join([line(sheet.columns), ruler, *map(line, sheet.lines)])
 
 
-def machine() -> str:
+def machine(repeats: int) -> str:
     """Return the machine and the versions that a figure was made with."""
     cpu = next(
         (
@@ -209,5 +210,4 @@ def machine() -> str:
         ),
         platform.processor(),
     )
-    repeats = harness.REPEATS
     return f"{cpu}, Python {platform.python_version()}, medians of {repeats} runs in turns."

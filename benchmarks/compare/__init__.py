@@ -1,0 +1,1 @@
+"""Two checkouts of Tamis side by side, on the same inputs."""
