@@ -12,7 +12,7 @@ from benchmarks.harness import Contender, DisagreementError, Latency, agree, fit
 from benchmarks.reporting import crossed, latencies
 from benchmarks.workloads import conjunctions as conjunctive
 
-from benchmarks import boolean, building, churn, conjunctions, growth, harness, paper
+from benchmarks import boolean, building, churn, conjunctions, growth, harness, imports, paper
 from tamis.filters.build import compare
 from tamis.matching import Engine, Subscription
 
@@ -25,6 +25,7 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     ),
     "churn": (churn.main, "--subscriptions 300", ["churning", "remove"]),
     "conjunctions": (conjunctions.main, "--subscriptions 500 900", ["C, 900: Tamis, JSON"]),
+    "imports": (imports.main, "--repeats 1", ["tamis --help", "times of import typer"]),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
@@ -123,7 +124,7 @@ def test_latencies_are_told_in_microseconds() -> None:
     assert sheet.lines == [("add", "1,000", "5,990", "500,000", "100")]
 
 
-@pytest.mark.parametrize("module", [boolean, building, churn, conjunctions, growth, paper])
+@pytest.mark.parametrize("module", [boolean, building, churn, conjunctions, growth, imports, paper])
 def test_help_says_what_a_benchmark_does(
     module: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
