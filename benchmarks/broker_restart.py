@@ -15,7 +15,7 @@ from benchmarks import harness
 from benchmarks.broker_servers import tamis
 from benchmarks.harness import Contender, Row, measure, step
 from benchmarks.reporting import Sheet, durations
-from tamis.storage import NEVER, Store, StoredSubscription
+from tamis.storage import NEVER, Storage, StoredSubscription
 
 ENGINE: Final = "engine"
 TOGETHER: Final = 10_000
@@ -54,7 +54,7 @@ def _start(folder: Path, kept: Path | None) -> None:
 def _fill(data: Path, count: int) -> None:
     """Store subscriptions of three conditions each, as a broker would have."""
     dice = Random(1)
-    with Store.open(data) as store, step(f"stored {count:,} subscriptions"):
+    with Storage.open(data) as store, step(f"stored {count:,} subscriptions"):
         for first in range(0, count, TOGETHER):
             some = range(first, min(first + TOGETHER, count))
             store.state.add_subscriptions([_subscription(dice, number) for number in some])

@@ -35,7 +35,7 @@ from benchmarks.harness import (
     timed,
 )
 from benchmarks.reporting import bars, file_name, latencies, rates, report
-from tamis.storage import EventLog, NewRecord, Retry, State, StoredSubscription
+from tamis.storage import EventLog, NewRecord, Retry, StateStore, StoredSubscription
 
 TITLE = "Events in own files or in SQLite"
 PAYLOAD = 300
@@ -264,7 +264,7 @@ class Operation(NamedTuple):
 def state(folder: Path) -> list[Latency]:
     """Time the changes of the state that a broker waits for."""
     folder.mkdir()
-    kept = State(folder / "state.db")
+    kept = StateStore(folder / "state.db")
     kept.add_subscriptions([_subscription(f"s{n}") for n in range(256)])
     pairs = [[(n % 256 + 1, 256 * turn + n) for n in range(1, 257)] for turn in range(OPERATIONS)]
     operations = [

@@ -48,7 +48,7 @@ class BrokerFixture:
         self._policy = policy
 
     async def token(self, name: str, *roles: str, lifetime: float | None = None) -> str:
-        text, _ = await self.broker.doorman.issue(name, roles, lifetime, "")
+        text, _ = await self.broker.access_control.issue(name, roles, lifetime, "")
         return text
 
     async def login(self, name: str, *roles: str) -> Session:
@@ -61,7 +61,7 @@ class BrokerFixture:
         await feed.close()
         await self.broker.committer.drained()
         await self.broker.matcher.drained()
-        await self.broker.settler.settled()
+        await self.broker.acknowledgement_writer.settled()
 
     def write_policy(self, policy: str) -> None:
         """Write a policy file, without waiting for the broker to read it."""
@@ -117,4 +117,4 @@ async def exhaust_attempts(session: Session, name: str) -> None:
     while got := await session.fetch(name):
         for one in got:
             await session.reject(name, one.sequence, delay=0.0, reason="no")
-    await session._broker.settler.settled()
+    await session._broker.acknowledgement_writer.settled()

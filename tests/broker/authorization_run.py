@@ -57,7 +57,7 @@ class ScenarioBroker:
             yield self.broker
 
     async def issue_tokens(self) -> None:
-        issue = self.broker.doorman.issue
+        issue = self.broker.access_control.issue
         feed, _ = await issue(FEED, (), None, "")
         participants = self.scenario.participants
         self.tokens = Tokens(
@@ -93,9 +93,9 @@ async def wait_until_idle(broker: Broker) -> None:
     async with asyncio.timeout(30):
         await broker.committer.drained()
         await broker.matcher.drained()
-        while any(one.attachment is not None and _waits(broker, one) for one in broker.catalogue):
+        while any(one.attachment is not None and _waits(broker, one) for one in broker.subscription_index):
             await asyncio.sleep(0.005)
-        await broker.settler.settled()
+        await broker.acknowledgement_writer.settled()
 
 
 def _waits(broker: Broker, subscription: Any) -> bool:
@@ -133,7 +133,7 @@ class Observer:
         """Do something with every subscription, and record the results."""
         said = {n: await act(n) for n in self._numbers}
         self.observed[step] = said
-        await self.host.broker.settler.settled()
+        await self.host.broker.acknowledgement_writer.settled()
         self.observed[f"views after {step}"] = await self.client.views()
         return said
 
@@ -175,7 +175,7 @@ class Observer:
                     )
 
     async def letters(self, step: str) -> None:
-        await self._each(step, lambda n: self.client.letters(f"s{n}"))
+        await self._each(step, lambda n: self.client.dead_letters(f"s{n}"))
 
     async def requeue(self) -> None:
         """Requeue every other dead letter, and delete one."""
@@ -273,12 +273,12 @@ async def run_scenario(
             await observer.reject("fetch")
             await observer.fetch("again")
             await observer.reject("again")
-            await broker.settler.settled()
-            await observer.letters("letters")
+            await broker.acknowledgement_writer.settled()
+            await observer.dead_letters("letters")
         await _all(observers, "requeue")
         for observer in observers:
             await observer.fetch("requeued", settle=True)
-            await observer.letters("letters left")
+            await observer.dead_letters("letters left")
         host.clock.now += 10
         await _all(observers, "replay")
         await _wait_for_replays(broker)
@@ -300,7 +300,7 @@ async def run_scenario(
         await host.change_policy()
         for observer in observers:
             await observer.fetch("fetch after change", settle=True)
-            await observer.letters("letters after change")
+            await observer.dead_letters("letters after change")
         await host.publish(fourth)
         for observer in observers:
             observer.record_live("live after change")

@@ -20,7 +20,7 @@ from typing import Any
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.publish.committer import Committer
 from tamis.cli import main
-from tamis.storage import State, Store
+from tamis.storage import StateStore, Storage
 
 POINTS = (
     "before the write",
@@ -102,11 +102,11 @@ def run(point: str, turns: int) -> None:
     if point == LYING:
         Matcher.match = _leave_for_later  # type: ignore[assignment, method-assign]
     power.around(Matcher, "match", "before the match")
-    power.around(State, "commit_matches", "before matches are kept", "after matches are kept")
-    power.around(State, "settle", "before settling", "after settling")
-    power.around(State, "add_subscriptions", "before a subscription", "after a subscription")
-    opened = Store.open
-    Store.open = lambda *given, **named: opened(*given, **named, sync=power.sync)  # type: ignore[method-assign]
+    power.around(StateStore, "commit_matches", "before matches are kept", "after matches are kept")
+    power.around(StateStore, "settle", "before settling", "after settling")
+    power.around(StateStore, "add_subscriptions", "before a subscription", "after a subscription")
+    opened = Storage.open
+    Storage.open = lambda *given, **named: opened(*given, **named, sync=power.sync)  # type: ignore[method-assign]
     main()
 
 

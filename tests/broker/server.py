@@ -137,7 +137,7 @@ def make_token(folder: Path, policy: Path, principal: str, *roles: str) -> str:
     async def make() -> str:
         settings = BrokerSettings(data=folder / "data", policy=policy)
         async with await Broker.open(settings) as broker:
-            text, _ = await broker.doorman.issue(principal, roles, None, "")
+            text, _ = await broker.access_control.issue(principal, roles, None, "")
             return text
 
     return asyncio.run(make())

@@ -117,7 +117,7 @@ async def test_only_what_roles_allow_is_published(tmp_path: Path) -> None:
         settings.policy.write_text(publishers_policy(participants))
         async with await Broker.open(settings) as broker:
             for name, roles in participants.items():
-                text, _ = await broker.doorman.issue(name, (), None, "")
+                text, _ = await broker.access_control.issue(name, (), None, "")
                 session = await broker.authenticate(text)
                 for _ in range(60):
                     case = Case(schema, roles, TRUE, Mode.SQL, {})
@@ -307,7 +307,7 @@ async def test_two_tokens_of_one_name_give_each_what_its_roles_allow(tmp_path: P
         await exhaust_attempts(strong, "by a")
         for one in got:
             await strong.reject("by a", one.sequence, reason="no")
-        await fixture.broker.settler.settled()
+        await fixture.broker.acknowledgement_writer.settled()
         letters = await weak.dead_letters("by a")
         assert [as_json(one)["data"] for one in letters] == [{"a": 1}] * 2
         assert await weak.delete_dead_letters("by a", range(1, 10)) == 2
@@ -512,8 +512,8 @@ async def use_secrets_everywhere(fixture: BrokerFixture) -> list[str]:
         await fixture.publish(event)
         [got, *_] = await client.fetch(name)
         await client.reject(name, got["sequence"], value)
-        await fixture.broker.settler.settled()
-        await client.letters(name)
+        await fixture.broker.acknowledgement_writer.settled()
+        await client.dead_letters(name)
         await client.try_filter(wanted, encoded([event]))
         await client.explain(wanted, *encoded([event]))
         await client.explain(name, *encoded([event]))

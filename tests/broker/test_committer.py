@@ -11,11 +11,11 @@ import pytest
 
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.committer import Committer
-from tamis.broker.publish.event_cache import Stored
+from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.payloads import Payload
 from tamis.errors import RefusedError
 from tamis.events import Event
-from tamis.storage import Store
+from tamis.storage import Storage
 
 
 class Disk:
@@ -33,11 +33,11 @@ class Disk:
 class Publishing:
     """A committer, and what it has passed on."""
 
-    def __init__(self, store: Store) -> None:
-        self.passed: list[Stored] = []
+    def __init__(self, store: Storage) -> None:
+        self.passed: list[StoredEvent] = []
         self.committer = Committer(store.log, {}, self._pass_on, Metrics(), most_waiting=2)
 
-    async def _pass_on(self, events: list[Stored]) -> None:
+    async def _pass_on(self, events: list[StoredEvent]) -> None:
         self.passed += events
 
     async def publish(self, sequence: int, *numbers: int) -> tuple[int, int | None]:
@@ -69,7 +69,7 @@ def test_what_comes_after_a_refused_publication_waits_for_it(tmp_path: Path) -> 
         assert await publishing.publish(2, 2, 3, 4) == (2, 5)
         running.cancel()
 
-    with Store.open(tmp_path, sync=disk.sync) as store:
+    with Storage.open(tmp_path, sync=disk.sync) as store:
         publishing = Publishing(store)
         asyncio.run(work(publishing))
     assert [stored.payload.text for stored in publishing.passed] == [
@@ -89,7 +89,7 @@ def test_publications_are_stored_in_the_order_in_which_they_came(tmp_path: Path)
         assert receipts == [(0, n) for n in range(1, 200)]
         running.cancel()
 
-    with Store.open(tmp_path) as store:
+    with Storage.open(tmp_path) as store:
         publishing = Publishing(store)
         asyncio.run(work(publishing))
     assert [stored.sequence for stored in publishing.passed] == list(range(1, 200))

@@ -232,7 +232,7 @@ async def test_what_is_being_made_while_the_policy_changes_has_the_new_rights(
         for round_ in range(10):
             await fixture.change_policy(ALL)
             fixture.write_policy(LOW)
-            fixture.broker.doorman.reload()
+            fixture.broker.access_control.reload()
             # Some are asked for, with rights that end at this moment.
             asked = [
                 asyncio.create_task(subscribe(ann, filter_, f"{filter_} {round_} {n}"))
@@ -253,7 +253,7 @@ async def test_what_is_being_made_while_the_policy_changes_has_the_new_rights(
 @run_async
 async def test_what_is_in_the_making_is_not_passed_over(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
-        ann, registrar = await fixture.login("ann", "reader"), fixture.broker.registrar
+        ann, registrar = await fixture.login("ann", "reader"), fixture.broker.subscription_manager
         rights_of, begun, go = registrar._rights_of, threading.Event(), threading.Event()
 
         def slowly(principal: Principal) -> Rights:
@@ -285,9 +285,9 @@ async def test_rights_hold_before_the_matcher_has_a_moment_for_them(tmp_path: Pa
         for policy, seen in ((LOW, MIXED[:1]), (NO_LEVEL, [{"a": 1}])):
             busy.clear()
             matching = asyncio.create_task(fixture.broker.matcher.updater.do(busy.wait))
-            before = fixture.broker.doorman.policy
+            before = fixture.broker.access_control.policy
             changing = asyncio.create_task(fixture.change_policy(policy))
-            while fixture.broker.doorman.policy is before:
+            while fixture.broker.access_control.policy is before:
                 await asyncio.sleep(0.001)
             [got] = await ann.fetch("x")
             assert [as_json(got)["data"]] == seen
@@ -456,11 +456,11 @@ async def test_a_file_that_is_still_being_written_is_not_in_force(tmp_path: Path
     before = "[roles.reader]\n[roles.reader.see]\nfilter = 'level < 3'\n"
     async with broker_fixture(tmp_path, before + "hide = ['b']\n") as fixture:
         path = tmp_path / "policy.toml"
-        policy = fixture.broker.doorman.policy
+        policy = fixture.broker.access_control.policy
         for text in ("", before, before + "hide = ['b', 'c']\n" + FEED):
             path.write_text(text)
             await fixture.broker.housekeeping.do_all()
-            assert fixture.broker.doorman.policy is policy
+            assert fixture.broker.access_control.policy is policy
         await fixture.broker.housekeeping.do_all()
         ann = await fixture.login("ann", "reader")
         assert (await refusal(subscribe(ann, "c = 1"))).startswith("forbidden")

@@ -67,8 +67,8 @@ async def test_a_policy_that_is_not_yet_applied_is_at_the_next_start(tmp_path: P
     async with broker_fixture(tmp_path, ALL) as fixture:
         fixture.write_policy(LOW)
         # It is read, and the broker stops before anything is compiled by it.
-        fixture.broker.doorman.reload()
-        assert fixture.broker.doorman.reload()
+        fixture.broker.access_control.reload()
+        assert fixture.broker.access_control.reload()
         await subscribe(await fixture.login("ann", "reader"), "a > 0", "new")
     await check(tmp_path, LOW, MIXED[:1], anew=3)
 

@@ -26,7 +26,7 @@ from tamis.spark.broker import POSITION
 from tamis.spark.failures import reason_of
 from tamis.spark.message_sink import MessageSink
 from tamis.spark.sinks import Folder, sink_of
-from tamis.storage import NewRecord, Store
+from tamis.storage import NewRecord, Storage
 
 SUBS = [
     Sub("cheap", "price < 10"),
@@ -167,7 +167,7 @@ def test_what_was_removed_before_it_was_read_fails_the_stream(
     with running(folder) as server:
         publish(server, [{"price": 1}])
         run_stream(spark, server.url, site, start="earliest")
-    with Store.open(folder / "data", segment_bytes=500) as store:
+    with Storage.open(folder / "data", segment_bytes=500) as store:
         for _ in range(20):
             store.log.append([NewRecord("", 0, 1, b'{"price": 2}')] * 5)
         store.state.commit_matches(store.log.next_sequence - 1, (), {})

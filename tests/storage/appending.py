@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from tamis.storage import NewRecord, Store
+from tamis.storage import NewRecord, Storage
 
 SEGMENT_BYTES = 20_000
 
@@ -22,7 +22,7 @@ def payload_of(sequence: int) -> bytes:
 
 def main(folder: Path, seed: int, early: bool) -> None:
     rng = Random(seed)
-    with Store.open(folder, segment_bytes=SEGMENT_BYTES) as store:
+    with Storage.open(folder, segment_bytes=SEGMENT_BYTES) as store:
         own = store.publishers.get("p", 0)
         while True:
             size, first = rng.choice((1, 1, 3, 30)), store.log.next_sequence

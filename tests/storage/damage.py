@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from storage.samples import appended, everything, new_records, no_sync, subscription
 from tamis.errors import StorageError
-from tamis.storage import DeadLetter, EventLog, Record, Retry, State, StoredToken
+from tamis.storage import DeadLetter, EventLog, Record, Retry, StateStore, StoredToken
 
 Outcomes = Counter[str]
 """How often opening gave: the same, refused, reported, silent, crashed."""
@@ -108,7 +108,7 @@ class Left(NamedTuple):
 def filled(folder: Path) -> Left:
     """Fill a state, the last changes of which are still in the write-ahead log."""
     folder.mkdir(parents=True)
-    state = State(folder / "state.db")
+    state = StateStore(folder / "state.db")
     state.add_subscriptions([subscription(f"s{n}", filter=f"price < {n}") for n in range(12)])
     pairs = [(number, sequence) for number in range(1, 13) for sequence in range(1, 40)]
     state.commit_matches(40, pairs, {f"publisher {n}": n for n in range(1, 20)})
@@ -122,7 +122,7 @@ def filled(folder: Path) -> Left:
     before = all_of(state)
     state.close()
     # From here on in the log; the last change is one that lasts.
-    state = State(folder / "state.db")
+    state = StateStore(folder / "state.db")
     state.remove_subscription(3)
     state.revoke_token(b"\1" * 32, 5.0)
     state.commit_matches(45, [(1, 44), (2, 45)], {"publisher 1": 45})
@@ -133,7 +133,7 @@ def filled(folder: Path) -> Left:
     return Left(files, before, after)
 
 
-def all_of(state: State) -> Said:
+def all_of(state: StateStore) -> Said:
     subscriptions = state.subscriptions()
     numbers = [one.number for one in subscriptions]
     return {
@@ -150,7 +150,7 @@ def all_of(state: State) -> Said:
 def state_outcome(folder: Path, left: Left) -> str:
     """Return what comes of opening a damaged state: the same, refused, reported or silent."""
     try:
-        state = State(folder / "state.db")
+        state = StateStore(folder / "state.db")
     except StorageError as error:
         return "refused" if str(folder / "state") in str(error) else "crashed"
     except Exception:
@@ -177,7 +177,7 @@ def fuzz_states(seed: int, inputs: int, folder: Path) -> Outcomes:
     left = filled(folder / "whole")
     if seed % 2:
         write(folder / "closed", left.files)
-        State(folder / "closed" / "state.db").close()
+        StateStore(folder / "closed" / "state.db").close()
         files = {path.name: path.read_bytes() for path in (folder / "closed").iterdir()}
         left = left._replace(files=files)
     outcomes: Outcomes = Counter()

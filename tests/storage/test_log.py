@@ -15,7 +15,7 @@ from storage.powercut import Disk, files_no_longer_than
 from storage.samples import everything, frozen, new_records, no_sync, one_file
 from tamis.errors import LimitError, StorageError, StorageFullError
 from tamis.storage import EventLog, NewRecord
-from tamis.storage.files import Files
+from tamis.storage.files import FilePool
 from tamis.storage.records import MOST_PAYLOAD
 
 EVENT = NewRecord("p", 1, 2, b"x" * 50)
@@ -281,7 +281,7 @@ def test_a_sector_that_cannot_be_read_takes_only_its_own_records(tmp_path: Path)
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return os.pread(file, size, offset)
 
-    log = EventLog(tmp_path, synced_up_to=400, files=Files(pread=pread))
+    log = EventLog(tmp_path, synced_up_to=400, files=FilePool(pread=pread))
     found = [record.sequence for record in everything(log)]
     size = (one_file(tmp_path).stat().st_size - 40) / 400
     assert len(bad) / size <= 400 - len(found) <= len(bad) / size + 2

@@ -32,7 +32,7 @@ from tamis.storage import (
     DeadLetter,
     Pending,
     Retry,
-    State,
+    StateStore,
     StoredSubscription,
     StoredToken,
 )
@@ -71,7 +71,7 @@ class StateMachine(RuleBasedStateMachine):
         self.match([(1, 30), (1, 31), (2, 31), (3, 40)], "p", 0)
 
     def open(self) -> None:
-        self.state = State(self.folder / "state.db")
+        self.state = StateStore(self.folder / "state.db")
 
     def teardown(self) -> None:
         self.state.close()
@@ -289,7 +289,7 @@ def test_a_state_says_what_was_done_to_it_for_long() -> None:
 
 
 def test_all_subscriptions_are_added_or_none(quick_path: Path) -> None:
-    state = State(quick_path / "state.db")
+    state = StateStore(quick_path / "state.db")
     names = ["a", "b", "a"]
     with pytest.raises(StorageError, match="bob has a subscription named a already"):
         state.add_subscriptions([subscription(name) for name in names])
@@ -306,7 +306,7 @@ def test_all_subscriptions_are_added_or_none(quick_path: Path) -> None:
 
 
 def test_readers_do_not_wait_for_the_writer_and_see_whole_changes(quick_path: Path) -> None:
-    state = State(quick_path / "state.db")
+    state = StateStore(quick_path / "state.db")
     state.add_subscriptions([subscription("a"), subscription("b")])
     odd: list[int] = []
     done = False
@@ -332,7 +332,7 @@ def test_readers_do_not_wait_for_the_writer_and_see_whole_changes(quick_path: Pa
 
 
 def test_a_full_disk_refuses_changes_and_goes_on_with_room(small_disk: Path) -> None:
-    state = State(small_disk / "state.db")
+    state = StateStore(small_disk / "state.db")
     state.add_subscription(subscription("a"))
     state.commit_matches(1, [(1, 1)], {"p": 1})
     filler = small_disk / "filler"
@@ -345,13 +345,13 @@ def test_a_full_disk_refuses_changes_and_goes_on_with_room(small_disk: Path) -> 
     filler.unlink()
     state.commit_matches(9_999, pairs, {"p": 9_999})
     state.close()
-    state = State(small_disk / "state.db")
+    state = StateStore(small_disk / "state.db")
     assert (state.pending_count(1), state.damaged) == (9_999, ())
     state.close()
 
 
 def test_a_disk_that_refuses_is_told_in_a_sentence(quick_path: Path) -> None:
-    state = State(quick_path / "state.db")
+    state = StateStore(quick_path / "state.db")
     state.add_subscription(subscription("a"))
     pairs = [(1, sequence) for sequence in range(2, 10_000)]
     with files_no_longer_than(200_000), pytest.raises(StorageError, match="disk I/O error"):
@@ -361,7 +361,7 @@ def test_a_disk_that_refuses_is_told_in_a_sentence(quick_path: Path) -> None:
     state.close()
 
 
-LASTING: dict[str, tuple[bool, Callable[[State], object]]] = {
+LASTING: dict[str, tuple[bool, Callable[[StateStore], object]]] = {
     "add a subscription": (True, lambda state: state.add_subscription(subscription("new"))),
     "remove a subscription": (True, lambda state: state.remove_subscription(1)),
     "renew a subscription": (True, lambda state: state.renew_subscription(1, 5.0)),
@@ -379,7 +379,7 @@ LASTING: dict[str, tuple[bool, Callable[[State], object]]] = {
 @pytest.mark.parametrize("what", LASTING)
 def test_what_is_promised_to_last_is_synced_before_it_is_said(what: str, quick_path: Path) -> None:
     is_lasting, act = LASTING[what]
-    state = State(quick_path / "state.db")
+    state = StateStore(quick_path / "state.db")
     state.add_subscription(subscription("old"))
     levels: list[int] = []
     # SQLite tells each statement; 2 is FULL, a sync of the log with each commit, and 1 is not.
@@ -399,7 +399,7 @@ def test_what_is_promised_to_last_is_synced_before_it_is_said(what: str, quick_p
 
 def test_what_was_committed_is_brought_to_the_disk_on_demand_without_room(small_disk: Path) -> None:
     synced: list[str] = []
-    state = State(
+    state = StateStore(
         small_disk / "state.db",
         sync=lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")),
     )
@@ -414,7 +414,7 @@ def test_what_was_committed_is_brought_to_the_disk_on_demand_without_room(small_
 
 
 def test_events_of_the_past_come_with_a_note_of_how_far_they_were_sought(quick_path: Path) -> None:
-    state = State(quick_path / "state.db")
+    state = StateStore(quick_path / "state.db")
     state.add_subscription(subscription("a"))
     state.commit_matches(9, [(1, 8)], {})
     state.commit_replay(1, [5, 6, 8], '{"replayed": 8}')
@@ -424,11 +424,11 @@ def test_events_of_the_past_come_with_a_note_of_how_far_they_were_sought(quick_p
     assert state.pending_total == 3
     assert [one.extra for one in state.subscriptions()] == ['{"replayed": 9}']
     state.close()
-    state = State(quick_path / "state.db")
+    state = StateStore(quick_path / "state.db")
     assert state.damaged == ()
     state.close()
 
 
 def test_others_cannot_read_the_files(quick_path: Path) -> None:
-    State(quick_path / "state.db").close()
+    StateStore(quick_path / "state.db").close()
     assert {path.stat().st_mode & 0o077 for path in quick_path.iterdir()} == {0}

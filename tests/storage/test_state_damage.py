@@ -12,7 +12,7 @@ import pytest
 from storage.damage import Left, filled, flipped, state_outcome, write
 from storage.samples import no_sync
 from tamis.errors import StorageError
-from tamis.storage import State, Store
+from tamis.storage import StateStore, Storage
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 def test_what_a_process_leaves_behind_is_whole(left: Left, quick_path: Path) -> None:
     write(quick_path / "s", left.files)
     assert state_outcome(quick_path / "s", left) == "same"
-    state = State(quick_path / "s" / "state.db")
+    state = StateStore(quick_path / "s" / "state.db")
     assert (state.damaged, state.lost_changes) == ((), 0)
     state.close()
 
@@ -47,12 +47,12 @@ def test_a_count_that_is_damaged_is_reported(left: Left, quick_path: Path) -> No
     data = left.files["state.count"]
     for bit in range(8 * len(data)):
         write(quick_path / "s", left.files | {"state.count": flipped(data, bit)})
-        state = State(quick_path / "s" / "state.db")
+        state = StateStore(quick_path / "s" / "state.db")
         assert [str(row) for row in state.damaged] == [
             "state.count: the file is damaged, and was written anew"
         ]
         state.close()
-        state = State(quick_path / "s" / "state.db")
+        state = StateStore(quick_path / "s" / "state.db")
         assert state.damaged == ()
         state.close()
 
@@ -62,24 +62,24 @@ def test_changes_that_were_promised_to_last_and_are_gone_are_counted(
 ) -> None:
     """Somebody has taken the write-ahead log for a temporary file."""
     write(quick_path / "s", {**left.files, "state.db-wal": b""})
-    with Store.open(quick_path / "s") as store:
+    with Storage.open(quick_path / "s") as store:
         assert store.recovery.lost_changes == 3
         assert not store.recovery.is_clean
         assert "Lost: the last 3 changes of subscriptions, tokens and audit." in str(store.recovery)
-    with Store.open(quick_path / "s") as store:
+    with Storage.open(quick_path / "s") as store:
         assert store.recovery.is_clean
 
 
 def closed(left: Left, folder: Path) -> Path:
     write(folder, left.files)
-    State(folder / "state.db").close()
+    StateStore(folder / "state.db").close()
     return folder / "state.db"
 
 
 def test_a_damaged_row_is_named_and_left_out(left: Left, quick_path: Path) -> None:
     path = closed(left, quick_path / "s")
     path.write_bytes(path.read_bytes().replace(b"price < 7", b"price < 6"))
-    state = State(path)
+    state = StateStore(path)
     assert [str(row) for row in state.damaged] == [
         "subscriptions, number 8: the checksum of the row is wrong"
     ]
@@ -100,7 +100,7 @@ def change(path: Path, statement: str) -> None:
 def test_text_that_is_none_is_a_damaged_row_too(left: Left, quick_path: Path) -> None:
     path = closed(left, quick_path / "s")
     path.write_bytes(path.read_bytes().replace(b"price < 7", b"price \xff 7"))
-    state = State(path)
+    state = StateStore(path)
     assert [row.key for row in state.damaged] == ["number 8"]
     state.close()
 
@@ -121,7 +121,7 @@ def test_rows_that_are_gone_or_out_of_reach_are_reported(
 ) -> None:
     path = closed(left, quick_path / "s")
     change(path, statement)
-    state = State(path)
+    state = StateStore(path)
     assert reported in "; ".join(str(row) for row in state.damaged)
     state.close()
 
@@ -129,7 +129,7 @@ def test_rows_that_are_gone_or_out_of_reach_are_reported(
 def test_rows_for_events_that_never_were_are_reported(left: Left, quick_path: Path) -> None:
     path = closed(left, quick_path / "s")
     change(path, "UPDATE pending SET sequence = 99 WHERE sequence = 44")
-    with Store.open(quick_path / "s", sync=no_sync) as store:
+    with Storage.open(quick_path / "s", sync=no_sync) as store:
         assert [str(row) for row in store.recovery.damaged_rows] == [
             "pending, ahead: 1 rows are for events to come"
         ]
@@ -139,7 +139,7 @@ def test_a_list_of_tables_that_is_damaged_is_refused(left: Left, quick_path: Pat
     path = closed(left, quick_path / "s")
     path.write_bytes(path.read_bytes().replace(b"due REAL", b"due REAM"))
     with pytest.raises(StorageError, match="the list of tables is damaged; restore"):
-        State(path)
+        StateStore(path)
 
 
 @pytest.mark.parametrize("place", [18, 19])
@@ -150,7 +150,7 @@ def test_a_write_ahead_log_is_not_dropped_for_a_damaged_byte(
     data[place] = 1
     write(quick_path / "s", left.files | {"state.db": bytes(data)})
     with pytest.raises(StorageError, match="the header of the file is damaged"):
-        State(quick_path / "s" / "state.db")
+        StateStore(quick_path / "s" / "state.db")
     assert (quick_path / "s" / "state.db-wal").read_bytes() == left.files["state.db-wal"]
 
 
@@ -158,7 +158,7 @@ def test_the_event_of_one_subscriber_never_goes_to_another(left: Left, quick_pat
     path = closed(left, quick_path / "s")
     change(path, "UPDATE pending SET number = 5, sequence = 40 WHERE number = 4 AND sequence = 39")
     change(path, "UPDATE pending SET sequence = 40 WHERE number = 6 AND sequence = 39")
-    state = State(path)
+    state = StateStore(path)
     for number in (4, 5, 6):
         assert 40 not in [row.sequence for row in state.pending(number, 0, 1.0, 100)]
     assert [row.key for row in state.damaged] == ["number 5, sequence 40", "number 6, sequence 40"]
@@ -168,7 +168,7 @@ def test_the_event_of_one_subscriber_never_goes_to_another(left: Left, quick_pat
 def test_a_damaged_dead_letter_is_not_sent_again(left: Left, quick_path: Path) -> None:
     path = closed(left, quick_path / "s")
     change(path, "UPDATE dead_letters SET sequence = 33 WHERE number = 4")
-    state = State(path)
+    state = StateStore(path)
     assert state.requeue(4, range(1, 46), oldest=1) == []
     assert state.requeue(5, range(1, 46), oldest=1) == [5]
     assert [row.key for row in state.damaged] == ["number 4, sequence 33"]
@@ -178,13 +178,13 @@ def test_a_damaged_dead_letter_is_not_sent_again(left: Left, quick_path: Path) -
 def test_one_of_the_two_rows_of_counters_is_enough(left: Left, quick_path: Path) -> None:
     path = closed(left, quick_path / "s")
     change(path, "UPDATE counters SET matched_up_to = 7 WHERE copy = 1")
-    state = State(path)
+    state = StateStore(path)
     assert state.matched_up_to == 45
     assert [row.key for row in state.damaged] == ["copy 1"]
     state.close()
     change(path, "UPDATE counters SET matched_up_to = 7")
     with pytest.raises(StorageError, match="both rows of the counters are damaged"):
-        State(path)
+        StateStore(path)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_what_is_no_database_is_refused_with_what_to_do(
 ) -> None:
     (quick_path / "state.db").write_bytes(data)
     with pytest.raises(StorageError, match=reason):
-        State(quick_path / "state.db")
+        StateStore(quick_path / "state.db")
 
 
 def test_a_database_of_somebody_else_is_refused(quick_path: Path) -> None:
@@ -207,4 +207,4 @@ def test_a_database_of_somebody_else_is_refused(quick_path: Path) -> None:
     connection.execute("CREATE TABLE mine (x)")
     connection.close()
     with pytest.raises(StorageError, match="not written by this version of Tamis"):
-        State(quick_path / "state.db")
+        StateStore(quick_path / "state.db")

@@ -15,7 +15,7 @@ import pytest
 from storage.appending import SEGMENT_BYTES, payload_of
 from storage.samples import everything, frozen, no_sync, subscription
 from tamis.errors import StorageError
-from tamis.storage import NewRecord, Store
+from tamis.storage import NewRecord, Storage
 
 TESTS = Path(__file__).parents[1]
 CUT_SHORT = (
@@ -29,37 +29,37 @@ def event(publisher: str, sequence: int) -> NewRecord:
 
 
 def test_a_folder_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
-    program = "import sys; from tamis.storage import Store; Store.open(sys.argv[1])"
+    program = "import sys; from tamis.storage import Storage; Storage.open(sys.argv[1])"
     command = [sys.executable, "-c", program, str(tmp_path / "data")]
-    with Store.open(tmp_path / "data"):
+    with Storage.open(tmp_path / "data"):
         second = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         assert second.returncode == 1
         assert "the folder is in use by the process" in second.stderr
         with pytest.raises(StorageError, match=r"in use by the process .*; stop that one, or take"):
-            Store.open(tmp_path / "data")
+            Storage.open(tmp_path / "data")
     subprocess.run(command, check=True)  # noqa: S603
-    Store.open(tmp_path / "data").close()
+    Storage.open(tmp_path / "data").close()
 
 
 def test_a_store_that_cannot_be_opened_lets_go_of_its_folder(quick_path: Path) -> None:
-    Store.open(quick_path, sync=no_sync).close()
+    Storage.open(quick_path, sync=no_sync).close()
     whole = (quick_path / "state.db").read_bytes()
     (quick_path / "state.db").write_bytes(b"x" * 5000)
     for _ in range(2):
         with pytest.raises(StorageError, match="file is not a database"):
-            Store.open(quick_path, sync=no_sync)
+            Storage.open(quick_path, sync=no_sync)
     (quick_path / "state.db").write_bytes(whole)
-    Store.open(quick_path, sync=no_sync).close()
+    Storage.open(quick_path, sync=no_sync).close()
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_a_sentence(quick_path: Path) -> None:
     (quick_path / "file").touch()
     with pytest.raises(StorageError, match="opening the store failed: Not a directory"):
-        Store.open(quick_path / "file" / "data")
+        Storage.open(quick_path / "file" / "data")
 
 
 def test_a_new_store_is_empty_and_says_so(quick_path: Path) -> None:
-    with Store.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, sync=no_sync) as store:
         assert store.publishers == {}
         assert store.recovery.is_clean
         assert str(store.recovery).startswith("Opened in 0.")
@@ -67,17 +67,17 @@ def test_a_new_store_is_empty_and_says_so(quick_path: Path) -> None:
 
 
 def test_publishers_are_known_from_the_state_and_from_what_is_not_matched(quick_path: Path) -> None:
-    with Store.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, sync=no_sync) as store:
         store.log.append([event("a", 1), event("b", 7), event("", 0), event("a", 2)])
         store.state.commit_matches(2, [], {"a": 1, "b": 7})
         store.log.append([event("c", 5), event("none", 0)])
-    with Store.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, sync=no_sync) as store:
         assert store.publishers == {"a": 2, "b": 7, "c": 5}
         assert str(store.recovery).endswith("6 events, 4 of them to match.")
 
 
 def test_a_cut_tail_and_damage_are_told_in_sentences(quick_path: Path) -> None:
-    with Store.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, sync=no_sync) as store:
         for number in range(1, 6):
             store.log.append([event("a", number)])
         store.state.commit_matches(1, [], {})
@@ -85,7 +85,7 @@ def test_a_cut_tail_and_damage_are_told_in_sentences(quick_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[200] ^= 1
     path.write_bytes(data[:-9])
-    with Store.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, sync=no_sync) as store:
         assert str(store.recovery).splitlines()[1:] == [
             CUT_SHORT,
             f"Damaged: log, {path.name}, offset 188: 148 bytes are damaged; lost: 2.",
@@ -100,7 +100,7 @@ def test_retention_forgets_only_what_is_matched_and_tells_who_loses_what(quick_p
     def sync(file: int) -> None:
         synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
 
-    with Store.open(quick_path, segment_bytes=100, clock=frozen(), sync=sync) as store:
+    with Storage.open(quick_path, segment_bytes=100, clock=frozen(), sync=sync) as store:
         store.state.add_subscriptions([subscription("a"), subscription("b")])
         for number in range(1, 11):
             store.log.append([event("p", number)])
@@ -113,7 +113,7 @@ def test_retention_forgets_only_what_is_matched_and_tells_who_loses_what(quick_p
         assert store.retain(max_bytes=0) == (range(7, 7), {})
         assert store.state.pending_total == 0
         assert store.log.first_sequence == 7
-    with Store.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, sync=no_sync) as store:
         assert store.publishers == {"p": 10}
         assert store.recovery.is_clean
 
@@ -146,7 +146,7 @@ def run_and_kill(folder: Path, seed: int, after: int, *, early: bool = False) ->
 
 def losses(folder: Path, acknowledged: int) -> list[str]:
     """Return what is wrong with what a killed process has left."""
-    with Store.open(folder, segment_bytes=SEGMENT_BYTES) as store:
+    with Storage.open(folder, segment_bytes=SEGMENT_BYTES) as store:
         found = everything(store.log, 500)
         wrong = [record for record in found if record.payload != payload_of(record.sequence)]
         own = [record.publisher_sequence for record in found]

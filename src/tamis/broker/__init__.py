@@ -1,7 +1,7 @@
 """The broker: durable, authorized publish/subscribe. Its network is in `frontend`."""
 
 from tamis.broker.broker import Broker
-from tamis.broker.deliver.notifier import Attachment, Outlet
+from tamis.broker.deliver.notifier import Attachment, DeliverySink
 from tamis.broker.operations.settings import BrokerSettings, load_settings
 from tamis.broker.sessions import Session
 
@@ -9,7 +9,7 @@ __all__ = [
     "Attachment",
     "Broker",
     "BrokerSettings",
-    "Outlet",
+    "DeliverySink",
     "Session",
     "load_settings",
 ]

@@ -17,31 +17,31 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from tamis.access import RateLimiter
-from tamis.broker.deliver.acknowledgements import Settler
-from tamis.broker.deliver.dead_letters import Letters
+from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
+from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.notifier import Notifier
-from tamis.broker.deliver.queues import DiskMailbox
-from tamis.broker.deliver.subscriptions import Catalogue, Subscription
+from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
-from tamis.broker.operations.access_control import Doorman
+from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.housekeeping import Chore, Housekeeping
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
-from tamis.broker.publish.event_cache import Shelf
-from tamis.broker.publish.payloads import Reader
+from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.sessions import Session
 from tamis.broker.subscribe.history import History
-from tamis.broker.subscribe.manager import Registrar
+from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
 from tamis.errors import AccessError, PolicyError, RefusedError, TamisError
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
 from tamis.protocol import Code
-from tamis.storage import Store
+from tamis.storage import Storage
 
 LOG: Final = get_logger("tamis.broker")
 
@@ -59,7 +59,7 @@ class Broker:
     def __init__(
         self,
         settings: BrokerSettings,
-        store: Store,
+        store: Storage,
         schema: Schema | None,
         clock: Callable[[], float],
     ) -> None:
@@ -68,23 +68,25 @@ class Broker:
         self.clock = clock
         self.metrics = Metrics()
         self.health = Health()
-        self.catalogue = Catalogue()
+        self.subscription_index = SubscriptionIndex()
         self.rates = RateLimiter(time.monotonic)
         is_total = settings.mode is Mode.TOTAL
         limits = EventLimits(size=settings.largest_event)
-        self.reader = Reader(schema, limits, is_total=is_total)
-        self.doorman = Doorman(settings, store.state, schema, clock)
+        self.reader = PayloadDecoder(schema, limits, is_total=is_total)
+        self.access_control = AccessControl(settings, store.state, schema, clock)
         self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, clock)
         self.engine, self._marks = self.snapshots.load()
-        self.letters = Letters(store.state, self.reader)
-        shelf = Shelf(store.log, self.reader, EVENT_CACHE_BYTES)
-        self.settler = Settler(store.state)
-        self.notifier = Notifier(shelf, self.settler, settings, self.metrics, clock)
+        self.letters = DeadLetterReader(store.state, self.reader)
+        event_cache = EventCache(store.log, self.reader, EVENT_CACHE_BYTES)
+        self.acknowledgement_writer = AcknowledgementWriter(store.state)
+        self.notifier = Notifier(
+            event_cache, self.acknowledgement_writer, settings, self.metrics, clock
+        )
         self.matcher = Matcher(
             engine=self.engine,
             state=store.state,
-            shelf=shelf,
-            catalogue=self.catalogue,
+            event_cache=event_cache,
+            subscription_index=self.subscription_index,
             metrics=self.metrics,
             health=self.health,
             most_waiting=settings.match_queue,
@@ -93,21 +95,21 @@ class Broker:
         self.committer = Committer(
             store.log, store.publishers, self.matcher.match, self.metrics, settings.commit_queue
         )
-        self.replayer = Replayer(store, shelf)
-        self.history = History(store.log, shelf, schema, settings.mode)
-        self.registrar = Registrar(
+        self.replayer = Replayer(store, event_cache)
+        self.history = History(store.log, event_cache, schema, settings.mode)
+        self.subscription_manager = SubscriptionManager(
             store=store,
             engine=self.engine,
-            catalogue=self.catalogue,
+            subscription_index=self.subscription_index,
             matcher=self.matcher,
             notifier=self.notifier,
             replayer=self.replayer,
-            rights_of=self.doorman.rights,
+            rights_of=self.access_control.rights,
             settings=settings,
             clock=clock,
         )
         self.housekeeping = Housekeeping(self._chores(), self.health)
-        self._shelf = shelf
+        self._event_cache = event_cache
         self._sessions: set[Session] = set()
         self._connected: Counter[str] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,7 +125,7 @@ class Broker:
     ) -> Broker:
         """Recover what there is, and begin to work."""
         schema = None if settings.schema_file is None else _schema(settings.schema_file)
-        store = await asyncio.to_thread(Store.open, settings.data, clock=clock)
+        store = await asyncio.to_thread(Storage.open, settings.data, clock=clock)
         try:
             broker = cls(settings, store, schema, clock)
             await broker._recover()
@@ -135,24 +137,24 @@ class Broker:
     async def _recover(self) -> None:
         self.health.recovery = str(self.store.recovery)
         restored = await asyncio.to_thread(self._restore_subscriptions)
-        for work in (self.committer, self.matcher, self.settler, self.housekeeping):
+        for work in (self.committer, self.matcher, self.acknowledgement_writer, self.housekeeping):
             task = asyncio.create_task(work.run(), name=type(work).__name__.lower())
             task.add_done_callback(self._note_end)
             self._tasks.append(task)
         await self._match_again()
         for subscription in restored:
-            self.registrar.replay(subscription)
+            self.subscription_manager.replay(subscription)
         self.health.is_open = True
         LOG.info("broker open", subscriptions=len(restored), recovery=self.health.recovery)
 
-    def _restore_subscriptions(self) -> list[Subscription]:
+    def _restore_subscriptions(self) -> list[ActiveSubscription]:
         restored, now = [], self.clock()
         for stored in self.store.state.subscriptions():
             if not stored.durable or stored.expires_at <= now:
                 self.store.state.remove_subscription(stored.number)
                 continue
             try:
-                restored.append(self.registrar.restore(stored, self._marks))
+                restored.append(self.subscription_manager.restore(stored, self._marks))
             except TamisError as error:
                 LOG.warning(
                     "subscription left out",
@@ -161,14 +163,14 @@ class Broker:
                     reason=str(error),
                 )
         for number in self.engine.ids():
-            if self.catalogue.get(cast("int", number)) is None:
+            if self.subscription_index.get(cast("int", number)) is None:
                 self.engine.remove(number)
         self._save_snapshot()
         return restored
 
     def _save_snapshot(self) -> None:
         try:
-            self.snapshots.save(self.engine, self.catalogue)
+            self.snapshots.save(self.engine, self.subscription_index)
         except OSError as error:
             # The next start takes longer, no more.
             LOG.warning("no snapshot written", reason=str(error))
@@ -180,7 +182,7 @@ class Broker:
             records = await asyncio.to_thread(self.store.log.read, position, RECOVERY_BATCH_EVENTS)
             if not records:
                 break
-            events = [one for one in map(self._shelf.stored, records) if one is not None]
+            events = [one for one in map(self._event_cache.stored, records) if one is not None]
             if events:
                 await self.matcher.match(events)
             position = records[-1].sequence + 1
@@ -195,7 +197,7 @@ class Broker:
         await self.replayer.close()
         await self.committer.drained()
         await self.matcher.drained()
-        await self.settler.settled()
+        await self.acknowledgement_writer.settled()
         await self.matcher.checkpoint()
         for task in [*self._tasks, *self._ending]:
             task.cancel()
@@ -221,10 +223,10 @@ class Broker:
         """Return a session for whoever brings a token."""
         if not self.health.is_open:
             raise RefusedError(Code.UNAVAILABLE, "the broker is starting or stopping")
-        principal = self.doorman.authenticate(token)
-        if self.doorman.policy.blocks(principal):
+        principal = self.access_control.authenticate(token)
+        if self.access_control.policy.blocks(principal):
             raise AccessError(Code.UNAUTHENTICATED, "the token is not valid", reason="blocked")
-        rights = self.doorman.rights(principal)
+        rights = self.access_control.rights(principal)
         most = min(rights.limits.connections, self.settings.connections_per_principal)
         if self._connected[principal.name] >= most:
             raise RefusedError(
@@ -246,20 +248,24 @@ class Broker:
     def turn_out_unwelcome(self) -> None:
         """End the sessions of those who would not come in now."""
         for session in [*self._sessions]:
-            if not self.doorman.is_welcome(session.principal):
+            if not self.access_control.is_welcome(session.principal):
                 session.revoke("the credential is no longer valid")
 
     async def apply_policy(self) -> None:
         """Let a new policy hold for all who are connected and for all subscriptions."""
         for session in self._sessions:
-            session.rights = self.doorman.rights(session.principal)
-        await self.registrar.apply_rights()
+            session.rights = self.access_control.rights(session.principal)
+        await self.subscription_manager.apply_rights()
 
     # --- chores ----------------------------------------------------------------------------------
 
     def _chores(self) -> list[Chore]:
         return [
-            Chore("delete expired subscriptions", CHORE_SECONDS, self.registrar.purge_expired),
+            Chore(
+                "delete expired subscriptions",
+                CHORE_SECONDS,
+                self.subscription_manager.purge_expired,
+            ),
             Chore("reject late deliveries", CHORE_SECONDS, self.notifier.reject_late),
             Chore("apply the policy", CHORE_SECONDS, self._reload_policy),
             Chore("write a checkpoint", CHECKPOINT_SECONDS, self.matcher.checkpoint),
@@ -269,7 +275,7 @@ class Broker:
     async def _reload_policy(self) -> None:
         has_changed = False
         try:
-            has_changed = self.doorman.reload()
+            has_changed = self.access_control.reload()
         except PolicyError as error:
             self.health.warn(POLICY_PROBLEM, str(error))
             LOG.warning("policy refused", reason=str(error))
@@ -287,7 +293,7 @@ class Broker:
             max_bytes=self.settings.retention_bytes,
         )
         for number, count in kept.dropped.items():
-            subscription = self.catalogue.get(number)
+            subscription = self.subscription_index.get(number)
             if subscription is not None:
                 await self.notifier.tell_dropped(subscription, count, "retention")
 
@@ -301,21 +307,21 @@ class Broker:
             code = Code.STORAGE_FULL if obstacles else Code.UNAVAILABLE
             raise RefusedError(code, f"nothing was stored: {why}")
 
-    def counts_of(self, subscription: Subscription) -> tuple[int, int]:
+    def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
         """Return how many events wait for a subscription, and how many were given up."""
-        if not isinstance(subscription.mailbox, DiskMailbox):
-            return subscription.mailbox.waiting, 0
+        if not isinstance(subscription.queue, DiskQueue):
+            return subscription.queue.waiting, 0
         state, number = self.store.state, subscription.number
         return state.pending_count(number), state.dead_letter_count(number)
 
-    async def requeue(self, subscription: Subscription, sequences: Sequence[int]) -> int:
+    async def requeue(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> int:
         """Let dead letters come again; return how many."""
         oldest = self.store.log.first_sequence
         found = await asyncio.to_thread(
             lambda: self.store.state.requeue(subscription.number, sequences, oldest=oldest)
         )
         for sequence in found:
-            subscription.mailbox.put_back(sequence, 0, 0.0)
+            subscription.queue.put_back(sequence, 0, 0.0)
         return len(found)
 
     def status(self) -> dict[str, Any]:
@@ -325,7 +331,7 @@ class Broker:
             "ready": self.health.ready,
             "problems": self.health.problems,
             "uptime": round(self.clock() - self._started_at, 3),
-            "subscriptions": len(self.catalogue),
+            "subscriptions": len(self.subscription_index),
             "connections": len(self._sessions),
             "log": {
                 "first": log.first_sequence,
@@ -344,14 +350,14 @@ class Broker:
             self.health.report(f"the {task.get_name()} has stopped", repr(error))
             LOG.error("stopped by an error", part=task.get_name(), exc_info=error)
 
-    def _end_slow(self, subscription: Subscription) -> None:
+    def _end_slow(self, subscription: ActiveSubscription) -> None:
         task = asyncio.create_task(self.notifier.end(subscription, "too slow"))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     def _watch(self) -> None:
         watch = self.metrics.watch
-        watch("subscriptions", "Subscriptions in force", lambda: len(self.catalogue))
+        watch("subscriptions", "Subscriptions in force", lambda: len(self.subscription_index))
         watch("connections", "Sessions open", lambda: len(self._sessions))
         watch("log_bytes", "Bytes of the log", lambda: self.store.log.bytes)
 

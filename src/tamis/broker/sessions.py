@@ -12,10 +12,10 @@ import msgspec
 
 from tamis.access import Principal, Rights, TokenRecord
 from tamis.analysis.explain import explain
-from tamis.broker.deliver.notifier import Attachment, Outlet
-from tamis.broker.deliver.subscriptions import Subscription
-from tamis.broker.publish.payloads import Payload, Reader
-from tamis.broker.subscribe.history import Search, place_of
+from tamis.broker.deliver.notifier import Attachment, DeliverySink
+from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.publish.payloads import Payload, PayloadDecoder
+from tamis.broker.subscribe.history import HistoryQuery, place_of
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.filters import Mode
@@ -49,7 +49,7 @@ class Session:
         """Set to the reason when the principal may no longer be here."""
         self._broker = broker
         self._attachments: set[Attachment] = set()
-        self._passing: set[Subscription] = set()
+        self._passing: set[ActiveSubscription] = set()
         """Subscriptions that go with the session."""
 
     # --- publishing ------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ class Session:
         limits = EventLimits(size=self._broker.settings.largest_event)
         schema, is_total = self._broker.engine.schema, self._broker.engine.mode is Mode.TOTAL
         try:
-            names = [*Reader(None, limits, is_total=False).read(text, format_).event]
+            names = [*PayloadDecoder(None, limits, is_total=False).read(text, format_).event]
         except RefusedError:
             return True
         return self.rights.may_publish_with([*names, *(schema or ())] if is_total else names)
@@ -148,8 +148,8 @@ class Session:
             raise RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
         if wanted.max_attempts < 0:
             raise RefusedError(Code.BAD_REQUEST, "max_attempts is a number from 0 on; 0: as set")
-        registrar = self._broker.registrar
-        subscription, _ = await registrar.subscribe(wanted, self.principal, self.rights)
+        subscription_manager = self._broker.subscription_manager
+        subscription, _ = await subscription_manager.subscribe(wanted, self.principal, self.rights)
         if not subscription.stored.durable:
             self._passing.add(subscription)
         return await self._view(subscription)
@@ -157,7 +157,7 @@ class Session:
     async def subscriptions(self) -> list[SubscriptionView]:
         """Return the principal's subscriptions."""
         self._require_open()
-        owned = self._broker.catalogue.owned_by(self.principal.name)
+        owned = self._broker.subscription_index.owned_by(self.principal.name)
         return [await self._view(subscription) for subscription in owned]
 
     async def subscription(self, id_: str) -> SubscriptionView:
@@ -167,28 +167,28 @@ class Session:
     async def renew(self, id_: str, lifetime: float | None) -> SubscriptionView:
         """Let a subscription live for so many seconds from now on; None: for ever."""
         subscription = self._find(id_)
-        await self._broker.registrar.renew(subscription, lifetime)
+        await self._broker.subscription_manager.renew(subscription, lifetime)
         return await self._view(subscription)
 
     async def delete(self, id_: str) -> None:
         """Delete a subscription with all that waits for it."""
         subscription = self._find(id_)
         self._passing.discard(subscription)
-        await self._broker.registrar.delete(subscription, "deleted")
+        await self._broker.subscription_manager.delete(subscription, "deleted")
 
     def _require_open(self) -> None:
         if self.closed.done():
             code = Code.UNAUTHENTICATED if self._broker.health.is_open else Code.UNAVAILABLE
             raise RefusedError(code, self.closed.result())
 
-    def _find(self, id_: str) -> Subscription:
+    def _find(self, id_: str) -> ActiveSubscription:
         self._require_open()
-        found = self._broker.catalogue.find(self.principal.name, id_)
+        found = self._broker.subscription_index.find(self.principal.name, id_)
         if found is None:
             raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
         return found
 
-    async def _view(self, subscription: Subscription) -> SubscriptionView:
+    async def _view(self, subscription: ActiveSubscription) -> SubscriptionView:
         counts = await asyncio.to_thread(self._broker.counts_of, subscription)
         view = subscription.view(*counts)
         if not self.rights.hides_anything or {*subscription.rights.roles} <= {*self.rights.roles}:
@@ -199,13 +199,13 @@ class Session:
     # --- receiving -------------------------------------------------------------------------------
 
     async def attach(
-        self, id_: str, outlet: Outlet, *, credit: int, acknowledge: str = "auto"
+        self, id_: str, sink: DeliverySink, *, credit: int, acknowledge: str = "auto"
     ) -> Attachment:
-        """Begin to send a subscription's events to an outlet."""
+        """Begin to send a subscription's events to an sink."""
         subscription = self._find(id_)
-        await self._broker.registrar.adopt(subscription, self.principal, self.rights)
+        await self._broker.subscription_manager.adopt(subscription, self.principal, self.rights)
         attachment = await self._broker.notifier.attach(
-            subscription, outlet, credit, manual=acknowledge == "manual"
+            subscription, sink, credit, manual=acknowledge == "manual"
         )
         self._attachments.add(attachment)
         if self.closed.done():
@@ -225,7 +225,7 @@ class Session:
             raise RefusedError(
                 Code.CONFLICT, f"the events of {id_!r} go to a connection at the moment"
             )
-        await self._broker.registrar.adopt(subscription, self.principal, self.rights)
+        await self._broker.subscription_manager.adopt(subscription, self.principal, self.rights)
         fetching = asyncio.create_task(
             self._broker.notifier.fetch(subscription, limit, min(wait, LONGEST_WAIT))
         )
@@ -269,11 +269,13 @@ class Session:
         delete = self._broker.store.state.delete_dead_letters
         return await asyncio.to_thread(delete, subscription.number, seen)
 
-    def _with_letters(self, id_: str) -> Subscription:
+    def _with_letters(self, id_: str) -> ActiveSubscription:
         """Return a subscription whose letters may be read with these rights."""
         subscription = self._find(id_)
         stored = subscription.stored
-        self._broker.registrar.understood(stored.filter, stored.language, stored.mode, self.rights)
+        self._broker.subscription_manager.understood(
+            stored.filter, stored.language, stored.mode, self.rights
+        )
         return subscription
 
     async def history(
@@ -288,9 +290,11 @@ class Session:
     ) -> HistoryView:
         """Return events of the past that match a filter, and where to go on; nothing is kept."""
         self._require_open()
-        parsed, chosen = self._broker.registrar.understood(filter_, language, mode, self.rights)
+        parsed, chosen = self._broker.subscription_manager.understood(
+            filter_, language, mode, self.rights
+        )
         log, most = self._broker.store.log, min(limit, MOST_AT_ONCE)
-        wanted = Search(parsed, chosen, place_of(log, start), place_of(log, end), most)
+        wanted = HistoryQuery(parsed, chosen, place_of(log, start), place_of(log, end), most)
         return await asyncio.to_thread(self._broker.history.read, wanted, self.rights)
 
     # --- trying ----------------------------------------------------------------------------------
@@ -305,8 +309,8 @@ class Session:
     ) -> list[Trial]:
         """Tell which sample events a filter matches; only what the user has sent is looked at."""
         self._require_open()
-        registrar = self._broker.registrar
-        parsed, chosen = registrar.understood(filter_, language, mode, self.rights)
+        subscription_manager = self._broker.subscription_manager
+        parsed, chosen = subscription_manager.understood(filter_, language, mode, self.rights)
         own = self.rights.check_filter(parsed)
         trials = []
         for event in events:
@@ -328,11 +332,11 @@ class Session:
     ) -> str:
         """Say why a sample event matches or not; nothing of the roles' filters is in it."""
         self._require_open()
-        registrar = self._broker.registrar
+        subscription_manager = self._broker.subscription_manager
         if id_ is not None:
             stored = self._find(id_).stored
             filter_, language, mode = stored.filter, stored.language, stored.mode
-        parsed, chosen = registrar.understood(filter_ or "", language, mode, self.rights)
+        parsed, chosen = subscription_manager.understood(filter_ or "", language, mode, self.rights)
         own, schema = self.rights.check_filter(parsed), self.rights.schema
         is_total = self._broker.engine.mode == "total"
         try:
@@ -359,14 +363,16 @@ class Session:
     ) -> IssuedTokenView:
         """Return a new token and what is kept of it; the text is shown once."""
         self._require_admin()
-        text, record = await self._broker.doorman.issue(principal, tuple(roles), lifetime, note)
+        text, record = await self._broker.access_control.issue(
+            principal, tuple(roles), lifetime, note
+        )
         await self._note("issue token", f"{record.id} for {principal}")
         return IssuedTokenView(text, _token_view(record))
 
     async def revoke_token(self, token_id: str) -> None:
         """Let a token be worth nothing from now on, on open connections too."""
         self._require_admin()
-        revoked = await self._broker.doorman.revoke(token_id)
+        revoked = await self._broker.access_control.revoke(token_id)
         if revoked is None:
             raise RefusedError(Code.NOT_FOUND, f"there is no token {token_id!r:.40}")
         self._broker.turn_out_unwelcome()
@@ -375,7 +381,7 @@ class Session:
     async def tokens(self) -> list[TokenView]:
         """Return what is known of the tokens."""
         self._require_admin()
-        return [_token_view(record) for record in self._broker.doorman.tokens()]
+        return [_token_view(record) for record in self._broker.access_control.tokens()]
 
     async def audit(self, after: int = 0, limit: int = 100) -> list[AuditEntry]:
         """Return administrative acts from after a number on."""
@@ -408,7 +414,7 @@ class Session:
             await self.detach(attachment)
         for subscription in self._passing:
             with contextlib.suppress(TamisError):
-                await self._broker.registrar.delete(subscription, "disconnected")
+                await self._broker.subscription_manager.delete(subscription, "disconnected")
         self._passing.clear()
 
 

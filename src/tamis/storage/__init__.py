@@ -13,8 +13,8 @@ calls it from a thread.
 
 from tamis.storage.log import EventLog
 from tamis.storage.records import Damage, NewRecord, Record
-from tamis.storage.state import State
-from tamis.storage.store import Recovery, Retention, Store
+from tamis.storage.state import StateStore
+from tamis.storage.store import Recovery, Retention, Storage
 from tamis.storage.tables import (
     NEVER,
     AuditEntry,
@@ -39,8 +39,8 @@ __all__ = [
     "Recovery",
     "Retention",
     "Retry",
-    "State",
-    "Store",
+    "StateStore",
+    "Storage",
     "StoredSubscription",
     "StoredToken",
 ]

@@ -89,7 +89,7 @@ class _OpenFile:
             os.close(self.number)
 
 
-class Files:
+class FilePool:
     """Files to read from, of which only so many are open at a time."""
 
     def __init__(

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import Final
 
 from tamis.errors import StorageError
-from tamis.storage.files import Files, Sync, make_folder, refusal, sync_folder, write_all
+from tamis.storage.files import FilePool, Sync, make_folder, refusal, sync_folder, write_all
 from tamis.storage.opening import open_log
 from tamis.storage.records import Damage, NewRecord, Record, encoded
 from tamis.storage.segments import (
@@ -26,7 +26,7 @@ from tamis.storage.segments import (
     SMALL_READ,
     Extent,
     Header,
-    Segment,
+    LogSegment,
     create_segment,
     new_mark,
 )
@@ -57,13 +57,13 @@ class EventLog:
         segment_bytes: int = SEGMENT_BYTES,
         clock: Callable[[], float] = time.time,
         sync: Sync = os.fsync,
-        files: Files | None = None,
+        files: FilePool | None = None,
     ) -> None:
         self._folder: Final = folder
         self._segment_bytes = segment_bytes
         self._clock = clock
         self._sync = sync
-        self._files = files or Files()
+        self._files = files or FilePool()
         self._writing = Lock()
         try:
             make_folder(folder, sync)
@@ -155,7 +155,7 @@ class EventLog:
         self._files.forget(path)
         if self._active is not None:
             self._active.close()
-        segment = Segment(path, header, Extent(HEADER_BYTES, self._next), self._files)
+        segment = LogSegment(path, header, Extent(HEADER_BYTES, self._next), self._files)
         self._active = _Active(segment, file, self._sync)
         before = (other for other in self._segments if other.first != segment.first)
         self._segments = (*before, segment)
@@ -223,7 +223,7 @@ class EventLog:
                         yield item.record
 
     @contextmanager
-    def _reading(self, segment: Segment) -> Iterator[None]:
+    def _reading(self, segment: LogSegment) -> Iterator[None]:
         """Pass over a segment that retention has removed in the meantime."""
         try:
             yield
@@ -231,7 +231,7 @@ class EventLog:
             if segment in self._segments:
                 raise refusal(segment.path, "reading", error) from error
 
-    def _note_damage(self, segment: Segment, sequence: int) -> None:
+    def _note_damage(self, segment: LogSegment, sequence: int) -> None:
         for item in segment.entries(sequence):
             if isinstance(item, Damage):
                 self._note(item)
@@ -300,7 +300,7 @@ class EventLog:
 class _Active:
     """The segment that is appended to, and how its file is."""
 
-    def __init__(self, segment: Segment, file: int, sync: Sync) -> None:
+    def __init__(self, segment: LogSegment, file: int, sync: Sync) -> None:
         self.segment: Final = segment
         self._file: Final = file
         self._sync = sync
@@ -309,7 +309,7 @@ class _Active:
         """After a sync that failed nobody can tell what is on the disk: nothing more goes here."""
 
     @classmethod
-    def opened(cls, segment: Segment, sync: Sync) -> _Active:
+    def opened(cls, segment: LogSegment, sync: Sync) -> _Active:
         """Return a segment that was found, to go on with."""
         return cls(segment, os.open(segment.path, os.O_RDWR | os.O_CLOEXEC), sync)
 

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.storage.files import Files, Sync, sync_folder
-from tamis.storage.records import Damage, Entry
+from tamis.storage.files import FilePool, Sync, sync_folder
+from tamis.storage.records import Damage, LocatedRecord
 from tamis.storage.segments import (
     HEADER_BYTES,
     PART,
     Extent,
-    Segment,
+    LogSegment,
     header_by_name,
     read_header,
     segment_paths,
@@ -32,10 +32,10 @@ from tamis.storage.segments import (
 _UNKNOWN: Final = 1 << 63
 
 
-class Opened(NamedTuple):
+class OpenedLog(NamedTuple):
     """A log as it was found, ready to be read."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[LogSegment, ...]
     next_sequence: int
     last_time: float
     cut_bytes: int
@@ -44,7 +44,7 @@ class Opened(NamedTuple):
     """Whether the last segment may be appended to."""
 
 
-class _Group(msgspec.Struct):
+class _AppendGroup(msgspec.Struct):
     """Records that were appended together, as far as they were found."""
 
     first: int
@@ -58,7 +58,7 @@ class _Group(msgspec.Struct):
         return self.found == self.stop - self.first
 
 
-class _Tail(NamedTuple):
+class _LogTail(NamedTuple):
     """How the last segment ends: where, and before which sequence."""
 
     end: int
@@ -70,13 +70,13 @@ class _Tail(NamedTuple):
     damaged: list[Damage]
 
 
-def open_log(folder: Path, files: Files, sync: Sync, synced_up_to: int) -> Opened:
+def open_log(folder: Path, files: FilePool, sync: Sync, synced_up_to: int) -> OpenedLog:
     """Read what is in a folder; events up to `synced_up_to` are known to have been on the disk."""
     for left in folder.glob(f"*{PART}"):
         left.unlink()
     segments, damaged = _segments(folder, files)
     if not segments:
-        return Opened((), synced_up_to + 1, 0.0, 0, (), goes_on=False)
+        return OpenedLog((), synced_up_to + 1, 0.0, 0, (), goes_on=False)
     last = segments[-1]
     tail = _tail(last, synced_up_to)
     next_sequence = max(tail.stop, synced_up_to + 1)
@@ -89,13 +89,13 @@ def open_log(folder: Path, files: Files, sync: Sync, synced_up_to: int) -> Opene
     if not goes_on:
         damaged += [item for item in last.entries(tail.found_stop) if isinstance(item, Damage)]
     sync_folder(folder, sync)
-    return Opened(tuple(segments), next_sequence, tail.time, cut, tuple(damaged), goes_on)
+    return OpenedLog(tuple(segments), next_sequence, tail.time, cut, tuple(damaged), goes_on)
 
 
-def _segments(folder: Path, files: Files) -> tuple[list[Segment], list[Damage]]:
+def _segments(folder: Path, files: FilePool) -> tuple[list[LogSegment], list[Damage]]:
     paths = segment_paths(folder)
     stops = [*list(paths)[1:], _UNKNOWN]
-    segments: list[Segment] = []
+    segments: list[LogSegment] = []
     damaged: list[Damage] = []
     for path, stop in zip(paths.values(), stops, strict=False):
         extent = Extent(max(path.stat().st_size, HEADER_BYTES), stop)
@@ -104,20 +104,20 @@ def _segments(folder: Path, files: Files) -> tuple[list[Segment], list[Damage]]:
             reason = "the header is damaged; its name tells what is needed of it"
             damaged.append(Damage(path.name, 0, HEADER_BYTES, range(0), reason))
             header = header_by_name(path, segments[-1].header.time if segments else 0.0)
-            header = header._replace(time=_first_time(Segment(path, header, extent, files)))
-        segments.append(Segment(path, header, extent, files))
+            header = header._replace(time=_first_time(LogSegment(path, header, extent, files)))
+        segments.append(LogSegment(path, header, extent, files))
     return segments, damaged
 
 
-def _first_time(segment: Segment) -> float:
+def _first_time(segment: LogSegment) -> float:
     """Return a time that the header may have had: with one too early, events would go too early."""
-    found = (item.record.time for item in segment.all_entries() if isinstance(item, Entry))
+    found = (item.record.time for item in segment.all_entries() if isinstance(item, LocatedRecord))
     return next(found, segment.header.time)
 
 
-def _tail(segment: Segment, synced_up_to: int) -> _Tail:
+def _tail(segment: LogSegment, synced_up_to: int) -> _LogTail:
     end, expected, time = HEADER_BYTES, segment.first, segment.header.time
-    group = _Group(expected, expected, time, end)
+    group = _AppendGroup(expected, expected, time, end)
     damaged: list[Damage] = []
     for item in segment.all_entries():
         if isinstance(item, Damage):
@@ -129,12 +129,12 @@ def _tail(segment: Segment, synced_up_to: int) -> _Tail:
         # What lies past the last record is no damage but what is cut off.
         damaged.pop()
     if group.is_whole or group.first <= synced_up_to:
-        return _Tail(end, expected, group.stop, time, damaged)
+        return _LogTail(end, expected, group.stop, time, damaged)
     before = [damage for damage in damaged if damage.offset < group.offset]
-    return _Tail(group.offset, group.first, group.first, time, before)
+    return _LogTail(group.offset, group.first, group.first, time, before)
 
 
-def _joined(group: _Group, entry: Entry, end: int) -> _Group:
+def _joined(group: _AppendGroup, entry: LocatedRecord, end: int) -> _AppendGroup:
     """Return the group of a record: the one before it, or another that begins here."""
     record = entry.record
     first = record.sequence - entry.place
@@ -144,12 +144,12 @@ def _joined(group: _Group, entry: Entry, end: int) -> _Group:
         if first != group.first:
             # Without its first record it begins in the damage before it.
             offset = entry.offset if entry.place == 0 else end
-        group = _Group(first, first + entry.group, record.time, offset)
+        group = _AppendGroup(first, first + entry.group, record.time, offset)
     group.found += 1
     return group
 
 
-def _cut(segment: Segment, end: int, sync: Sync) -> int:
+def _cut(segment: LogSegment, end: int, sync: Sync) -> int:
     """Cut off what lies past the end, and bring the rest to the disk: it is going to be used."""
     file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
     try:

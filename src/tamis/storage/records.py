@@ -58,7 +58,7 @@ class Record(NamedTuple):
     payload: bytes
 
 
-class Entry(NamedTuple):
+class LocatedRecord(NamedTuple):
     """A record, where it lies in its segment, and its place in its group."""
 
     offset: int
@@ -131,7 +131,7 @@ def _too_large(record: NewRecord, name: bytes) -> LimitError:
     return LimitError(what, actual=actual, limit=limit)
 
 
-def decoded(data: bytes, mark: bytes, at: int, base: int) -> Iterator[Entry]:
+def decoded(data: bytes, mark: bytes, at: int, base: int) -> Iterator[LocatedRecord]:
     """Yield the whole records that follow each other; `data` begins at `base` in the file."""
     view, length = memoryview(data), len(data)
     while at + LEAST_RECORD <= length:
@@ -149,7 +149,7 @@ def decoded(data: bytes, mark: bytes, at: int, base: int) -> Iterator[Entry]:
         except UnicodeDecodeError:
             return
         record = Record(sequence, time, publisher, own, format_, data[name_end:end])
-        yield Entry(base + at, base + end, place, group, record)
+        yield LocatedRecord(base + at, base + end, place, group, record)
         at = end
 
 

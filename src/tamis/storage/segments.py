@@ -30,12 +30,12 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from tamis.errors import StorageError
-from tamis.storage.files import Files, Sync, sync_folder, write_all
+from tamis.storage.files import FilePool, Sync, sync_folder, write_all
 from tamis.storage.records import (
     LEAST_RECORD,
     MARK_BYTES,
     Damage,
-    Entry,
+    LocatedRecord,
     Record,
     claimed_size,
     decoded,
@@ -48,7 +48,7 @@ Read = Callable[[int, int], bytes]
 """Returns bytes from an offset on, so many if there are."""
 
 
-class Window:
+class RecordScanner:
     """A file up to some byte, a part of which is in memory."""
 
     def __init__(self, read: Read, mark: bytes, end: int, chunk: int) -> None:
@@ -59,7 +59,7 @@ class Window:
         self._base = 0
         self._data = b""
 
-    def run(self, at: int) -> Iterator[Entry]:
+    def run(self, at: int) -> Iterator[LocatedRecord]:
         """Yield records from an offset on, each of which begins where the one before it ends."""
         needed = LEAST_RECORD
         while at + needed <= self._end and self._hold(at, needed):
@@ -72,7 +72,7 @@ class Window:
             if at + needed <= self._base + len(self._data):
                 return
 
-    def next_entry(self, at: int, stop: int) -> Entry | None:
+    def next_entry(self, at: int, stop: int) -> LocatedRecord | None:
         """Return the first record that begins at an offset or later, but before another."""
         while (at := self._next_mark(at)) < stop:
             entry = next(self.run(at), None)
@@ -170,7 +170,7 @@ def new_mark() -> bytes:
     return mark
 
 
-def read_header(path: Path, files: Files) -> Header | None:
+def read_header(path: Path, files: FilePool) -> Header | None:
     """Return the header of a segment; None if it is damaged."""
     data = files.read(path, 0, HEADER_BYTES)
     fields, crc = data[: _FIELDS.size], data[_FIELDS.size :]
@@ -205,32 +205,32 @@ class Extent(NamedTuple):
     stop: int
 
 
-class Segment:
+class LogSegment:
     """One file of the log, to read from by any number of threads.
 
     `extent` is replaced as a whole by the one thread that appends, so readers see two numbers of
     the same moment.
     """
 
-    def __init__(self, path: Path, header: Header, extent: Extent, files: Files) -> None:
+    def __init__(self, path: Path, header: Header, extent: Extent, files: FilePool) -> None:
         self.path: Final = path
         self.header: Final = header
         self.first: Final = header.first
         self.extent = extent
-        self.places: Final = _Places(_Place(header.first, HEADER_BYTES))
+        self.places: Final = _SparseIndex(_RecordOffset(header.first, HEADER_BYTES))
         self._read = partial(files.read, path)
 
-    def entries(self, sequence: int, chunk: int = LARGE_READ) -> Iterator[Entry | Damage]:
+    def entries(self, sequence: int, chunk: int = LARGE_READ) -> Iterator[LocatedRecord | Damage]:
         """Yield in order what lies from shortly before a sequence on."""
         extent = self.extent
         low, high = self.places.around(sequence, extent.end)
         start = self._halve(lambda record: record.sequence <= sequence, low, high)
         return self._scan(start, extent, chunk)
 
-    def all_entries(self) -> Iterator[Entry | Damage]:
+    def all_entries(self) -> Iterator[LocatedRecord | Damage]:
         """Yield everything, and remember where it lies."""
         for item in self._scan(self.places.first, self.extent, LARGE_READ):
-            if isinstance(item, Entry):
+            if isinstance(item, LocatedRecord):
                 self.places.note(item.record.sequence, item.offset)
             yield item
 
@@ -239,25 +239,29 @@ class Segment:
         extent = self.extent
         start = self._halve(lambda record: record.time < time, self.places.first, extent.end)
         for item in self._scan(start, extent, SMALL_READ):
-            if isinstance(item, Entry) and item.record.time >= time:
+            if isinstance(item, LocatedRecord) and item.record.time >= time:
                 return item.record.sequence
         return None
 
-    def _halve(self, is_before: Callable[[Record], bool], low: _Place, high: int) -> _Place:
+    def _halve(
+        self, is_before: Callable[[Record], bool], low: _RecordOffset, high: int
+    ) -> _RecordOffset:
         """Return a place not long before the first record that is not before."""
-        window = Window(self._read, self.header.mark, high, SMALL_READ)
+        window = RecordScanner(self._read, self.header.mark, high, SMALL_READ)
         while high - low.offset > SPACING:
             middle = (low.offset + high) // 2
             entry = window.next_entry(middle, high)
             if entry is None or not is_before(entry.record):
                 high = middle
             else:
-                low = _Place(entry.record.sequence, entry.offset)
+                low = _RecordOffset(entry.record.sequence, entry.offset)
                 self.places.note(*low)
         return low
 
-    def _scan(self, start: _Place, extent: Extent, chunk: int) -> Iterator[Entry | Damage]:
-        window = Window(self._read, self.header.mark, extent.end, chunk)
+    def _scan(
+        self, start: _RecordOffset, extent: Extent, chunk: int
+    ) -> Iterator[LocatedRecord | Damage]:
+        window = RecordScanner(self._read, self.header.mark, extent.end, chunk)
         expected, good = start
         at, time = good, -math.inf
         while at < extent.end:
@@ -287,25 +291,25 @@ class Segment:
         return Damage(self.path.name, start, size, lost, reason)
 
 
-class _Place(NamedTuple):
+class _RecordOffset(NamedTuple):
     sequence: int
     offset: int
 
 
-class _Places:
+class _SparseIndex:
     """Where some records of a segment begin; it is learned by appending and by reading."""
 
-    def __init__(self, first: _Place) -> None:
+    def __init__(self, first: _RecordOffset) -> None:
         self.first: Final = first
         self._sequences = array("Q", [first.sequence])
         self._offsets = array("Q", [first.offset])
         self._lock = Lock()
 
-    def around(self, sequence: int, end: int) -> tuple[_Place, int]:
+    def around(self, sequence: int, end: int) -> tuple[_RecordOffset, int]:
         """Return the last place known at or before a sequence, and the offset of the next one."""
         with self._lock:
             after = max(1, bisect_right(self._sequences, sequence))
-            low = _Place(self._sequences[after - 1], self._offsets[after - 1])
+            low = _RecordOffset(self._sequences[after - 1], self._offsets[after - 1])
             return low, self._offsets[after] if after < len(self._offsets) else end
 
     def note_group(self, sequence: int, offset: int, starts: Sequence[int]) -> None:

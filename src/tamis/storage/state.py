@@ -31,6 +31,7 @@ from tamis.storage.tables import (
     SUBSCRIPTIONS,
     TOKENS,
     AuditEntry,
+    ChecksummedTable,
     Counters,
     DamagedRow,
     DeadLetter,
@@ -39,7 +40,6 @@ from tamis.storage.tables import (
     Row,
     StoredSubscription,
     StoredToken,
-    Table,
     is_whole,
 )
 
@@ -51,7 +51,7 @@ _STRAY: Final = "number NOT IN (SELECT number FROM subscriptions) OR (sequence >
 _MOST_DAMAGE_KEPT: Final = 1_000
 
 
-class _Change(NamedTuple):
+class _Transaction(NamedTuple):
     """What a transaction does: by its connection, and to what is known without asking."""
 
     connection: sqlite3.Connection
@@ -61,7 +61,7 @@ class _Change(NamedTuple):
     """Numbers of subscriptions."""
 
 
-class State:
+class StateStore:
     """Subscriptions, what is pending for them, dead letters, publishers, tokens, audit.
 
     All methods may be called from any thread. One writes at a time; readers do not wait for it.
@@ -413,13 +413,13 @@ class State:
     # --- rows --------------------------------------------------------------------------------
 
     @contextmanager
-    def _change(self, *, lasting: bool) -> Iterator[_Change]:
+    def _change(self, *, lasting: bool) -> Iterator[_Transaction]:
         """Give a connection, and the counters to be kept with what it does, all or nothing."""
         with self._writing:
             counters = msgspec.structs.replace(self._counters)
             counters.changes += lasting
             with self._database.writing(lasting=lasting) as connection:
-                change = _Change(connection, counters, set(), set())
+                change = _Transaction(connection, counters, set(), set())
                 yield change
                 for copy in _COPIES:
                     counters.copy = copy
@@ -435,7 +435,7 @@ class State:
         with self._database.reading() as connection:
             return connection.execute(question, values).fetchall()
 
-    def _whole(self, table: Table, rows: Iterable[Row]) -> list[Row]:
+    def _whole(self, table: ChecksummedTable, rows: Iterable[Row]) -> list[Row]:
         """Return the rows that are what was written, and note the others."""
         found = []
         for row in rows:
@@ -455,19 +455,26 @@ def _subscription(row: Row) -> StoredSubscription:
     return StoredSubscription(**fields | {"durable": bool(fields["durable"])})
 
 
-def _count(connection: sqlite3.Connection, table: Table, condition: str, *values: object) -> int:
+def _count(
+    connection: sqlite3.Connection, table: ChecksummedTable, condition: str, *values: object
+) -> int:
     question = f"SELECT count(*) FROM {table.name} WHERE {condition}"  # noqa: S608
     (number,) = connection.execute(question, values).fetchone()
     return int(number)
 
 
 def _deleted(
-    connection: sqlite3.Connection, table: Table, condition: str, keys: Iterable[Sequence[Any]]
+    connection: sqlite3.Connection,
+    table: ChecksummedTable,
+    condition: str,
+    keys: Iterable[Sequence[Any]],
 ) -> int:
     return _changed(connection, f"DELETE FROM {table.name} WHERE {condition}", keys)  # noqa: S608
 
 
-def _inserted(connection: sqlite3.Connection, table: Table, rows: Iterable[Sequence[Any]]) -> int:
+def _inserted(
+    connection: sqlite3.Connection, table: ChecksummedTable, rows: Iterable[Sequence[Any]]
+) -> int:
     return _changed(connection, table.insert, map(table.row, rows))
 
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Self
 from tamis.storage.files import FolderLock, Sync, make_folder, refusal, sync_folder
 from tamis.storage.log import SEGMENT_BYTES, EventLog
 from tamis.storage.records import Damage
-from tamis.storage.state import State
+from tamis.storage.state import StateStore
 from tamis.storage.tables import DamagedRow
 
 
@@ -70,7 +70,7 @@ class Retention(NamedTuple):
     dropped: dict[int, int]
 
 
-class Store:
+class Storage:
     """A folder with a log and a state, used by one process at a time."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Store:
         with ExitStack() as opened:
             lock = FolderLock(folder / "LOCK")
             opened.callback(lock.release)
-            self.state: Final = State(folder / "state.db", sync=sync)
+            self.state: Final = StateStore(folder / "state.db", sync=sync)
             opened.callback(self.state.close)
             self.log: Final = EventLog(
                 folder / "log",

@@ -114,7 +114,7 @@ _TYPES: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
 }
 
 
-class Table:
+class ChecksummedTable:
     """A table with a column for each field of a class, and the checksum."""
 
     def __init__(self, name: str, fields: type, key: Sequence[str], *, by_key: bool) -> None:
@@ -188,13 +188,17 @@ class Counters(msgspec.Struct):
     audit: int = 0
 
 
-COUNTERS: Final = Table("counters", Counters, ["copy"], by_key=True)
-SUBSCRIPTIONS: Final = Table("subscriptions", StoredSubscription, ["number"], by_key=False)
-PENDING: Final = Table("pending", PendingRow, ["number", "sequence"], by_key=True)
-DEAD_LETTERS: Final = Table("dead_letters", DeadLetter, ["number", "sequence"], by_key=False)
-PUBLISHERS: Final = Table("publishers", Publisher, ["name"], by_key=True)
-TOKENS: Final = Table("tokens", StoredToken, ["hash"], by_key=True)
-AUDIT: Final = Table("audit", AuditEntry, ["number"], by_key=False)
+COUNTERS: Final = ChecksummedTable("counters", Counters, ["copy"], by_key=True)
+SUBSCRIPTIONS: Final = ChecksummedTable(
+    "subscriptions", StoredSubscription, ["number"], by_key=False
+)
+PENDING: Final = ChecksummedTable("pending", PendingRow, ["number", "sequence"], by_key=True)
+DEAD_LETTERS: Final = ChecksummedTable(
+    "dead_letters", DeadLetter, ["number", "sequence"], by_key=False
+)
+PUBLISHERS: Final = ChecksummedTable("publishers", Publisher, ["name"], by_key=True)
+TOKENS: Final = ChecksummedTable("tokens", StoredToken, ["hash"], by_key=True)
+AUDIT: Final = ChecksummedTable("audit", AuditEntry, ["number"], by_key=False)
 
 COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, TOKENS, AUDIT)
 SCHEMA: Final = (

@@ -9,24 +9,24 @@ import msgspec
 
 from tamis.access import Rights
 from tamis.broker.deliver.deliveries import visible_data
-from tamis.broker.deliver.subscriptions import Subscription
-from tamis.broker.publish.payloads import NAME_OF, Reader
+from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.publish.payloads import NAME_OF, PayloadDecoder
 from tamis.errors import TamisError
 from tamis.protocol.views import DeadLetterView
-from tamis.storage import DeadLetter, State
+from tamis.storage import DeadLetter, StateStore
 
 TOGETHER: Final = 1_000
 
 
-class Letters:
+class DeadLetterReader:
     """The dead letters of all subscriptions; for any thread."""
 
-    def __init__(self, state: State, reader: Reader) -> None:
+    def __init__(self, state: StateStore, reader: PayloadDecoder) -> None:
         self._state = state
         self._reader = reader
 
     def listed(
-        self, subscription: Subscription, rights: Rights, after: int, most: int
+        self, subscription: ActiveSubscription, rights: Rights, after: int, most: int
     ) -> list[DeadLetterView]:
         """Return letters from after a sequence on, in order."""
         views: list[DeadLetterView] = []
@@ -39,12 +39,12 @@ class Letters:
         return views[:most]
 
     def seen(
-        self, subscription: Subscription, rights: Rights, sequences: Iterable[int]
+        self, subscription: ActiveSubscription, rights: Rights, sequences: Iterable[int]
     ) -> list[int]:
         """Return those of the sequences that are letters which may be seen."""
         return [one for one in sequences if self._is_seen(subscription, rights, one)]
 
-    def _is_seen(self, subscription: Subscription, rights: Rights, sequence: int) -> bool:
+    def _is_seen(self, subscription: ActiveSubscription, rights: Rights, sequence: int) -> bool:
         found = self._state.dead_letters(subscription.number, sequence - 1, 1)
         return any(
             letter.sequence == sequence and self._view(subscription, rights, letter) is not None
@@ -52,7 +52,7 @@ class Letters:
         )
 
     def _view(
-        self, subscription: Subscription, rights: Rights, letter: DeadLetter
+        self, subscription: ActiveSubscription, rights: Rights, letter: DeadLetter
     ) -> DeadLetterView | None:
         try:
             payload = self._reader.stored(letter.payload, NAME_OF[letter.format])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tamis.access import Rights
-from tamis.broker.publish.event_cache import Stored
+from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.payloads import Payload
 from tamis.filters import Filter
 from tamis.protocol import Delivery
@@ -27,7 +27,7 @@ def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | N
     return msgspec.json.encode(sight.document(msgspec.json.decode(payload.text)))
 
 
-def delivery_of(stored: Stored, data: bytes, attempt: int = 1) -> Delivery:
+def delivery_of(stored: StoredEvent, data: bytes, attempt: int = 1) -> Delivery:
     """Return an event as it is sent."""
     return Delivery(
         sequence=stored.sequence,

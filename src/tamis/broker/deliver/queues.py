@@ -1,7 +1,7 @@
 """What waits for a subscriber, in order, within bounds.
 
-Two kinds with one interface. A `DiskMailbox` has all that waits in the state on disk, and a window
-of it in memory. A `MemoryMailbox` has a buffer and nothing behind it.
+Two kinds with one interface. A `DiskQueue` has all that waits in the state on disk, and a window
+of it in memory. A `MemoryQueue` has a buffer and nothing behind it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
-from tamis.storage import Pending, State
+from tamis.storage import Pending, StateStore
 
 
-class Waiting(NamedTuple):
+class QueuedEvent(NamedTuple):
     """An event that is to be sent: its place in the log, and how often it was sent before."""
 
     sequence: int
     attempts: int = 0
 
 
-class Sent(NamedTuple):
+class InFlightEvent(NamedTuple):
     """An event that was sent and not yet settled."""
 
     attempts: int
@@ -30,7 +30,7 @@ class Sent(NamedTuple):
     """When it counts as not received."""
 
 
-class Bell:
+class WakeUp:
     """Wakes whoever waits for news; costs next to nothing while nobody does, as with most."""
 
     __slots__ = ("_event",)
@@ -55,20 +55,20 @@ class Bell:
         await self._event.wait()
 
 
-class Mailbox:
+class DeliveryQueue:
     """What all mailboxes have: events that were sent, and those to be sent again later."""
 
     __slots__ = ("_later", "_ready", "arrived", "dropped", "in_flight", "is_attended", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
-        self.in_flight: dict[int, Sent] = {}
+        self.in_flight: dict[int, InFlightEvent] = {}
         self.dropped = 0
         """Events that will not come and of which the subscriber has not been told."""
         self.is_attended = False
         """Whether somebody is connected: for those who are away the disk is enough."""
-        self.arrived = Bell()
-        self._ready: list[Waiting] = []
+        self.arrived = WakeUp()
+        self._ready: list[QueuedEvent] = []
         self._later: list[tuple[float, int, int]] = []
 
     @property
@@ -102,22 +102,22 @@ class Mailbox:
             heapq.heapify(self._later)
         return sent + later
 
-    def _next(self, count: int) -> list[Waiting]:
+    def _next(self, count: int) -> list[QueuedEvent]:
         count = max(0, count)
         taken, self._ready = self._ready[:count], self._ready[count:]
         return taken
 
-    def _take_due(self, limit: int, now: float) -> list[Waiting]:
-        taken: list[Waiting] = []
+    def _take_due(self, limit: int, now: float) -> list[QueuedEvent]:
+        taken: list[QueuedEvent] = []
         while len(taken) < limit and self._later and self._later[0][0] <= now:
             _, sequence, attempts = heapq.heappop(self._later)
-            taken.append(Waiting(sequence, attempts))
+            taken.append(QueuedEvent(sequence, attempts))
         return taken
 
-    def _send(self, taken: list[Waiting], lease: float) -> list[Waiting]:
+    def _send(self, taken: list[QueuedEvent], lease: float) -> list[QueuedEvent]:
         # From here on they are not lost, whatever becomes of the one who takes them.
         for waiting in taken:
-            self.in_flight[waiting.sequence] = Sent(waiting.attempts + 1, lease)
+            self.in_flight[waiting.sequence] = InFlightEvent(waiting.attempts + 1, lease)
         return taken
 
     def late(self, now: float) -> list[int]:
@@ -125,12 +125,12 @@ class Mailbox:
         return [sequence for sequence, sent in self.in_flight.items() if sent.lease <= now]
 
 
-class DiskMailbox(Mailbox):
+class DiskQueue(DeliveryQueue):
     """All that waits is on disk; memory holds the next of it, while somebody is there."""
 
     __slots__ = ("_is_whole", "_last", "_number", "_state", "below")
 
-    def __init__(self, number: int, state: State, window: int, *, nothing_yet: bool) -> None:
+    def __init__(self, number: int, state: StateStore, window: int, *, nothing_yet: bool) -> None:
         super().__init__(window)
         self._number = number
         self._state = state
@@ -145,13 +145,13 @@ class DiskMailbox(Mailbox):
         """Take events that have been written to disk."""
         room = self.window - len(self._ready) if self._is_whole and self.is_attended else 0
         taken = sequences[: max(0, room)]
-        self._ready.extend(map(Waiting, taken))
+        self._ready.extend(map(QueuedEvent, taken))
         if taken:
             self._last = taken[-1]
         self._is_whole = self._is_whole and len(taken) == len(sequences)
         self.arrived.set()
 
-    async def take(self, limit: int, now: float, lease: float) -> list[Waiting]:
+    async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
         """Return what is to be sent now, no more than may be unsettled."""
         if not self._ready and not self._is_whole:
             await self._refill()
@@ -173,7 +173,7 @@ class DiskMailbox(Mailbox):
         offered = [waiting for waiting in self._ready if waiting.sequence > last]
         if below != inf or len(rows) == self.window:
             offered, self._is_whole = [], False
-        self._ready = [Waiting(row.sequence, row.attempts) for row in read if not row.due]
+        self._ready = [QueuedEvent(row.sequence, row.attempts) for row in read if not row.due]
         self._ready.extend(offered)
         self._last = offered[-1].sequence if offered else last
         for row in read:
@@ -191,7 +191,7 @@ class DiskMailbox(Mailbox):
         self.arrived.set()
 
 
-class MemoryMailbox(Mailbox):
+class MemoryQueue(DeliveryQueue):
     """A buffer; what does not fit pushes out the oldest."""
 
     __slots__ = ()
@@ -203,13 +203,13 @@ class MemoryMailbox(Mailbox):
 
     def offer(self, sequences: Sequence[int]) -> None:
         """Take events; the oldest make room."""
-        self._ready.extend(map(Waiting, sequences))
+        self._ready.extend(map(QueuedEvent, sequences))
         excess = max(0, len(self._ready) - self.window)
         del self._ready[:excess]
         self.dropped += excess
         self.arrived.set()
 
-    async def take(self, limit: int, now: float, lease: float) -> list[Waiting]:
+    async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
         """Return what is to be sent now."""
         taken = self._take_due(limit, now)
         return self._send(taken + self._next(limit - len(taken)), lease)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tamis.access import Principal, Rights
-from tamis.broker.deliver.queues import DiskMailbox, MemoryMailbox
+from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
 from tamis.filters import Filter
 from tamis.languages import parse
 from tamis.protocol.views import SubscriptionView
@@ -43,7 +43,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
 
-class Subscription:
+class ActiveSubscription:
     """One subscription, with what waits for its subscriber."""
 
     # There may be very many.
@@ -53,8 +53,8 @@ class Subscription:
         "attachment",
         "dropped",
         "is_suspended",
-        "mailbox",
         "mark",
+        "queue",
         "rights",
         "stored",
     )
@@ -64,14 +64,14 @@ class Subscription:
         stored: StoredSubscription,
         filter_: Filter | None,
         rights: Rights,
-        mailbox: DiskMailbox | MemoryMailbox,
+        queue: DiskQueue | MemoryQueue,
     ) -> None:
         """Take a subscription; its filter is read when it is needed if it is not given."""
         self.stored = stored
         self._filter = filter_
         self.rights = rights
         """What its owner may see."""
-        self.mailbox = mailbox
+        self.queue = queue
         self.attachment: Attachment | None = None
         self.dropped = 0
         """Events that never came, since the broker was started."""
@@ -113,7 +113,7 @@ class Subscription:
         self.is_suspended = self._filter is None or not rights.may_mention(
             self._filter.attributes()
         )
-        self.mailbox.arrived.set()
+        self.queue.arrived.set()
 
     def change(self, **columns: Any) -> None:
         """Change what is known of it; may be called from any thread."""
@@ -140,7 +140,7 @@ class Subscription:
             created_at=stored.created_at,
             connected=self.attachment is not None,
             pending=pending,
-            in_flight=len(self.mailbox.in_flight),
+            in_flight=len(self.queue.in_flight),
             dropped=self.dropped,
             dead=dead,
             max_attempts=stored.max_attempts,
@@ -149,41 +149,41 @@ class Subscription:
         )
 
 
-class Catalogue:
+class SubscriptionIndex:
     """All subscriptions of a broker."""
 
     def __init__(self) -> None:
-        self._by_number: dict[int, Subscription] = {}
-        self._by_key: dict[tuple[str, str], Subscription] = {}
+        self._by_number: dict[int, ActiveSubscription] = {}
+        self._by_key: dict[tuple[str, str], ActiveSubscription] = {}
         self._owned: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._by_number)
 
-    def __iter__(self) -> Iterator[Subscription]:
+    def __iter__(self) -> Iterator[ActiveSubscription]:
         return iter([*self._by_number.values()])
 
-    def add(self, subscription: Subscription) -> None:
+    def add(self, subscription: ActiveSubscription) -> None:
         """Take in a subscription."""
         self._by_number[subscription.number] = subscription
         self._by_key[subscription.key] = subscription
         self._owned[subscription.stored.owner] += 1
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, subscription: ActiveSubscription) -> None:
         """Forget a subscription."""
         if self._by_number.pop(subscription.number, None) is not None:
             del self._by_key[subscription.key]
             self._owned[subscription.stored.owner] -= 1
 
-    def get(self, number: int) -> Subscription | None:
+    def get(self, number: int) -> ActiveSubscription | None:
         """Return the subscription with a number."""
         return self._by_number.get(number)
 
-    def find(self, owner: str, name: str) -> Subscription | None:
+    def find(self, owner: str, name: str) -> ActiveSubscription | None:
         """Return the subscription that an owner calls so."""
         return self._by_key.get((owner, name))
 
-    def owned_by(self, owner: str) -> list[Subscription]:
+    def owned_by(self, owner: str) -> list[ActiveSubscription]:
         """Return what one principal has subscribed to."""
         return [one for one in self._by_number.values() if one.stored.owner == owner]
 

@@ -18,7 +18,13 @@ from tamis.broker.broker import Broker
 from tamis.broker.frontend.guard import Guard
 from tamis.broker.frontend.http import openapi
 from tamis.broker.frontend.http.endpoint import Endpoint
-from tamis.broker.frontend.http.operations import Call, Content, Frontend, Operation, Operations
+from tamis.broker.frontend.http.operations import (
+    Content,
+    Frontend,
+    Operation,
+    OperationCall,
+    Operations,
+)
 from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import JSON
 from tamis.broker.frontend.http.routes import OPERATIONS
@@ -48,13 +54,13 @@ _pages: Final = Operations("About")
 
 
 @_pages.add("GET", "/", gives=Content({"text/html": {"type": "string"}}), public=True)
-async def front_page(call: Call) -> Response:  # noqa: ARG001 - all operations are called alike
+async def front_page(call: OperationCall) -> Response:  # noqa: ARG001 - all operations are called alike
     """Show a page with links, for people."""
     return HTMLResponse(PAGE)
 
 
 @_pages.add("GET", "/openapi.json", gives=Content({JSON: {"type": "object"}}), public=True)
-async def api_description(call: Call) -> Response:
+async def api_description(call: OperationCall) -> Response:
     """Give this document."""
     return Response(_document(call.settings.tokens_required), media_type=JSON)
 

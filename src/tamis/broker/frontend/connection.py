@@ -60,7 +60,7 @@ OWN_CODES: Final = 4000
 FORGIVEN: Final = WORTH_A_RETRY | {Code.NOT_FOUND}
 
 
-class Transport(Protocol):
+class FrameTransport(Protocol):
     """Carries frames."""
 
     async def receive(self) -> str | bytes:
@@ -73,7 +73,7 @@ class Transport(Protocol):
         """Close, saying why."""
 
 
-class End(NamedTuple):
+class ConnectionEnd(NamedTuple):
     """How a connection is ended."""
 
     code: int
@@ -81,7 +81,7 @@ class End(NamedTuple):
     refusal: Refused | None = None
 
 
-class Outlet:
+class ConnectionSink:
     """Sends what a subscription has to a connection."""
 
     def __init__(self, connection: Connection, subscription: str) -> None:
@@ -107,7 +107,7 @@ class Connection:
     """Speaks with one client, from hello to the end."""
 
     def __init__(
-        self, broker: Broker, transport: Transport, *, session: Session | None = None
+        self, broker: Broker, transport: FrameTransport, *, session: Session | None = None
     ) -> None:
         """Make a connection; the session is given if the client has said already who it is."""
         self._broker = broker
@@ -116,7 +116,7 @@ class Connection:
         self._session = session
         self._attachments: dict[str, Attachment] = {}
         self._publications: dict[asyncio.Task[None], int] = {}
-        self._end: End | None = None
+        self._end: ConnectionEnd | None = None
         self._reader: asyncio.Task[object] | None = None
         """The task of `run` while it waits for a frame, and may be disturbed."""
 
@@ -152,7 +152,7 @@ class Connection:
 
     def stop(self) -> None:
         """End, because the broker stops; what was published is still answered."""
-        self._finish(End(STOPPING, "the broker stops"))
+        self._finish(ConnectionEnd(STOPPING, "the broker stops"))
 
     def _on_revoked(self, closed: asyncio.Future[str]) -> None:
         if not self._broker.health.is_open:
@@ -160,14 +160,14 @@ class Connection:
         elif not closed.cancelled():
             self._finish(_refusal(RefusedError(Code.UNAUTHENTICATED, closed.result())))
 
-    def _finish(self, end: End) -> None:
+    def _finish(self, end: ConnectionEnd) -> None:
         if self._end is None:
             self._end = end
             if self._reader is not None:
                 self._reader.cancel()
 
     async def _close(self) -> None:
-        end = self._end or End(MISHAP, "the connection was cancelled")
+        end = self._end or ConnectionEnd(MISHAP, "the connection was cancelled")
         self._end = end
         await asyncio.gather(*self._publications, return_exceptions=True)
         if self._session is not None:
@@ -319,7 +319,10 @@ class Connection:
             )
         )
         self._attachments[view.id] = await session.attach(
-            view.id, Outlet(self, view.id), credit=frame.credit, acknowledge=frame.acknowledge
+            view.id,
+            ConnectionSink(self, view.id),
+            credit=frame.credit,
+            acknowledge=frame.acknowledge,
         )
 
     async def _unsubscribe(self, session: Session, frame: Unsubscribe) -> None:
@@ -358,23 +361,25 @@ class _Interrupted(Exception):  # noqa: N818 - it is no error
     """The connection is to end."""
 
 
-def _end(error: BaseException) -> End:
+def _end(error: BaseException) -> ConnectionEnd:
     """Return how a connection is ended after an error."""
     match error:
         case DisconnectedError():
-            return End(GONE, str(error))
+            return ConnectionEnd(GONE, str(error))
         case RefusedError():
             return _refusal(error)
         case ProtocolError():
             return _refusal(RefusedError(Code.BAD_REQUEST, str(error)))
         case _:
             LOG.error("something went wrong", exc_info=error)
-            return End(MISHAP, "something went wrong in the broker, and its log says what")
+            return ConnectionEnd(
+                MISHAP, "something went wrong in the broker, and its log says what"
+            )
 
 
-def _refusal(error: RefusedError) -> End:
+def _refusal(error: RefusedError) -> ConnectionEnd:
     said = Refused(code=error.code, message=str(error))
-    return End(OWN_CODES + STATUS[Code(error.code)], str(error), said)
+    return ConnectionEnd(OWN_CODES + STATUS[Code(error.code)], str(error), said)
 
 
 async def _is_known(session: Session, name: str) -> bool:

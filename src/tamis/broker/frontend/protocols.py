@@ -41,11 +41,11 @@ class LingeringTransport:
     """A transport whose `close` lingers if the peer is still sending, but not for ever."""
 
     def __init__(
-        self, transport: asyncio.Transport, is_peer_sending: Callable[[], bool], patience: float
+        self, transport: asyncio.Transport, is_peer_sending: Callable[[], bool], abort_after: float
     ) -> None:
         self._transport = transport
         self._is_peer_sending = is_peer_sending
-        self._patience = patience
+        self._abort_after = abort_after
         self._is_lingering = False
 
     def __getattr__(self, name: str) -> Any:
@@ -71,7 +71,7 @@ class LingeringTransport:
             self._transport.close()
         if self._transport.get_write_buffer_size():
             # A peer that never reads would keep the connection as long as it likes.
-            asyncio.get_running_loop().call_later(self._patience, self._transport.abort)
+            asyncio.get_running_loop().call_later(self._abort_after, self._transport.abort)
 
 
 class ServerConfig(uvicorn.Config):
@@ -82,7 +82,7 @@ class ServerConfig(uvicorn.Config):
         super().__init__(app, **options)
 
 
-class Patience:
+class WriteStallTimer:
     """Cuts a peer off when it has taken nothing of what it was sent for a while."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
@@ -124,7 +124,7 @@ class HTTPProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self._patience: Patience | None = None
+        self._stall_timer: WriteStallTimer | None = None
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -134,7 +134,7 @@ class HTTPProtocol(H11Protocol):
         super().connection_made(cast("asyncio.Transport", lingering))
         # For those who want to know what has arrived.
         self.app_state = {**self.app_state, "transport": transport}
-        self._patience = Patience(transport, settings.send_timeout)
+        self._stall_timer = WriteStallTimer(transport, settings.send_timeout)
         self._head_timer = self.loop.call_later(settings.hello_timeout, self._close_silent)
         if len(self.connections) > settings.connections:
             self._answer(RefusedError(Code.UNAVAILABLE, "the broker has too many connections"))
@@ -164,14 +164,14 @@ class HTTPProtocol(H11Protocol):
     def pause_writing(self) -> None:
         """Watch a peer that does not read."""
         super().pause_writing()
-        if self._patience is not None:
-            self._patience.begin()
+        if self._stall_timer is not None:
+            self._stall_timer.begin()
 
     def resume_writing(self) -> None:
         """Stop watching it."""
         super().resume_writing()
-        if self._patience is not None:
-            self._patience.end()
+        if self._stall_timer is not None:
+            self._stall_timer.end()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is no HTTP; Uvicorn calls this for a head that is too long as well."""
@@ -224,20 +224,20 @@ class HTTPProtocol(H11Protocol):
 
     def _end_timers(self) -> None:
         self._end_head_timer()
-        if self._patience is not None:
-            self._patience.end()
+        if self._stall_timer is not None:
+            self._stall_timer.end()
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """A WebSocket from a peer that may stop reading."""
 
     config: ServerConfig
-    _patience: Patience | None = None
+    _stall_timer: WriteStallTimer | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over a connection."""
         super().connection_made(transport)
-        self._patience = Patience(self.transport, self.config.settings.send_timeout)
+        self._stall_timer = WriteStallTimer(self.transport, self.config.settings.send_timeout)
 
     def data_received(self, data: bytes) -> None:
         """Read; what is no handshake ends the connection, where Uvicorn would wait for ever."""
@@ -247,7 +247,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop watching."""
-        self._watch(Patience.end)
+        self._watch(WriteStallTimer.end)
         super().connection_lost(exc)
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -260,12 +260,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def pause_writing(self) -> None:
         """Watch a peer that does not read."""
         super().pause_writing()
-        self._watch(Patience.begin)
+        self._watch(WriteStallTimer.begin)
 
     def resume_writing(self) -> None:
         """Stop watching it."""
         super().resume_writing()
-        self._watch(Patience.end)
+        self._watch(WriteStallTimer.end)
 
     def send_receive_event_to_app(self) -> None:
         """Pass a message on as bytes; whether they are UTF-8, the decoder of frames will see."""
@@ -288,6 +288,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.close_sent = True
         self.close_timer = linger(self.transport)
 
-    def _watch(self, change: Callable[[Patience], None]) -> None:
-        if self._patience is not None:
-            change(self._patience)
+    def _watch(self, change: Callable[[WriteStallTimer], None]) -> None:
+        if self._stall_timer is not None:
+            change(self._stall_timer)

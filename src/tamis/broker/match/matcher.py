@@ -6,28 +6,28 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tamis.broker.deliver.queues import DiskMailbox
-from tamis.broker.deliver.subscriptions import Catalogue, Subscription
+from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.metrics import Metrics
-from tamis.broker.publish.event_cache import Shelf, Stored
+from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.errors import StorageError
 from tamis.matching import Engine
-from tamis.storage import State
+from tamis.storage import StateStore
 
 MAX_CHANGES_PER_STEP: Final = 256
 
 T = TypeVar("T")
 
 
-class Change(NamedTuple):
+class SubscriptionChange(NamedTuple):
     """Something to do with the subscriptions, and where its result is awaited."""
 
     make: Callable[[], Any]
     done: asyncio.Future[Any]
 
 
-class Result(NamedTuple):
+class ChangeResult(NamedTuple):
     """What came of a change."""
 
     done: asyncio.Future[Any]
@@ -49,13 +49,13 @@ class Updater:
 
     def __init__(self, wake: Callable[[], None], metrics: Metrics, most_waiting: int) -> None:
         self._wake = wake
-        self._waiting: asyncio.Queue[Change] = asyncio.Queue(most_waiting)
+        self._waiting: asyncio.Queue[SubscriptionChange] = asyncio.Queue(most_waiting)
         metrics.watch_queue("update", self._waiting)
 
     async def do(self, make: Callable[[], T]) -> T:
         """Return the result of a change once it is in force."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        await self._waiting.put(Change(make, done))
+        await self._waiting.put(SubscriptionChange(make, done))
         self._wake()
         return await done
 
@@ -64,22 +64,22 @@ class Updater:
         """Tell whether nothing waits."""
         return self._waiting.empty()
 
-    def take(self) -> list[Change]:
+    def take(self) -> list[SubscriptionChange]:
         """Return changes that wait."""
         count = min(self._waiting.qsize(), MAX_CHANGES_PER_STEP)
         return [self._waiting.get_nowait() for _ in range(count)]
 
 
-def make_all(changes: list[Change]) -> list[Result]:
+def make_all(changes: list[SubscriptionChange]) -> list[ChangeResult]:
     """Make changes; one that fails does not keep the others."""
     return [_made(change) for change in changes]
 
 
-def _made(change: Change) -> Result:
+def _made(change: SubscriptionChange) -> ChangeResult:
     try:
-        return Result(change.done, change.make(), None)
+        return ChangeResult(change.done, change.make(), None)
     except Exception as error:
-        return Result(change.done, None, error)
+        return ChangeResult(change.done, None, error)
 
 
 # Fewer events than these are matched one by one, which is faster for them.
@@ -91,8 +91,8 @@ PROBLEM: Final = "matches cannot be stored"
 Found = dict[int, list[int]]
 
 
-class _Step(NamedTuple):
-    results: list[Result]
+class _StepResult(NamedTuple):
+    results: list[ChangeResult]
     found: Found
     """The sequences for each subscription."""
     unwritten: list[tuple[int, int]]
@@ -106,23 +106,23 @@ class Matcher:
         self,
         *,
         engine: Engine,
-        state: State,
-        shelf: Shelf,
-        catalogue: Catalogue,
+        state: StateStore,
+        event_cache: EventCache,
+        subscription_index: SubscriptionIndex,
         metrics: Metrics,
         health: Health,
         most_waiting: int,
-        on_full: Callable[[Subscription], None],
+        on_full: Callable[[ActiveSubscription], None],
     ) -> None:
         self._engine = engine
         self._state = state
-        self._shelf = shelf
-        self._catalogue = catalogue
+        self._event_cache = event_cache
+        self._index = subscription_index
         self._metrics = metrics
         self._health = health
         self._on_full = on_full
         self._work = asyncio.Event()
-        self._waiting: asyncio.Queue[list[Stored]] = asyncio.Queue(most_waiting)
+        self._waiting: asyncio.Queue[list[StoredEvent]] = asyncio.Queue(most_waiting)
         self.updater = Updater(self._work.set, metrics, most_waiting * 16)
         self.position = state.matched_up_to
         """The last event that was matched."""
@@ -132,9 +132,9 @@ class Matcher:
         """The last numbers of publishers that the state does not have yet."""
         metrics.watch_queue("match", self._waiting)
 
-    async def match(self, events: list[Stored]) -> None:
+    async def match(self, events: list[StoredEvent]) -> None:
         """Take events of the log, in its order; waits while too many wait."""
-        self._shelf.put(events)
+        self._event_cache.put(events)
         await self._waiting.put(events)
         self._work.set()
 
@@ -157,8 +157,8 @@ class Matcher:
         """Return when all that came is matched."""
         await self._waiting.join()
 
-    def _take(self) -> list[Stored]:
-        taken: list[Stored] = []
+    def _take(self) -> list[StoredEvent]:
+        taken: list[StoredEvent] = []
         while len(taken) < MAX_EVENTS_PER_STEP and not self._waiting.empty():
             taken += self._waiting.get_nowait()
             self._taken += 1
@@ -169,29 +169,31 @@ class Matcher:
             self._waiting.task_done()
         self._taken = 0
 
-    def _step(self, changes: list[Change], events: Sequence[Stored]) -> _Step:
+    def _step(
+        self, changes: list[SubscriptionChange], events: Sequence[StoredEvent]
+    ) -> _StepResult:
         results = make_all(changes)
         if not events:
-            return _Step(results, {}, [])
+            return _StepResult(results, {}, [])
         with self._metrics.match_seconds.time():
             found = self._find(events)
-        return _Step(results, found, self._keep(found, events))
+        return _StepResult(results, found, self._keep(found, events))
 
-    def _find(self, events: Sequence[Stored]) -> Found:
+    def _find(self, events: Sequence[StoredEvent]) -> Found:
         found: Found = {}
         for stored, numbers in zip(events, self._numbers(events), strict=True):
             for number in numbers:
-                subscription = self._catalogue.get(number)
+                subscription = self._index.get(number)
                 if subscription is not None and subscription.stored.start <= stored.sequence:
                     found.setdefault(number, []).append(stored.sequence)
         return found
 
-    def _numbers(self, events: Sequence[Stored]) -> Iterable[list[int]]:
+    def _numbers(self, events: Sequence[StoredEvent]) -> Iterable[list[int]]:
         if len(events) < MIN_BATCH_EVENTS:
             return [self._engine.match(stored.payload.event) for stored in events]  # type: ignore[misc]
         return self._engine.match_batch([stored.payload.event for stored in events])  # type: ignore[return-value]
 
-    def _keep(self, found: Found, events: Sequence[Stored]) -> list[tuple[int, int]]:
+    def _keep(self, found: Found, events: Sequence[StoredEvent]) -> list[tuple[int, int]]:
         """Write what is to wait on disk, and return what could not be.
 
         Without such rows the position can be written later.
@@ -234,14 +236,14 @@ class Matcher:
                 return
 
     def _is_on_disk(self, number: int) -> bool:
-        subscription = self._catalogue.get(number)
-        return subscription is not None and isinstance(subscription.mailbox, DiskMailbox)
+        subscription = self._index.get(number)
+        return subscription is not None and isinstance(subscription.queue, DiskQueue)
 
     def _hand_out(self, found: Mapping[int, list[int]]) -> None:
         for number, sequences in found.items():
             self._metrics.matched.inc(len(sequences))
-            subscription = self._catalogue.get(number)
+            subscription = self._index.get(number)
             if subscription is not None:
-                subscription.mailbox.offer(sequences)
-                if subscription.mailbox.dropped and subscription.stored.policy == "disconnect":
+                subscription.queue.offer(sequences)
+                if subscription.queue.dropped and subscription.stored.policy == "disconnect":
                     self._on_full(subscription)

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from tamis.access import JOINED_LIMITS
-from tamis.broker.deliver.subscriptions import Subscription, digest
+from tamis.broker.deliver.subscriptions import ActiveSubscription, digest
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import SnapshotError
 from tamis.events import Schema
@@ -37,7 +37,7 @@ Marks = dict[int, bytes]
 """For each subscription, by its number, a digest of what it was compiled from."""
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class SnapshotManifest(msgspec.Struct, frozen=True):
     """What a file of an engine holds."""
 
     file: str
@@ -76,7 +76,7 @@ class Snapshots:
             LOG.warning("snapshot left out, all is compiled anew", reason=str(error))
         return Engine(self._schema, self._mode, limits=JOINED_LIMITS, clock=self._clock), {}
 
-    def save(self, engine: Engine, subscriptions: Iterable[Subscription]) -> bool:
+    def save(self, engine: Engine, subscriptions: Iterable[ActiveSubscription]) -> bool:
         """Write the engine if that saves the next start some time; tell whether it was."""
         marks = {one.number: one.mark for one in subscriptions if one.mark}
         if not self._is_worth_it(marks):
@@ -84,7 +84,7 @@ class Snapshots:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         file = self._folder / f"{secrets.token_hex(8)}.engine"
         engine.save(file)
-        self._publish(Manifest(file.name, self._surroundings(), marks))
+        self._publish(SnapshotManifest(file.name, self._surroundings(), marks))
         self._saved = marks
         LOG.info("snapshot written", subscriptions=len(marks))
         return True
@@ -93,15 +93,15 @@ class Snapshots:
         changed = sum(self._saved.get(number) != digest for number, digest in marks.items())
         return changed >= max(WORTH_IT, SHARE * len(marks))
 
-    def _manifest(self) -> Manifest:
+    def _manifest(self) -> SnapshotManifest:
         path = self._path
         data = path.read_bytes()
         body, crc = data[:-4], data[-4:]
         if zlib.crc32(body).to_bytes(4, "little") != crc:
             raise SnapshotError(path, "its end", "the checksum is wrong")
-        return msgspec.msgpack.decode(body, type=Manifest)
+        return msgspec.msgpack.decode(body, type=SnapshotManifest)
 
-    def _publish(self, manifest: Manifest) -> None:
+    def _publish(self, manifest: SnapshotManifest) -> None:
         """Let a new file take the place of the one before, whole or not at all."""
         body = msgspec.msgpack.encode(manifest)
         beside = self._path.with_suffix(".part")

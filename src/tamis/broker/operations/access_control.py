@@ -21,16 +21,16 @@ from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import AccessError, PolicyError
 from tamis.events import Schema
 from tamis.protocol import Code
-from tamis.storage import NEVER, State, StoredToken
+from tamis.storage import NEVER, StateStore, StoredToken
 
 
-class Doorman:
+class AccessControl:
     """Knows tokens and the policy."""
 
     def __init__(
         self,
         settings: BrokerSettings,
-        state: State,
+        state: StateStore,
         schema: Schema | None,
         clock: Callable[[], float],
     ) -> None:
@@ -146,7 +146,7 @@ def _verifier(settings: BrokerSettings, clock: Callable[[], float]) -> Verifier 
     return JwtVerifier.load(wanted, settings.jwt_keys, clock=clock)
 
 
-def _valid(state: State) -> list[StoredToken]:
+def _valid(state: StateStore) -> list[StoredToken]:
     return [token for token in state.tokens() if token.revoked_at == NEVER]
 
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.metrics import Metrics
-from tamis.broker.publish.event_cache import Stored
+from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import RefusedError, StorageError
 from tamis.protocol import Code
@@ -35,7 +35,7 @@ class Committer:
         self,
         log: EventLog,
         publishers: dict[str, int],
-        pass_on: Callable[[list[Stored]], Awaitable[None]],
+        pass_on: Callable[[list[StoredEvent]], Awaitable[None]],
         metrics: Metrics,
         most_waiting: int,
     ) -> None:
@@ -91,7 +91,7 @@ class Committer:
         for name in self._refused.keys() & latest.keys():
             del self._refused[name]
         events = [
-            Stored(sequence, moment, p.publisher, number, payload)
+            StoredEvent(sequence, moment, p.publisher, number, payload)
             for (sequence, moment), (p, number, payload) in zip(stored, payloads, strict=True)
         ]
         _acknowledge(together, fresh, events)
@@ -102,7 +102,7 @@ class Committer:
     def _is_held_back(self, publication: Publication) -> bool:
         """Refuse what comes after something that was refused, until that comes again.
 
-        Stored now, it would make the other look like a duplicate when it is sent again.
+        StoredEvent now, it would make the other look like a duplicate when it is sent again.
         """
         refused = self._refused.get(publication.publisher)
         if refused is None or not publication.sequence or publication.sequence <= refused:
@@ -148,7 +148,7 @@ class Committer:
 def _acknowledge(
     together: Sequence[Publication],
     fresh: Sequence[Sequence[object]],
-    events: Sequence[Stored],
+    events: Sequence[StoredEvent],
 ) -> None:
     place = 0
     for publication, news in zip(together, fresh, strict=True):

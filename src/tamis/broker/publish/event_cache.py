@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from tamis.broker.publish.payloads import NAME_OF, Payload, Reader
+from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
 from tamis.errors import TamisError
 from tamis.storage import EventLog, Record
 
@@ -15,7 +15,7 @@ from tamis.storage import EventLog, Record
 OVERHEAD: Final = 1_000
 
 
-class Stored(NamedTuple):
+class StoredEvent(NamedTuple):
     """An event with its place in the log."""
 
     sequence: int
@@ -25,17 +25,17 @@ class Stored(NamedTuple):
     payload: Payload
 
 
-class Shelf:
+class EventCache:
     """The latest events, up to a number of bytes; others are read from the log."""
 
-    def __init__(self, log: EventLog, reader: Reader, most_bytes: int) -> None:
+    def __init__(self, log: EventLog, reader: PayloadDecoder, most_bytes: int) -> None:
         self._log = log
         self._reader = reader
         self._most_bytes = most_bytes
         self._bytes = 0
-        self._kept: OrderedDict[int, Stored] = OrderedDict()
+        self._kept: OrderedDict[int, StoredEvent] = OrderedDict()
 
-    def put(self, events: Iterable[Stored]) -> None:
+    def put(self, events: Iterable[StoredEvent]) -> None:
         """Keep events; the oldest make room."""
         for event in events:
             self._kept[event.sequence] = event
@@ -44,7 +44,7 @@ class Shelf:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= _size(oldest)
 
-    async def find(self, sequences: Sequence[int]) -> list[Stored | None]:
+    async def find(self, sequences: Sequence[int]) -> list[StoredEvent | None]:
         """Return events; None for those that the log has no more."""
         found = [self._kept.get(sequence) for sequence in sequences]
         missing = [s for s, event in zip(sequences, found, strict=True) if event is None]
@@ -53,10 +53,10 @@ class Shelf:
         read = await asyncio.to_thread(self._read, missing)
         return [event or read[s] for s, event in zip(sequences, found, strict=True)]
 
-    def _read(self, sequences: Iterable[int]) -> dict[int, Stored | None]:
+    def _read(self, sequences: Iterable[int]) -> dict[int, StoredEvent | None]:
         return {sequence: self.stored(self._log.get(sequence)) for sequence in sequences}
 
-    def stored(self, record: Record | None) -> Stored | None:
+    def stored(self, record: Record | None) -> StoredEvent | None:
         """Return what a record of the log holds; it was checked before it was written."""
         if record is None:
             return None
@@ -65,8 +65,8 @@ class Shelf:
         except TamisError:
             # The schema or the limits are not what they were; nobody can be sent such an event.
             return None
-        return Stored(*record[:4], payload)
+        return StoredEvent(*record[:4], payload)
 
 
-def _size(event: Stored) -> int:
+def _size(event: StoredEvent) -> int:
     return len(event.payload.text) + OVERHEAD

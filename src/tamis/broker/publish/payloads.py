@@ -31,7 +31,7 @@ class Payload(NamedTuple):
     """The same with what it came in; rights to data that is bytes depend on it."""
 
 
-class Reader:
+class PayloadDecoder:
     """Reads events, within limits and as a schema says."""
 
     def __init__(self, schema: Schema | None, limits: EventLimits, *, is_total: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tamis.access import JOINED_LIMITS, Rights
 from tamis.broker.deliver.deliveries import delivery_of, visible_data
-from tamis.broker.publish.event_cache import Shelf
+from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import RefusedError
 from tamis.events import Schema
 from tamis.filters import Filter, Mode
@@ -26,7 +26,7 @@ MOST_BYTES: Final = 4 * 1024 * 1024
 _ID: Final = 1
 
 
-class Search(NamedTuple):
+class HistoryQuery(NamedTuple):
     """What someone is looking for, from `start` up to but without `end`."""
 
     filter: Filter
@@ -39,13 +39,15 @@ class Search(NamedTuple):
 class History:
     """Looks through the log for whoever asks, within their rights; for any thread."""
 
-    def __init__(self, log: EventLog, shelf: Shelf, schema: Schema | None, mode: Mode) -> None:
+    def __init__(
+        self, log: EventLog, event_cache: EventCache, schema: Schema | None, mode: Mode
+    ) -> None:
         self._log = log
-        self._shelf = shelf
+        self._event_cache = event_cache
         self._schema = schema
         self._mode = mode
 
-    def read(self, wanted: Search, rights: Rights) -> HistoryView:
+    def read(self, wanted: HistoryQuery, rights: Rights) -> HistoryView:
         """Return what is found, and where to go on; nothing is left when that is the end."""
         end = min(wanted.end, self._log.next_sequence)
         start = max(wanted.start, self._log.first_sequence)
@@ -59,21 +61,23 @@ class History:
             size += len(memoryview(one.data))
         return HistoryView(found, stop, end)
 
-    def _visible(self, wanted: Search, rights: Rights, start: int, stop: int) -> Iterator[Delivery]:
+    def _visible(
+        self, wanted: HistoryQuery, rights: Rights, start: int, stop: int
+    ) -> Iterator[Delivery]:
         engine = self._engine(wanted, rights)
         while start < stop:
             records = [one for one in self._log.read(start, LOOKED_AT) if one.sequence < stop]
             if not records:
                 return
             start = records[-1].sequence + 1
-            events = [one for one in map(self._shelf.stored, records) if one is not None]
+            events = [one for one in map(self._event_cache.stored, records) if one is not None]
             matches = engine.match_batch([one.payload.event for one in events])
             for stored in compress(events, map(bool, matches)):
                 data = visible_data(wanted.filter, rights, stored.payload)
                 if data is not None:
                     yield delivery_of(stored, data)
 
-    def _engine(self, wanted: Search, rights: Rights) -> Engine:
+    def _engine(self, wanted: HistoryQuery, rights: Rights) -> Engine:
         reading = rights.effective(wanted.filter, wanted.mode)
         engine = Engine(self._schema, self._mode, limits=JOINED_LIMITS)
         engine.add(_ID, reading.filter, mode=reading.mode)

@@ -1,4 +1,4 @@
-"""How subscriptions come into force, change and go: on disk, in the engine and in the catalogue."""
+"""The subscription manager: adds, resumes, changes and deletes subscriptions."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ import msgspec
 
 from tamis.access import JOINED_LIMITS, Principal, Rights
 from tamis.broker.deliver.notifier import Notifier
-from tamis.broker.deliver.queues import DiskMailbox, MemoryMailbox
+from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
 from tamis.broker.deliver.subscriptions import (
-    Catalogue,
+    ActiveSubscription,
     Extra,
-    Subscription,
+    SubscriptionIndex,
     mark_of,
     new_name,
     owner_of,
 )
-from tamis.broker.match.matcher import Matcher, Result
+from tamis.broker.match.matcher import ChangeResult, Matcher
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.subscribe.history import place_of
-from tamis.broker.subscribe.replay import Replayer, Stretch
+from tamis.broker.subscribe.replay import Replayer, ReplayRange
 from tamis.errors import FilterError, RefusedError, StorageError, TamisError
 from tamis.filters import Filter, Mode
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
 from tamis.matching import Engine
 from tamis.protocol import Code, Subscribe
-from tamis.storage import NEVER, Store, StoredSubscription
+from tamis.storage import NEVER, Storage, StoredSubscription
 
 WAIT: Final = "wait"
 TOGETHER: Final = 1_000
 
 
-class Asked(NamedTuple):
+class SubscriptionRequest(NamedTuple):
     """A subscription that may be made."""
 
     wanted: Subscribe
@@ -53,18 +53,18 @@ class Asked(NamedTuple):
     """The first event of the past that is for it."""
 
 
-Done = asyncio.Future[Subscription]
+Done = asyncio.Future[ActiveSubscription]
 
 
-class Registrar:
+class SubscriptionManager:
     """Makes subscriptions, takes them up again, and deletes them."""
 
     def __init__(
         self,
         *,
-        store: Store,
+        store: Storage,
         engine: Engine,
-        catalogue: Catalogue,
+        subscription_index: SubscriptionIndex,
         matcher: Matcher,
         notifier: Notifier,
         replayer: Replayer,
@@ -74,7 +74,7 @@ class Registrar:
     ) -> None:
         self._store = store
         self._engine = engine
-        self._catalogue = catalogue
+        self._index = subscription_index
         self._matcher = matcher
         self._notifier = notifier
         self._replayer = replayer
@@ -83,23 +83,23 @@ class Registrar:
         self._settings = settings
         self._clock = clock
         self._asking = Lock()
-        self._asked: list[tuple[Asked, Done]] = []
+        self._asked: list[tuple[SubscriptionRequest, Done]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     # --- asking ----------------------------------------------------------------------------------
 
     async def subscribe(
         self, wanted: Subscribe, principal: Principal, rights: Rights
-    ) -> tuple[Subscription, bool]:
+    ) -> tuple[ActiveSubscription, bool]:
         """Return the subscription, and whether it was there before."""
         filter_, mode = self.understood(wanted.filter, wanted.language, wanted.mode, rights)
-        known = self._catalogue.find(principal.name, wanted.durable or "")
+        known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
             await self._take_up(known, wanted, filter_, mode)
             await self.adopt(known, principal, rights)
             return known, True
         most = min(rights.limits.subscriptions, self._settings.subscriptions_per_principal)
-        asked = Asked(wanted, filter_, mode, principal, most, self._since(wanted))
+        asked = SubscriptionRequest(wanted, filter_, mode, principal, most, self._since(wanted))
         made = await self._made(asked)
         self._watch(made)
         self.replay(made)
@@ -141,7 +141,7 @@ class Registrar:
         return place_of(log, start)
 
     async def _take_up(
-        self, known: Subscription, wanted: Subscribe, filter_: Filter, mode: Mode
+        self, known: ActiveSubscription, wanted: Subscribe, filter_: Filter, mode: Mode
     ) -> None:
         if (known.filter, known.stored.mode) != (filter_, mode.value):
             raise RefusedError(
@@ -152,7 +152,9 @@ class Registrar:
         if wanted.lifetime is not None:
             await self.renew(known, wanted.lifetime)
 
-    async def adopt(self, subscription: Subscription, principal: Principal, rights: Rights) -> None:
+    async def adopt(
+        self, subscription: ActiveSubscription, principal: Principal, rights: Rights
+    ) -> None:
         """Let a subscription be matched and sent by the roles of whoever uses it now.
 
         A credential that may not subscribe so is refused, and nothing is changed by it.
@@ -162,9 +164,9 @@ class Registrar:
         stored = subscription.stored
         self.understood(stored.filter, stored.language, stored.mode, rights)
         await self._matcher.updater.do(partial(self._adopt, subscription, principal.roles))
-        subscription.mailbox.arrived.set()
+        subscription.queue.arrived.set()
 
-    def _adopt(self, subscription: Subscription, roles: tuple[str, ...]) -> None:
+    def _adopt(self, subscription: ActiveSubscription, roles: tuple[str, ...]) -> None:
         number, state = subscription.number, self._store.state
         # After a crash the roles are those from before: whoever comes brings them again.
         subscription.change_extra(partial(state.commit_replay, number, ()), roles=roles)
@@ -172,7 +174,7 @@ class Registrar:
 
     # --- changes, made between two batches -------------------------------------------------------
 
-    async def _made(self, asked: Asked) -> Subscription:
+    async def _made(self, asked: SubscriptionRequest) -> ActiveSubscription:
         """Return a new subscription; all that are asked for at the same time share one sync."""
         done: Done = asyncio.get_running_loop().create_future()
         with self._asking:
@@ -188,39 +190,41 @@ class Registrar:
         for result in await self._matcher.updater.do(self._make_all):
             result.tell()
 
-    def _make_all(self) -> list[Result]:
+    def _make_all(self) -> list[ChangeResult]:
         with self._asking:
             asked, self._asked = self._asked, []
-        together: dict[tuple[str, str], tuple[Asked, StoredSubscription, Done]] = {}
+        together: dict[tuple[str, str], tuple[SubscriptionRequest, StoredSubscription, Done]] = {}
         results, more = [], Counter[str]()
         for one, done in asked:
             row = self._row(one)
             key = row.owner, row.name
-            if key in together or self._catalogue.find(*key) is not None:
-                results.append(Result(done, None, _made_twice(row.name)))
-            elif self._catalogue.count_of(row.owner) + more[row.owner] >= one.most:
-                results.append(Result(done, None, _too_many(one)))
+            if key in together or self._index.find(*key) is not None:
+                results.append(ChangeResult(done, None, _made_twice(row.name)))
+            elif self._index.count_of(row.owner) + more[row.owner] >= one.most:
+                results.append(ChangeResult(done, None, _too_many(one)))
             else:
                 together[key] = one, row, done
                 more[row.owner] += 1
         return results + self._make_together([*together.values()])
 
     def _make_together(
-        self, together: Sequence[tuple[Asked, StoredSubscription, Done]]
-    ) -> list[Result]:
+        self, together: Sequence[tuple[SubscriptionRequest, StoredSubscription, Done]]
+    ) -> list[ChangeResult]:
         try:
             numbers = self._store.state.add_subscriptions([row for _, row, _ in together])
         except StorageError as error:
-            return [Result(done, None, refusal(error)) for _, _, done in together]
+            return [ChangeResult(done, None, refusal(error)) for _, _, done in together]
         except Exception as error:
             # Whoever asked must hear of it, even of a mistake of ours.
-            return [Result(done, None, error) for _, _, done in together]
+            return [ChangeResult(done, None, error) for _, _, done in together]
         return [
             self._in_force(asked, done, msgspec.structs.replace(row, number=number))
             for (asked, row, done), number in zip(together, numbers, strict=True)
         ]
 
-    def _in_force(self, asked: Asked, done: Done, stored: StoredSubscription) -> Result:
+    def _in_force(
+        self, asked: SubscriptionRequest, done: Done, stored: StoredSubscription
+    ) -> ChangeResult:
         is_new = not Extra.of(stored).replay_from
         try:
             made = self._subscription(stored, asked.filter, is_new=is_new)
@@ -230,13 +234,13 @@ class Registrar:
         except TamisError as error:
             self._store.state.remove_subscription(stored.number)
             refused = isinstance(error, RefusedError)
-            return Result(
+            return ChangeResult(
                 done, None, error if refused else RefusedError(Code.BAD_FILTER, str(error))
             )
-        self._catalogue.add(made)
-        return Result(done, made, None)
+        self._index.add(made)
+        return ChangeResult(done, made, None)
 
-    def _row(self, asked: Asked) -> StoredSubscription:
+    def _row(self, asked: SubscriptionRequest) -> StoredSubscription:
         wanted, now, start = asked.wanted, self._clock(), self._store.log.next_sequence
         since = start if asked.since is None else asked.since
         is_past = since < start
@@ -258,21 +262,23 @@ class Registrar:
 
     def _subscription(
         self, stored: StoredSubscription, filter_: Filter | None, *, is_new: bool
-    ) -> Subscription:
+    ) -> ActiveSubscription:
         # The rights are those of this moment, between two changes of the subscriptions: whoever
-        # changes them changes those of all that are in the catalogue, in the same way.
+        # changes them changes those of all that are in the index, in the same way.
         rights = self._rights_of(owner_of(stored))
-        return Subscription(stored, filter_, rights, self._mailbox(stored, nothing_yet=is_new))
+        return ActiveSubscription(
+            stored, filter_, rights, self._new_queue(stored, nothing_yet=is_new)
+        )
 
-    def _mailbox(
+    def _new_queue(
         self, stored: StoredSubscription, *, nothing_yet: bool
-    ) -> DiskMailbox | MemoryMailbox:
+    ) -> DiskQueue | MemoryQueue:
         if stored.policy != WAIT:
-            return MemoryMailbox(self._settings.buffer)
+            return MemoryQueue(self._settings.buffer)
         state, window = self._store.state, self._settings.window
-        return DiskMailbox(stored.number, state, window, nothing_yet=nothing_yet)
+        return DiskQueue(stored.number, state, window, nothing_yet=nothing_yet)
 
-    async def renew(self, subscription: Subscription, lifetime: float | None) -> None:
+    async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
         """Let a subscription live for so long from now on; None: for ever."""
         expires_at = _expiry(self._clock(), lifetime)
 
@@ -284,21 +290,21 @@ class Registrar:
         await self._matcher.updater.do(change)
         self._watch(subscription)
 
-    async def delete(self, subscription: Subscription, reason: str) -> None:
+    async def delete(self, subscription: ActiveSubscription, reason: str) -> None:
         """Delete a subscription with all that waits for it."""
         self._replayer.stop(subscription.number)
         await self._matcher.updater.do(lambda: self._delete(subscription))
         await self._notifier.end(subscription, reason)
 
-    def _delete(self, subscription: Subscription) -> None:
-        if self._catalogue.get(subscription.number) is None:
+    def _delete(self, subscription: ActiveSubscription) -> None:
+        if self._index.get(subscription.number) is None:
             return
         self._store.state.remove_subscription(subscription.number)
-        self._catalogue.remove(subscription)
+        self._index.remove(subscription)
         if subscription.number in self._engine:
             self._engine.remove(subscription.number)
 
-    def _watch(self, subscription: Subscription) -> None:
+    def _watch(self, subscription: ActiveSubscription) -> None:
         """Remember when a subscription expires."""
         expires_at = subscription.stored.expires_at
         if expires_at != NEVER:
@@ -309,7 +315,7 @@ class Registrar:
         now, expired = self._clock(), []
         while self._expiries and self._expiries[0][0] <= now:
             _, number = heapq.heappop(self._expiries)
-            subscription = self._catalogue.get(number)
+            subscription = self._index.get(number)
             # A subscription that was renewed has a later entry as well.
             if subscription is not None and subscription.stored.expires_at <= now:
                 expired.append(self.delete(subscription, "expired"))
@@ -324,29 +330,29 @@ class Registrar:
         subscriptions at a time.
         """
         rights_of = cache(self._rights_of)
-        for subscription in self._catalogue:
+        for subscription in self._index:
             subscription.grant(rights_of(subscription.owner))
         # Also those that were being made while this began; later ones have the new rights.
-        subscriptions = await self._matcher.updater.do(lambda: [*self._catalogue])
+        subscriptions = await self._matcher.updater.do(lambda: [*self._index])
         for first in range(0, len(subscriptions), TOGETHER):
             some = subscriptions[first : first + TOGETHER]
             await self._matcher.updater.do(partial(self._compile_again, some))
             await asyncio.gather(*map(self._tell, some))
 
-    async def _tell(self, subscription: Subscription) -> None:
+    async def _tell(self, subscription: ActiveSubscription) -> None:
         if subscription.is_suspended:
             await self._notifier.end(subscription, "the policy no longer allows its filter")
         else:
-            subscription.mailbox.arrived.set()
+            subscription.queue.arrived.set()
 
-    def _compile_again(self, subscriptions: Iterable[Subscription]) -> None:
+    def _compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:
         rights_of = cache(self._rights_of)
         for subscription in subscriptions:
-            if self._catalogue.get(subscription.number) is subscription:
+            if self._index.get(subscription.number) is subscription:
                 subscription.rights = rights_of(subscription.owner)
                 self._put_in_engine(subscription)
 
-    def _put_in_engine(self, subscription: Subscription) -> None:
+    def _put_in_engine(self, subscription: ActiveSubscription) -> None:
         stored, rights = subscription.stored, subscription.rights
         try:
             reading = rights.effective(subscription.filter, stored.mode)
@@ -361,7 +367,7 @@ class Registrar:
 
     # --- the past --------------------------------------------------------------------------------
 
-    def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> Subscription:
+    def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> ActiveSubscription:
         """Put a subscription in force again after a restart.
 
         One that the engine was saved with needs not be compiled, if it is as it was then.
@@ -370,18 +376,18 @@ class Registrar:
         restored.mark = marks.get(stored.number, b"")
         if restored.mark != mark_of(stored, restored.rights):
             self._put_in_engine(restored)
-        self._catalogue.add(restored)
+        self._index.add(restored)
         self._watch(restored)
         return restored
 
-    def replay(self, subscription: Subscription) -> None:
+    def replay(self, subscription: ActiveSubscription) -> None:
         """Look through the part of the log that is before the subscription but meant for it."""
         stored = subscription.stored
         first = Extra.of(stored).replay_from
         if first:
-            self._replayer.begin(subscription, self._alone, Stretch(first, stored.start))
+            self._replayer.begin(subscription, self._alone, ReplayRange(first, stored.start))
 
-    def _alone(self, subscription: Subscription) -> Engine:
+    def _alone(self, subscription: ActiveSubscription) -> Engine:
         """Return an engine that holds nothing but one subscription, as its rights are now."""
         reading = subscription.rights.effective(subscription.filter, subscription.stored.mode)
         engine = Engine(self._engine.schema, self._engine.mode, limits=JOINED_LIMITS)
@@ -395,7 +401,7 @@ def _made_twice(name: str) -> RefusedError:
     )
 
 
-def _too_many(asked: Asked) -> RefusedError:
+def _too_many(asked: SubscriptionRequest) -> RefusedError:
     return RefusedError(
         Code.TOO_MANY,
         f"{asked.principal.name} has {asked.most:,.0f} subscriptions, which is the limit; "

@@ -8,18 +8,18 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
-from tamis.broker.deliver.queues import DiskMailbox
-from tamis.broker.deliver.subscriptions import Subscription
-from tamis.broker.publish.event_cache import Shelf
+from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import TamisError
 from tamis.matching import Engine
-from tamis.storage import Store
+from tamis.storage import Storage
 
 TOGETHER: Final = 1_000
 AGAIN: Final = 0.5
 
 
-class Stretch(NamedTuple):
+class ReplayRange(NamedTuple):
     """The part of the log that is still to be looked at, up to but without `end`."""
 
     position: int
@@ -29,22 +29,22 @@ class Stretch(NamedTuple):
 class Replayer:
     """Looks through the log for one subscription after the other."""
 
-    def __init__(self, store: Store, shelf: Shelf) -> None:
+    def __init__(self, store: Storage, event_cache: EventCache) -> None:
         self._store = store
-        self._shelf = shelf
+        self._event_cache = event_cache
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def begin(
         self,
-        subscription: Subscription,
-        alone: Callable[[Subscription], Engine],
-        stretch: Stretch,
+        subscription: ActiveSubscription,
+        alone: Callable[[ActiveSubscription], Engine],
+        stretch: ReplayRange,
     ) -> None:
         """Look for events of the past; `alone` makes an engine for this subscription only."""
-        mailbox = subscription.mailbox
-        assert isinstance(mailbox, DiskMailbox)  # noqa: S101 - others begin now
-        mailbox.below = stretch.position
-        task = asyncio.create_task(self._replay(subscription, alone, stretch, mailbox))
+        queue = subscription.queue
+        assert isinstance(queue, DiskQueue)  # noqa: S101 - others begin now
+        queue.below = stretch.position
+        task = asyncio.create_task(self._replay(subscription, alone, stretch, queue))
         self._tasks[subscription.number] = task
         task.add_done_callback(lambda _: self._tasks.pop(subscription.number, None))
 
@@ -63,10 +63,10 @@ class Replayer:
 
     async def _replay(
         self,
-        subscription: Subscription,
-        alone: Callable[[Subscription], Engine],
-        stretch: Stretch,
-        mailbox: DiskMailbox,
+        subscription: ActiveSubscription,
+        alone: Callable[[ActiveSubscription], Engine],
+        stretch: ReplayRange,
+        queue: DiskQueue,
     ) -> None:
         rights, engine = None, None
         while stretch.position < stretch.end:
@@ -80,16 +80,18 @@ class Replayer:
                 engine = None
                 await asyncio.sleep(AGAIN)
                 continue
-            mailbox.below = stretch.position if stretch.position < stretch.end else inf
-            mailbox.arrived.set()
+            queue.below = stretch.position if stretch.position < stretch.end else inf
+            queue.arrived.set()
 
-    def _look(self, subscription: Subscription, alone: Engine, stretch: Stretch) -> Stretch:
+    def _look(
+        self, subscription: ActiveSubscription, alone: Engine, stretch: ReplayRange
+    ) -> ReplayRange:
         records = [
             record
             for record in self._store.log.read(stretch.position, TOGETHER)
             if record.sequence < stretch.end
         ]
-        events = [stored for stored in map(self._shelf.stored, records) if stored is not None]
+        events = [stored for stored in map(self._event_cache.stored, records) if stored is not None]
         matches = alone.match_batch([stored.payload.event for stored in events])
         found = [event.sequence for event, ids in zip(events, matches, strict=True) if ids]
         after = records[-1].sequence + 1 if records else stretch.end
@@ -97,4 +99,4 @@ class Replayer:
             partial(self._store.state.commit_replay, subscription.number, found),
             replay_from=after if after < stretch.end else 0,
         )
-        return Stretch(after, stretch.end)
+        return ReplayRange(after, stretch.end)

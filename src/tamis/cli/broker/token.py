@@ -123,7 +123,7 @@ def revoke(
     token_file: TokenFile = None,
     ca: CaFile = None,
 ) -> int:
-    """Let a token be worth nothing from now on; connections that use it are ended."""
+    """Revoke a token; connections that use it are closed."""
     run(Place(url, token_file, ca).bus().management.revoke_token(id_))
     say(stdout(), f"{id_} is revoked")
     return FINE
@@ -132,14 +132,14 @@ def revoke(
 def _create_in(
     folder: Path, principal: str, roles: list[str], lifetime: float | None, note: str
 ) -> str:
-    from tamis.broker.operations.access_control import Doorman  # noqa: PLC0415 - takes a while to load
+    from tamis.broker.operations.access_control import AccessControl  # noqa: PLC0415 - takes a while to load
     from tamis.broker.operations.settings import BrokerSettings  # noqa: PLC0415
-    from tamis.storage import Store  # noqa: PLC0415
+    from tamis.storage import Storage  # noqa: PLC0415
 
-    with closing(Store.open(folder, clock=time.time)) as store:
+    with closing(Storage.open(folder, clock=time.time)) as store:
         settings = BrokerSettings.model_validate({"data": folder})
-        doorman = Doorman(settings, store.state, None, time.time)
-        text, record = asyncio.run(doorman.issue(principal, tuple(roles), lifetime, note))
+        access_control = AccessControl(settings, store.state, None, time.time)
+        text, record = asyncio.run(access_control.issue(principal, tuple(roles), lifetime, note))
         act = f"{record.id} for {principal}, in the folder"
         store.state.add_audit(time.time(), "tamis token", "issue token", act)
         return text

@@ -67,18 +67,18 @@ JSONObject = Annotated[
 ]
 
 
-class _Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class _RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """A body or a query: what it does not know it refuses, so that no mistake goes unnoticed."""
 
 
-class _Answer(msgspec.Struct, kw_only=True):
+class _ResponseBody(msgspec.Struct, kw_only=True):
     """The body of a response."""
 
 
 # --- subscriptions -------------------------------------------------------------------------------
 
 
-class NewSubscription(_Request):
+class NewSubscription(_RequestBody):
     """A subscription to be made."""
 
     filter: FilterText
@@ -92,20 +92,20 @@ class NewSubscription(_Request):
     """Deliveries of one event before it goes to the dead letters; 0: as the broker is set."""
 
 
-class Renewal(_Request):
+class Renewal(_RequestBody):
     """For how long a subscription is to live from now on."""
 
     lifetime: Lifetime | None
 
 
-class Page(_Request):
+class Page(_RequestBody):
     """A part of a list."""
 
     after: Annotated[str, Meta(max_length=LONGEST_NAME, description="The last id seen.")] = ""
     limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)] = 100
 
 
-class SubscriptionList(_Answer):
+class SubscriptionList(_ResponseBody):
     """Subscriptions, by id."""
 
     subscriptions: list[SubscriptionView]
@@ -116,27 +116,27 @@ class SubscriptionList(_Answer):
 # --- delivery ------------------------------------------------------------------------------------
 
 
-class Fetch(_Request):
+class Fetch(_RequestBody):
     """How much to fetch, and how long to wait for it."""
 
     limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)] = 100
     wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds.")] = 0.0
 
 
-class Fetched(_Answer):
+class Fetched(_ResponseBody):
     """Events; they come again unless they are acknowledged in time."""
 
     events: list[Delivery]
 
 
-class Acknowledgement(_Request):
+class Acknowledgement(_RequestBody):
     """Events that need not come again: each alone, or all up to one."""
 
     sequences: Annotated[list[Sequence], Meta(max_length=10_000)] = []
     up_to: Position = 0
 
 
-class Rejection(_Request):
+class Rejection(_RequestBody):
     """An event that is to come again later."""
 
     sequence: Sequence
@@ -145,32 +145,32 @@ class Rejection(_Request):
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
-class LetterPage(_Request):
+class DeadLetterPage(_RequestBody):
     """A part of the dead letters."""
 
     after: Annotated[int, Meta(ge=0, le=LARGEST_NUMBER, description="The last one seen.")] = 0
     limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)] = 100
 
 
-class Letters(_Answer):
+class DeadLetterList(_ResponseBody):
     """Events that were given up."""
 
     dead_letters: list[DeadLetterView]
 
 
-class Chosen(_Request):
+class SequenceList(_RequestBody):
     """Some events."""
 
     sequences: Annotated[list[Sequence], Meta(min_length=1, max_length=10_000)]
 
 
-class ChosenLetters(_Request):
+class DeadLetterQuery(_RequestBody):
     """Some dead letters, named in the query."""
 
     sequence: Annotated[list[Sequence], Meta(min_length=1, max_length=1000)]
 
 
-class Count(_Answer):
+class CountView(_ResponseBody):
     """How many it was."""
 
     count: int
@@ -179,7 +179,7 @@ class Count(_Answer):
 # --- filters -------------------------------------------------------------------------------------
 
 
-class Trials(_Request):
+class Trials(_RequestBody):
     """A filter, and events to try it on."""
 
     filter: FilterText
@@ -188,13 +188,13 @@ class Trials(_Request):
     mode: ModeName = None
 
 
-class TrialResults(_Answer):
+class TrialResults(_ResponseBody):
     """One result for each event, in order."""
 
     results: list[Trial]
 
 
-class Question(_Request):
+class ExplainFilter(_RequestBody):
     """A filter and an event: why does it match, or why not?"""
 
     filter: FilterText
@@ -203,13 +203,13 @@ class Question(_Request):
     mode: ModeName = None
 
 
-class Sample(_Request):
+class ExplainSubscription(_RequestBody):
     """An event."""
 
     event: JSONObject
 
 
-class Explanation(_Answer):
+class ExplanationView(_ResponseBody):
     """Why an event matches or does not, in lines of text."""
 
     explanation: str
@@ -222,7 +222,7 @@ class _Headers(msgspec.Struct, kw_only=True):
     """Headers that mean something to an operation; there may be any others."""
 
 
-class Numbering(_Headers):
+class PublisherHeaders(_Headers):
     """Which publication this is, so that it can be repeated and is stored once."""
 
     publisher: Annotated[
@@ -244,7 +244,7 @@ class Numbering(_Headers):
     ] = msgspec.field(name="Tamis-Sequence", default=0)
 
 
-class Resuming(_Headers):
+class ResumeHeaders(_Headers):
     """Where a stream is to go on."""
 
     after: (
@@ -263,7 +263,7 @@ class Resuming(_Headers):
 # --- event streams -------------------------------------------------------------------------------
 
 
-class Tail(_Request):
+class EventStreamQuery(_RequestBody):
     """Which events are to be streamed."""
 
     filter: FilterText = "true"
@@ -274,7 +274,7 @@ class Tail(_Request):
     policy: Policy = "wait"
 
 
-class Past(_Request):
+class HistoryParameters(_RequestBody):
     """Which events of the past are wanted."""
 
     filter: FilterText = "true"
@@ -287,7 +287,7 @@ class Past(_Request):
     limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE, description="How many at most.")] = 100
 
 
-class Following(_Request):
+class FollowQuery(_RequestBody):
     """How a subscription is to be streamed."""
 
     acknowledge: Literal["auto", "manual"] = "auto"
@@ -297,7 +297,7 @@ class Following(_Request):
 # --- administration ------------------------------------------------------------------------------
 
 
-class NewToken(_Request):
+class NewToken(_RequestBody):
     """Whom a token is for, and what it allows."""
 
     principal: PrincipalName
@@ -306,20 +306,20 @@ class NewToken(_Request):
     note: Annotated[str, Meta(max_length=500, description="For whoever reads the list.")] = ""
 
 
-class TokenList(_Answer):
+class TokenList(_ResponseBody):
     """The tokens that are valid."""
 
     tokens: list[TokenView]
 
 
-class AuditPage(_Request):
+class AuditPage(_RequestBody):
     """A part of the audit log."""
 
     after: Annotated[int, Meta(ge=0, le=LARGEST_NUMBER)] = 0
     limit: Annotated[int, Meta(ge=1, le=MOST_AT_ONCE)] = 100
 
 
-class AuditEntry(_Answer):
+class AuditEntryView(_ResponseBody):
     """An administrative act."""
 
     number: int
@@ -329,19 +329,19 @@ class AuditEntry(_Answer):
     detail: str
 
 
-class AuditLog(_Answer):
+class AuditLog(_ResponseBody):
     """Administrative acts, in order."""
 
-    entries: list[AuditEntry]
+    entries: list[AuditEntryView]
 
 
-class Alive(_Answer):
+class Alive(_ResponseBody):
     """The process answers."""
 
     status: Literal["alive"] = "alive"
 
 
-class Ready(_Answer):
+class Ready(_ResponseBody):
     """Publications are taken."""
 
     status: Literal["ready"] = "ready"

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tamis.broker.frontend.http.operations import Call, Frontend, Operation
+from tamis.broker.frontend.http.operations import Frontend, Operation, OperationCall
 from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
 from tamis.broker.frontend.http.reading import (
     JSON,
@@ -48,7 +48,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        answer = _Answer(send)
+        answer = _ResponseSender(send)
         begun = time.perf_counter()
         principal = await self._answer(Request(scope, receive, send), answer)
         LOG.log(
@@ -61,14 +61,14 @@ class Endpoint:
             principal=principal,
         )
 
-    async def _answer(self, request: Request, answer: _Answer) -> str | None:
+    async def _answer(self, request: Request, answer: _ResponseSender) -> str | None:
         """Answer a request, whatever happens; return who asked."""
-        call = Call(request, self._frontend, None)
+        call = OperationCall(request, self._frontend, None)
         try:
             operation = self._find(request.method)
             if not operation.public:
                 session = await self._frontend.broker.authenticate(bearer_token(request))
-                call = Call(request, self._frontend, session)
+                call = OperationCall(request, self._frontend, session)
             response = _as_response(operation, await _perform(operation, call))
             await response(request.scope, request.receive, answer)
         except (ClientDisconnect, DisconnectedError):
@@ -91,7 +91,7 @@ class Endpoint:
             )
         return found
 
-    async def _refuse(self, request: Request, answer: _Answer, error: RefusedError) -> None:
+    async def _refuse(self, request: Request, answer: _ResponseSender, error: RefusedError) -> None:
         self._frontend.broker.metrics.refused.labels(error.code).inc()
         if isinstance(error, AccessError):
             LOG.warning("refused", path=self._path, code=error.code, reason=error.reason)
@@ -106,7 +106,7 @@ def _level(status: int | None) -> int:
     return logging.INFO if status < 500 else logging.WARNING
 
 
-class _Answer:
+class _ResponseSender:
     """The way back to the client; knows what was said."""
 
     def __init__(self, send: Send) -> None:
@@ -119,7 +119,7 @@ class _Answer:
         await self._send(message)
 
 
-async def _perform(operation: Operation, call: Call) -> object:
+async def _perform(operation: Operation, call: OperationCall) -> object:
     parts: dict[str, Any] = dict(call.request.path_params)
     if operation.query is not None:
         parts["query"] = decode_query(call.request, operation.query)

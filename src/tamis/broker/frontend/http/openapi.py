@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response
 
 from tamis.broker.frontend.http.operations import Content, Operation
-from tamis.broker.frontend.http.problems import MEDIA_TYPE, TITLES, Problem
+from tamis.broker.frontend.http.problems import MEDIA_TYPE, TITLES, ProblemDetails
 from tamis.broker.frontend.http.reading import JSON
 from tamis.protocol import Code
 from tamis.protocol.codes import STATUS
@@ -41,8 +41,10 @@ def document(operations: Sequence[Operation], *, tokens_required: bool) -> dict[
         [{"token": []}] if tokens_required else [{"token": []}, {}]
     )
     types = [kind for operation in operations for kind in _types(operation)]
-    schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
-    known = dict(zip(map(_key, [*types, Problem]), schemas, strict=True))
+    schemas, components = msgspec.json.schema_components(
+        [*types, ProblemDetails], ref_template=_REF
+    )
+    known = dict(zip(map(_key, [*types, ProblemDetails]), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         described = _describe(operation, known)
@@ -138,7 +140,7 @@ def _refused(status: int) -> dict[str, Any]:
     titles = [title for code, title in TITLES.items() if STATUS[code] == status]
     described: dict[str, Any] = {
         "description": ", or: ".join(titles) or HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name=Problem.__name__)}}},
+        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name=ProblemDetails.__name__)}}},
     }
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         described["headers"] = {

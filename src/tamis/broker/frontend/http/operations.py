@@ -35,7 +35,7 @@ class Frontend(NamedTuple):
     streams: Streams
 
 
-class Call(NamedTuple):
+class OperationCall(NamedTuple):
     """One request."""
 
     request: Request

@@ -31,7 +31,7 @@ TITLES: Final = {
 }
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ProblemDetails(msgspec.Struct, frozen=True):
     """Why a request was refused."""
 
     type: str
@@ -61,10 +61,10 @@ class HTTPRefusedError(RefusedError):
         super().__init__(code, message)
 
 
-def problem(error: RefusedError, instance: str) -> Problem:
+def problem(error: RefusedError, instance: str) -> ProblemDetails:
     """Return a refusal as the client sees it."""
     code = Code(error.code)
-    return Problem(
+    return ProblemDetails(
         type=f"urn:tamis:{code}",
         title=TITLES[code],
         status=int(error.status if isinstance(error, HTTPRefusedError) else STATUS[code]),

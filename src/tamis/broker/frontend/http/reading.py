@@ -171,27 +171,29 @@ _IS_JSON: Final = re.compile(r"application/json|[\w.+-]+/[\w.-]+\+json", re.ASCI
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
-class Events(NamedTuple):
+class EventsBody(NamedTuple):
     """What a body holds, each event as it came."""
 
     format: Format
     events: list[bytes | msgspec.Raw]
 
 
-def read_events(body: bytes, media_type: str, headers: Headers) -> Events:
+def read_events(body: bytes, media_type: str, headers: Headers) -> EventsBody:
     """Return the events in a body."""
     match media_type:
         case "application/cloudevents+json":
-            return Events("cloudevents", [body])
+            return EventsBody("cloudevents", [body])
         case "application/cloudevents-batch+json":
-            return Events("cloudevents", [*decode_body(body, list[msgspec.Raw])])
+            return EventsBody("cloudevents", [*decode_body(body, list[msgspec.Raw])])
         case _ if f"{_PREFIX}specversion" in headers:
-            return Events("cloudevents", [_binary_mode(body, media_type, headers)])
+            return EventsBody("cloudevents", [_binary_mode(body, media_type, headers)])
         case "application/json":
             is_batch = body.lstrip(b" \t\r\n")[:1] == b"["
-            return Events("json", [*decode_body(body, list[msgspec.Raw])] if is_batch else [body])
+            return EventsBody(
+                "json", [*decode_body(body, list[msgspec.Raw])] if is_batch else [body]
+            )
         case "application/x-ndjson" | "application/jsonl":
-            return Events("json", [line for line in body.split(b"\n") if line.strip()])
+            return EventsBody("json", [line for line in body.split(b"\n") if line.strip()])
         case _:
             raise unsupported(media_type, *KNOWN)
 

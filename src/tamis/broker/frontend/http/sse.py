@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from tamis.broker.deliver.notifier import Attachment
-from tamis.broker.frontend.http.operations import Call
+from tamis.broker.frontend.http.operations import OperationCall
 from tamis.broker.frontend.streams import cancel_all, disconnected
 from tamis.errors import DisconnectedError
 from tamis.protocol import Delivery
@@ -32,7 +32,7 @@ class EventStream(Response):
     """The response; it goes on until the client, the broker or the subscription ends it."""
 
     def __init__(
-        self, call: Call, subscription: str, *, acknowledge: str, on_arrival: bool = False
+        self, call: OperationCall, subscription: str, *, acknowledge: str, on_arrival: bool = False
     ) -> None:
         """Stream a subscription; `on_arrival`: what counts as received has arrived, not left."""
         super().__init__(headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
@@ -41,7 +41,7 @@ class EventStream(Response):
         self._id = subscription
         self._manual = acknowledge == "manual" or on_arrival
         transport = call.request.scope.get("state", {}).get("transport")
-        self._arrivals = Arrivals(transport) if on_arrival and acknowledge == "auto" else None
+        self._arrivals = ArrivalTracker(transport) if on_arrival and acknowledge == "auto" else None
         self._over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._has_begun = asyncio.Event()
         self._attachment: Attachment | None = None
@@ -189,7 +189,7 @@ def _unconfirmed(transport: asyncio.Transport) -> int:
     return int(struct.unpack("i", answer)[0])
 
 
-class Arrivals:
+class ArrivalTracker:
     """Events on their way to a client, acknowledged when all that was sent has arrived."""
 
     def __init__(self, transport: asyncio.Transport | None) -> None:

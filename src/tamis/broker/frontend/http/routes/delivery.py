@@ -6,16 +6,16 @@ from typing import Final
 
 from tamis.broker.frontend.http.bodies import (
     Acknowledgement,
-    Chosen,
-    ChosenLetters,
-    Count,
+    CountView,
+    DeadLetterList,
+    DeadLetterPage,
+    DeadLetterQuery,
     Fetch,
     Fetched,
-    LetterPage,
-    Letters,
     Rejection,
+    SequenceList,
 )
-from tamis.broker.frontend.http.operations import Call, Operations
+from tamis.broker.frontend.http.operations import OperationCall, Operations
 from tamis.broker.frontend.streams import long_poll
 from tamis.protocol import Code
 
@@ -27,7 +27,7 @@ _SUBSCRIPTION: Final = "/v1/subscriptions/{subscription}"
 @operations.add(
     "POST", f"{_SUBSCRIPTION}/fetch", refuses=(Code.NOT_FOUND, Code.CONFLICT, Code.STORAGE_FULL)
 )
-async def fetch(call: Call, subscription: str, body: Fetch) -> Fetched:
+async def fetch(call: OperationCall, subscription: str, body: Fetch) -> Fetched:
     """Fetch events that wait, or wait for some.
 
     They come again unless they are acknowledged within the time that the broker sets.
@@ -37,22 +37,24 @@ async def fetch(call: Call, subscription: str, body: Fetch) -> Fetched:
 
 
 @operations.add("POST", f"{_SUBSCRIPTION}/acknowledge", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
-async def acknowledge(call: Call, subscription: str, body: Acknowledgement) -> None:
+async def acknowledge(call: OperationCall, subscription: str, body: Acknowledgement) -> None:
     """Acknowledge events: they do not come again."""
     await call.session.acknowledge(subscription, body.sequences, body.up_to)
 
 
 @operations.add("POST", f"{_SUBSCRIPTION}/reject", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
-async def reject(call: Call, subscription: str, body: Rejection) -> None:
+async def reject(call: OperationCall, subscription: str, body: Rejection) -> None:
     """Reject an event: it comes again later, or goes to the dead letters."""
     await call.session.reject(subscription, body.sequence, delay=body.delay, reason=body.reason)
 
 
 @operations.add("GET", f"{_SUBSCRIPTION}/dead-letters", refuses=(Code.NOT_FOUND,))
-async def list_dead_letters(call: Call, subscription: str, query: LetterPage) -> Letters:
+async def list_dead_letters(
+    call: OperationCall, subscription: str, query: DeadLetterPage
+) -> DeadLetterList:
     """List events that were given up."""
     found = await call.session.dead_letters(subscription, after=query.after, limit=query.limit)
-    return Letters(dead_letters=found)
+    return DeadLetterList(dead_letters=found)
 
 
 @operations.add(
@@ -60,14 +62,18 @@ async def list_dead_letters(call: Call, subscription: str, query: LetterPage) ->
     f"{_SUBSCRIPTION}/dead-letters/requeue",
     refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
 )
-async def requeue_dead_letters(call: Call, subscription: str, body: Chosen) -> Count:
+async def requeue_dead_letters(
+    call: OperationCall, subscription: str, body: SequenceList
+) -> CountView:
     """Let dead letters come again, as if they had never been sent."""
-    return Count(count=await call.session.requeue(subscription, body.sequences))
+    return CountView(count=await call.session.requeue(subscription, body.sequences))
 
 
 @operations.add(
     "DELETE", f"{_SUBSCRIPTION}/dead-letters", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL)
 )
-async def delete_dead_letters(call: Call, subscription: str, query: ChosenLetters) -> Count:
+async def delete_dead_letters(
+    call: OperationCall, subscription: str, query: DeadLetterQuery
+) -> CountView:
     """Delete dead letters."""
-    return Count(count=await call.session.delete_dead_letters(subscription, query.sequence))
+    return CountView(count=await call.session.delete_dead_letters(subscription, query.sequence))

@@ -6,8 +6,13 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from tamis.broker.frontend.http.bodies import Numbering, Past, Resuming, Tail
-from tamis.broker.frontend.http.operations import Call, Content, Operations
+from tamis.broker.frontend.http.bodies import (
+    EventStreamQuery,
+    HistoryParameters,
+    PublisherHeaders,
+    ResumeHeaders,
+)
+from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
 from tamis.broker.frontend.http.reading import (
     CLOUDEVENT,
     CLOUDEVENT_BATCH,
@@ -49,7 +54,7 @@ _EVENTS: Final = Content(
     takes=_EVENTS,
     refuses=(Code.BAD_EVENT, Code.TOO_LARGE, Code.STORAGE_FULL),
 )
-async def publish(call: Call, headers: Numbering) -> Receipt:
+async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
     """Publish events, all or none.
 
     The response comes when they are on disk. With the header `ce-specversion`, the body is the data
@@ -72,7 +77,9 @@ async def publish(call: Call, headers: Numbering) -> Receipt:
     gives=Content({EVENT_STREAM: {"type": "string"}}),
     refuses=(Code.BAD_FILTER,),
 )
-async def stream_events(call: Call, query: Tail, headers: Resuming) -> Response:
+async def stream_events(
+    call: OperationCall, query: EventStreamQuery, headers: ResumeHeaders
+) -> Response:
     """Stream the events that match a filter, as Server-Sent Events.
 
     Each has the broker's sequence as its `id`. A client that comes back with `Last-Event-ID` gets
@@ -92,7 +99,7 @@ async def stream_events(call: Call, query: Tail, headers: Resuming) -> Response:
 
 
 @operations.add("GET", "/v1/history", refuses=(Code.BAD_FILTER,))
-async def read_history(call: Call, query: Past) -> HistoryView:
+async def read_history(call: OperationCall, query: HistoryParameters) -> HistoryView:
     """Read events of the past that match a filter, piece by piece, without a subscription.
 
     A piece may be empty and yet not the last: go on with `start` set to `next`, and `end` to `end`,

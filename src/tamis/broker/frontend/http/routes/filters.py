@@ -6,20 +6,20 @@ import asyncio
 from typing import Final
 
 from tamis.broker.frontend.http.bodies import (
-    Explanation,
-    Question,
-    Sample,
+    ExplainFilter,
+    ExplainSubscription,
+    ExplanationView,
     TrialResults,
     Trials,
 )
-from tamis.broker.frontend.http.operations import Call, Operations
+from tamis.broker.frontend.http.operations import OperationCall, Operations
 from tamis.protocol import Code
 
 operations: Final = Operations("Filters")
 
 
 @operations.add("POST", "/v1/filters/try", refuses=(Code.BAD_FILTER,))
-async def try_filter(call: Call, body: Trials) -> TrialResults:
+async def try_filter(call: OperationCall, body: Trials) -> TrialResults:
     """Try a filter on sample events, without subscribing."""
     results = await asyncio.to_thread(
         call.session.try_filter,
@@ -32,7 +32,7 @@ async def try_filter(call: Call, body: Trials) -> TrialResults:
 
 
 @operations.add("POST", "/v1/filters/explain", refuses=(Code.BAD_FILTER, Code.BAD_EVENT))
-async def explain_filter(call: Call, body: Question) -> Explanation:
+async def explain_filter(call: OperationCall, body: ExplainFilter) -> ExplanationView:
     """Explain why a filter matches a sample event, or why not."""
     text = await asyncio.to_thread(
         call.session.explain,
@@ -41,7 +41,7 @@ async def explain_filter(call: Call, body: Question) -> Explanation:
         mode=body.mode,
         event=body.event,
     )
-    return Explanation(explanation=text)
+    return ExplanationView(explanation=text)
 
 
 @operations.add(
@@ -49,7 +49,9 @@ async def explain_filter(call: Call, body: Question) -> Explanation:
     "/v1/subscriptions/{subscription}/explain",
     refuses=(Code.NOT_FOUND, Code.BAD_FILTER, Code.BAD_EVENT),
 )
-async def explain_subscription(call: Call, subscription: str, body: Sample) -> Explanation:
+async def explain_subscription(
+    call: OperationCall, subscription: str, body: ExplainSubscription
+) -> ExplanationView:
     """Explain why a subscription matches a sample event, or why not."""
     text = await asyncio.to_thread(call.session.explain, id_=subscription, event=body.event)
-    return Explanation(explanation=text)
+    return ExplanationView(explanation=text)

@@ -8,14 +8,14 @@ from typing import Final
 from starlette.responses import Response
 
 from tamis.broker.frontend.http.bodies import (
-    Following,
+    FollowQuery,
     NewSubscription,
     Page,
     Renewal,
-    Resuming,
+    ResumeHeaders,
     SubscriptionList,
 )
-from tamis.broker.frontend.http.operations import Call, Content, Operations
+from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.views import SubscriptionView
@@ -29,7 +29,7 @@ operations: Final = Operations("Subscriptions")
     status=201,
     refuses=(Code.BAD_FILTER, Code.CONFLICT, Code.STORAGE_FULL),
 )
-async def create_subscription(call: Call, body: NewSubscription) -> SubscriptionView:
+async def create_subscription(call: OperationCall, body: NewSubscription) -> SubscriptionView:
     """Make a subscription, which lasts until it expires or is deleted.
 
     If you have one of this name and with the same filter, it is taken up again.
@@ -49,7 +49,7 @@ async def create_subscription(call: Call, body: NewSubscription) -> Subscription
 
 
 @operations.add("GET", "/v1/subscriptions")
-async def list_subscriptions(call: Call, query: Page) -> SubscriptionList:
+async def list_subscriptions(call: OperationCall, query: Page) -> SubscriptionList:
     """List your subscriptions."""
     owned = sorted(await call.session.subscriptions(), key=lambda one: one.id)
     rest = [one for one in owned if one.id > query.after]
@@ -60,7 +60,7 @@ async def list_subscriptions(call: Call, query: Page) -> SubscriptionList:
 
 
 @operations.add("GET", "/v1/subscriptions/{subscription}", refuses=(Code.NOT_FOUND,))
-async def read_subscription(call: Call, subscription: str) -> SubscriptionView:
+async def read_subscription(call: OperationCall, subscription: str) -> SubscriptionView:
     """Show one of your subscriptions."""
     return await call.session.subscription(subscription)
 
@@ -70,7 +70,9 @@ async def read_subscription(call: Call, subscription: str) -> SubscriptionView:
     "/v1/subscriptions/{subscription}",
     refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
 )
-async def renew_subscription(call: Call, subscription: str, body: Renewal) -> SubscriptionView:
+async def renew_subscription(
+    call: OperationCall, subscription: str, body: Renewal
+) -> SubscriptionView:
     """Renew a subscription: it expires so many seconds from now."""
     return await call.session.renew(subscription, body.lifetime)
 
@@ -80,7 +82,7 @@ async def renew_subscription(call: Call, subscription: str, body: Renewal) -> Su
     "/v1/subscriptions/{subscription}",
     refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
 )
-async def delete_subscription(call: Call, subscription: str) -> None:
+async def delete_subscription(call: OperationCall, subscription: str) -> None:
     """Delete a subscription and all that waits for it."""
     await call.session.delete(subscription)
 
@@ -92,7 +94,7 @@ async def delete_subscription(call: Call, subscription: str) -> None:
     refuses=(Code.NOT_FOUND,),
 )
 async def stream_subscription(
-    call: Call, subscription: str, query: Following, headers: Resuming
+    call: OperationCall, subscription: str, query: FollowQuery, headers: ResumeHeaders
 ) -> Response:
     """Stream the events of a subscription, as Server-Sent Events.
 

@@ -1,0 +1,126 @@
+"""What waits on disk: in order, within the window, and not before earlier events were sought."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from tamis.broker.deliver.queues import DeliveryQueue, DiskQueue, MemoryQueue
+from tamis.storage import StateStore, Storage, StoredSubscription
+
+WINDOW = 4
+
+
+@pytest.fixture(params=[True, False], ids=["attended", "alone"], autouse=True)
+def _somebody_there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every queue have somebody who is connected, or nobody: the difference is memory."""
+    made = DeliveryQueue.__init__
+
+    def make(queue: DeliveryQueue, window: int) -> None:
+        made(queue, window)
+        queue.is_attended = request.param
+
+    monkeypatch.setattr(DeliveryQueue, "__init__", make)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Storage]:
+    with Storage.open(tmp_path) as opened:
+        yield opened
+
+
+def subscription(state: StateStore) -> int:
+    return state.add_subscription(
+        StoredSubscription(
+            owner="ann",
+            name="laptop",
+            filter="true",
+            language="tamis",
+            mode="sql",
+            created_at=0.0,
+            start=1,
+            policy="wait",
+            durable=True,
+            max_attempts=0,
+        )
+    )
+
+
+def taken(queue: DiskQueue | MemoryQueue, limit: int = 100, now: float = 0.0) -> list[int]:
+    return [one.sequence for one in asyncio.run(queue.take(limit, now, lease=inf))]
+
+
+def test_what_lies_behind_a_replay_waits_for_it(store: Storage) -> None:
+    number = subscription(store.state)
+    queue = DiskQueue(number, store.state, WINDOW, nothing_yet=False)
+    queue.below = 3
+    store.state.commit_matches(9, [(number, 8), (number, 9)], {})
+    queue.offer([8, 9])
+    assert taken(queue) == []
+    store.state.commit_replay(number, [1, 2], "{}")
+    assert taken(queue) == [1, 2]
+    assert taken(queue) == []
+    store.state.commit_replay(number, [5], "{}")
+    queue.below = inf
+    assert taken(queue) == [5, 8]
+    queue.settle([1, 2, 5, 8], 0)
+    assert taken(queue) == [9]
+
+
+def test_for_those_who_are_away_nothing_is_kept_in_memory(store: Storage) -> None:
+    number = subscription(store.state)
+    queue = DiskQueue(number, store.state, 100, nothing_yet=True)
+    store.state.commit_matches(10, [(number, row) for row in range(1, 11)], {})
+    queue.offer(range(1, 11))
+    assert len(queue._ready) == (10 if queue.is_attended else 0)
+    assert taken(queue) == [*range(1, 11)]
+
+
+def test_more_than_the_window_waits_on_disk(store: Storage) -> None:
+    number = subscription(store.state)
+    queue = DiskQueue(number, store.state, WINDOW, nothing_yet=True)
+    rows = list(range(1, 11))
+    store.state.commit_matches(10, [(number, row) for row in rows], {})
+    queue.offer(rows)
+    seen = []
+    while got := taken(queue, limit=3):
+        seen += got
+        queue.settle(got, 0)
+    assert seen == rows
+
+
+def test_no_more_than_the_window_is_unsettled(store: Storage) -> None:
+    number = subscription(store.state)
+    queue = DiskQueue(number, store.state, WINDOW, nothing_yet=True)
+    store.state.commit_matches(10, [(number, row) for row in range(1, 11)], {})
+    queue.offer(list(range(1, 11)))
+    assert taken(queue) == [1, 2, 3, 4]
+    assert taken(queue) == []
+    queue.put_back(2, 1, due=50.0)
+    assert taken(queue, now=10.0) == []
+    assert queue.next_due() == 50.0
+    assert taken(queue, now=60.0) == [2]
+
+
+def test_what_was_sent_comes_again_after_the_connection_has_gone(store: Storage) -> None:
+    number = subscription(store.state)
+    queue = DiskQueue(number, store.state, WINDOW, nothing_yet=True)
+    store.state.commit_matches(3, [(number, 1), (number, 2), (number, 3)], {})
+    queue.offer([1, 2, 3])
+    assert taken(queue, limit=2) == [1, 2]
+    queue.forget_sent()
+    # An acknowledgement that comes late still counts.
+    assert queue.settle([1], 0) == [1]
+    assert taken(queue) == [2, 3]
+    assert queue.in_flight[2].attempts == 2
+
+
+def test_a_buffer_in_memory_drops_the_oldest_and_counts_it() -> None:
+    queue = MemoryQueue(WINDOW)
+    queue.offer([1, 2, 3, 4, 5, 6])
+    assert queue.dropped == 2
+    assert taken(queue) == [3, 4, 5, 6]
