@@ -57,7 +57,6 @@ EXCEPTIONS: dict[str, str] = {
     "Rule": "to be renamed",
     "Scope": "to be renamed",
     "Search": "to be renamed",
-    "Segment": "to be renamed",
     "Selection": "to be renamed",
     "Settler": "to be renamed",
     "Shelf": "to be renamed",

@@ -93,7 +93,9 @@ async def wait_until_idle(broker: Broker) -> None:
     async with asyncio.timeout(30):
         await broker.committer.drained()
         await broker.matcher.drained()
-        while any(one.attachment is not None and _waits(broker, one) for one in broker.subscription_index):
+        while any(
+            one.attachment is not None and _waits(broker, one) for one in broker.subscription_index
+        ):
             await asyncio.sleep(0.005)
         await broker.acknowledgement_writer.settled()
 
@@ -175,7 +177,7 @@ class Observer:
                     )
 
     async def letters(self, step: str) -> None:
-        await self._each(step, lambda n: self.client.dead_letters(f"s{n}"))
+        await self._each(step, lambda n: self.client.letters(f"s{n}"))
 
     async def requeue(self) -> None:
         """Requeue every other dead letter, and delete one."""
@@ -274,11 +276,11 @@ async def run_scenario(
             await observer.fetch("again")
             await observer.reject("again")
             await broker.acknowledgement_writer.settled()
-            await observer.dead_letters("letters")
+            await observer.letters("letters")
         await _all(observers, "requeue")
         for observer in observers:
             await observer.fetch("requeued", settle=True)
-            await observer.dead_letters("letters left")
+            await observer.letters("letters left")
         host.clock.now += 10
         await _all(observers, "replay")
         await _wait_for_replays(broker)
@@ -300,7 +302,7 @@ async def run_scenario(
         await host.change_policy()
         for observer in observers:
             await observer.fetch("fetch after change", settle=True)
-            await observer.dead_letters("letters after change")
+            await observer.letters("letters after change")
         await host.publish(fourth)
         for observer in observers:
             observer.record_live("live after change")

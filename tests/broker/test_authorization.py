@@ -513,7 +513,7 @@ async def use_secrets_everywhere(fixture: BrokerFixture) -> list[str]:
         [got, *_] = await client.fetch(name)
         await client.reject(name, got["sequence"], value)
         await fixture.broker.acknowledgement_writer.settled()
-        await client.dead_letters(name)
+        await client.letters(name)
         await client.try_filter(wanted, encoded([event]))
         await client.explain(wanted, *encoded([event]))
         await client.explain(name, *encoded([event]))
