@@ -34,7 +34,7 @@ POSSIBLE = list(possible_assignments(LINES))
 
 
 def values(diagram: Diagram, root: Node, assignments: Iterable[tuple[bool, ...]]) -> list[bool]:
-    variable, low, high = diagram.variable, diagram.low, diagram.high
+    variable, low, high = diagram.nodes()
     found = []
     for bits in assignments:
         node = root
@@ -124,8 +124,8 @@ def test_over_free_variables_it_is_the_reduced_bdd_of_other_packages(seed: int) 
 def _terminals(diagram: Diagram, root: Node) -> int:
     if root <= TRUE:
         return 1
-    inner = diagram.reachable(root)
-    return len({c for n in inner for c in (diagram.low[n], diagram.high[n]) if c <= TRUE})
+    inner, (_, lows, highs) = diagram.reachable(root), diagram.nodes()
+    return len({c for n in inner for c in (lows[n], highs[n]) if c <= TRUE})
 
 
 def test_paths_lead_to_true_and_cover_it() -> None:

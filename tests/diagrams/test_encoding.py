@@ -64,11 +64,11 @@ def says(variable: Variable, event: Event, completed: Event) -> bool:
 def evaluate(encoding: Encoding, root: Node, event: Event, schema: Schema | None) -> bool:
     seen = view_of(event, Mode.SQL, schema).event
     completed = view_of(event, encoding.mode, schema).event
-    store = encoding.diagram.store
+    variables, lows, highs = encoding.diagram.nodes()
     node = root
     while node > TRUE:
-        variable = encoding.variable_order.variables[store.variable[node]]
-        node = (store.high if says(variable, seen, completed) else store.low)[node]
+        variable = encoding.variable_order.variables[variables[node]]
+        node = (highs if says(variable, seen, completed) else lows)[node]
     return bool(node == TRUE)
 
 

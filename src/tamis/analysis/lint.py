@@ -378,7 +378,7 @@ def _key(encoding: Encoding, root: Node) -> Hashable:
     nodes = diagram.reachable(root)
     if len(nodes) > HASHED_NODES:
         return None
-    variables, lows, highs = diagram.variable, diagram.low, diagram.high
+    variables, lows, highs = diagram.nodes()
     numbers: dict[Node, int] = {FALSE: FALSE, TRUE: TRUE}
     parts: list[Hashable] = []
     for node in _children_first(root, lows, highs):

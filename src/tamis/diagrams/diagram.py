@@ -1,10 +1,11 @@
-"""The decision diagram: shared nodes, one per function, that know how cuts of a line depend.
+"""The decision diagram: shared nodes, one per function, that know which variables imply others.
 
-A variable is either free, or a cut of a line ("the attribute lies left of p"). The cuts of one
-line are neighbours in the order, ascending. Where one is true, all later ones of its line are; so
-the high child of a cut never asks about the same line again, and a cut that makes no difference
-on either side of it is never built. What is left is the plain reduced form of Bryant, and it is
-canonical: two functions that agree on every possible assignment have the same node.
+A variable is either free, or a breakpoint ("the attribute lies left of p"). The breakpoints of one
+value order form a *chain*: they are neighbours in the variable order, ascending, and where one is
+true, all later ones of its chain are. So the high child of a breakpoint never tests the same chain
+again, and a breakpoint that makes no difference on either side of it is never built. The result is
+Bryant's reduced form, and it is canonical: two functions that agree on every possible assignment
+have the same node.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from tamis.diagrams.kernels import (
     OR,
     TRUE,
     XOR,
-    Store,
-    chain,
+    NodeTable,
+    cell_chain,
     combine,
     grown,
     make_node,
-    new_store,
+    new_node_table,
     under,
 )
 from tamis.errors import TamisError
@@ -42,48 +43,47 @@ class BudgetExceededError(TamisError):
     """The work on a diagram passed its budget; relations turn this into their safe answer."""
 
 
+class Nodes(NamedTuple):
+    """For each node its variable, and the nodes it leads to where that is false and true."""
+
+    variables: list[int]
+    lows: list[Node]
+    highs: list[Node]
+
+
 class Diagram:
     """Nodes over a fixed order of variables, built bottom up within a budget of steps."""
 
-    def __init__(self, lines: Sequence[int], budget: int) -> None:
-        """Make an empty diagram; `lines` gives for each variable its line, or FREE."""
-        self.store = new_store(np.array(lines, np.int32), nodes=FIRST_ROOM, steps=budget)
+    def __init__(self, chains: Sequence[int], budget: int) -> None:
+        """Make an empty diagram; `chains` gives for each variable its chain, or FREE."""
+        self.table = new_node_table(np.array(chains, np.int32), nodes=FIRST_ROOM, steps=budget)
 
     def __len__(self) -> int:
-        return int(self.store.counters[0])
+        return int(self.table.counters[0])
 
-    @property
-    def variable(self) -> Sequence[int]:
-        """Return for each node the variable it asks for."""
-        return list(map(int, self.store.variable[: len(self)]))
-
-    @property
-    def low(self) -> Sequence[Node]:
-        """Return for each node where it leads if the variable is false."""
-        return list(map(int, self.store.low[: len(self)]))
-
-    @property
-    def high(self) -> Sequence[Node]:
-        """Return for each node where it leads if the variable is true."""
-        return list(map(int, self.store.high[: len(self)]))
+    def nodes(self) -> Nodes:
+        """Return all nodes as lists, for walks in plain Python."""
+        table, count = self.table, len(self)
+        columns = (table.variable, table.low, table.high)
+        return Nodes(*(column[:count].tolist() for column in columns))
 
     def literal(self, variable: int) -> Node:
         """Return the function that is the variable itself."""
-        return self._with_room(lambda store: make_node(store, variable, FALSE, TRUE))
+        return self._with_room(lambda table: make_node(table, variable, FALSE, TRUE))
 
     def cells(self, variables: Sequence[int], cells: int) -> Node:
-        """Return where a line lies in some of its cells, given as a bit mask."""
+        """Return where an attribute lies in some cells of its partition, given as a bit mask."""
         inside = [cells >> number & 1 for number in range(len(variables) + 1)]
-        cuts, sides = np.array(variables, np.int64), np.array(inside, np.bool_)
-        return self._with_room(lambda store: chain(store, cuts, sides))
+        breakpoints, sides = np.array(variables, np.int64), np.array(inside, np.bool_)
+        return self._with_room(lambda table: cell_chain(table, breakpoints, sides))
 
     def both(self, f: Node, g: Node) -> Node:
         """Return f and g."""
-        return self._with_room(lambda store: combine(store, AND, f, g))
+        return self._with_room(lambda table: combine(table, AND, f, g))
 
     def differ(self, f: Node, g: Node) -> Node:
         """Return f xor g."""
-        return self._with_room(lambda store: combine(store, XOR, f, g))
+        return self._with_room(lambda table: combine(table, XOR, f, g))
 
     def negate(self, f: Node) -> Node:
         """Return not f."""
@@ -91,7 +91,7 @@ class Diagram:
 
     def either(self, f: Node, g: Node) -> Node:
         """Return f or g."""
-        return self._with_room(lambda store: combine(store, OR, f, g))
+        return self._with_room(lambda table: combine(table, OR, f, g))
 
     def all(self, nodes: Sequence[Node]) -> Node:
         """Return the conjunction; from the last, which is deepest in the order if any is."""
@@ -107,34 +107,34 @@ class Diagram:
             result = self.either(node, result)
         return result
 
-    def _with_room(self, work: Callable[[Store], Node]) -> Node:
+    def _with_room(self, work: Callable[[NodeTable], Node]) -> Node:
         """Return the node that some work makes, with more room as long as it lacks that."""
-        node = work(self.store)
+        node = work(self.table)
         while node == NONE:
-            room = 8 * len(self.store.variable)
-            if self.store.counters[1] < 0 or room > MOST_ROOM:
+            room = 8 * len(self.table.variable)
+            if self.table.counters[1] < 0 or room > MOST_ROOM:
                 raise BudgetExceededError("the comparison of the filters passed its budget")
-            self.store = grown(self.store, room)
-            node = work(self.store)
+            self.table = grown(self.table, room)
+            node = work(self.table)
         return node
 
     def paths(self, root: Node) -> Iterator[dict[int, bool]]:
         """Yield the ways to true: which variables are asked, and their answers."""
         # A path is a chain of steps that its siblings share, made a dict only when it is wanted.
-        waiting: list[tuple[Node, _Step | None]] = [(root, None)]
-        variables, lows, highs = self.variable, self.low, self.high
+        waiting: list[tuple[Node, _PathStep | None]] = [(root, None)]
+        variables, lows, highs = self.nodes()
         while waiting:
             node, step = waiting.pop()
             if node == TRUE:
                 yield _answers(step)
             elif node != FALSE:
                 variable = variables[node]
-                waiting.append((lows[node], _Step(variable, False, step)))
-                waiting.append((highs[node], _Step(variable, True, step)))
+                waiting.append((lows[node], _PathStep(variable, False, step)))
+                waiting.append((highs[node], _PathStep(variable, True, step)))
 
     def reachable(self, *roots: Node) -> list[Node]:
         """Return the inner nodes under the roots, parents before children."""
-        variables, lows, highs = self.variable, self.low, self.high
+        variables, lows, highs = self.nodes()
         seen: set[Node] = set()
         waiting = list(roots)
         while waiting:
@@ -146,22 +146,22 @@ class Diagram:
 
     def assert_consistent(self) -> None:
         """Check what every operation relies on; for tests."""
-        variables, lows, highs = self.variable, self.low, self.high
+        variables, lows, highs = self.nodes()
         seen = set(zip(variables[2:], lows[2:], highs[2:], strict=True))
         assert len(seen) == len(self) - 2, "every node is there once"  # noqa: S101
         for variable, low, high in seen:
             assert variables[low] > variable < variables[high], "order"  # noqa: S101
-            assert under(self.store, variable, low) != high, "redundant node"  # noqa: S101
-            assert under(self.store, variable, high) == high, "line asked twice"  # noqa: S101
+            assert under(self.table, variable, low) != high, "redundant node"  # noqa: S101
+            assert under(self.table, variable, high) == high, "chain asked twice"  # noqa: S101
 
 
-class _Step(NamedTuple):
+class _PathStep(NamedTuple):
     variable: int
     answer: bool
-    before: _Step | None
+    before: _PathStep | None
 
 
-def _answers(step: _Step | None) -> dict[int, bool]:
+def _answers(step: _PathStep | None) -> dict[int, bool]:
     answers = {}
     while step is not None:
         answers[step.variable] = step.answer

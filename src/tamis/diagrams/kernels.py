@@ -1,7 +1,7 @@
 """The inner loops of the diagram, over flat arrays.
 
-Everything here is about one `Store`. Node numbers are positions in its arrays; 0 and 1 are false
-and true. A kernel that runs out of steps or of room leaves the store as it is and returns NONE.
+Every kernel works on one `NodeTable`. Node numbers are positions in its arrays; 0 and 1 are false
+and true. A kernel that runs out of steps or room leaves the table unchanged and returns NONE.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FALSE: Final = 0
 TRUE: Final = 1
 NONE: Final = -1
 
-# The line of a variable that is no cut, and where a terminal stands in the order of variables.
+# The chain of a variable that is not a breakpoint, and a terminal's position in the order.
 FREE: Final = -1
 BOTTOM: Final = 2**31 - 1
 
@@ -34,7 +34,7 @@ _ENTERED, _LOW_PENDING, _HIGH_PENDING = range(3)
 _P1, _P2, _P3 = 12_582_917, 4_256_249, 741_457
 
 
-class Store(NamedTuple):
+class NodeTable(NamedTuple):
     """The arrays of one diagram."""
 
     variable: NDArray[np.int32]
@@ -45,39 +45,39 @@ class Store(NamedTuple):
     memo_key: NDArray[np.int64]
     """Results of combining two nodes; a power of two long, later ones replace earlier ones."""
     memo: NDArray[np.int32]
-    line: NDArray[np.int32]
-    """For each variable its line, or FREE; the cuts of one line are neighbours, ascending."""
+    chain: NDArray[np.int32]
+    """For each variable its chain, or FREE; the variables of one chain are adjacent, ascending."""
     stack: NDArray[np.int32]
     """One frame per variable, and one more."""
     counters: NDArray[np.int64]
     """Nodes in use, and steps that may still be taken."""
 
 
-def new_store(lines: NDArray[np.int32], *, nodes: int, steps: int) -> Store:
-    """Return an empty store for this many nodes and steps; what is not used costs no memory."""
+def new_node_table(chains: NDArray[np.int32], *, nodes: int, steps: int) -> NodeTable:
+    """Return an empty table for this many nodes and steps; what is not used costs no memory."""
     size = 1 << (2 * nodes).bit_length()
     memo = max(1024, size >> 2)
-    store = Store(
+    table = NodeTable(
         variable=np.empty(nodes, np.int32),
         low=np.empty(nodes, np.int32),
         high=np.empty(nodes, np.int32),
         unique=np.zeros(size, np.int32),
         memo_key=np.zeros(memo, np.int64),
         memo=np.empty(memo, np.int32),
-        line=lines,
-        stack=np.empty((len(lines) + 2, FRAME), np.int32),
+        chain=chains,
+        stack=np.empty((len(chains) + 2, FRAME), np.int32),
         counters=np.array([2, steps], np.int64),
     )
-    store.variable[:2] = BOTTOM
-    store.low[:2] = store.high[:2] = FALSE, TRUE
-    return store
+    table.variable[:2] = BOTTOM
+    table.low[:2] = table.high[:2] = FALSE, TRUE
+    return table
 
 
-def grown(store: Store, nodes: int) -> Store:
-    """Return a store with the same nodes and room for more."""
-    used = int(store.counters[0])
-    larger = new_store(store.line, nodes=nodes, steps=int(store.counters[1]))
-    for new, old in zip(larger[:3], store[:3], strict=True):
+def grown(table: NodeTable, nodes: int) -> NodeTable:
+    """Return a table with the same nodes and room for more."""
+    used = int(table.counters[0])
+    larger = new_node_table(table.chain, nodes=nodes, steps=int(table.counters[1]))
+    for new, old in zip(larger[:3], table[:3], strict=True):
         new[:used] = old[:used]
     for node in range(2, used):
         larger.counters[0] = node
@@ -86,13 +86,13 @@ def grown(store: Store, nodes: int) -> Store:
 
 
 @kernel
-def under(store: Store, variable: int, node: int) -> int:
+def under(table: NodeTable, variable: int, node: int) -> int:
     """Return what a true variable makes of a function that begins after it."""
-    following = store.variable[node]
-    if following == BOTTOM or store.line[variable] == FREE:
+    following = table.variable[node]
+    if following == BOTTOM or table.chain[variable] == FREE:
         return node
-    if store.line[following] == store.line[variable]:
-        node = int(store.high[node])
+    if table.chain[following] == table.chain[variable]:
+        node = int(table.high[node])
     return node
 
 
@@ -104,25 +104,25 @@ def node_place(variable: int, low: int, high: int) -> int:
 
 
 @kernel
-def make_node(store: Store, variable: int, low: int, high: int) -> int:
+def make_node(table: NodeTable, variable: int, low: int, high: int) -> int:
     """Return the node that is `high` where the variable is true and `low` where not."""
-    if under(store, variable, low) == high:
+    if under(table, variable, low) == high:
         return low
-    mask = len(store.unique) - 1
+    mask = len(table.unique) - 1
     place = node_place(variable, low, high) & mask
-    while store.unique[place] != 0:
-        node = int(store.unique[place])
-        if store.variable[node] == variable and store.low[node] == low and store.high[node] == high:
+    while table.unique[place] != 0:
+        node = int(table.unique[place])
+        if table.variable[node] == variable and table.low[node] == low and table.high[node] == high:
             return node
         place = (place + 1) & mask
-    node = int(store.counters[0])
-    if node == len(store.variable):
+    node = int(table.counters[0])
+    if node == len(table.variable):
         return NONE
-    store.variable[node] = variable
-    store.low[node] = low
-    store.high[node] = high
-    store.unique[place] = node
-    store.counters[0] = node + 1
+    table.variable[node] = variable
+    table.low[node] = low
+    table.high[node] = high
+    table.unique[place] = node
+    table.counters[0] = node + 1
     return node
 
 
@@ -151,10 +151,10 @@ def _at_end(op: int, f: int, g: int) -> int:
 
 
 @kernel
-def combine(store: Store, op: int, f: int, g: int) -> int:
+def combine(table: NodeTable, op: int, f: int, g: int) -> int:
     """Return `f and g`, `f or g` or `f xor g`, on a stack of its own: diagrams are deep."""
-    stack = store.stack
-    mask = len(store.memo) - 1
+    stack = table.stack
+    mask = len(table.memo) - 1
     depth = 0
     stack[0, _F], stack[0, _G], stack[0, _STATE] = f, g, _ENTERED
     result = NONE
@@ -171,43 +171,43 @@ def combine(store: Store, op: int, f: int, g: int) -> int:
         key = (int(first) << 31 | int(second)) << 2 | op
         place = (int(first) * _P3 + int(second) * 7 + op) & mask
         if frame[_STATE] == _HIGH_PENDING:
-            result = make_node(store, frame[_VARIABLE], frame[_LOW], result)
+            result = make_node(table, frame[_VARIABLE], frame[_LOW], result)
             if result == NONE:
                 return NONE
-            store.memo_key[place], store.memo[place] = key, result
+            table.memo_key[place], table.memo[place] = key, result
             depth -= 1
             continue
         result = _at_end(op, first, second)
-        if result == NONE and store.memo_key[place] == key:
-            result = store.memo[place]
+        if result == NONE and table.memo_key[place] == key:
+            result = table.memo[place]
         if result != NONE:
             depth -= 1
             continue
-        store.counters[1] -= 1
-        if store.counters[1] < 0:
+        table.counters[1] -= 1
+        if table.counters[1] < 0:
             return NONE
-        variable = min(store.variable[first], store.variable[second])
+        variable = min(table.variable[first], table.variable[second])
         depth += 1
         below = stack[depth]
         frame[_VARIABLE], frame[_STATE] = variable, _LOW_PENDING
-        if store.variable[first] == variable:
-            below[_F], frame[_F_HIGH] = store.low[first], store.high[first]
+        if table.variable[first] == variable:
+            below[_F], frame[_F_HIGH] = table.low[first], table.high[first]
         else:
-            below[_F], frame[_F_HIGH] = first, under(store, variable, first)
-        if store.variable[second] == variable:
-            below[_G], frame[_G_HIGH] = store.low[second], store.high[second]
+            below[_F], frame[_F_HIGH] = first, under(table, variable, first)
+        if table.variable[second] == variable:
+            below[_G], frame[_G_HIGH] = table.low[second], table.high[second]
         else:
-            below[_G], frame[_G_HIGH] = second, under(store, variable, second)
+            below[_G], frame[_G_HIGH] = second, under(table, variable, second)
         below[_STATE] = _ENTERED
     return result
 
 
 @kernel
-def chain(store: Store, variables: NDArray[np.int64], inside: NDArray[np.bool_]) -> int:
-    """Return where a line lies in some of its cells; there is one cell more than cuts."""
+def cell_chain(table: NodeTable, variables: NDArray[np.int64], inside: NDArray[np.bool_]) -> int:
+    """Return where a value lies in some cells; there is one more cell than breakpoints."""
     node = TRUE if inside[len(variables)] else FALSE
     for number in range(len(variables) - 1, -1, -1):
-        node = make_node(store, variables[number], node, TRUE if inside[number] else FALSE)
+        node = make_node(table, variables[number], node, TRUE if inside[number] else FALSE)
         if node == NONE:
             return NONE
     return node

@@ -57,8 +57,7 @@ class _Sketcher:
         self._cuts = cuts
         self._boxes: dict[Box, int] = {}
         self._box_of: dict[Node, int] = {0: NO, 1: YES}
-        self._variables = self._diagram.variable
-        self._low, self._high = self._diagram.low, self._diagram.high
+        self._variables, self._low, self._high = self._diagram.nodes()
         self._passed: dict[Node, Breakpoint] = {}
 
     def sketch(self, roots: Mapping[str, Node]) -> Sketch:

@@ -14,7 +14,7 @@ from tamis.diagrams.kernels import (
     NONE,
     OR,
     TRUE,
-    Store,
+    NodeTable,
     combine,
     make_node,
     node_place,
@@ -49,7 +49,7 @@ class Chunks(NamedTuple):
 
 
 @kernel
-def leaf_node(store: Store, leaves: Leaves, index: int) -> int:
+def leaf_node(store: NodeTable, leaves: Leaves, index: int) -> int:
     """Return the node of one side of a leaf."""
     if leaves.node[index] != NONE:
         return int(leaves.node[index])
@@ -70,7 +70,7 @@ def leaf_node(store: Store, leaves: Leaves, index: int) -> int:
 
 @kernel
 def build_program(
-    store: Store, leaves: Leaves, program: NDArray[np.int32], scratch: Scratch
+    store: NodeTable, leaves: Leaves, program: NDArray[np.int32], scratch: Scratch
 ) -> int:
     """Return the node on which a program is true, or NONE past the budget."""
     mark_sides(program, scratch)
@@ -119,7 +119,7 @@ def build_program(
 
 @kernel
 def build_chunk(
-    store: Store,
+    store: NodeTable,
     leaves: Leaves,
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
@@ -150,7 +150,7 @@ def build_chunk(
 
 
 @kernel
-def keep_reachable(store: Store, roots: NDArray[np.int32], kept: NDArray[np.int32]) -> int:
+def keep_reachable(store: NodeTable, roots: NDArray[np.int32], kept: NDArray[np.int32]) -> int:
     """Move the nodes that the roots need together, and renumber; return how many there are."""
     count = store.counters[0]
     kept[:count] = 0
@@ -259,18 +259,18 @@ def _test(tests: Tests, region: int, low: int, high: int) -> int:
 
 @kernel
 def _test_line(
-    store: Store, tests: Tests, head: int, longest: int, renumbered: NDArray[np.int32]
+    store: NodeTable, tests: Tests, head: int, longest: int, renumbered: NDArray[np.int32]
 ) -> int:
     """Return the tests that stand for the chain of cuts from `head` on, up to the longest.
 
     A chain that leads to m different places takes m - 1 tests, however many cuts it has.
     """
-    line = store.line[store.variable[head]]
+    line = store.chain[store.variable[head]]
     if line == FREE:
         longest = 1
     first = tests.region_start[tests.counters[1]]
     count, node = 0, head
-    while node > TRUE and store.line[store.variable[node]] == line and count < longest:
+    while node > TRUE and store.chain[store.variable[node]] == line and count < longest:
         tests.children[count] = renumbered[store.high[node]]
         count += 1
         node = store.low[node]
@@ -301,7 +301,7 @@ def _test_line(
 
 @kernel
 def test_regions(
-    store: Store,
+    store: NodeTable,
     count: int,
     longest: int,
     roots: NDArray[np.int32],
@@ -318,10 +318,12 @@ def test_regions(
         if roots[number] != NONE:
             is_head[roots[number]] = True
     for node in range(2, count):
-        line = store.line[store.variable[node]]
+        line = store.chain[store.variable[node]]
         low = store.low[node]
         is_head[store.high[node]] = True
-        if low > TRUE and (longest == 1 or line == FREE or store.line[store.variable[low]] != line):
+        if low > TRUE and (
+            longest == 1 or line == FREE or store.chain[store.variable[low]] != line
+        ):
             is_head[low] = True
     renumbered[FALSE], renumbered[TRUE] = FALSE, TRUE
     for node in range(2, count):

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.kernels import NONE, Store, new_store
+from tamis.diagrams.kernels import NONE, NodeTable, new_node_table
 from tamis.matching.compile.chunk_kernels import (
     Chunks,
     Tests,
@@ -63,7 +63,7 @@ class ChunkBuilder:
         """Build a chunk from the programs `first` to `last`; return how many there was room for."""
         used, programs = self._programs.part(first, last).renumbered()
         leaves, variables = _localised(self._variables.leaves, used)
-        store = new_store(self._variables.lines[variables], nodes=CHUNK_NODES, steps=0)
+        store = new_node_table(self._variables.lines[variables], nodes=CHUNK_NODES, steps=0)
         roots = np.empty(last - first, np.int32)
         built = build_chunk(
             store, leaves, *programs, self._scratch, roots, NODES_PER_CODE, STEPS_PER_CODE
@@ -75,7 +75,7 @@ class ChunkBuilder:
         return built
 
     def _keep(
-        self, store: Store, roots: NDArray[np.int32], variables: NDArray[np.int32], first: int
+        self, store: NodeTable, roots: NDArray[np.int32], variables: NDArray[np.int32], first: int
     ) -> None:
         count = keep_reachable(store, roots, self._numbers)
         tests = self._tests(store, count, roots)
@@ -93,9 +93,9 @@ class ChunkBuilder:
             )
         )
 
-    def _tests(self, store: Store, count: int, roots: NDArray[np.int32]) -> Tests:
+    def _tests(self, store: NodeTable, count: int, roots: NDArray[np.int32]) -> Tests:
         """Return the nodes as tests of whole lines, or of single cuts where those are fewer."""
-        variables = len(store.line)
+        variables = len(store.chain)
         tests = new_tests(count, variables)
         if not test_regions(store, count, variables, roots, tests, self._numbers):
             tests = new_tests(count, variables)
