@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from tamis.filters.simplify import simplify
     from tamis.languages import parse
     from tamis.matching import Engine, Matches, Subscription
+    from tamis.version import __version__
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -88,6 +89,7 @@ else:
             "tamis.filters.simplify": "simplify",
             "tamis.languages": "parse",
             "tamis.matching": "Engine Matches Subscription",
+            "tamis.version": "__version__",
         },
     )
 
@@ -132,6 +134,7 @@ __all__ = [
     "SyncBus",
     "TamisError",
     "Type",
+    "__version__",
     "all_of",
     "any_of",
     "attr",

@@ -150,7 +150,7 @@ def _run(command: list[str]) -> None:
 
 if __name__ == "__main__":
     import tamis.broker.frontend.server
-    import tamis.cli  # noqa: F401 - so that forked servers need not
+    import tamis.cli.broker.serve  # noqa: F401 - so that forked servers need not
     from tamis.matching import load_kernels
 
     load_kernels()

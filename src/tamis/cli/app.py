@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
-from tamis.cli.broker import explain, history, pub, serve, status, sub
-from tamis.cli.broker.subscriptions import subscriptions
-from tamis.cli.broker.token import token
+import tamis
+from tamis.cli.console import say_error
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
-from tamis.cli.filters import check, compare, match
-from tamis.cli.output import say_error
-from tamis.cli.spark import workloads
-from tamis.cli.spark.commands import spark
+from tamis.cli.lazy_commands import LazyCommands
 from tamis.errors import TamisError
 
 
-class Commands(TyperGroup):
+class Commands(LazyCommands):
     """Commands that return their exit code; what the user did wrong ends as a sentence, code 2."""
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
@@ -64,31 +58,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command(epilog=match.EXAMPLES, no_args_is_help=True)(match.match)
-app.command(epilog=check.EXAMPLES, no_args_is_help=True)(check.check)
-app.command(epilog=compare.EXAMPLES, no_args_is_help=True)(compare.compare)
-app.command(epilog=serve.EXAMPLES)(serve.serve)
-app.command(epilog=pub.EXAMPLES)(pub.pub)
-app.command(epilog=sub.SUB_EXAMPLES, no_args_is_help=True)(sub.sub)
-app.command(epilog=sub.TAIL_EXAMPLES)(sub.tail)
-app.command(epilog=history.EXAMPLES)(history.history)
-app.add_typer(subscriptions, name="subscriptions")
-app.command(epilog=explain.EXAMPLES, no_args_is_help=True)(explain.explain)
-app.command(epilog=status.EXAMPLES)(status.status)
-app.add_typer(token, name="token")
-spark.command(epilog=workloads.GENERATE_EXAMPLES, no_args_is_help=True)(workloads.generate)
-spark.command(epilog=workloads.EXPERIMENT_EXAMPLES, no_args_is_help=True)(workloads.experiment)
-app.add_typer(spark, name="spark")
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"tamis {version('tamis')}")
+        typer.echo(f"tamis {tamis.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def tamis(
+def root(
     _version: Annotated[
         bool,
         typer.Option(

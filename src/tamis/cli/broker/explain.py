@@ -7,9 +7,9 @@ from typing import Annotated, Final
 import typer
 
 from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, run
+from tamis.cli.console import say, stdout
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language, mistake
-from tamis.cli.output import say, stdout
 from tamis.client.address import DEFAULT_URL
 
 EXAMPLES: Final = """[bold]Examples[/bold]

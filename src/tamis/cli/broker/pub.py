@@ -17,10 +17,10 @@ from rich.console import Console
 
 from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, run
 from tamis.cli.broker.line_source import Line, lines_of
+from tamis.cli.console import count, say, stderr
 from tamis.cli.event_input import STDIN, opened, progress
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
-from tamis.cli.output import count, say, stderr
 from tamis.client import Bus, ConnectOptions, Receipt
 from tamis.client.address import DEFAULT_URL
 from tamis.errors import EventError, LimitError, RefusedError, TamisError

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, run
 from tamis.cli.broker.subscriptions import FormatOption
+from tamis.cli.console import Format, printable, stdout, write_json
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.output import Format, printable, stdout, write_json
 from tamis.client.address import DEFAULT_URL
 
 EXAMPLES: Final = """[bold]Examples[/bold]

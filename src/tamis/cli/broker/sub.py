@@ -10,9 +10,9 @@ import typer
 
 from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, duration, run
 from tamis.cli.broker.sub_output import EventFormat, event_writer
+from tamis.cli.console import count, say, stderr
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language
-from tamis.cli.output import count, say, stderr
 from tamis.client import Missed, SubscribeOptions
 from tamis.client.address import DEFAULT_URL
 

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 
 from rich.text import Text
 
-from tamis.cli.output import brief_event, printable, say, stdout, write_json
+from tamis.cli.console import printable, say, stdout, write_json
+from tamis.cli.event_output import brief_event
 from tamis.client.message import Received
 from tamis.errors import TamisError
 from tamis.events import decode_json

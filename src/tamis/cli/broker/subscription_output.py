@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tamis.cli.broker.connection import moment
-from tamis.cli.output import printable, say, stdout, write_json
+from tamis.cli.console import printable, say, stdout, write_json
 from tamis.protocol.views import DeadLetterView, SubscriptionView
 
 

@@ -23,9 +23,9 @@ from tamis.cli.broker.subscription_output import (
     subscription_table,
     write_views,
 )
+from tamis.cli.console import Format, count, say, stderr, stdout
 from tamis.cli.exits import FINE
 from tamis.cli.options import mistake
-from tamis.cli.output import Format, count, say, stderr, stdout
 from tamis.client import Bus
 from tamis.client.address import DEFAULT_URL
 from tamis.protocol.views import DeadLetterView

@@ -17,8 +17,8 @@ from rich.table import Table
 from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, duration, moment, run
 from tamis.cli.broker.subscription_output import write_views
 from tamis.cli.broker.subscriptions import FormatOption
+from tamis.cli.console import Format, printable, say, stderr, stdout
 from tamis.cli.exits import FINE
-from tamis.cli.output import Format, printable, say, stderr, stdout
 from tamis.client.address import DEFAULT_URL
 from tamis.protocol.views import TokenView
 

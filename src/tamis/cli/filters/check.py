@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 from rich.text import Text
 
+from tamis.cli.console import Format, count, say, stderr, stdout, write_json
 from tamis.cli.exits import FINDING, FINE, MISTAKE
 from tamis.cli.filters.files import Defaults, Refused, Subscription, read_filters
 from tamis.cli.filters.lint import Finding, Level, Report, look_at, refusal
@@ -20,7 +21,6 @@ from tamis.cli.options import (
     SchemaFile,
     read_schema,
 )
-from tamis.cli.output import Format, count, say, stderr, stdout, write_json
 from tamis.filters import Mode
 from tamis.filters.simplify import simplify
 

@@ -6,10 +6,11 @@ from typing import Annotated, Final
 
 import typer
 
+from tamis.cli.console import Format, say, stdout, write_json
+from tamis.cli.event_output import plain_event, show_event
 from tamis.cli.exits import FINE
 from tamis.cli.filters.files import Defaults, Subscription, read_argument
 from tamis.cli.options import Language, Many, ModeOption, SchemaFile, read_schema
-from tamis.cli.output import Format, plain_event, say, show_event, stdout, write_json
 from tamis.diagrams import Answer, Comparison
 from tamis.diagrams import compare as compare_filters
 from tamis.errors import FilterError, FilterSyntaxError

@@ -12,12 +12,12 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
+from tamis.cli.console import count, say, stderr
 from tamis.cli.event_input import STDIN, opened, progress, read_events
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filters.files import Defaults, Subscription, accepted, read_filters
 from tamis.cli.filters.match_output import JSONLines, Matched, MatchTable, MatchWriter
 from tamis.cli.options import FiltersFile, Language, ModeOption, SchemaFile, read_schema
-from tamis.cli.output import count, say, stderr
 from tamis.errors import EventError, LimitError
 from tamis.events import DecodedLine, RejectedLine, Schema
 from tamis.events.places import inside

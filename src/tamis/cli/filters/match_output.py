@@ -11,8 +11,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from tamis.cli.console import count, printable, say, stdout, write_json
+from tamis.cli.event_output import brief_event, plain_event
 from tamis.cli.filters.files import Subscription
-from tamis.cli.output import brief_event, count, plain_event, printable, say, stdout, write_json
 from tamis.events import Event
 
 # A table is made in memory, and nobody reads more rows.

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import pyarrow.parquet as pq
 
+from tamis.cli.console import count, say, stderr
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.output import count, say, stderr
 from tamis.cli.spark.progress import following
 from tamis.cli.spark.summary import write_summary
 from tamis.events import Schema

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from rich.table import Table
 
+from tamis.cli.console import say, stdout
 from tamis.cli.exits import FINE
-from tamis.cli.output import say, stdout
 from tamis.cli.spark.generate import refuse_to_replace
 from tamis.cli.spark.progress import following
 from tamis.spark import local_session

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tamis.cli.output import stderr
+from tamis.cli.console import stderr
 
 _SECONDS_BETWEEN_UPDATES: Final = 0.25
 

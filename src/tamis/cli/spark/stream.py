@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from tamis.cli.console import say
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
-from tamis.cli.output import say
 from tamis.cli.spark.progress import following
 from tamis.cli.spark.summary import write_summary
 from tamis.spark import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.table import Table
 from rich.text import Text
 
-from tamis.cli.output import printable, stdout
+from tamis.cli.console import printable, stdout
 
 
 def write_summary(facts: Mapping[str, int | float | str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.spark.commands import Master, require_spark
+from tamis.cli.spark.commands import Master, require_spark, spark
 
 GENERATE_EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -34,6 +34,7 @@ Folder = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
+@spark.command(epilog=GENERATE_EXAMPLES, no_args_is_help=True)
 def generate(
     workload: WorkloadName,
     *,
@@ -68,6 +69,7 @@ def generate(
     return run_generate(given, master)
 
 
+@spark.command(epilog=EXPERIMENT_EXAMPLES, no_args_is_help=True)
 def experiment(
     workload: WorkloadName,
     *,

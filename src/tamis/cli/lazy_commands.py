@@ -1,0 +1,109 @@
+"""The table of commands: `tamis --help` reads it, and a command loads its module when it runs."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+class CommandEntry(NamedTuple):
+    """A command: a line for the list of commands, and where to find the rest."""
+
+    summary: str
+    target: str
+    """The module and, after a colon, its function or group of commands."""
+    examples: str = "EXAMPLES"
+    """The name of the text, in the same module, that stands below the help."""
+    needs_arguments: bool = False
+
+
+COMMANDS: Final = {
+    "match": CommandEntry(
+        "Show which filters each event satisfies.",
+        "tamis.cli.filters.match:match",
+        needs_arguments=True,
+    ),
+    "check": CommandEntry(
+        "Check filters against a schema, and warn of suspicious ones.",
+        "tamis.cli.filters.check:check",
+        needs_arguments=True,
+    ),
+    "compare": CommandEntry(
+        "Compare two filters: covering, equivalence, intersection.",
+        "tamis.cli.filters.compare:compare",
+        needs_arguments=True,
+    ),
+    "serve": CommandEntry("Run a broker.", "tamis.cli.broker.serve:serve"),
+    "pub": CommandEntry("Publish events.", "tamis.cli.broker.pub:pub"),
+    "sub": CommandEntry(
+        "Subscribe to a filter, and show events as they arrive.",
+        "tamis.cli.broker.sub:sub",
+        "SUB_EXAMPLES",
+        needs_arguments=True,
+    ),
+    "tail": CommandEntry(
+        "Show all events that you may see, as they arrive.",
+        "tamis.cli.broker.sub:tail",
+        "TAIL_EXAMPLES",
+    ),
+    "history": CommandEntry(
+        "Show past events that match a filter.", "tamis.cli.broker.history:history"
+    ),
+    "subscriptions": CommandEntry(
+        "List, show, renew and delete subscriptions.",
+        "tamis.cli.broker.subscriptions:subscriptions",
+    ),
+    "explain": CommandEntry(
+        "Explain why an event matches a filter or a subscription, or why not.",
+        "tamis.cli.broker.explain:explain",
+        needs_arguments=True,
+    ),
+    "status": CommandEntry(
+        "Show the state of the broker; for administrators.", "tamis.cli.broker.status:status"
+    ),
+    "token": CommandEntry(
+        "Issue, list and revoke tokens; for administrators.", "tamis.cli.broker.token:token"
+    ),
+    "spark": CommandEntry("Compile and match in bulk on Spark.", "tamis.cli.spark.workloads:spark"),
+}
+
+
+class LazyCommand(TyperCommand):
+    """A command that is not loaded yet: only `tamis --help` uses it as it is."""
+
+    def __init__(self, name: str, entry: CommandEntry) -> None:
+        super().__init__(name, help=entry.summary)
+        self._entry = entry
+
+    def load(self) -> Any:
+        """Import the command, and return it as Typer builds it."""
+        module_name, _, name = self._entry.target.partition(":")
+        module = import_module(module_name)
+        found = getattr(module, name)
+        app = typer.Typer(rich_markup_mode="rich")
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=self.name)
+        else:
+            app.command(
+                self.name,
+                epilog=getattr(module, self._entry.examples),
+                no_args_is_help=self._entry.needs_arguments,
+            )(found)
+        return typer.main.get_group(app).commands[str(self.name)]
+
+
+class LazyCommands(TyperGroup):
+    """A group that imports the command it is about to run, and no other."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, entry in COMMANDS.items():
+            self.add_command(LazyCommand(name, entry))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Return the name of the command to run, the command, and its arguments."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command.load() if isinstance(command, LazyCommand) else command, rest
