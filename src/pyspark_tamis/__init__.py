@@ -1,5 +1,5 @@
 """By its name Spark finds the data source `tamis`: `spark.read.format("tamis")`."""
 
-from tamis.spark.broker_source import BrokerSource as DefaultSource
+from tamis.spark.connectors.broker_source import BrokerSource as DefaultSource
 
 __all__ = ["DefaultSource"]

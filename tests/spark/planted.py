@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tamis.spark import Pin
-from tamis.spark.checkpoints import Checkpoint
-from tamis.spark.sinks import Folder
+from tamis.spark.connectors.sinks import Folder
+from tamis.spark.streaming.checkpoints import Checkpoint
 
 
 def plant_unpinned(patch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.spark import Library, Pin, read_batches, read_results, stream_files, total
-from tamis.spark.checkpoints import Checkpoint
-from tamis.spark.files import Files, matched_files
-from tamis.spark.questions import ask
+from tamis.spark.files.files import Files, matched_files
+from tamis.spark.matching.questions import ask
+from tamis.spark.streaming.checkpoints import Checkpoint
 
 TIMEOUT = 300
 

@@ -13,7 +13,7 @@ from tamis.cli.spark.progress import following
 from tamis.cli.spark.summary import write_summary
 from tamis.events import Schema
 from tamis.spark import CompileReport, compile_subscriptions, local_session
-from tamis.spark.failures import told_in_a_sentence
+from tamis.spark.runtime.failures import told_in_a_sentence
 
 SHOWN: Final = 20
 

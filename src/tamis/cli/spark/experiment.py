@@ -12,9 +12,9 @@ from tamis.cli.exits import FINE
 from tamis.cli.spark.generate import refuse_to_replace
 from tamis.cli.spark.progress import following
 from tamis.spark import local_session
-from tamis.spark.experiment import density_experiment
-from tamis.spark.experiment_tables import COLUMNS, cells
-from tamis.spark.failures import told_in_a_sentence
+from tamis.spark.report.experiment import density_experiment
+from tamis.spark.report.experiment_tables import COLUMNS, cells
+from tamis.spark.runtime.failures import told_in_a_sentence
 from tamis.workloads import Workload
 
 

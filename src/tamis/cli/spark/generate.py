@@ -10,7 +10,7 @@ from tamis.cli.options import mistake
 from tamis.cli.spark.progress import following
 from tamis.cli.spark.summary import write_summary
 from tamis.spark import Generated, generate, local_session
-from tamis.spark.failures import told_in_a_sentence
+from tamis.spark.runtime.failures import told_in_a_sentence
 from tamis.workloads import Workload
 
 

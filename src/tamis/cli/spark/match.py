@@ -21,8 +21,8 @@ from tamis.spark import (
     write,
     write_report,
 )
-from tamis.spark.failures import told_in_a_sentence
-from tamis.spark.report_notes import overhearing
+from tamis.spark.report.notes import overhearing
+from tamis.spark.runtime.failures import told_in_a_sentence
 
 
 class Order(NamedTuple):

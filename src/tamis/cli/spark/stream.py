@@ -30,9 +30,9 @@ from tamis.spark import (
     stream_files,
     total,
 )
-from tamis.spark.broker import POSITION
-from tamis.spark.broker_options import SCHEMES
-from tamis.spark.failures import told_in_a_sentence
+from tamis.spark.connectors.broker import POSITION
+from tamis.spark.connectors.broker_options import SCHEMES
+from tamis.spark.runtime.failures import told_in_a_sentence
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_SECONDS)})")

@@ -1,0 +1,1 @@
+"""Where a stream comes from and goes to: folders, functions, Tamis brokers."""

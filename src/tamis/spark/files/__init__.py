@@ -1,0 +1,1 @@
+"""Matching and generating files: splits, readers, generated workloads."""

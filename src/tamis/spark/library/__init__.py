@@ -1,0 +1,1 @@
+"""The library: compiled subscriptions, version by version, and the compiler."""

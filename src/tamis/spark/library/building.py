@@ -1,0 +1,219 @@
+"""Building shards inside a worker: rows come in, snapshots and rejected rows are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tamis.analysis.lint import FILTERS
+from tamis.errors import FilterError, FilterSyntaxError, TamisError
+from tamis.events import Schema, schema_of
+from tamis.events.timestamps import parse_timestamp
+from tamis.filters import Filter, Mode
+from tamis.languages import parse
+from tamis.matching import Engine
+from tamis.matching.store.tables import rows_of
+from tamis.spark.library.keys import bucket_of_filter
+from tamis.spark.library.library import REJECTED, Shard, described, write_ids
+
+FINDINGS: Final = "findings.parquet"
+
+REJECTED_SCHEMA: Final = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("id", pa.string()),
+        ("reason", pa.string()),
+        ("line", pa.int32()),
+        ("column", pa.int32()),
+        ("filter", pa.string()),
+    ]
+)
+FINDINGS_SCHEMA: Final = pa.schema(
+    [("id", pa.string()), ("rule", pa.string()), ("message", pa.string()), ("other", pa.string())]
+)
+
+
+class Order(NamedTuple):
+    """What all shards of a version have in common."""
+
+    folder: str
+    schema: dict[str, Any] | None
+    mode: str
+    id_type: str
+    key: str | None = None
+    buckets: int = 0
+    lint: bool = False
+
+    def tamis_schema(self) -> Schema | None:
+        """Return the schema."""
+        return None if self.schema is None else schema_of(self.schema)
+
+
+class Built(msgspec.Struct, frozen=True):
+    """What came of one shard: its rows = its subscriptions + those rejected."""
+
+    shard: Shard
+    rejected: int
+    findings: int
+
+
+class Builder:
+    """A shard under construction."""
+
+    def __init__(self, order: Order, number: int) -> None:
+        self._order = order
+        self._number = number
+        self._schema = order.tamis_schema()
+        self._engine = Engine(self._schema, order.mode)
+        self._linted = Engine(self._schema, order.mode) if order.lint else None
+        self._ids: list[str | int] = []
+        self._attributes: set[str] = set()
+        self._rejected: list[dict[str, object]] = []
+
+    def add(self, row: dict[str, Any], number: int, first: int) -> None:
+        """Take a row in, or note why not."""
+        try:
+            if row.get("broken") is not None:
+                raise FilterError("this line is not JSON")
+            self._admit(row, number, first)
+        except TamisError as error:
+            self._rejected.append(_rejection(row, number, error))
+
+    def _admit(self, row: dict[str, Any], number: int, first: int) -> None:
+        if row["id"] is None:
+            raise FilterError("the id is missing")
+        if number != first:
+            raise FilterError(f"the id {row['id']!r} is already that of row {first}")
+        filter_, mode = parsed(row), row.get("mode")
+        expires_at = _moment(row.get("expires_at"))
+        self._engine.add(len(self._ids), filter_, mode=mode, expires_at=expires_at)
+        self._ids.append(row["id"])
+        self._attributes |= filter_.attributes()
+        if self._linted is not None and len(self._ids) <= FILTERS:
+            self._linted.add(row["id"], filter_, mode=mode)
+
+    def write(self) -> Built:
+        """Write what was taken in, and what was not."""
+        folder = Path(self._order.folder)
+        name = f"shard-{self._number:04}"
+        snapshot, ids = folder / f"{name}.tamis", folder / f"{name}.ids.arrow"
+        self._engine.save(snapshot)
+        type_ = pa.int64() if self._order.id_type == "bigint" else pa.string()
+        write_ids(ids, pa.array(self._ids, type_))
+        if self._rejected:
+            _write_table(folder / REJECTED / f"{name}.parquet", self._rejected, REJECTED_SCHEMA)
+        attributes = tuple(sorted(self._attributes))
+        bucket = self._number if self._number < self._order.buckets else None
+        size = len(self._ids)
+        shard = Shard(self._number, size, described(snapshot), described(ids), attributes, bucket)
+        return Built(shard, len(self._rejected), self._write_findings(name))
+
+    def _write_findings(self, name: str) -> int:
+        if self._linted is None:
+            return 0
+        findings = [
+            {"id": str(f.id), "rule": f.rule.value, "message": f.message, "other": _text(f.other)}
+            for f in self._linted.lint()
+        ]
+        _write_table(
+            Path(self._order.folder, FINDINGS, f"{name}.parquet"), findings, FINDINGS_SCHEMA
+        )
+        return len(findings)
+
+
+# --- the functions that Spark calls ------------------------------------------------------------
+
+
+def build_shards(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    """Build the shards of a partition; yield what came of each, as JSON."""
+    builders: dict[int, Builder] = {}
+    for batch in batches:
+        shards, numbers, firsts = (batch.column(n).to_pylist() for n in ("shard", "row", "first"))
+        for shard, row, number, first in zip(shards, _rows(batch), numbers, firsts, strict=True):
+            if shard not in builders:
+                builders[shard] = Builder(order, shard)
+            builders[shard].add(row, number, first)
+    built = [msgspec.json.encode(builder.write()).decode() for builder in builders.values()]
+    yield pa.record_batch({"built": pa.array(built, pa.string())})
+
+
+def add_buckets(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
+    """Add the bucket of each row; null where its filter may match events of any."""
+    for batch in batches:
+        buckets = [_bucket(row, order) for row in _rows(batch)]
+        yield batch.append_column("bucket", pa.array(buckets, pa.int32()))
+
+
+def _bucket(row: dict[str, Any], order: Order) -> int | None:
+    # A default stands in for an absent key, so such a filter matches events without it.
+    if (row.get("mode") or order.mode) == Mode.DEFAULT or order.key is None:
+        return None
+    try:
+        return bucket_of_filter(parsed(row), order.key, order.buckets)
+    except TamisError:
+        # It is rejected where the shards are built, wherever that is.
+        return None
+
+
+def parsed(row: dict[str, Any]) -> Filter:
+    """Return the filter of a row."""
+    if row["filter"] is None:
+        raise FilterError("the filter is missing")
+    return parse(row["filter"], row.get("language") or "tamis")
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """Return rows as mappings, with what `rows_of` does not take for itself."""
+    texts = {
+        name: batch.column(name).to_pylist()
+        for name in ("broken", "expires_at")
+        if name in batch.schema.names and pa.types.is_string(batch.schema.field(name).type)
+    }
+    known = batch.select([name for name in batch.schema.names if name not in texts])
+    for place, row in enumerate(rows_of(known)):
+        yield row | {name: values[place] for name, values in texts.items()}
+
+
+def _moment(given: float | str | None) -> float | datetime | None:
+    if not isinstance(given, str):
+        return given
+    try:
+        return float(given)
+    except ValueError:
+        pass
+    try:
+        return parse_timestamp(given)
+    except ValueError as error:
+        raise FilterError(f"expires_at: {error}") from None
+
+
+# --- tables ----------------------------------------------------------------------------------
+
+
+def _rejection(row: dict[str, Any], number: int, error: TamisError) -> dict[str, object]:
+    line, column = (
+        (error.line, error.column) if isinstance(error, FilterSyntaxError) else (None, None)
+    )
+    return {
+        "row": number,
+        "id": _text(row["id"]),
+        "reason": str(error),
+        "line": line,
+        "column": column,
+        "filter": row.get("broken") or row["filter"],
+    }
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _write_table(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema), path)

@@ -1,0 +1,143 @@
+"""Compiling: a table of subscriptions becomes a new version of a library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+
+from tamis.errors import FilterError
+from tamis.events import Schema, Type
+from tamis.events.schema_json import schema_data
+from tamis.filters import Mode
+from tamis.filters.modes import as_mode, require_schema
+from tamis.spark.library.building import REJECTED_SCHEMA, Built, Order, add_buckets, build_shards
+from tamis.spark.library.library import REJECTED, Library, Version, new_manifest
+from tamis.spark.library.tables import id_type, numbered, read_table
+
+# Large enough that an event meets few shards, small enough that two workers share the building.
+SHARD_SIZE: Final = 250_000
+
+
+class CompileReport(NamedTuple):
+    """What came of a compilation: rows = subscriptions + rejected."""
+
+    version: Version
+    rows: int
+    subscriptions: int
+    rejected: int
+    findings: int
+    seconds: float
+
+    @property
+    def rejected_path(self) -> str:
+        """Return where the rejected rows are: row, id, reason, line, column, filter."""
+        return str(self.version.path / REJECTED)
+
+
+def compile_subscriptions(
+    subscriptions: DataFrame | str | PathLike[str],
+    library: Library | str | PathLike[str],
+    *,
+    schema: Schema | None = None,
+    mode: str = Mode.SQL,
+    shards: int | None = None,
+    shard_size: int = SHARD_SIZE,
+    key: str | None = None,
+    lint: bool = False,
+    format_: str | None = None,
+    spark: SparkSession | None = None,
+) -> CompileReport:
+    """Compile subscriptions to a new version of a library; rows that cannot be taken are told.
+
+    With a `key`, a text attribute that most filters pin down, subscriptions are sharded by it, so
+    that matching can deal events out by it too.
+    """
+    started = time.monotonic()
+    require_schema(as_mode(mode), schema)
+    _check_key(key, schema)
+    table = _table(subscriptions, spark, format_)
+    rows, count = numbered(table)
+    number = shards or max(1, -(-count // shard_size))
+    target = library if isinstance(library, Library) else Library(library)
+    with target.draft() as draft:
+        declared = None if schema is None else schema_data(schema)
+        buckets = number if key else 0
+        order = Order(str(draft), declared, mode, id_type(table), key, buckets, lint)
+        built = _build(_dealt(rows, number, order), order)
+        rejected = sum(one.rejected for one in built)
+        manifest = new_manifest(
+            mode=mode,
+            schema=schema,
+            id_type=order.id_type,
+            rows=count,
+            rejected=rejected,
+            shards=[one.shard for one in built],
+            key=key,
+            buckets=buckets,
+        )
+        _require_table(draft / REJECTED)
+        version = target.publish(draft, manifest)
+    findings = sum(one.findings for one in built)
+    seconds = time.monotonic() - started
+    return CompileReport(version, count, version.subscriptions, rejected, findings, seconds)
+
+
+def _table(
+    subscriptions: DataFrame | str | PathLike[str], spark: SparkSession | None, format_: str | None
+) -> DataFrame:
+    if isinstance(subscriptions, str | PathLike):
+        return read_table(spark or SparkSession.active(), subscriptions, format_)
+    return subscriptions
+
+
+def _check_key(key: str | None, schema: Schema | None) -> None:
+    if key is None or schema is None:
+        return
+    if key not in schema:
+        raise FilterError(
+            f"the key {key!r} is not in the schema; {schema.suggestion(key)}".rstrip("; ")
+        )
+    if schema[key].type is not Type.STR:
+        raise FilterError(f"the key {key!r} should be a text, and is {schema[key].type.value!r}")
+
+
+def _dealt(rows: DataFrame, shards: int, order: Order) -> DataFrame:
+    """Return the rows, each in the partition of its shard, in the order of the table."""
+    by_id = F.pmod(F.xxhash64("id"), F.lit(shards)).cast("int")
+    if not order.key:
+        dealt = rows.withColumn("shard", by_id)
+        return dealt.repartitionById(shards, "shard").sortWithinPartitions("row")
+    schema = T.StructType([*rows.schema, T.StructField("bucket", T.IntegerType())])
+
+    def bucketed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return add_buckets(batches, order)
+
+    shard = F.coalesce(F.col("bucket"), by_id + shards)
+    dealt = rows.mapInArrow(bucketed, schema).withColumn("shard", shard).drop("bucket")
+    return dealt.repartitionById(2 * shards, "shard").sortWithinPartitions("row")
+
+
+def _build(dealt: DataFrame, order: Order) -> list[Built]:
+    def build(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return build_shards(batches, order)
+
+    told = dealt.mapInArrow(build, "built string").collect()
+    built = [msgspec.json.decode(row.built, type=Built) for row in told]
+    return sorted(built, key=lambda one: one.shard.number)
+
+
+def _require_table(path: Path) -> None:
+    """Make sure that there is a table to read, even if no row was rejected."""
+    if not path.exists():
+        path.mkdir()
+        pq.write_table(REJECTED_SCHEMA.empty_table(), path / "none.parquet")

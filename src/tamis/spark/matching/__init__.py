@@ -1,0 +1,1 @@
+"""Matching a DataFrame against a library: the plan, the job, what workers do."""

@@ -1,0 +1,1 @@
+"""Reports: the HTML page of a run, and the density experiment."""

@@ -1,0 +1,1 @@
+"""What Spark needs to run Tamis: a session, Java, errors as sentences, durable records."""

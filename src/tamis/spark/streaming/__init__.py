@@ -1,0 +1,1 @@
+"""Streams: micro-batches pinned to a version and written exactly once."""

@@ -1,0 +1,143 @@
+"""Files that workers read give the same results as rows that Spark hands over."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.contract import Sub, compiled
+from tamis.errors import EventError, SchemaError
+from tamis.spark import CompileReport, Tally, match, match_files
+from tamis.spark.files.reading import read_json_lines
+from tamis.spark.files.splits import Split, splits_of, tasks_of
+
+SUBS = [
+    Sub("cheap", "price < 10"),
+    Sub("acme", 'symbol = "ACME"'),
+    Sub("red", 'order.tags = "red"'),
+    Sub("part", 'items.name = "bolt"'),
+]
+
+
+@pytest.fixture(scope="module")
+def report(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> CompileReport:
+    return compiled(spark, SUBS, tmp_path_factory.mktemp("library"), shards=2)
+
+
+def table(first: int, rows: int) -> pa.Table:
+    numbers = range(first, first + rows)
+    return pa.table(
+        {
+            "n": pa.array(numbers, pa.int32()),
+            "at": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * rows, pa.timestamp("ms", "UTC")),
+            "symbol": ["ACME" if n % 3 else None for n in numbers],
+            "price": [float(n % 20) for n in numbers],
+            "order": [{"tags": ["blue", "red"][: n % 3], "noise": n} for n in numbers],
+            "items": [[{"name": "bolt", "size": n}] * (n % 2) for n in numbers],
+        }
+    )
+
+
+def rows_of(results: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row[name] for name in columns) for row in results.collect())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("events")
+    pq.write_table(table(0, 90), path / "a.parquet", row_group_size=25)
+    pq.write_table(table(90, 10), path / "b.parquet")
+    (path / "_SUCCESS").touch()
+    return path
+
+
+def test_parquet_files_give_the_same_as_their_rows(
+    spark: SparkSession, folder: Path, report: CompileReport
+) -> None:
+    tally = Tally()
+    found = match_files(
+        spark, report.version, folder, keep=["n", "at"], tally=tally, split_size=2_000
+    )
+    columns = ("n", "subscriptions", "matches", "at")
+    by_rows = spark.read.parquet(str(folder)).transform(match(report.version, keep=["n", "at"]))
+    assert rows_of(found, *columns) == rows_of(by_rows, *columns)
+    assert tally.counts().events == 100
+    places = rows_of(found, "n", "file", "position")
+    assert places[89][1:] == (str(folder / "a.parquet"), 89)
+    assert places[90][1:] == (str(folder / "b.parquet"), 0)
+
+
+def test_a_grid_of_files_and_folders_with_values_give_the_same(
+    spark: SparkSession, folder: Path, report: CompileReport, tmp_path: Path
+) -> None:
+    columns = ("n", "subscription", "position")
+    single = rows_of(
+        match_files(spark, report.version, folder, output="pairs", keep=["n"]), *columns
+    )
+    grid = match_files(spark, report.version, folder, output="pairs", keep=["n"], plan="grid")
+    assert rows_of(grid, *columns) == single
+    partitioned = tmp_path / "day=1"
+    partitioned.mkdir()
+    pq.write_table(table(0, 90), partitioned / "a.parquet")
+    by_spark = match_files(spark, report.version, tmp_path, output="pairs", keep=["n", "day"])
+    assert rows_of(by_spark, *columns) == [row for row in single if row[0] < 90]
+    assert rows_of(by_spark, "day", "file")[0] == (1, str(partitioned / "a.parquet"))
+
+
+def test_json_lines_are_read_by_their_bytes(
+    spark: SparkSession, report: CompileReport, tmp_path: Path
+) -> None:
+    lines = [json.dumps({"price": n, "text": "é" * n}).encode() for n in range(30)]
+    lines[7], lines[8], lines[9] = b'{"price": ', b"", b"\xff"
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"\r\n".join(lines))
+    tally = Tally()
+    results = match_files(spark, report.version, path, tally=tally, split_size=100).collect()
+    assert tally.counts() == (29, 7, 20, 2, 7)
+    data = path.read_bytes()
+    for row in results:
+        line = data[row["position"] :].split(b"\r\n")[0]
+        assert line in lines
+        assert (row["error"] is not None) == (line in (lines[7], lines[9]))
+
+
+@pytest.mark.parametrize("end", [b"\n", b""])
+@pytest.mark.parametrize("size", range(1, 12))
+def test_every_line_is_in_one_split(size: int, end: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "lines.json"
+    path.write_bytes(b"1\n22\n\n333\r\n4444" + end)
+    splits = splits_of([path], "json", size)
+    read = [batch.column(2).to_pylist() for batch in read_json_lines(splits)]
+    assert [line for lines in read for line in lines] == [b"1", b"22", b"333", b"4444"]
+
+
+def test_small_splits_share_a_task() -> None:
+    splits = [Split("a", 0, 1, 0, size) for size in (5, 4, 3, 9, 1)]
+    assert [[s.size for s in task] for task in tasks_of(splits, 9)] == [[5, 4], [3], [9], [1]]
+
+
+def test_what_cannot_be_read_is_told(
+    spark: SparkSession, report: CompileReport, tmp_path: Path
+) -> None:
+    def read(name: str, **options: Any) -> None:
+        match_files(spark, report.version, tmp_path / name, **options)
+
+    with pytest.raises(EventError, match="there is no file or folder"):
+        read("none")
+    (tmp_path / "_hidden").touch()
+    with pytest.raises(EventError, match="there is no file of events in"):
+        read("")
+    (tmp_path / "events.txt").write_text("{}")
+    with pytest.raises(EventError, match="do not tell one format"):
+        read("events.txt")
+    with pytest.raises(EventError, match="'avro' is not a format"):
+        read("events.txt", format_="avro")
+    with pytest.raises(SchemaError, match="have no columns to keep"):
+        read("events.txt", format_="json", keep=["n"])
