@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from strategies import World, generators, random_event, random_filter, random_world
-from tamis.access.joining import JOINED_LIMITS, Reading, join
+from tamis.access.joining import JOINED_LIMITS, FilterInMode, join
 from tamis.errors import AccessError, LimitError
 from tamis.events import Event, Schema, attribute
 from tamis.filters import Filter, Mode, attr
@@ -21,17 +21,17 @@ from tamis.matching import Engine
 MODES = (Mode.SQL, Mode.STRICT, Mode.DEFAULT)
 
 
-def random_reading(rng: Random, world: World, mode: Mode | None = None) -> Reading:
+def random_reading(rng: Random, world: World, mode: Mode | None = None) -> FilterInMode:
     filter_ = random_filter(rng, world, rng.choice((0, 1, 2, 3)))
     bound = filter_ if world.schema is None else filter_.bind(world.schema)
-    return Reading(bound, mode or rng.choice(MODES))
+    return FilterInMode(bound, mode or rng.choice(MODES))
 
 
-def matches(reading: Reading, event: Event, world: World) -> bool:
+def matches(reading: FilterInMode, event: Event, world: World) -> bool:
     return reading.filter.matches(event, reading.mode, world.schema)
 
 
-def can_be_refused(readings: list[Reading], world: World) -> bool:
+def can_be_refused(readings: list[FilterInMode], world: World) -> bool:
     """Tell whether mode `default` compares attributes beside filters that see what is absent."""
     related = [r for r in readings if any(isinstance(a, Relation) for a in r.filter.atoms())]
     return world.schema is not None and any(r.mode is Mode.DEFAULT for r in related)
@@ -65,7 +65,7 @@ def compare_joined(rng: Random) -> int:
     return sum(wanted)
 
 
-def find(joined: Reading, events: list[Event], world: World) -> list[bool]:
+def find(joined: FilterInMode, events: list[Event], world: World) -> list[bool]:
     """Let an engine do it."""
     engine = Engine(world.schema, Mode.TOTAL if joined.mode is Mode.TOTAL else Mode.SQL)
     engine.add("joined", joined.filter, mode=joined.mode)
@@ -93,19 +93,19 @@ def test_a_million_events_meet_joined_filters() -> None:
 def test_one_mode_needs_no_translation() -> None:
     asked, allowed = parse("not (a < b)"), parse("c = 1")
     for mode in (Mode.SQL, Mode.DEFAULT):
-        joined = join(Reading(asked, mode), [[Reading(allowed, mode)]], None)
-        assert joined == Reading(asked & allowed, mode)
+        joined = join(FilterInMode(asked, mode), [[FilterInMode(allowed, mode)]], None)
+        assert joined == FilterInMode(asked & allowed, mode)
 
 
 def test_where_nothing_is_added_nothing_changes() -> None:
-    asked = Reading(parse("a = 1 or b = 2"), Mode.STRICT)
+    asked = FilterInMode(parse("a = 1 or b = 2"), Mode.STRICT)
     assert join(asked, [], None) == asked
 
 
 def test_mode_default_that_compares_attributes_is_refused_beside_what_it_cannot_see() -> None:
     schema = Schema({"a": "int", "b": "int", "level": attribute("int", default=0)})
-    asked = Reading(parse("not (a < b)"), Mode.DEFAULT)
-    allowed = Reading(parse("level is present"), Mode.SQL)
+    asked = FilterInMode(parse("not (a < b)"), Mode.DEFAULT)
+    allowed = FilterInMode(parse("level is present"), Mode.SQL)
     with pytest.raises(AccessError, match="use mode 'sql'") as caught:
         join(asked, [[allowed]], schema)
     assert "level" not in str(caught.value)
@@ -118,14 +118,14 @@ def test_xor_within_xor_is_refused_before_it_grows() -> None:
     filter_: Filter = attr("x0") == 1
     for level in range(1, 40):
         filter_ = Xor.of((filter_, attr(f"x{level}") == 1)) & (attr("y") == level)
-    asked = Reading(attr("z") == 1, Mode.DEFAULT)
+    asked = FilterInMode(attr("z") == 1, Mode.DEFAULT)
     with pytest.raises(LimitError):
-        join(asked, [[Reading(filter_, Mode.SQL)]], None)
+        join(asked, [[FilterInMode(filter_, Mode.SQL)]], None)
 
 
 def test_what_can_be_joined_the_engine_takes() -> None:
-    asked = Reading(parse(f"a in ({', '.join(map(str, range(1000)))})"), Mode.SQL)
-    groups = [[Reading(parse(f"b in ({', '.join(map(str, range(1000)))})"), Mode.SQL)]]
+    asked = FilterInMode(parse(f"a in ({', '.join(map(str, range(1000)))})"), Mode.SQL)
+    groups = [[FilterInMode(parse(f"b in ({', '.join(map(str, range(1000)))})"), Mode.SQL)]]
     joined = join(asked, groups, None)
     engine = Engine(limits=JOINED_LIMITS)
     engine.add("large", joined.filter, mode=joined.mode)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from strategies import World, random_filter, random_world
-from tamis.analysis.lint import Findings, Linter, Rule, Subject, lint
+from tamis.analysis.lint import Findings, LintedFilter, Linter, LintRule, lint
 from tamis.diagrams import Space
 from tamis.events import Schema
 from tamis.filters import Filter, Mode
@@ -56,9 +56,9 @@ def test_findings_are_sentences(filters: list[str], sentences: list[str]) -> Non
 def test_findings_have_fields_for_programs() -> None:
     findings = linted("x < 10", "x < 5", "x < 5 or x < 5", "y = 1 and y = 2")
     assert [(f.id, f.rule, f.other) for f in findings] == [
-        ("b", Rule.COVERED, "a"),
-        ("c", Rule.SAME, "b"),
-        ("d", Rule.NEVER, None),
+        ("b", LintRule.COVERED, "a"),
+        ("c", LintRule.SAME, "b"),
+        ("d", LintRule.NEVER, None),
     ]
     assert len(findings) == 3
     assert repr(findings).startswith("<Findings: 'b': every event")
@@ -120,7 +120,7 @@ def test_thousands_of_filters_are_looked_at_in_seconds() -> None:
         engine.add(number, f"company = 'c{number % 50}' and a{number % 7} < {number}")
     findings = engine.lint()
     assert (findings.unseen, findings.unasked) == (0, 0)
-    assert {f.rule for f in findings} == {Rule.COVERED}
+    assert {f.rule for f in findings} == {LintRule.COVERED}
     assert len(findings) > 1_000
 
 
@@ -128,16 +128,16 @@ def test_thousands_of_filters_are_looked_at_in_seconds() -> None:
 
 
 def answers(
-    subjects: list[Subject], world: World, *, many: bool
-) -> tuple[set[tuple[int, Rule]], set[tuple[int, int]]]:
+    subjects: list[LintedFilter], world: World, *, many: bool
+) -> tuple[set[tuple[int, LintRule]], set[tuple[int, int]]]:
     """Ask the relations about every filter and every pair, without any shortcut."""
-    alone: set[tuple[int, Rule]] = set()
+    alone: set[tuple[int, LintRule]] = set()
     for number, one in enumerate(subjects):
         space = Space(one.mode, world.schema, many=many)
         if space.is_never(one.filter):
-            alone.add((number, Rule.NEVER))
+            alone.add((number, LintRule.NEVER))
         elif space.is_always(one.filter):
-            alone.add((number, Rule.ALWAYS))
+            alone.add((number, LintRule.ALWAYS))
     told = {number for number, _ in alone}
     covered = {
         (wide, narrow)
@@ -152,13 +152,13 @@ def answers(
     return alone, covered
 
 
-def random_subjects(rng: Random, world: World) -> list[Subject]:
+def random_subjects(rng: Random, world: World) -> list[LintedFilter]:
     def bound() -> Filter:
         filter_ = random_filter(rng, world, 2)
         return filter_ if world.schema is None else filter_.bind(world.schema)
 
     modes = (Mode.SQL, Mode.STRICT, Mode.DEFAULT)
-    return [Subject(number, bound(), rng.choice(modes)) for number in range(8)]
+    return [LintedFilter(number, bound(), rng.choice(modes)) for number in range(8)]
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -171,12 +171,12 @@ def test_all_shortcuts_taken_together_find_what_the_relations_find(seed: int, ma
     linter = Linter(world.schema, many=many)
     found, distinct = linter.look_at_each(subjects)
     pairs = list(linter.look_at_pairs(distinct, 1_000, every=True))
-    assert {(f.id, f.rule) for f in found if f.rule in (Rule.NEVER, Rule.ALWAYS)} == alone
+    assert {(f.id, f.rule) for f in found if f.rule in (LintRule.NEVER, LintRule.ALWAYS)} == alone
     kept = {one.id for one in distinct}
     told: set[tuple[object, object]] = set()
     for finding in pairs:
         told.add((finding.other, finding.id))
-        if finding.rule is Rule.SAME:
+        if finding.rule is LintRule.SAME:
             told.add((finding.id, finding.other))
     # Of three that are the same, two are told to be the same as the first.
     same = {(a, b) for a, b in covered if (b, a) in covered}
@@ -200,7 +200,7 @@ def linked(pair: tuple[int, int], told: set[tuple[object, object]]) -> bool:
 @pytest.mark.parametrize("typed", [False, True])
 def test_filters_have_the_same_key_just_where_they_match_the_same_events(typed: bool) -> None:
     rng = Random(5)
-    kept: list[Subject] = []
+    kept: list[LintedFilter] = []
     world = random_world(rng, typed=typed, exact=True, most=1)
     if world.schema is not None:
         one_value = {name: declared._replace(many=False) for name, declared in world.schema.items()}
@@ -209,8 +209,8 @@ def test_filters_have_the_same_key_just_where_they_match_the_same_events(typed: 
     for _ in range(60):
         filter_ = random_filter(rng, world, 2)
         bound = filter_ if world.schema is None else filter_.bind(world.schema)
-        kept.append(Subject(0, bound, Mode.SQL))
-    keys = [linter._form(one)[:2] for one in kept]
+        kept.append(LintedFilter(0, bound, Mode.SQL))
+    keys = [linter._profile(one)[:2] for one in kept]
     space = Space(Mode.SQL, world.schema)
     equal = 0
     for (one, key), (other, its_key) in combinations(zip(kept, keys, strict=True), 2):

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.events import Attribute, Schema, Type
-from tamis.events.strict_json import Refused
+from tamis.events.strict_json import RejectedValue
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DAY: Final = 86_400_000
@@ -75,13 +75,13 @@ def _instants(unit: str, zone: str | None) -> Flat:
         finest = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
         return seconds * finest + rng.choice((0, 1, -1, 999, 1001))
 
-    def means(value: int) -> datetime | Refused:
+    def means(value: int) -> datetime | RejectedValue:
         if unit == "ns":
             return EPOCH + timedelta(microseconds=value // 1000)
         try:
             return EPOCH + timedelta(microseconds=value * MICROSECONDS_OF[unit])
         except OverflowError:
-            return Refused(f"{value} of type {type_} lies outside of the years 1 to 9999")
+            return RejectedValue(f"{value} of type {type_} lies outside of the years 1 to 9999")
 
     return Flat(type_, choose, means)
 

@@ -3,7 +3,7 @@
 Knows nothing of connections and stores. JWTs are in `tamis.access.jwt`.
 """
 
-from tamis.access.joining import JOINED_LIMITS, Reading
+from tamis.access.joining import JOINED_LIMITS, FilterInMode
 from tamis.access.policy import Policy
 from tamis.access.principals import ANONYMOUS, Principal
 from tamis.access.quotas import Quotas
@@ -16,12 +16,12 @@ __all__ = [
     "ANONYMOUS",
     "JOINED_LIMITS",
     "Authenticator",
+    "FilterInMode",
     "IssuedToken",
     "Policy",
     "Principal",
     "Quotas",
     "RateLimiter",
-    "Reading",
     "Rights",
     "Role",
     "Scope",

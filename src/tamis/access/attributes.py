@@ -16,14 +16,14 @@ DATA: Final = "data"
 DATA_AS_BYTES: Final = "data_base64"
 
 
-class _Names(NamedTuple):
+class _NameTree(NamedTuple):
     """Some names, and all names inside of them."""
 
     exact: frozenset[str]
     inside: tuple[str, ...]
 
     @classmethod
-    def of(cls, names: Iterable[str]) -> _Names:
+    def of(cls, names: Iterable[str]) -> _NameTree:
         exact = frozenset(names)
         return cls(exact, tuple(f"{name}." for name in exact))
 
@@ -42,8 +42,8 @@ class Attributes:
     __slots__ = ("_hidden", "_shown")
 
     def __init__(self, *, shown: Iterable[str] | None = None, hidden: Iterable[str] = ()) -> None:
-        self._shown: Final = None if shown is None else _Names.of(_with_bytes_shown(shown))
-        self._hidden: Final = _Names.of(_with_bytes_hidden(hidden))
+        self._shown: Final = None if shown is None else _NameTree.of(_with_bytes_shown(shown))
+        self._hidden: Final = _NameTree.of(_with_bytes_hidden(hidden))
 
     def include(self, name: str) -> bool:
         """Tell whether the set has an attribute."""
@@ -62,7 +62,7 @@ def _with_bytes_shown(names: Iterable[str]) -> set[str]:
 
 def _with_bytes_hidden(names: Iterable[str]) -> set[str]:
     given = set(names)
-    data = _Names.of([DATA])
+    data = _NameTree.of([DATA])
     return given | {DATA_AS_BYTES} if any(map(data.cover, given)) else given
 
 

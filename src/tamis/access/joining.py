@@ -27,20 +27,22 @@ JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH)
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
-class Reading(NamedTuple):
+class FilterInMode(NamedTuple):
     """A filter and the mode in which it is read."""
 
     filter: Filter
     mode: Mode
 
 
-def join(asked: Reading, allowed: Sequence[Sequence[Reading]], schema: Schema | None) -> Reading:
-    """Return what matches where `asked` does and, of each group of `allowed`, some reading does.
+def join(
+    asked: FilterInMode, allowed: Sequence[Sequence[FilterInMode]], schema: Schema | None
+) -> FilterInMode:
+    """Return what matches where `asked` does and, of each group of `allowed`, some filter does.
 
     >>> from tamis.filters import attr
-    >>> asked = Reading(~(attr("a") == 1), Mode.DEFAULT)
-    >>> join(asked, [[Reading(~(attr("b") == 2), Mode.SQL)]], schema=None)
-    Reading(filter=<Filter not (a = 1) and b is a number and not (b = 2)>, mode=<Mode.DEFAULT: ...
+    >>> asked = FilterInMode(~(attr("a") == 1), Mode.DEFAULT)
+    >>> join(asked, [[FilterInMode(~(attr("b") == 2), Mode.SQL)]], schema=None).filter
+    <Filter not (a = 1) and b is a number and not (b = 2)>
     """
     if not allowed:
         return asked
@@ -49,7 +51,7 @@ def join(asked: Reading, allowed: Sequence[Sequence[Reading]], schema: Schema | 
     terms = (_read_as(asked, mode, schema), *groups)
     joined = all_of(*(term for term in terms if term != TRUE))
     _check_size(joined)
-    return Reading(joined, mode)
+    return FilterInMode(joined, mode)
 
 
 def _check_size(joined: Filter) -> None:
@@ -59,11 +61,11 @@ def _check_size(joined: Filter) -> None:
         raise LimitError("atoms in the filter and what it is joined with", actual=None, limit=most)
 
 
-def _common_mode(readings: Sequence[Reading], schema: Schema | None) -> Mode:
-    """Return a mode in which all the readings can be said."""
-    two_valued = [one for one in readings if not one.mode.is_three_valued]
-    three_valued = [one for one in readings if one.mode.is_three_valued]
-    if any(one.mode is Mode.TOTAL for one in readings):
+def _common_mode(filters: Sequence[FilterInMode], schema: Schema | None) -> Mode:
+    """Return a mode in which all the filters can be said."""
+    two_valued = [one for one in filters if not one.mode.is_three_valued]
+    three_valued = [one for one in filters if one.mode.is_three_valued]
+    if any(one.mode is Mode.TOTAL for one in filters):
         return Mode.TOTAL
     if not two_valued:
         return Mode.SQL
@@ -79,7 +81,7 @@ def _common_mode(readings: Sequence[Reading], schema: Schema | None) -> Mode:
     )
 
 
-def _read_as(one: Reading, mode: Mode, schema: Schema | None) -> Filter:
+def _read_as(one: FilterInMode, mode: Mode, schema: Schema | None) -> Filter:
     """Return the filter that means in `mode` what `one` means in its own."""
     if one.mode.is_three_valued:
         filter_ = one.filter if mode is Mode.SQL else _TwoValued().where(one.filter, truth=True)
@@ -90,8 +92,8 @@ def _read_as(one: Reading, mode: Mode, schema: Schema | None) -> Filter:
     return _with_defaults(one.filter, schema) if mode is Mode.SQL else one.filter
 
 
-def _attributes(readings: Iterable[Reading]) -> frozenset[str]:
-    return frozenset[str]().union(*(one.filter.attributes() for one in readings))
+def _attributes(filters: Iterable[FilterInMode]) -> frozenset[str]:
+    return frozenset[str]().union(*(one.filter.attributes() for one in filters))
 
 
 def _has_default(name: str, schema: Schema | None) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from tamis.access.attributes import Attributes
-from tamis.access.joining import Reading
+from tamis.access.joining import FilterInMode
 from tamis.access.principals import is_name, is_role
 from tamis.access.roles import Role, Scope
 from tamis.errors import FilterError, LimitError, PolicyError
@@ -48,7 +48,7 @@ class PolicyFile(NamedTuple):
 
 def read_policy(text: str, source: str, schema: Schema | None) -> PolicyFile:
     """Return what the text of a policy file says, or tell where it cannot be used and why."""
-    return _Reader(source, schema).read(text)
+    return _PolicyReader(source, schema).read(text)
 
 
 # --- tables as they are written ----------------------------------------------------------------
@@ -58,11 +58,11 @@ Bound = Annotated[float, Meta(ge=0)] | str | UnsetType
 Events = bool | str | dict[str, Any]
 
 
-class _Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _TomlTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What all tables have in common: keys that they do not know are mistakes."""
 
 
-class _Scope(_Table):
+class _ScopeTable(_TomlTable):
     filter: str = "true"
     language: str = "tamis"
     mode: str = Mode.SQL.value
@@ -71,7 +71,7 @@ class _Scope(_Table):
         raise NotImplementedError
 
 
-class _Seen(_Scope):
+class _SeeTable(_ScopeTable):
     show: list[Name] | None = None
     hide: list[Name] = []
 
@@ -79,7 +79,7 @@ class _Seen(_Scope):
         return Attributes(shown=self.show, hidden=self.hide)
 
 
-class _Published(_Scope):
+class _PublishTable(_ScopeTable):
     allow: list[Name] | None = None
     forbid: list[Name] = []
 
@@ -87,7 +87,7 @@ class _Published(_Scope):
         return Attributes(shown=self.allow, hidden=self.forbid)
 
 
-class _Quotas(_Table):
+class _QuotasTable(_TomlTable):
     publications: Bound = UNSET
     bytes: Bound = UNSET
     event_size: Bound = UNSET
@@ -95,14 +95,14 @@ class _Quotas(_Table):
     connections: Bound = UNSET
 
 
-class _Role(_Table):
+class _RoleTable(_TomlTable):
     publish: Events = False
     see: Events = False
     admin: bool = False
     quotas: dict[str, Any] = {}
 
 
-class _File(_Table):
+class _PolicyTable(_TomlTable):
     # Roles and principals are converted one by one, so that a mistake has a place.
     roles: dict[str, Any] = {}
     principals: dict[str, Any] = {}
@@ -113,7 +113,7 @@ class _File(_Table):
 T = TypeVar("T")
 
 
-class _Reader:
+class _PolicyReader:
     """Reads the tables of one file, and knows where each stands."""
 
     def __init__(self, source: str, schema: Schema | None) -> None:
@@ -127,7 +127,7 @@ class _Reader:
             raise self._error(f"this is not TOML: {error}", "") from None
         except RecursionError:
             raise self._error("its lists or tables are nested too deeply", "") from None
-        file = self._converted(tables, _File, "")
+        file = self._converted(tables, _PolicyTable, "")
         roles = [self._role(name, table) for name, table in file.roles.items()]
         principals = {
             name: self._roles_of(name, held, file.roles) for name, held in file.principals.items()
@@ -138,16 +138,16 @@ class _Reader:
         place = f"roles.{_key(name)}"
         if not is_role(name):
             raise self._error("a role's name has 1 to 100 letters, digits, or _.:/-", place)
-        given = self._converted(table, _Role, place)
+        given = self._converted(table, _RoleTable, place)
         return Role(
             name,
-            publish=self._scope(given.publish, _Published, f"{place}.publish"),
-            see=self._scope(given.see, _Seen, f"{place}.see"),
+            publish=self._scope(given.publish, _PublishTable, f"{place}.publish"),
+            see=self._scope(given.see, _SeeTable, f"{place}.see"),
             admin=given.admin,
             quotas=self._quotas(given.quotas, f"{place}.quotas"),
         )
 
-    def _scope(self, given: Events, type_: type[_Scope], place: str) -> Scope | None:
+    def _scope(self, given: Events, type_: type[_ScopeTable], place: str) -> Scope | None:
         """Return the events that a table describes, or `true`, or a filter alone."""
         if given is False:
             return None
@@ -155,9 +155,9 @@ class _Reader:
             return Scope()
         table = {"filter": given} if isinstance(given, str) else given
         written = self._converted(table, type_, place)
-        return Scope(self._reading(written, place), written.attributes())
+        return Scope(self._filter_in_mode(written, place), written.attributes())
 
-    def _reading(self, written: _Scope, place: str) -> Reading:
+    def _filter_in_mode(self, written: _ScopeTable, place: str) -> FilterInMode:
         try:
             mode = as_mode(written.mode)
         except FilterError as error:
@@ -173,10 +173,10 @@ class _Reader:
             bound = filter_ if self._schema is None else filter_.bind(self._schema)
         except (FilterError, LimitError) as error:
             raise self._error(str(error), f"{place}.filter") from None
-        return Reading(bound, mode)
+        return FilterInMode(bound, mode)
 
     def _quotas(self, table: Mapping[str, Any], place: str) -> dict[str, float]:
-        given = msgspec.structs.asdict(self._converted(table, _Quotas, place))
+        given = msgspec.structs.asdict(self._converted(table, _QuotasTable, place))
         return {
             name: self._bound(bound, f"{place}.{name}")
             for name, bound in given.items()

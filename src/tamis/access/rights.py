@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tamis.access.attributes import DATA_AS_BYTES, Attributes, project
-from tamis.access.joining import Reading, join
+from tamis.access.joining import FilterInMode, join
 from tamis.access.quotas import Quotas
 from tamis.access.roles import Role, Scope
 from tamis.errors import AccessError
@@ -67,7 +67,7 @@ class Rights:
     ... ''')
     >>> rights = policy.rights(Principal("ann", ("trader",)))
     >>> rights.effective(parse("price > 5"), "sql")
-    Reading(filter=<Filter price > 5 and level < 3>, mode=<Mode.SQL: 'sql'>)
+    FilterInMode(filter=<Filter price > 5 and level < 3>, mode=<Mode.SQL: 'sql'>)
     >>> rights.effective(parse("price > 5 or level = 2"), "sql")
     Traceback (most recent call last):
     tamis.errors.AccessError: the filter mentions level, which is not an attribute that you may see
@@ -159,12 +159,12 @@ class Rights:
                 )
         return filter_
 
-    def effective(self, filter_: Filter, mode: str) -> Reading:
+    def effective(self, filter_: Filter, mode: str) -> FilterInMode:
         """Return a user's filter joined with those of the roles: what is to be matched."""
-        own = Reading(self.check_filter(filter_), as_mode(mode))
+        own = FilterInMode(self.check_filter(filter_), as_mode(mode))
         return join(own, self._conditions(filter_.attributes()), self._schema)
 
-    def _conditions(self, names: frozenset[str]) -> list[list[Reading]]:
+    def _conditions(self, names: frozenset[str]) -> list[list[FilterInMode]]:
         """Return groups of filters; of each one must hold, for all of `names` to be seen."""
         groups = {
             frozenset(n for n, scope in enumerate(self._seeing) if scope.attributes.include(name))
@@ -173,7 +173,7 @@ class Rights:
         # A group that includes another asks for nothing more.
         needed = [group for group in groups if not any(other < group for other in groups)]
         return [
-            [self._seeing[n].reading for n in sorted(group)]
+            [self._seeing[n].condition for n in sorted(group)]
             for group in sorted(needed, key=sorted)
             if not any(self._seeing[n].has_all_events for n in group)
         ]

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from tamis.access.attributes import Attributes
-from tamis.access.joining import Reading
+from tamis.access.joining import FilterInMode
 from tamis.events import Event, Schema
 from tamis.filters import TRUE, Mode
 
@@ -15,18 +15,18 @@ from tamis.filters import TRUE, Mode
 class Scope(NamedTuple):
     """Some events, and some of their attributes."""
 
-    reading: Reading = Reading(TRUE, Mode.SQL)
+    condition: FilterInMode = FilterInMode(TRUE, Mode.SQL)
     attributes: Attributes = Attributes()
 
     def has(self, event: Event, schema: Schema | None) -> bool:
         """Tell whether an event is one of them."""
-        filter_, mode = self.reading
+        filter_, mode = self.condition
         return self.has_all_events or filter_.matches(event, mode, schema)
 
     @property
     def has_all_events(self) -> bool:
         """Tell whether no event is left out."""
-        return self.reading.filter == TRUE
+        return self.condition.filter == TRUE
 
 
 class Role(NamedTuple):

@@ -34,32 +34,32 @@ Changes = dict[str, Values]
 Distance = tuple[int, tuple[int, float]]
 
 
-class Change(NamedTuple):
+class Counterfactual(NamedTuple):
     """New values by attribute, None for one that goes, and the event that they make."""
 
     values: dict[str, object]
     event: Event
 
 
-def nearest_change(
+def nearest_counterfactual(
     filter_: Filter, mode: Mode, event: Event, schema: Schema | None, *, total: bool
-) -> Change | Literal[False] | None:
+) -> Counterfactual | Literal[False] | None:
     """Return a change after which the answer is another; False if there is none, None if unsure."""
-    search = _Search(filter_, mode, event, schema, total=total)
+    search = _CounterfactualSearch(filter_, mode, event, schema, total=total)
     found = search.of_one() or search.of_two() or search.of_any()
     if found is None or found is False:
         return found
     changed = search.apply(found)
     if filter_.matches(changed, mode, schema) is search.matched:
         return None
-    return Change({name: _plain(values) for name, values in found.items()}, changed)
+    return Counterfactual({name: _plain(values) for name, values in found.items()}, changed)
 
 
 def near_misses(
     filter_: Filter, mode: Mode, event: Event, schema: Schema | None
 ) -> list[tuple[str, Values]]:
     """Return for each attribute alone what it would have to hold for another answer, if it can."""
-    search = _Search(filter_, mode, event, schema, total=mode is Mode.TOTAL)
+    search = _CounterfactualSearch(filter_, mode, event, schema, total=mode is Mode.TOTAL)
     return [(name, values) for changes in search.each_of_one() for name, values in changes.items()]
 
 
@@ -69,7 +69,7 @@ def _plain(values: Values) -> object:
     return values[0] if values else None
 
 
-class _Search:
+class _CounterfactualSearch:
     def __init__(
         self, filter_: Filter, mode: Mode, event: Event, schema: Schema | None, *, total: bool
     ) -> None:

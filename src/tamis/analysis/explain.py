@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from tamis.analysis.counterfactuals import Change, nearest_change
+from tamis.analysis.counterfactuals import Counterfactual, nearest_counterfactual
 from tamis.analysis.reasons import deciding_atoms
 from tamis.events import Event, Kind, Schema, Value
 from tamis.events.values import kind_of
@@ -19,7 +19,7 @@ from tamis.filters.atoms import (
     HasKind,
     In,
     Like,
-    Matches,
+    Regex,
     TextTest,
     ValueAtom,
 )
@@ -108,13 +108,13 @@ def explain(
     matched = filter_.matches(given, mode, schema)
     truths = {atom: atom.truth(view) for atom in dict.fromkeys(filter_.atoms())}
     deciding = deciding_atoms(filter_, mode, truths)
-    change = nearest_change(filter_, mode, given, schema, total=total)
+    change = nearest_counterfactual(filter_, mode, given, schema, total=total)
     return Explanation(
         id=id_,
         matched=matched,
         reasons=tuple(_reason(atom, given, view) for atom in deciding),
-        change=change.values if isinstance(change, Change) else None,
-        changed=change.event if isinstance(change, Change) else None,
+        change=change.values if isinstance(change, Counterfactual) else None,
+        changed=change.event if isinstance(change, Counterfactual) else None,
         fixed=change is False,
         filter=filter_,
         mode=mode,
@@ -217,7 +217,7 @@ def _needed(atom: Atom) -> str:
             return f"{_TEXT_NEEDS[op]} {_brief(text)}"
         case Like(pattern=pattern):
             return f"a text like {_brief(pattern)}"
-        case Matches(pattern=pattern):
+        case Regex(pattern=pattern):
             return f"a text in which {_brief(pattern)} is found"
         case HasBits(op=op, bits=bits):
             return f"{op} of the bits {', '.join(map(str, sorted(bits)))}" if bits else ""

@@ -54,7 +54,7 @@ MatchBatch = Callable[[Sequence[Event]], MatchedIds]
 """The engine's `match_batch`, which this room may not import."""
 
 
-class Rule(StrEnum):
+class LintRule(StrEnum):
     """What may be found."""
 
     NEVER = "never-true"
@@ -67,7 +67,7 @@ class Finding(NamedTuple):
     """Something to say about one filter, perhaps with another that it is about."""
 
     id: Id
-    rule: Rule
+    rule: LintRule
     message: str
     other: Id | None = None
 
@@ -120,7 +120,7 @@ def _count(number: int, one: str, several: str) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
-class Subject(NamedTuple):
+class LintedFilter(NamedTuple):
     """A filter to look at, bound to the schema if there is one."""
 
     id: Id
@@ -128,10 +128,10 @@ class Subject(NamedTuple):
     mode: Mode
 
 
-class Form(NamedTuple):
+class FilterProfile(NamedTuple):
     """What a diagram shows of a filter."""
 
-    verdict: Rule | None = None
+    verdict: LintRule | None = None
     """Never or always true."""
     key: Hashable = None
     """Filters of one mode with the same key match the same events; None tells nothing."""
@@ -139,7 +139,7 @@ class Form(NamedTuple):
 
 
 def lint(
-    subjects: Iterable[Subject],
+    subjects: Iterable[LintedFilter],
     schema: Schema | None,
     match: MatchBatch,
     *,
@@ -168,39 +168,43 @@ class Linter:
         self._schema = schema
         self._many = many
         self._match = match
-        self._forms: dict[Id, Form] = {}
+        self._profiles: dict[Id, FilterProfile] = {}
         self._misses: dict[Id, list[tuple[str, Values]]] = {}
         self.undecided = 0
         self.unasked = 0
 
     # --- one by one --------------------------------------------------------------------------
 
-    def look_at_each(self, subjects: Iterable[Subject]) -> tuple[list[Finding], list[Subject]]:
+    def look_at_each(
+        self, subjects: Iterable[LintedFilter]
+    ) -> tuple[list[Finding], list[LintedFilter]]:
         """Return what is wrong with filters on their own, and those worth comparing.
 
         What only repeats another filter, as it reads once simplified, is not worth it.
         """
         findings: list[Finding] = []
-        distinct: dict[tuple[Mode, Filter], Subject] = {}
+        distinct: dict[tuple[Mode, Filter], LintedFilter] = {}
         for one in subjects:
             first = distinct.setdefault((one.mode, simplify(one.filter, one.mode)), one)
             repeats = first is not one
-            form = self._forms[one.id] = self._forms[first.id] if repeats else self._form(one)
-            if form.verdict is not None:
-                findings.append(self._alone(one, form.verdict))
+            profile = self._profiles[one.id] = (
+                self._profiles[first.id] if repeats else self._profile(one)
+            )
+            if profile.verdict is not None:
+                findings.append(self._alone(one, profile.verdict))
             elif repeats:
                 findings.append(_same(first, one, ""))
-        return findings, [s for s in distinct.values() if self._forms[s.id].verdict is None]
+        return findings, [s for s in distinct.values() if self._profiles[s.id].verdict is None]
 
-    def _alone(self, one: Subject, rule: Rule) -> Finding:
+    def _alone(self, one: LintedFilter, rule: LintRule) -> Finding:
         def question(space: Space) -> Answer:
-            never = rule is Rule.NEVER
+            never = rule is LintRule.NEVER
             return space.is_never(one.filter) if never else space.is_always(one.filter)
 
-        what = "no event can match it" if rule is Rule.NEVER else "every event matches it"
+        what = "no event can match it" if rule is LintRule.NEVER else "every event matches it"
         return Finding(one.id, rule, f"{what}{self._proviso(one.mode, question)}")
 
-    def _form(self, one: Subject) -> Form:
+    def _profile(self, one: LintedFilter) -> FilterProfile:
         """Look at a filter's diagram."""
         encoding = _encoding(one, self._schema, many=self._many)
         diagram = encoding.diagram
@@ -211,27 +215,27 @@ class Linter:
             other = diagram.both(possible, diagram.negate(node))
         except BudgetExceededError:
             self.undecided += 1
-            return Form()
+            return FilterProfile()
         if FALSE in (matching, other):
-            return Form(Rule.NEVER if matching == FALSE else Rule.ALWAYS)
+            return FilterProfile(LintRule.NEVER if matching == FALSE else LintRule.ALWAYS)
         example = find_witness(encoding, matching, lambda event: self._matches(one, event))
         counterexample = find_witness(encoding, other, lambda event: not self._matches(one, event))
         self.undecided += (example is None) + (counterexample is None)
-        return Form(None, _key(encoding, node), example)
+        return FilterProfile(None, _key(encoding, node), example)
 
     # --- pairs -------------------------------------------------------------------------------
 
     def look_at_pairs(
-        self, subjects: Sequence[Subject], limit: int, *, every: bool = False
+        self, subjects: Sequence[LintedFilter], limit: int, *, every: bool = False
     ) -> Iterator[Finding]:
         """Yield which filters match the same events as another, or are covered by another.
 
         Each is told with one that covers it; with `every`, with all of them.
         """
-        first_of: dict[Hashable, Subject] = {}
-        compared: list[Subject] = []
+        first_of: dict[Hashable, LintedFilter] = {}
+        compared: list[LintedFilter] = []
         for one in subjects:
-            key = self._forms[one.id].key
+            key = self._profiles[one.id].key
             first = one if key is None else first_of.setdefault((one.mode, key), one)
             if first is not one:
                 yield _same(first, one, self._proviso_of_same(first, one))
@@ -240,7 +244,7 @@ class Linter:
         yield from self._compare(compared, limit, every=every)
 
     def _compare(
-        self, subjects: Sequence[Subject], limit: int, *, every: bool
+        self, subjects: Sequence[LintedFilter], limit: int, *, every: bool
     ) -> Iterator[Finding]:
         order = {one.id: number for number, one in enumerate(subjects)}
         told: set[tuple[Id, Id]] = set()
@@ -260,12 +264,12 @@ class Linter:
                 if finding is None:
                     continue
                 yield finding
-                if finding.rule is Rule.SAME:
+                if finding.rule is LintRule.SAME:
                     told.add((wide.id, narrow.id))
                 elif not every:
                     break
 
-    def _ask(self, wide: Subject, narrow: Subject, *, swapped: bool) -> Finding | None:
+    def _ask(self, wide: LintedFilter, narrow: LintedFilter, *, swapped: bool) -> Finding | None:
         """Return what to say if a filter covers another; swapped, the wide one comes later."""
         answer = self._covers(wide, narrow)
         if not answer:
@@ -277,12 +281,12 @@ class Linter:
                 return _same(first, second, answer.reason or back.reason)
         return _covered(wide, narrow, answer.reason)
 
-    def _proviso_of_same(self, first: Subject, second: Subject) -> str:
+    def _proviso_of_same(self, first: LintedFilter, second: LintedFilter) -> str:
         return self._proviso(
             first.mode, lambda space: space.equivalent(first.filter, second.filter)
         )
 
-    def _covers(self, wide: Subject, narrow: Subject) -> Answer:
+    def _covers(self, wide: LintedFilter, narrow: LintedFilter) -> Answer:
         """Tell whether a filter covers another; the reason for a yes is what it takes for granted.
 
         Unsure is no.
@@ -295,9 +299,9 @@ class Linter:
         self.undecided += not answer.exact
         return answer._replace(reason=self._proviso(wide.mode, question)) if answer else answer
 
-    def _is_refuted(self, wide: Subject, narrow: Subject) -> bool:
+    def _is_refuted(self, wide: LintedFilter, narrow: LintedFilter) -> bool:
         """Tell whether it is known, without asking, that a filter does not cover another."""
-        one, other = self._forms[wide.id], self._forms[narrow.id]
+        one, other = self._profiles[wide.id], self._profiles[narrow.id]
         if one.key is not None and one.key == other.key:
             # They are the same, which has been said.
             return True
@@ -309,10 +313,10 @@ class Linter:
             for event in self._variations(example, wide)
         )
 
-    def _variations(self, example: Event, wide: Subject) -> Iterator[Event]:
+    def _variations(self, example: Event, wide: LintedFilter) -> Iterator[Event]:
         """Yield an example with one attribute changed to what a wide filter just fails to match."""
         if wide.id not in self._misses:
-            own = self._forms[wide.id].example
+            own = self._profiles[wide.id].example
             self._misses[wide.id] = (
                 [] if own is None else near_misses(wide.filter, wide.mode, own, self._schema)
             )
@@ -320,7 +324,7 @@ class Linter:
             held = {**example, name: values}
             yield Event.of_checked({n: v for n, v in held.items() if v})
 
-    def _matches(self, one: Subject, event: Event) -> bool:
+    def _matches(self, one: LintedFilter, event: Event) -> bool:
         return satisfies(one.filter, one.mode, event, self._schema)
 
     def _proviso(self, mode: Mode, question: Callable[[Space], Answer]) -> str:
@@ -329,7 +333,9 @@ class Linter:
             return ""
         return "" if question(Space(mode, many=True, budget=BUDGET)) else UNLESS_SEVERAL
 
-    def _candidates(self, subjects: Sequence[Subject]) -> Iterator[tuple[Subject, list[Subject]]]:
+    def _candidates(
+        self, subjects: Sequence[LintedFilter]
+    ) -> Iterator[tuple[LintedFilter, list[LintedFilter]]]:
         """Yield each filter with those that match its example, and so may cover it."""
         by_id = {one.id: one for one in subjects}
         if self._match is None:
@@ -338,7 +344,7 @@ class Linter:
             return
         for first in range(0, len(subjects), EVENTS_AT_A_TIME):
             some = subjects[first : first + EVENTS_AT_A_TIME]
-            examples = [self._forms[one.id].example for one in some]
+            examples = [self._profiles[one.id].example for one in some]
             matches = self._match([example or Event({}) for example in examples])
             for number, (narrow, example) in enumerate(zip(some, examples, strict=True)):
                 # An engine may refuse an event that is none of its own, though it is an example.
@@ -347,20 +353,20 @@ class Linter:
                 yield narrow, [one for one in wide if one.mode is narrow.mode and one is not narrow]
 
 
-def _same(first: Subject, second: Subject, proviso: str) -> Finding:
+def _same(first: LintedFilter, second: LintedFilter, proviso: str) -> Finding:
     message = f"it matches the same events as {first.id}{proviso}"
-    return Finding(second.id, Rule.SAME, message, first.id)
+    return Finding(second.id, LintRule.SAME, message, first.id)
 
 
-def _covered(wide: Subject, narrow: Subject, proviso: str) -> Finding:
+def _covered(wide: LintedFilter, narrow: LintedFilter, proviso: str) -> Finding:
     message = f"every event that matches it matches {wide.id} as well{proviso}"
-    return Finding(narrow.id, Rule.COVERED, message, wide.id)
+    return Finding(narrow.id, LintRule.COVERED, message, wide.id)
 
 
 # --- hashing ---------------------------------------------------------------------------------
 
 
-def _encoding(one: Subject, schema: Schema | None, *, many: bool) -> Encoding:
+def _encoding(one: LintedFilter, schema: Schema | None, *, many: bool) -> Encoding:
     """Return the encoding of one filter, its variables in an order that is the same for all."""
     names = sorted(one.filter.attributes())
     atoms = sorted(set(one.filter.atoms()), key=str)

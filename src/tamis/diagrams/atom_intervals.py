@@ -21,8 +21,8 @@ from tamis.filters.atoms import (
     HasKind,
     In,
     Like,
-    Matches,
     Present,
+    Regex,
     TextTest,
     ValueAtom,
 )
@@ -92,7 +92,7 @@ def intervals_of(atom: Filter, value_order: ValueOrder) -> tuple[Interval, ...] 
             return tuple((value_order.below(kind, v), value_order.above(kind, v)) for v in values)
         case HasBits(op=op, bits=bits) if not bits:
             return (value_order.whole(Kind.BITS),) if op == "all" else ()
-        case TextTest() | Like() | Matches():
+        case TextTest() | Like() | Regex():
             return _text_intervals(atom, value_order)
         case _:
             return None
@@ -157,7 +157,7 @@ def _plain(atom: Filter) -> tuple[str, str]:
             return op, text
         case Like(pattern=pattern):
             return _plain_like(pattern)
-        case Matches(pattern=pattern):
+        case Regex(pattern=pattern):
             return _plain_pattern(pattern)
         case _:
             raise AssertionError(f"{atom} is no test of text")

@@ -67,7 +67,7 @@ def shortened(text: str) -> str:
 
 def draw(sketch: Sketch) -> Drawing:
     """Give every part of a sketch its place."""
-    return _Layout(sketch).drawing()
+    return _LayeredLayout(sketch).drawing()
 
 
 def root_label(names: Sequence[str]) -> str:
@@ -75,7 +75,7 @@ def root_label(names: Sequence[str]) -> str:
     return shortened(", ".join(names))
 
 
-class _Layout:
+class _LayeredLayout:
     def __init__(self, sketch: Sketch) -> None:
         self._sketch = sketch
         self._layer_of = layers(sketch)

@@ -46,7 +46,7 @@ class Answer(NamedTuple):
         return f"<{word}: {self.event!r}>" if self.event is not None else f"<{word}>"
 
 
-class Options(TypedDict, total=False):
+class RelationOptions(TypedDict, total=False):
     """What the relations may be told; see `Space`."""
 
     mode: str
@@ -133,7 +133,7 @@ class Space:
         return filter_ if self._schema is None else filter_.bind(self._schema)
 
 
-def covers(wide: Filter, narrow: Filter, **options: Unpack[Options]) -> Answer:
+def covers(wide: Filter, narrow: Filter, **options: Unpack[RelationOptions]) -> Answer:
     """Tell whether every event that matches `narrow` matches `wide`; unsure is no.
 
     >>> from tamis.filters import attr
@@ -145,7 +145,7 @@ def covers(wide: Filter, narrow: Filter, **options: Unpack[Options]) -> Answer:
     return Space(**options).covers(wide, narrow)
 
 
-def intersects(one: Filter, other: Filter, **options: Unpack[Options]) -> Answer:
+def intersects(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Answer:
     """Tell whether some event matches both filters; unsure is yes.
 
     >>> from tamis.filters import attr
@@ -155,17 +155,17 @@ def intersects(one: Filter, other: Filter, **options: Unpack[Options]) -> Answer
     return Space(**options).intersects(one, other)
 
 
-def equivalent(one: Filter, other: Filter, **options: Unpack[Options]) -> Answer:
+def equivalent(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Answer:
     """Tell whether the same events match both filters; unsure is no."""
     return Space(**options).equivalent(one, other)
 
 
-def is_always(filter_: Filter, **options: Unpack[Options]) -> Answer:
+def is_always(filter_: Filter, **options: Unpack[RelationOptions]) -> Answer:
     """Tell whether every event matches; unsure is no."""
     return Space(**options).is_always(filter_)
 
 
-def is_never(filter_: Filter, **options: Unpack[Options]) -> Answer:
+def is_never(filter_: Filter, **options: Unpack[RelationOptions]) -> Answer:
     """Tell whether no event matches; unsure is no."""
     return Space(**options).is_never(filter_)
 
@@ -194,7 +194,7 @@ class Comparison(NamedTuple):
         return self.covers.exact and self.covered.exact and self.meets.exact
 
 
-def compare(one: Filter, other: Filter, **options: Unpack[Options]) -> Comparison:
+def compare(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Comparison:
     """Return how two filters relate, with events that match only one of them, and both.
 
     >>> from tamis.filters import attr

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tamis.errors import TamisError
 from tamis.events.arrow_nesting import (
-    Leaf,
-    Leaves,
-    Selection,
+    AttributeSelection,
+    FlatArray,
+    FlatArrays,
     check_distinct,
     joined,
     to_python,
@@ -63,7 +63,7 @@ class _Conversion:
     ) -> None:
         self._admission = admission
         self._schema = admission.schema
-        self._selection = Selection(wanted if self._schema is None else self._schema)
+        self._selection = AttributeSelection(wanted if self._schema is None else self._schema)
         self._wanted = wanted
         entered = [name for name in data.column_names if self._selection.enters(name)]
         check_distinct(entered)
@@ -72,13 +72,13 @@ class _Conversion:
         self._wrong: Final = np.zeros(self._length, np.bool_)
 
     def batch(self) -> EventBatch:
-        leaves = self._leaves()
-        if leaves is None:
+        flats = self._flats()
+        if flats is None:
             return self._row_by_row()
-        columns = {name: self._column(name, leaf) for name, leaf in leaves.items()}
-        self._hold_against_limits(leaves, columns)
+        columns = {name: self._column(name, flat) for name, flat in flats.items()}
+        self._hold_against_limits(flats, columns)
         if self._admission.total:
-            self._require_all(leaves)
+            self._require_all(flats)
         kept = {name: column for name, column in columns.items() if self._keeps(name)}
         if self._wrong.any():
             kept = {name: column.without(self._wrong) for name, column in kept.items()}
@@ -88,9 +88,9 @@ class _Conversion:
     def _keeps(self, name: str) -> bool:
         return self._wanted is None or name in self._wanted
 
-    def _leaves(self) -> dict[str, Leaf] | None:
+    def _flats(self) -> dict[str, FlatArray] | None:
         """Return the flat values of each attribute, or None if two places have one name."""
-        walk = Leaves(self._selection, LIMITS)
+        walk = FlatArrays(self._selection, LIMITS)
         everyone = np.arange(self._length, dtype=np.int32)
         for name, chunks in self._chunks.items():
             first = 0
@@ -99,25 +99,25 @@ class _Conversion:
                 first += len(chunk)
         for events in walk.too_deep:
             self._wrong[events] = True
-        leaves = {".".join(keys): joined(parts) for keys, parts in walk.found.items()}
-        return leaves if len(leaves) == len(walk.found) else None
+        flats = {".".join(keys): joined(parts) for keys, parts in walk.found.items()}
+        return flats if len(flats) == len(walk.found) else None
 
-    def _column(self, name: str, leaf: Leaf) -> Column:
+    def _column(self, name: str, flat: FlatArray) -> Column:
         declared = None if self._schema is None else self._schema[name]
-        if declared and not self._keeps(name) and _is_surely_right(leaf, declared):
+        if declared and not self._keeps(name) and _is_surely_right(flat, declared):
             return Column({})
-        found = find_values(leaf.array, leaf.events, declared and declared.type)
+        found = find_values(flat.array, flat.events, declared and declared.type)
         if found.wrong is not None:
             self._wrong[found.wrong] = True
         column = Column({kind: e for kind, e in found.entries.items() if len(e.events)})
-        if declared and leaf.repeated and not declared.many:
+        if declared and flat.repeated and not declared.many:
             self._wrong[column.several(self._length)] = True
         return column
 
     def _hold_against_limits(
-        self, leaves: Mapping[str, Leaf], columns: Mapping[str, Column]
+        self, flats: Mapping[str, FlatArray], columns: Mapping[str, Column]
     ) -> None:
-        if len(leaves) <= LIMITS.attributes and not any(leaf.repeated for leaf in leaves.values()):
+        if len(flats) <= LIMITS.attributes and not any(flat.repeated for flat in flats.values()):
             return
         attributes, values = np.zeros((2, self._length), np.int64)
         for column in columns.values():
@@ -126,12 +126,12 @@ class _Conversion:
             attributes += counts > 0
         self._wrong[(attributes > LIMITS.attributes) | (values > LIMITS.values)] = True
 
-    def _require_all(self, leaves: Mapping[str, Leaf]) -> None:
+    def _require_all(self, flats: Mapping[str, FlatArray]) -> None:
         for name in self._schema or ():
             lacking = np.ones(self._length, np.bool_)
-            if name in leaves:
-                leaf = leaves[name]
-                lacking[leaf.events[is_present(leaf.array)]] = False
+            if name in flats:
+                flat = flats[name]
+                lacking[flat.events[is_present(flat.array)]] = False
             self._wrong[lacking] = True
 
     # --- single rows -------------------------------------------------------------------------
@@ -174,8 +174,8 @@ class _Conversion:
         return rows
 
 
-def _is_surely_right(leaf: Leaf, declared: Attribute) -> bool:
-    return not leaf.repeated and is_surely(leaf.array.type, declared.type)
+def _is_surely_right(flat: FlatArray, declared: Attribute) -> bool:
+    return not flat.repeated and is_surely(flat.array.type, declared.type)
 
 
 def _runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -26,7 +26,7 @@ from tamis.events.arrow_values import (
     type_of_arrow,
 )
 from tamis.events.limits import EventLimits
-from tamis.events.strict_json import Refused
+from tamis.events.strict_json import RejectedValue
 from tamis.events.values import Type
 
 Keys = tuple[str, ...]
@@ -42,7 +42,7 @@ _NESTED: Final = {
 }
 
 
-class Selection:
+class AttributeSelection:
     """Which attributes are read: some, or all."""
 
     def __init__(self, names: Collection[str] | None) -> None:
@@ -64,7 +64,7 @@ def _ways(name: str) -> Iterator[str]:
         yield name
 
 
-class Leaf(NamedTuple):
+class FlatArray(NamedTuple):
     """What an attribute holds in one stretch of the table: flat values, and the event of each."""
 
     array: pa.Array
@@ -73,11 +73,11 @@ class Leaf(NamedTuple):
     """Whether it lies in a list, so that an event may hold several."""
 
 
-class Leaves:
+class FlatArrays:
     """The flat arrays of a table, found by going into all that is nested."""
 
-    def __init__(self, selection: Selection, limits: EventLimits) -> None:
-        self.found: Final[dict[Keys, list[Leaf]]] = {}
+    def __init__(self, selection: AttributeSelection, limits: EventLimits) -> None:
+        self.found: Final[dict[Keys, list[FlatArray]]] = {}
         self.too_deep: Final[list[Events]] = []
         """The events in which something is nested deeper than the limit."""
         self._selection = selection
@@ -106,7 +106,7 @@ class Leaves:
         elif self._selection.reads(name):
             if type_of_arrow(array.type) is None:
                 raise refuse_type(array.type, places.path(keys))
-            self.found.setdefault(keys, []).append(Leaf(array, events, repeated))
+            self.found.setdefault(keys, []).append(FlatArray(array, events, repeated))
 
     def _check_name(self, keys: Keys, name: str) -> None:
         if not keys[-1]:
@@ -116,16 +116,16 @@ class Leaves:
             raise LimitError(what, actual=len(name), limit=self._limits.name)
 
 
-def joined(leaves: list[Leaf]) -> Leaf:
+def joined(flats: list[FlatArray]) -> FlatArray:
     """Return the stretches of an attribute as one."""
-    if len(leaves) == 1:
-        return leaves[0]
-    arrays = [_decoded(leaf.array) for leaf in leaves]
+    if len(flats) == 1:
+        return flats[0]
+    arrays = [_decoded(flat.array) for flat in flats]
     if is_text(arrays[0].type):
         # Together they may be longer than small offsets reach.
         arrays = [array.cast(pa.large_string()) for array in arrays]
-    events = np.concatenate([leaf.events for leaf in leaves])
-    return Leaf(pa.concat_arrays(arrays), events, leaves[0].repeated)
+    events = np.concatenate([flat.events for flat in flats])
+    return FlatArray(pa.concat_arrays(arrays), events, flats[0].repeated)
 
 
 # --- steps into an array ---------------------------------------------------------------------
@@ -177,8 +177,10 @@ def items_of(array: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
 # --- Python's values -------------------------------------------------------------------------
 
 
-def to_python(keys: Keys, array: pa.Array, selection: Selection, *, depth: int) -> list[Any]:
-    """Return the values of an array, `Refused` for those that Python cannot hold.
+def to_python(
+    keys: Keys, array: pa.Array, selection: AttributeSelection, *, depth: int
+) -> list[Any]:
+    """Return the values of an array, `RejectedValue` for those that Python cannot hold.
 
     What lies `depth` steps inside is cut off: it is enough to see that there is something.
     """
@@ -193,7 +195,9 @@ def to_python(keys: Keys, array: pa.Array, selection: Selection, *, depth: int) 
     return _flat(array) if selection.reads(name) else [None] * len(array)
 
 
-def _mappings(keys: Keys, array: pa.Array, selection: Selection, *, depth: int) -> list[Any]:
+def _mappings(
+    keys: Keys, array: pa.Array, selection: AttributeSelection, *, depth: int
+) -> list[Any]:
     mappings: list[Any] = [{} if present else None for present in is_present(array)]
     for key, field in fields_of(array, keys) if depth > 1 else ():
         values = to_python((*keys, key), field, selection, depth=depth - 1)
@@ -203,7 +207,7 @@ def _mappings(keys: Keys, array: pa.Array, selection: Selection, *, depth: int) 
     return mappings
 
 
-def _lists(keys: Keys, array: pa.Array, selection: Selection, *, depth: int) -> list[Any]:
+def _lists(keys: Keys, array: pa.Array, selection: AttributeSelection, *, depth: int) -> list[Any]:
     lists: list[Any] = [[] if present else None for present in is_present(array)]
     items, parents = items_of(array)
     values = to_python(keys, items, selection, depth=depth - 1) if depth > 1 else []
@@ -228,7 +232,7 @@ def _moments(array: pa.Array) -> list[Any]:
     instants, outside = to_microseconds(values, array.type)
     for place, instant, out, value in zip(present, instants, outside, values, strict=True):
         moments[place] = (
-            Refused(f"{value} of type {array.type} lies outside of the years 1 to 9999")
+            RejectedValue(f"{value} of type {array.type} lies outside of the years 1 to 9999")
             if out
             else _EPOCH + timedelta(microseconds=int(instant))
         )

@@ -21,7 +21,7 @@ from tamis.events.columns import (
     microseconds,
     split_integers,
 )
-from tamis.events.strict_json import Refused
+from tamis.events.strict_json import RejectedValue
 from tamis.events.timestamps import parse_timestamp
 from tamis.events.values import INT64_MAX, Kind, Type
 
@@ -48,7 +48,7 @@ _TYPE_OF_ID: Final = {
 Events = NDArray[np.int32]
 
 
-class Found(NamedTuple):
+class ArrowValues(NamedTuple):
     """The entries of an array, and the events of those among them that cannot be taken."""
 
     entries: dict[Kind | None, Entries]
@@ -74,7 +74,7 @@ def is_text(type_: pa.DataType) -> bool:
     return _TYPE_OF_ID.get(type_.id) is Type.STR
 
 
-def find_values(array: pa.Array, events: Events, declared: Type | None) -> Found:
+def find_values(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
     """Return the values of an array as the schema declares them, given the event of each."""
     match type_of_arrow(array.type):
         case Type.INT:
@@ -93,38 +93,38 @@ def find_values(array: pa.Array, events: Events, declared: Type | None) -> Found
             return _texts(array, events, declared)
 
 
-def _of(type_: Type, declared: Type | None, entries: dict[Kind | None, Entries]) -> Found:
+def _of(type_: Type, declared: Type | None, entries: dict[Kind | None, Entries]) -> ArrowValues:
     """Return entries as they are if the schema allows their type, else all as wrong."""
     if declared is None or declared is type_:
-        return Found(entries)
-    return Found(entries, np.concatenate([e.events for e in entries.values()]))
+        return ArrowValues(entries)
+    return ArrowValues(entries, np.concatenate([e.events for e in entries.values()]))
 
 
 # --- numbers ---------------------------------------------------------------------------------
 
 
-def _integers(values: NDArray[Any], events: Events, declared: Type | None) -> Found:
+def _integers(values: NDArray[Any], events: Events, declared: Type | None) -> ArrowValues:
     if declared is Type.BITS:
         masks = Entries(events, values.astype(np.uint64))
-        return Found({Kind.BITS: masks}, _where(values < 0, events))
+        return ArrowValues({Kind.BITS: masks}, _where(values < 0, events))
     wrong = _where(values > INT64_MAX, events) if values.dtype == np.uint64 else None
     integers = values.astype(np.int64, copy=False)
     if declared is Type.FLOAT:
         floats, residues = split_integers(integers)
         inexact = None if residues is None else events[residues != 0]
-        return Found({Kind.NUMBER: Entries(events, floats)}, _either(wrong, inexact))
+        return ArrowValues({Kind.NUMBER: Entries(events, floats)}, _either(wrong, inexact))
     found = _of(Type.INT, declared, {Kind.NUMBER: integer_entries(events, integers)})
-    return Found(found.entries, _either(wrong, found.wrong))
+    return ArrowValues(found.entries, _either(wrong, found.wrong))
 
 
 # --- instants --------------------------------------------------------------------------------
 
 
-def _instants(array: pa.Array, events: Events, declared: Type | None) -> Found:
+def _instants(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
     values, events = fixed_width(array, events)
     instants, outside = to_microseconds(values, array.type)
     found = _of(Type.TIMESTAMP, declared, {Kind.TIMESTAMP: Entries(events, instants)})
-    return Found(found.entries, _either(_where(outside, events), found.wrong))
+    return ArrowValues(found.entries, _either(_where(outside, events), found.wrong))
 
 
 def to_microseconds(
@@ -148,16 +148,16 @@ def to_microseconds(
 # --- texts -----------------------------------------------------------------------------------
 
 
-def _texts(array: pa.Array, events: Events, declared: Type | None) -> Found:
+def _texts(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
     codes, events, dictionary = _coded(array, events)
     texts, broken = _decoded(dictionary)
     wrong = _where(broken[codes], events) if broken.any() else None
     if declared is Type.TIMESTAMP:
         instants, unread = _read_instants(texts)
-        found = Found({Kind.TIMESTAMP: Entries(events, instants[codes])})
-        return Found(found.entries, _either(wrong, _where(unread[codes], events)))
+        found = ArrowValues({Kind.TIMESTAMP: Entries(events, instants[codes])})
+        return ArrowValues(found.entries, _either(wrong, _where(unread[codes], events)))
     found = _of(Type.STR, declared, {Kind.TEXT: Entries(events, codes, texts=texts)})
-    return Found(found.entries, _either(wrong, found.wrong))
+    return ArrowValues(found.entries, _either(wrong, found.wrong))
 
 
 def _coded(array: pa.Array, events: Events) -> tuple[NDArray[np.int32], Events, pa.Array]:
@@ -187,18 +187,18 @@ def _decoded(dictionary: pa.Array) -> tuple[list[str], NDArray[np.bool_]]:
         return dictionary.to_pylist(), broken
     except UnicodeDecodeError:
         texts = texts_of(dictionary)
-        broken[:] = [isinstance(text, Refused) for text in texts]
+        broken[:] = [isinstance(text, RejectedValue) for text in texts]
         return [str(text) for text in texts], broken
 
 
 def texts_of(array: pa.Array) -> list[Any]:
-    """Return the texts of an array, `Refused` for those that are not UTF-8."""
+    """Return the texts of an array, `RejectedValue` for those that are not UTF-8."""
     texts: list[Any] = []
     for text in array:
         try:
             texts.append(text.as_py())
         except UnicodeDecodeError:
-            texts.append(Refused("the text is not valid UTF-8"))
+            texts.append(RejectedValue("the text is not valid UTF-8"))
     return texts
 
 

@@ -17,7 +17,7 @@ from tamis.events.event import Event
 from tamis.events.flatten import flatten
 from tamis.events.json_text import check_finite, dump_json, kind_of_json, parse_json
 from tamis.events.limits import EventLimits
-from tamis.events.strict_json import Refused
+from tamis.events.strict_json import RejectedValue
 from tamis.events.timestamps import parse_rfc3339
 
 Extension = bool | int | str
@@ -149,7 +149,7 @@ def _cloudevent(data: object, limits: EventLimits) -> CloudEvent:
 
 def _check_marks(members: Mapping[str, object]) -> None:
     for name, value in members.items():
-        if isinstance(value, Refused):
+        if isinstance(value, RejectedValue):
             raise CloudEventError(value.reason, place=places.path([name]))
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from tamis.errors import EventError, LimitError
 from tamis.events import places
 from tamis.events.limits import EventLimits, too_deep
-from tamis.events.strict_json import Refused
+from tamis.events.strict_json import RejectedValue
 from tamis.events.values import (
     INT64_MAX,
     INT64_MIN,
@@ -103,7 +103,7 @@ class _Flattening:
             self._keep(name, keys, item)
         elif item is None:
             return
-        elif isinstance(item, Refused):
+        elif isinstance(item, RejectedValue):
             raise EventError(item.reason)
         elif isinstance(item, Mapping):
             self.walk_mapping(name, keys, item)

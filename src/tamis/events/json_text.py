@@ -56,7 +56,7 @@ def encode_json(event: Event) -> str:
 
 
 def parse_json(text: str | bytes, limits: EventLimits) -> object:
-    """Return the data in a JSON text; parts that must be refused are marked `Refused`."""
+    """Return the data in a JSON text; parts that must be refused are marked `RejectedValue`."""
     text = _readable(text, limits)
     try:
         return DECODER.decode(text)

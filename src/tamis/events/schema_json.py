@@ -10,7 +10,7 @@ from tamis.events.json_text import json_form, kind_of_json, parse_json
 from tamis.events.limits import EventLimits
 from tamis.events.places import path
 from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
-from tamis.events.strict_json import Refused
+from tamis.events.strict_json import RejectedValue
 
 _MEMBERS: Final = ("type", "default", "many")
 
@@ -67,7 +67,7 @@ def _declaration(name: str, given: object) -> str | Attribute:
             return given
         case Mapping():
             return _attribute(path([name]), given)
-        case Refused(reason=reason):
+        case RejectedValue(reason=reason):
             raise SchemaError(f"{path([name])}: {reason}")
         case _:
             raise SchemaError(
@@ -81,7 +81,7 @@ def _attribute(place: str, members: Mapping[str, object]) -> Attribute:
         if member not in _MEMBERS:
             hint = did_you_mean(member, _MEMBERS) or "it has type, default and many"
             raise SchemaError(f'{place}: "{path([member])}" says nothing in a schema; {hint}')
-        if isinstance(value, Refused):
+        if isinstance(value, RejectedValue):
             raise SchemaError(f"{place}.{member}: {value.reason}")
     type_, many = members.get("type"), members.get("many", False)
     if not isinstance(type_, str):

@@ -1,8 +1,8 @@
 """The standard library's JSON scanner with the holes closed: what it must not pass is marked.
 
 The scanner is in C. Its hooks see what must be refused but not where it is, so they leave a
-`Refused` in its place, for whoever walks the data and knows the place to refuse. The hooks cost
-about an eighth of such a walk.
+`RejectedValue` in its place; the walk over the data, which knows the place, refuses it. The hooks
+cost about an eighth of such a walk.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final, NamedTuple
 _LONGEST_INTEGER: Final = len(str(-(2**63)))
 
 
-class Refused(NamedTuple):
+class RejectedValue(NamedTuple):
     """Stands in decoded data for what must be refused there: its reason."""
 
     reason: str
 
 
-_GIVEN_TWICE: Final = Refused("the name is given twice in one object")
+_GIVEN_TWICE: Final = RejectedValue("the name is given twice in one object")
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -35,22 +35,22 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return members
 
 
-def _integer(digits: str) -> int | Refused:
+def _integer(digits: str) -> int | RejectedValue:
     if len(digits) <= _LONGEST_INTEGER:
         return int(digits)
-    return Refused(
+    return RejectedValue(
         f"an integer of {len(digits.lstrip('-')):,} digits does not fit in 64 bits; "
         "send it as text or as a float"
     )
 
 
-def _float(digits: str) -> float | Refused:
+def _float(digits: str) -> float | RejectedValue:
     number = float(digits)
-    return number if isfinite(number) else Refused(f"{digits:.40} is too large for a float")
+    return number if isfinite(number) else RejectedValue(f"{digits:.40} is too large for a float")
 
 
-def _constant(name: str) -> Refused:
-    return Refused(f"{name} is not JSON; leave the attribute out")
+def _constant(name: str) -> RejectedValue:
+    return RejectedValue(f"{name} is not JSON; leave the attribute out")
 
 
 DECODER: Final = json.JSONDecoder(

@@ -224,7 +224,7 @@ class Like(ValueAtom, frozen=True):
         return f"{show_name(self.attribute)} like {show_value(self.pattern)}"
 
 
-class Matches(ValueAtom, frozen=True):
+class Regex(ValueAtom, frozen=True):
     """A regular expression (RE2) is found somewhere in the value."""
 
     pattern: str

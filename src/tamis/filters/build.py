@@ -24,8 +24,8 @@ from tamis.filters.atoms import (
     HasKind,
     In,
     Like,
-    Matches,
     Present,
+    Regex,
     TextTest,
     can_compare,
 )
@@ -176,7 +176,7 @@ def regular(attribute: str, pattern: object) -> Filter:
     """Return the search for a regular expression, its pattern checked."""
     checked = _text(attribute, "matches", pattern)
     compile_pattern(checked)
-    return Matches(attribute, Kind.TEXT, checked)
+    return Regex(attribute, Kind.TEXT, checked)
 
 
 def _text(attribute: str, op: str, text: object) -> str:

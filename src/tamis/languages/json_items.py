@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from tamis.errors import FilterSyntaxError
-from tamis.events.strict_json import DECODER, Refused
+from tamis.events.strict_json import DECODER, RejectedValue
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*+")
 
@@ -82,6 +82,6 @@ def _refused(found: object) -> str:
     """Return why something in a value must be refused, or nothing."""
     inside = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
     for item in (found, *inside):
-        if isinstance(item, Refused):
+        if isinstance(item, RejectedValue):
             return item.reason
     return ""

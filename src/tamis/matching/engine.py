@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 
 from tamis.analysis.explain import Explanation, explain
-from tamis.analysis.lint import FILTERS, PAIRS, Findings, Subject, lint
+from tamis.analysis.lint import FILTERS, PAIRS, Findings, LintedFilter, lint
 from tamis.diagrams.pictures import Picture
 from tamis.errors import FilterError, TamisError
 from tamis.events import Event, Schema
@@ -226,7 +226,7 @@ class Engine:
         """
         now = self._clock()
         ids = [id_ for id_ in self.ids() if self._collection.find(id_).expires_at > now]
-        subjects = (Subject(id_, *self.filter(id_)) for id_ in ids)
+        subjects = (LintedFilter(id_, *self.filter(id_)) for id_ in ids)
         return lint(
             subjects, self.schema, self.match_batch, count=len(ids), filters=filters, pairs=pairs
         )

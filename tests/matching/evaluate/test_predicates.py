@@ -23,7 +23,7 @@ from tamis.events.batch import Column, EventBatch
 from tamis.events.columns import entries_of
 from tamis.filters import Mode
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
-from tamis.filters.atoms import COMPARISONS, HasBits, Like, Matches, TextTest, ValueAtom
+from tamis.filters.atoms import COMPARISONS, HasBits, Like, Regex, TextTest, ValueAtom
 from tamis.filters.modes import View
 from tamis.matching import Engine
 from tamis.matching.compile.vocabulary import Predicate
@@ -62,7 +62,7 @@ def random_text_atom(rng: Random, characters: str = CHARACTERS) -> ValueAtom:
     text = random_text(rng, 4, characters)
     match rng.randrange(6):
         case 0:
-            return Matches("t", Kind.TEXT, rng.choice(PATTERNS))
+            return Regex("t", Kind.TEXT, rng.choice(PATTERNS))
         case 1:
             parts = [rng.choice(("%", "_", "a", "b", "é", "\n", "\\%")) for _ in range(4)]
             return Like("t", Kind.TEXT, "".join(parts))
@@ -127,8 +127,8 @@ def test_parts_and_endings_are_found_in_any_text(wanted: list[str], others: list
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_fits_the_same_texts_in_a_set(pattern: str) -> None:
-    others: list[ValueAtom] = [Matches("t", Kind.TEXT, p) for p in PATTERNS if p != pattern]
-    atoms = [Matches("t", Kind.TEXT, pattern), *others]
+    others: list[ValueAtom] = [Regex("t", Kind.TEXT, p) for p in PATTERNS if p != pattern]
+    atoms = [Regex("t", Kind.TEXT, pattern), *others]
     finder = PatternFinder([Placed(n, atom, "") for n, atom in enumerate(atoms)])
     rng = Random(pattern)
     for text in ["", *(random_text(rng) for _ in range(300))]:
@@ -199,7 +199,7 @@ def test_nesting_is_what_counting_says() -> None:
 
 
 def placed(patterns: Sequence[str]) -> list[Placed]:
-    return [Placed(n, Matches("t", Kind.TEXT, p), p) for n, p in enumerate(patterns)]
+    return [Placed(n, Regex("t", Kind.TEXT, p), p) for n, p in enumerate(patterns)]
 
 
 def test_patterns_that_are_too_large_together_are_parted() -> None:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tamis.analysis.lint import Finding as Found
-from tamis.analysis.lint import Linter, Rule, Subject
+from tamis.analysis.lint import LintedFilter, Linter, LintRule
 from tamis.cli.filters.files import Refused, Subscription
 from tamis.events import Schema
 
@@ -21,10 +21,10 @@ class Level(StrEnum):
 
 
 _LEVELS: Final = {
-    Rule.NEVER: Level.WARNING,
-    Rule.ALWAYS: Level.WARNING,
-    Rule.SAME: Level.WARNING,
-    Rule.COVERED: Level.NOTE,
+    LintRule.NEVER: Level.WARNING,
+    LintRule.ALWAYS: Level.WARNING,
+    LintRule.SAME: Level.WARNING,
+    LintRule.COVERED: Level.NOTE,
 }
 
 
@@ -55,7 +55,9 @@ def look_at(
 ) -> Report:
     """Look at filters one by one, and at pairs of them if there are no more than `pairs`."""
     linter = Linter(schema, many=many)
-    found, distinct = linter.look_at_each(Subject(s.id, s.filter, s.mode) for s in subscriptions)
+    found, distinct = linter.look_at_each(
+        LintedFilter(s.id, s.filter, s.mode) for s in subscriptions
+    )
     number = len(distinct) * (len(distinct) - 1) // 2
     if number <= pairs:
         # Events are found and refute a pair both ways, so no pair takes more than two questions.
