@@ -95,8 +95,8 @@ def _rows(evaluator: Evaluator, batch: EventBatch) -> NDArray[np.bool_]:
     found = evaluator.evaluate(batch)
     matched = np.zeros((len(batch), evaluator.compiled.count), np.bool_)
     bits = np.unpackbits(found.whole_rows().view(np.uint8), axis=1, bitorder="little")
-    matched[:, found.everyday] = bits[:, : len(batch)].T
-    matched[found.waiting_events(), found.waiting] = True
+    matched[:, found.unindexed] = bits[:, : len(batch)].T
+    matched[found.indexed_events(), found.waiting] = True
     return matched
 
 

@@ -12,20 +12,15 @@ PACKAGE = Path(tamis.__file__).parent
 
 EXCEPTIONS: dict[str, str] = {
     "Constant": "to be renamed",
-    "Entry": "to be renamed",
     "Explanation": "to be renamed",
     "Finding": "to be renamed",
     "Found": "to be renamed",
     "Frame": "to be renamed",
     "JSONLines": "to be renamed",
     "Layout": "to be renamed",
-    "Line": "to be renamed",
     "Literal": "to be renamed",
-    "Numbering": "to be renamed",
     "Order": "to be renamed",
-    "Part": "to be renamed",
     "Publication": "to be renamed",
-    "Reading": "to be renamed",
     "Reference": "to be renamed",
     "Refused": "to be renamed",
     "Rows": "to be renamed",
@@ -34,8 +29,6 @@ EXCEPTIONS: dict[str, str] = {
     "Subscription": "to be renamed",
     "Tally": "to be renamed",
     "Tokens": "to be renamed",
-    "Values": "to be renamed",
-    "Waiting": "to be renamed",
 }
 """Names that stand for two things all the same, each with the reason."""
 

@@ -55,15 +55,29 @@ def change(engine: Engine, kept: Kept, world: World, modes: list[Mode], rng: Ran
 def paths_of_all_sorts(rng: Random) -> Iterator[None]:
     """Let subscriptions wait that never would in so small a world, or be graphs and no diagrams."""
     with (
-        patch.object(access, "RARE", rng.choice((access.RARE, 0.1, 10.0))),
-        patch.object(access, "RARE_PROGRAM", rng.choice((access.RARE_PROGRAM, 10.0))),
+        patch.object(access, "MAX_EVENT_SHARE", rng.choice((access.MAX_EVENT_SHARE, 0.1, 10.0))),
+        patch.object(
+            access,
+            "MAX_EVENT_SHARE_OF_PROGRAM",
+            rng.choice((access.MAX_EVENT_SHARE_OF_PROGRAM, 10.0)),
+        ),
         patch.object(chunks, "NODES_PER_CODE", rng.choice((chunks.NODES_PER_CODE, 0, -1))),
-        patch.object(collection, "MOST_OPEN", rng.choice((collection.MOST_OPEN, 1))),
-        patch.object(collection, "YOUNG", rng.choice((collection.YOUNG, 0))),
-        patch.object(collection, "MOST_SEGMENTS", rng.choice((collection.MOST_SEGMENTS, 2))),
-        patch.object(evaluation, "WIDEST", rng.choice((evaluation.WIDEST, evaluation.NARROWEST))),
-        patch.object(access, "CROWD", rng.choice((access.CROWD, 0))),
-        patch.object(access, "MOST_CELLS", rng.choice((access.MOST_CELLS, 1))),
+        patch.object(
+            collection, "MAX_OPEN_SUBSCRIPTIONS", rng.choice((collection.MAX_OPEN_SUBSCRIPTIONS, 1))
+        ),
+        patch.object(
+            collection,
+            "MAX_RECOMPILED_SUBSCRIPTIONS",
+            rng.choice((collection.MAX_RECOMPILED_SUBSCRIPTIONS, 0)),
+        ),
+        patch.object(collection, "MAX_SEGMENTS", rng.choice((collection.MAX_SEGMENTS, 2))),
+        patch.object(
+            evaluation,
+            "MAX_TILE_WORDS",
+            rng.choice((evaluation.MAX_TILE_WORDS, evaluation.MIN_TILE_WORDS)),
+        ),
+        patch.object(access, "LONGEST_POSTING_LIST", rng.choice((access.LONGEST_POSTING_LIST, 0))),
+        patch.object(access, "MAX_CELLS_PER_LEAF", rng.choice((access.MAX_CELLS_PER_LEAF, 1))),
     ):
         yield
 

@@ -30,7 +30,7 @@ from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.matches import Matches
 from tamis.matching.store import snapshot
 from tamis.matching.store.collection import Collection, match_open
-from tamis.matching.store.segments import Entry, Segment, joined_matches
+from tamis.matching.store.segments import CompiledSubscription, Segment, joined_matches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,7 +169,7 @@ class Engine:
         with self._collection.changing:
             self._collection.replace(*self._compiled_alone(given))
 
-    def _compiled_alone(self, given: Subscription) -> tuple[Entry, Filter]:
+    def _compiled_alone(self, given: Subscription) -> tuple[CompiledSubscription, Filter]:
         if not isinstance(given.id, str | int) or isinstance(given.id, bool):
             raise FilterError(f"an id is a text or an integer, not {given.id!r:.60}")
         mode = self.mode if given.mode is None else as_mode(given.mode)
@@ -181,7 +181,7 @@ class Engine:
         filter_ = self._filter(given)
         expires_at = _seconds(given.expires_at)
         codes = compile_filter(filter_, mode, self._collection.vocabulary)
-        return Entry(given.id, np.array(codes, np.int32), mode, expires_at), filter_
+        return CompiledSubscription(given.id, np.array(codes, np.int32), mode, expires_at), filter_
 
     def _filter(self, given: Subscription) -> Filter:
         if isinstance(given.filter, Filter):

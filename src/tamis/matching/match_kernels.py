@@ -103,7 +103,7 @@ def list_matches(
 
 
 @kernel
-def list_waiting(
+def list_indexed(
     waiting: NDArray[np.int32],
     ends: NDArray[np.int64],
     in_force: NDArray[np.bool_],
@@ -139,7 +139,7 @@ def sort_lists(
 
 
 @kernel
-def count_waiting(
+def count_indexed(
     waiting: NDArray[np.int32],
     ends: NDArray[np.int64],
     in_force: NDArray[np.bool_],

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from tamis.errors import TamisError
 from tamis.filters import Id
-from tamis.matching.evaluate.evaluator import WIDEST
+from tamis.matching.evaluate.evaluator import MAX_TILE_WORDS
 from tamis.matching.evaluate.found import Bitmap, Found
 from tamis.matching.match_kernels import (
     COUNTING_ROOM,
     PLANES,
+    count_indexed,
     count_matches,
-    count_waiting,
+    list_indexed,
     list_matches,
-    list_waiting,
     sort_lists,
 )
 
@@ -78,9 +78,9 @@ class Share(NamedTuple):
     def bitmap(self) -> tuple[NDArray[np.int32], Bitmap]:
         """Return the subscriptions in force that have a row, and the rows, tile by tile."""
         if self.in_force is None:
-            return self.found.everyday, self.found.bitmap
-        rows = self.in_force[self.found.everyday]
-        return self.found.everyday[rows], self.found.bitmap[:, rows]
+            return self.found.unindexed, self.found.bitmap
+        rows = self.in_force[self.found.unindexed]
+        return self.found.unindexed[rows], self.found.bitmap[:, rows]
 
     def ids_in_force(self) -> NDArray[np.object_]:
         """Return the ids of those in force."""
@@ -99,7 +99,7 @@ class Share(NamedTuple):
         if self.in_force is None:
             counts[: len(ends)] += np.diff(ends, prepend=0)
         else:
-            count_waiting(waiting, ends, self.in_force, counts)
+            count_indexed(waiting, ends, self.in_force, counts)
 
     def add_lists(self, offset: int, places: NDArray[np.int64], members: NDArray[np.int32]) -> None:
         """Write what is in force into each event's list, in order, and move where that ends."""
@@ -110,8 +110,8 @@ class Share(NamedTuple):
             list_matches(subscriptions, tile, offset, after, members)
         waiting, ends = self.found.waiting, self.found.ends
         in_force = _EVERYONE if self.in_force is None else self.in_force
-        list_waiting(waiting, ends, in_force, offset, places, members)
-        if len(waiting) and len(self.found.everyday):
+        list_indexed(waiting, ends, in_force, offset, places, members)
+        if len(waiting) and len(self.found.unindexed):
             sort_lists(starts, places, members)
 
 
@@ -177,8 +177,8 @@ class Matches(Sequence[list[Id]]):
         parts = [np.empty((0, words), np.uint64)]
         for share in self._shares:
             whole = np.zeros((len(share.ids), words), np.uint64)
-            whole[share.found.everyday] = share.found.whole_rows()
-            events, members = share.found.waiting_events(), share.found.waiting
+            whole[share.found.unindexed] = share.found.whole_rows()
+            events, members = share.found.indexed_events(), share.found.waiting
             bits = np.uint64(1) << (events & 63).astype(np.uint64)
             np.bitwise_or.at(whole, (members, events >> 6), bits)
             parts.append(whole if share.in_force is None else whole[share.in_force])
@@ -197,7 +197,7 @@ class Matches(Sequence[list[Id]]):
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
         # Up to a tile longer than there are events.
-        counts = np.zeros(self._length + 64 * WIDEST, np.int64)
+        counts = np.zeros(self._length + 64 * MAX_TILE_WORDS, np.int64)
         for share in self._shares:
             share.add_counts(counts)
         return counts[: self._length]

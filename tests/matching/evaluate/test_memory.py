@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tamis.matching.evaluate.memory import LINE_BYTES, Memory, zero_rows
+from tamis.matching.evaluate.memory import CACHE_LINE_BYTES, Memory, zero_rows
 
 ROWS, WORDS = 4_096, 64
 
@@ -42,5 +42,5 @@ def test_small_results_are_not_kept() -> None:
 def test_rows_begin_at_cache_lines() -> None:
     memory = Memory()
     kept = [zero_rows(rows, 8) for rows in range(1, 40)] + [memory.array(ROWS, WORDS)]
-    assert {address(rows) % LINE_BYTES for rows in kept} == {0}
+    assert {address(rows) % CACHE_LINE_BYTES for rows in kept} == {0}
     assert not any(rows.any() for rows in kept[:-1])

@@ -92,10 +92,12 @@ def assert_same(atoms: Sequence[ValueAtom], index: TextIndex, texts: Sequence[st
 def compare_texts(rng: Random) -> None:
     atoms = [random_text_atom(rng) for _ in range(rng.choice((1, 5, 40, 120)))]
     with (
-        patch.object(text_finders, "PIECE", rng.choice((1, 5, text_finders.PIECE))),
-        patch.object(text_index, "FEW", rng.choice((1, text_index.FEW))),
-        patch.object(text_index, "MOST_NESTED", rng.choice((1, 2, text_index.MOST_NESTED))),
-        patch.object(text_index, "TEXTS_AT_A_TIME", rng.choice((3, text_index.TEXTS_AT_A_TIME))),
+        patch.object(text_finders, "SCAN_BYTES", rng.choice((1, 5, text_finders.SCAN_BYTES))),
+        patch.object(
+            text_index, "MIN_AUTOMATON_TEXTS", rng.choice((1, text_index.MIN_AUTOMATON_TEXTS))
+        ),
+        patch.object(text_index, "MAX_NESTING", rng.choice((1, 2, text_index.MAX_NESTING))),
+        patch.object(text_index, "TEXTS_PER_PASS", rng.choice((3, text_index.TEXTS_PER_PASS))),
     ):
         different, index = indexed(atoms)
         texts = [random_text(rng, rng.choice((3, 8, 30))) for _ in range(30)]
@@ -148,7 +150,7 @@ def test_parts_and_endings_may_have_lone_surrogates() -> None:
 
 def test_a_long_text_has_parts_that_lie_across_its_pieces() -> None:
     rng = Random(2)
-    text = "".join(rng.choices("ab", k=3 * text_finders.PIECE))
+    text = "".join(rng.choices("ab", k=3 * text_finders.SCAN_BYTES))
     wanted = [text[at : at + 40] for at in range(0, len(text), 997)]
     atoms: list[ValueAtom] = [
         TextTest("t", Kind.TEXT, "contains", part) for part in [*wanted, "a" * 300, "b" * 299]
@@ -171,7 +173,7 @@ def test_parts_inside_of_each_other_do_not_multiply() -> None:
 
     with patch.object(text_finders.PartFinder, "_find", counted):
         assert len(index.find("a" * 5000)) == 2000
-    assert listed <= text_index.MOST_NESTED * 5000
+    assert listed <= text_index.MAX_NESTING * 5000
 
 
 @pytest.mark.parametrize(
@@ -204,7 +206,7 @@ def placed(patterns: Sequence[str]) -> list[Placed]:
 
 def test_patterns_that_are_too_large_together_are_parted() -> None:
     tests = placed([f"{letter}.{{50,99}}b" for letter in "abAB"] + ["a", "b"])
-    with patch.object(text_finders, "PATTERN_MEMORY", 40_000):
+    with patch.object(text_finders, "PATTERN_SET_BYTES", 40_000):
         with pytest.raises(re2.error):
             PatternFinder(tests)
         finders = pattern_finders(tests)
@@ -233,7 +235,7 @@ def test_little_memory_changes_no_answer() -> None:
     rng = Random(5)
     texts = [random_text(rng, 120) for _ in range(200)]
     for memory in (30_000, 60_000, 120_000, 1_000_000):
-        with patch.object(text_finders, "PATTERN_MEMORY", memory):
+        with patch.object(text_finders, "PATTERN_SET_BYTES", memory):
             finders = pattern_finders(tests)
         for text in texts:
             found = sorted(place for finder in finders for place in finder.find(text))

@@ -11,7 +11,7 @@ import pytest
 from tamis.matching import Engine, Subscription
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store import collection
-from tamis.matching.store.segments import Entry, Segment
+from tamis.matching.store.segments import CompiledSubscription, Segment
 
 
 def joined(engine: Engine) -> None:
@@ -23,8 +23,8 @@ def joined(engine: Engine) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collection, "YOUNG", 4)
-    monkeypatch.setattr(collection, "MOST_SEGMENTS", 3)
+    monkeypatch.setattr(collection, "MAX_RECOMPILED_SUBSCRIPTIONS", 4)
+    monkeypatch.setattr(collection, "MAX_SEGMENTS", 3)
 
 
 @pytest.mark.usefixtures("small")
@@ -41,14 +41,14 @@ def test_segments_stay_few_and_hold_what_was_added_in_its_order() -> None:
             joined(engine)
     assert engine.match_batch([{"x": 9}, {"x": 0}])[0] == wanted
     joined(engine)
-    assert len(engine._collection.state.segments) <= collection.MOST_SEGMENTS + 1
+    assert len(engine._collection.state.segments) <= collection.MAX_SEGMENTS + 1
     assert engine.ids() == wanted
 
 
 def test_what_is_removed_while_segments_are_joined_stays_removed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(collection, "YOUNG", 0)
+    monkeypatch.setattr(collection, "MAX_RECOMPILED_SUBSCRIPTIONS", 0)
     engine = Engine()
     for number in range(6):
         engine.add_many(Subscription(10 * number + n, "x = 1") for n in range(6 - number))
@@ -56,7 +56,7 @@ def test_what_is_removed_while_segments_are_joined_stays_removed(
     ids = engine.ids()
     compile_ = Segment.of
 
-    def slowly(entries: Sequence[Entry], vocabulary: Vocabulary) -> Segment:
+    def slowly(entries: Sequence[CompiledSubscription], vocabulary: Vocabulary) -> Segment:
         engine.remove(ids[7])
         engine.remove(ids[-1])
         return compile_(entries, vocabulary)
@@ -89,9 +89,9 @@ def test_a_reader_sees_the_old_filter_or_the_new_one_but_never_none() -> None:
 
 def test_few_new_subscriptions_are_not_compiled_for_one_event() -> None:
     engine = Engine()
-    for number in range(collection.MOST_OPEN):
+    for number in range(collection.MAX_OPEN_SUBSCRIPTIONS):
         engine.add(number, "x = 1")
-    assert engine.match({"x": 1}) == list(range(collection.MOST_OPEN))
+    assert engine.match({"x": 1}) == list(range(collection.MAX_OPEN_SUBSCRIPTIONS))
     assert engine._collection.state.segments == ()
     engine.add(99, "x = 1")
     assert engine.match({"x": 1})[-1] == 99

@@ -16,9 +16,9 @@ from tamis.diagrams.kernels import FREE, NONE
 from tamis.matching.compile.access_kernels import (
     HELD,
     STANDS_IN,
-    Meeting,
+    CompoundKeys,
     Postings,
-    enter_combinations,
+    enter_compound_keys,
     find_all_accesses,
     find_leaf_keys,
     find_rarest_keys,
@@ -30,23 +30,23 @@ from tamis.matching.compile.variables import Variables
 
 # An estimate, from tens of nanoseconds for a filter alone and hundredths of one for it and an event
 # in a diagram: above this share of all events, waiting is no gain.
-RARE: Final = 1 / 500
+MAX_EVENT_SHARE: Final = 1 / 500
 # The checks of a conjunction mostly fail at once; any other program takes so much longer.
-RARE_PROGRAM: Final = RARE / 32
+MAX_EVENT_SHARE_OF_PROGRAM: Final = MAX_EVENT_SHARE / 32
 # A smaller share of the subscriptions than this does not wait, however rare each is.
-FEW: Final = 1 / 32
+MIN_INDEXED_SHARE: Final = 1 / 32
 # A test of up to this many cells waits under each of them.
-MOST_CELLS: Final = 16
+MAX_CELLS_PER_LEAF: Final = 16
 # Events are taken to have about this many attributes, where filters know many more.
-USUAL_ATTRIBUTES: Final = 24
+ATTRIBUTES_PER_EVENT: Final = 24
 # Subscriptions wait under one cell more where more than this many would wait without it.
-CROWD: Final = 16
+LONGEST_POSTING_LIST: Final = 16
 
 
 class Access(NamedTuple):
     """Which subscriptions wait, and under what."""
 
-    waits: NDArray[np.bool_]
+    is_indexed: NDArray[np.bool_]
     postings: Postings
 
 
@@ -63,8 +63,8 @@ def find_access(programs: Programs, variables: Variables) -> Access:
 
     Every event has to look for what waits; where that is few among many, none had better wait.
     """
-    access = _find(programs, variables, RARE, RARE_PROGRAM)
-    if 0 < access.waits.sum() < FEW * len(access.waits):
+    access = _find(programs, variables, MAX_EVENT_SHARE, MAX_EVENT_SHARE_OF_PROGRAM)
+    if 0 < access.is_indexed.sum() < MIN_INDEXED_SHARE * len(access.is_indexed):
         access = _find(programs, variables, 0.0, 0.0)
     return access
 
@@ -78,40 +78,42 @@ def _find(programs: Programs, variables: Variables, rare: float, rare_program: f
     used = find_all_accesses(*programs, keys.cost, rare, rare_program, search, found, sizes)
     members, under = _expand(found[:used], sizes, keys)
     total = int(offsets[-1]) + len(variables.blocks)
-    rarest = Rarest(programs, *_single_cells(keys, variables, offsets))
-    combinations = Combinations(rarest)
-    joined = _join_crowds(rarest, combinations, members, under, total)
+    rarest = RarestCells(programs, *_single_cells(keys, variables, offsets))
+    compounds = CompoundPlacement(rarest)
+    joined = _split_long_lists(rarest, compounds, members, under, total)
     enough = rarest.rare_enough(rare)
     for cells in (2, 3):
-        combinations.take(np.flatnonzero((sizes == NONE) & (enough == cells)), cells, CROWD)
+        compounds.take(
+            np.flatnonzero((sizes == NONE) & (enough == cells)), cells, LONGEST_POSTING_LIST
+        )
     alone = under[~joined]
-    met, meeting = combinations.postings(total, offsets)
-    waiting = _Waiting(
-        np.concatenate((members[~joined], combinations.members)),
+    met, compound = compounds.postings(total, offsets)
+    waiting = _Placement(
+        np.concatenate((members[~joined], compounds.members)),
         np.concatenate((alone, met)),
         np.concatenate(
-            (np.pad(alone[:, None], ((0, 0), (0, 2)), constant_values=NONE), combinations.keys)
+            (np.pad(alone[:, None], ((0, 0), (0, 2)), constant_values=NONE), compounds.keys)
         ),
     )
-    waits = sizes != NONE
-    waits[combinations.members] = True
-    records = waiting.records(programs, variables, offsets, total + len(meeting[2]))
-    return Access(waits, Postings(offsets, *records, Meeting(*meeting)))
+    is_indexed = sizes != NONE
+    is_indexed[compounds.members] = True
+    records = waiting.records(programs, variables, offsets, total + len(compound[2]))
+    return Access(is_indexed, Postings(offsets, *records, CompoundKeys(*compound)))
 
 
-def _join_crowds(
-    rarest: Rarest,
-    combinations: Combinations,
+def _split_long_lists(
+    rarest: RarestCells,
+    compounds: CompoundPlacement,
     members: NDArray[np.int32],
     under: NDArray[np.int64],
     total: int,
 ) -> NDArray[np.bool_]:
     """Let those wait under two cells who would be many under one; tell which did."""
-    crowd = np.bincount(under, minlength=total)[under] > CROWD
+    longest = np.bincount(under, minlength=total)[under] > LONGEST_POSTING_LIST
     alone = np.bincount(members, minlength=len(rarest.keys))[members] == 1
     has_two = (rarest.keys[members, 0] == under) & (rarest.keys[members, 1] != NONE)
-    joined: NDArray[np.bool_] = crowd & alone & has_two
-    combinations.take(members[joined].astype(np.int64), 2, CROWD)
+    joined: NDArray[np.bool_] = longest & alone & has_two
+    compounds.take(members[joined].astype(np.int64), 2, LONGEST_POSTING_LIST)
     return joined
 
 
@@ -126,7 +128,7 @@ def _single_cells(
     return own, keys.cost, variables.leaves.block
 
 
-class _Waiting(NamedTuple):
+class _Placement(NamedTuple):
     """Subscriptions that wait, under what, and in which cells whoever looks there lies."""
 
     members: NDArray[np.int32]
@@ -175,9 +177,9 @@ def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
     for asked, variable in variables.predicates.items():
         predicate[variable] = STANDS_IN if asked.completed else HELD
     cost, counts = np.empty(sides, np.float64), np.empty(sides, np.int64)
-    usual = min(1.0, USUAL_ATTRIBUTES / max(1, len(variables.blocks)))
-    given = (variables.leaves, predicate, variables.first, offsets, usual, MOST_CELLS)
-    keys = np.empty(sides * MOST_CELLS, np.int64)
+    usual = min(1.0, ATTRIBUTES_PER_EVENT / max(1, len(variables.blocks)))
+    given = (variables.leaves, predicate, variables.first, offsets, usual, MAX_CELLS_PER_LEAF)
+    keys = np.empty(sides * MAX_CELLS_PER_LEAF, np.int64)
     used = find_leaf_keys(*given, cost, counts, keys)
     starts = np.zeros(sides + 1, np.int64)
     np.cumsum(counts, out=starts[1:])
@@ -197,10 +199,10 @@ def _expand(
     return np.repeat(owners, counts).astype(np.int32), keys.keys[places]
 
 
-MOST: Final = 3
+MAX_CELLS_PER_KEY: Final = 3
 
 
-class Rarest:
+class RarestCells:
     """Of every conjunction the three rarest cells of different attributes that it needs."""
 
     def __init__(
@@ -211,9 +213,9 @@ class Rarest:
         leaf_block: NDArray[np.int32],
     ) -> None:
         count = len(programs.starts) - 1
-        self.keys: Final = np.full((count, MOST), NONE, np.int64)
+        self.keys: Final = np.full((count, MAX_CELLS_PER_KEY), NONE, np.int64)
         """The rarest first; NONE where there are no more."""
-        cost = np.ones((count, MOST), np.float64)
+        cost = np.ones((count, MAX_CELLS_PER_KEY), np.float64)
         find_rarest_keys(*programs, leaf_key, leaf_cost, leaf_block, self.keys, cost)
         self.cost: Final = np.cumprod(cost, axis=1)
         """The share of all events that the first, the first two, and all three are of."""
@@ -225,22 +227,22 @@ class Rarest:
         return np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, 0)
 
 
-class Combinations:
+class CompoundPlacement:
     """Which conjunctions wait under which cells together."""
 
-    def __init__(self, rarest: Rarest) -> None:
+    def __init__(self, rarest: RarestCells) -> None:
         self._rarest = rarest
         self._members: list[NDArray[np.int64]] = []
         self._keys: list[NDArray[np.int64]] = []
 
-    def take(self, members: NDArray[np.int64], cells: int, crowd: int) -> None:
+    def take(self, members: NDArray[np.int64], cells: int, longest: int) -> None:
         """Let conjunctions wait under so many cells, or one more where that would be a crowd."""
         keys = self._rarest.keys[members].copy()
         keys[:, cells:] = NONE
-        if cells < MOST:
+        if cells < MAX_CELLS_PER_KEY:
             _, number, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-            crowded = (count[number] > crowd) & (self._rarest.keys[members, cells] != NONE)
-            self.take(members[crowded], cells + 1, crowd)
+            crowded = (count[number] > longest) & (self._rarest.keys[members, cells] != NONE)
+            self.take(members[crowded], cells + 1, longest)
             members, keys = members[~crowded], keys[~crowded]
         self._members.append(members)
         # In the order of attributes, so that whoever looks need try one order only.
@@ -255,7 +257,7 @@ class Combinations:
     @property
     def keys(self) -> NDArray[np.int64]:
         """Return for each of them its cells."""
-        return np.concatenate([np.empty((0, MOST), np.int64), *self._keys])
+        return np.concatenate([np.empty((0, MAX_CELLS_PER_KEY), np.int64), *self._keys])
 
     def postings(
         self, first_key: int, offsets: NDArray[np.int64]
@@ -267,7 +269,7 @@ class Combinations:
         blocks[keys == NONE] = NONE
         kinds = np.unique(blocks, axis=0)
         table = np.zeros(1 << (2 * len(different) + 1).bit_length(), np.int32)
-        enter_combinations(different, table)
+        enter_compound_keys(different, table)
         has_threes = np.array([(kinds[:, -1] != NONE).any()])
-        meeting = (kinds, table, different, np.array([first_key]), has_threes)
-        return first_key + under.reshape(-1), meeting
+        compound = (kinds, table, different, np.array([first_key]), has_threes)
+        return first_key + under.reshape(-1), compound

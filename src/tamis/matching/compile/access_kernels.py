@@ -13,9 +13,9 @@ from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR
 
 # In a record, above the number of checks: the same subscription may be found again under another
 # key; its program must be run.
-AGAIN: Final = 1 << 16
-PROGRAM: Final = 1 << 17
-MOST_CHECKS: Final = AGAIN - 1
+HAS_OTHER_KEYS: Final = 1 << 16
+NEEDS_PROGRAM: Final = 1 << 17
+MAX_CHECKS: Final = HAS_OTHER_KEYS - 1
 
 
 class Postings(NamedTuple):
@@ -33,11 +33,11 @@ class Postings(NamedTuple):
     records: NDArray[np.int32]
     """Each a subscription, the number of its checks with what else there is to do, and for each
     check an attribute and the cells from which and below which its value must lie."""
-    meeting: Meeting
+    compound: CompoundKeys
     """Where conjunctions wait under several cells at once."""
 
 
-class Meeting(NamedTuple):
+class CompoundKeys(NamedTuple):
     """Where conjunctions wait under several cells at once."""
 
     kinds: NDArray[np.int32]
@@ -106,7 +106,7 @@ def _spot(one: int, other: int, third: int, mask: int) -> int:
 
 
 @kernel
-def enter_combinations(keys: NDArray[np.int64], table: NDArray[np.int32]) -> None:
+def enter_compound_keys(keys: NDArray[np.int64], table: NDArray[np.int32]) -> None:
     """Enter combinations, each once, in an empty table."""
     mask = len(table) - 1
     for number in range(len(keys)):
@@ -117,7 +117,7 @@ def enter_combinations(keys: NDArray[np.int64], table: NDArray[np.int32]) -> Non
 
 
 @inlined
-def find_combination(
+def find_compound_key(
     keys: NDArray[np.int64], table: NDArray[np.int32], one: int, other: int, third: int
 ) -> int:
     """Return the number of a combination, or NONE."""
@@ -143,7 +143,7 @@ def find_leaf_keys(
     first: NDArray[np.int32],
     offsets: NDArray[np.int64],
     usual: float,
-    most_cells: int,
+    max_cells: int,
     cost: NDArray[np.float64],
     counts: NDArray[np.int64],
     keys: NDArray[np.int64],
@@ -167,11 +167,11 @@ def find_leaf_keys(
             for place in range(start, end, 2):
                 low = leaves.variables[place] - first[block] + 1
                 high = leaves.variables[place + 1] - first[block] + 1 if place + 1 < end else cells
-                for cell in range(low, min(high, low + most_cells + 1 - taken)):
-                    if taken < most_cells:
+                for cell in range(low, min(high, low + max_cells + 1 - taken)):
+                    if taken < max_cells:
                         keys[used + taken] = offsets[block] + cell
                     taken += 1
-        if asks or taken > most_cells:
+        if asks or taken > max_cells:
             if not asks or predicate[leaves.variables[start]] != STANDS_IN:
                 cost[side] = usual
             keys[used] = offsets[-1] + block
@@ -183,7 +183,7 @@ def find_leaf_keys(
     return used
 
 
-class Search(NamedTuple):
+class AccessSearch(NamedTuple):
     """Room to look for the access of one program at a time; costs for each step and side."""
 
     cost: NDArray[np.float64]
@@ -196,9 +196,9 @@ class Search(NamedTuple):
     stack: NDArray[np.int32]
 
 
-def new_search(longest: int) -> Search:
+def new_search(longest: int) -> AccessSearch:
     """Return room for programs of up to `longest` codes."""
-    return Search(
+    return AccessSearch(
         cost=np.empty(2 * longest, np.float64),
         chosen=np.empty(2 * longest, np.int32),
         first_term=np.empty(longest, np.int32),
@@ -208,7 +208,7 @@ def new_search(longest: int) -> Search:
 
 
 @kernel
-def _side_of_terms(search: Search, place: int, side: int, every: bool) -> None:
+def _side_of_terms(search: AccessSearch, place: int, side: int, every: bool) -> None:
     """Find what one side of an operator costs.
 
     It is the cheapest term's where `every` term must hold, and all terms' where one is enough.
@@ -229,7 +229,7 @@ def _side_of_terms(search: Search, place: int, side: int, every: bool) -> None:
 def find_access(
     program: NDArray[np.int32],
     leaf_cost: NDArray[np.float64],
-    search: Search,
+    search: AccessSearch,
     found: NDArray[np.int32],
 ) -> int:
     """Write the sides of leaves of which one is true whenever the program is; return how many.
@@ -270,7 +270,7 @@ def find_access(
 
 @kernel
 def _collect(
-    program: NDArray[np.int32], root: int, search: Search, found: NDArray[np.int32]
+    program: NDArray[np.int32], root: int, search: AccessSearch, found: NDArray[np.int32]
 ) -> int:
     count, depth = 0, 1
     search.stack[0] = root
@@ -303,7 +303,7 @@ def find_all_accesses(
     leaf_cost: NDArray[np.float64],
     most: float,
     most_as_program: float,
-    search: Search,
+    search: AccessSearch,
     found: NDArray[np.int32],
     sizes: NDArray[np.int32],
 ) -> int:
@@ -370,12 +370,12 @@ def write_records(
             side = 2 * leaf
             block = leaves.block[leaf] if leaf >= 0 else NONE
             if block == NONE or leaves.begins_inside[side] or leaves.guard[side] != NONE:
-                task = PROGRAM
+                task = NEEDS_PROGRAM
                 continue
             cut, end = leaves.starts[side], leaves.starts[side + 1]
             is_interval = 0 < end - cut <= 2 and is_cut[leaves.variables[cut]]
-            if not is_interval or used - start >= 3 * MOST_CHECKS:
-                task = PROGRAM
+            if not is_interval or used - start >= 3 * MAX_CHECKS:
+                task = NEEDS_PROGRAM
                 continue
             offset, cells = cell_offset[block], cell_offset[block + 1] - cell_offset[block]
             low = leaves.variables[cut] - first[block] + 1
@@ -387,5 +387,5 @@ def write_records(
                 records[used], records[used + 1], records[used + 2] = block, low, high
                 used += 3
         task |= (used - start) // 3
-        records[start - 1] = task | AGAIN if comes_again[place] else task
+        records[start - 1] = task | HAS_OTHER_KEYS if comes_again[place] else task
         ends[place] = used

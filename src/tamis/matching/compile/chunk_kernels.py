@@ -177,7 +177,7 @@ def keep_reachable(store: NodeTable, roots: NDArray[np.int32], kept: NDArray[np.
     return used
 
 
-class Tests(NamedTuple):
+class RegionNodes(NamedTuple):
     """Nodes that ask at once whether a line lies in a region, of whatever cells it is made."""
 
     region: NDArray[np.int32]
@@ -197,10 +197,10 @@ class Tests(NamedTuple):
     """Nodes and regions in use."""
 
 
-def new_tests(nodes: int, variables: int) -> Tests:
+def new_region_nodes(nodes: int, variables: int) -> RegionNodes:
     """Return an empty set of tests, with room for what as many nodes can come to."""
     size = 1 << (4 * nodes).bit_length()
-    return Tests(
+    return RegionNodes(
         region=np.empty(2 * nodes, np.int32),
         low=np.empty(2 * nodes, np.int32),
         high=np.empty(2 * nodes, np.int32),
@@ -215,7 +215,7 @@ def new_tests(nodes: int, variables: int) -> Tests:
 
 
 @kernel
-def _region(tests: Tests, begins: bool, last: int) -> int:
+def _region(tests: RegionNodes, begins: bool, last: int) -> int:
     """Return the number of the region whose cuts were written from the first free place on."""
     number = tests.counters[1]
     first = tests.region_start[number]
@@ -241,7 +241,7 @@ def _region(tests: Tests, begins: bool, last: int) -> int:
 
 
 @kernel
-def _test(tests: Tests, region: int, low: int, high: int) -> int:
+def _region_node(tests: RegionNodes, region: int, low: int, high: int) -> int:
     """Return the node that is `high` in a region and `low` outside."""
     mask = len(tests.unique) - 1
     spot = node_place(region, low, high) & mask
@@ -258,8 +258,8 @@ def _test(tests: Tests, region: int, low: int, high: int) -> int:
 
 
 @kernel
-def _test_line(
-    store: NodeTable, tests: Tests, head: int, longest: int, renumbered: NDArray[np.int32]
+def _merge_chain(
+    store: NodeTable, tests: RegionNodes, head: int, longest: int, renumbered: NDArray[np.int32]
 ) -> int:
     """Return the tests that stand for the chain of cuts from `head` on, up to the longest.
 
@@ -294,18 +294,18 @@ def _test_line(
                 inside = into
             at = store.low[at]
         region = _region(tests, tests.children[0] == child, place)
-        result = _test(tests, region, result, child)
+        result = _region_node(tests, region, result, child)
         first = tests.region_start[tests.counters[1]]
     return result
 
 
 @kernel
-def test_regions(
+def merge_chains(
     store: NodeTable,
     count: int,
     longest: int,
     roots: NDArray[np.int32],
-    tests: Tests,
+    tests: RegionNodes,
     renumbered: NDArray[np.int32],
 ) -> bool:
     """Make tests of regions of the first `count` nodes, and renumber the roots.
@@ -328,7 +328,7 @@ def test_regions(
     renumbered[FALSE], renumbered[TRUE] = FALSE, TRUE
     for node in range(2, count):
         if is_head[node]:
-            renumbered[node] = _test_line(store, tests, node, longest, renumbered)
+            renumbered[node] = _merge_chain(store, tests, node, longest, renumbered)
             if renumbered[node] == NONE:
                 return False
     for number in range(len(roots)):

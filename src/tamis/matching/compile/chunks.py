@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 from tamis.diagrams.kernels import NONE, NodeTable, new_node_table
 from tamis.matching.compile.chunk_kernels import (
     Chunks,
-    Tests,
+    RegionNodes,
     build_chunk,
     keep_reachable,
-    new_tests,
-    test_regions,
+    merge_chains,
+    new_region_nodes,
 )
 from tamis.matching.compile.program_kernels import Leaves, new_scratch
 from tamis.matching.compile.programs import Programs, gathered
 from tamis.matching.compile.variables import RegionList, Variables
 
 # So few subscriptions that their values on a tile of events stay in the L2 cache.
-CHUNK: Final = 1024
+SUBSCRIPTIONS_PER_CHUNK: Final = 1024
 # Nodes of a chunk are numbered in 16 bits.
-CHUNK_NODES: Final = 1 << 16
+NODES_PER_CHUNK: Final = 1 << 16
 # A filter is a diagram while that is the cheaper form: up to this many new nodes for each code of
 # its program, found within this many steps. Most take one or two.
 NODES_PER_CODE: Final = 5
@@ -39,16 +39,16 @@ class ChunkBuilder:
         self._variables = variables
         lengths = np.diff(programs.starts)
         self._scratch = new_scratch(int(lengths.max(initial=1)))
-        self._numbers = np.empty(CHUNK_NODES, np.int32)
+        self._numbers = np.empty(NODES_PER_CHUNK, np.int32)
         self._too_large: list[int] = []
-        self._parts: list[_Part] = []
+        self._parts: list[_BuiltChunk] = []
 
     def build(self) -> NDArray[np.int32]:
         """Build all chunks; return the places of the programs that are cheaper as graphs."""
         count = len(self._programs.starts) - 1
         first = 0
         while first < count:
-            first += self._build_chunk(first, min(first + CHUNK, count))
+            first += self._build_chunk(first, min(first + SUBSCRIPTIONS_PER_CHUNK, count))
         return np.array(self._too_large, np.int32)
 
     def regions(self) -> RegionList:
@@ -63,7 +63,7 @@ class ChunkBuilder:
         """Build a chunk from the programs `first` to `last`; return how many there was room for."""
         used, programs = self._programs.part(first, last).renumbered()
         leaves, variables = _localised(self._variables.leaves, used)
-        store = new_node_table(self._variables.lines[variables], nodes=CHUNK_NODES, steps=0)
+        store = new_node_table(self._variables.lines[variables], nodes=NODES_PER_CHUNK, steps=0)
         roots = np.empty(last - first, np.int32)
         built = build_chunk(
             store, leaves, *programs, self._scratch, roots, NODES_PER_CODE, STEPS_PER_CODE
@@ -78,12 +78,12 @@ class ChunkBuilder:
         self, store: NodeTable, roots: NDArray[np.int32], variables: NDArray[np.int32], first: int
     ) -> None:
         count = keep_reachable(store, roots, self._numbers)
-        tests = self._tests(store, count, roots)
+        tests = self._region_nodes(store, count, roots)
         nodes, regions = (int(counter) for counter in tests.counters)
         members = np.flatnonzero(roots != NONE)
         self._too_large += (np.flatnonzero(roots == NONE) + first).tolist()
         self._parts.append(
-            _Part(
+            _BuiltChunk(
                 tests.region[2:nodes].astype(np.uint16),
                 tests.low[2:nodes].astype(np.uint16),
                 tests.high[2:nodes].astype(np.uint16),
@@ -93,17 +93,17 @@ class ChunkBuilder:
             )
         )
 
-    def _tests(self, store: NodeTable, count: int, roots: NDArray[np.int32]) -> Tests:
+    def _region_nodes(self, store: NodeTable, count: int, roots: NDArray[np.int32]) -> RegionNodes:
         """Return the nodes as tests of whole lines, or of single cuts where those are fewer."""
         variables = len(store.chain)
-        tests = new_tests(count, variables)
-        if not test_regions(store, count, variables, roots, tests, self._numbers):
-            tests = new_tests(count, variables)
-            test_regions(store, count, 1, roots, tests, self._numbers)
+        tests = new_region_nodes(count, variables)
+        if not merge_chains(store, count, variables, roots, tests, self._numbers):
+            tests = new_region_nodes(count, variables)
+            merge_chains(store, count, 1, roots, tests, self._numbers)
         return tests
 
 
-class _Part(NamedTuple):
+class _BuiltChunk(NamedTuple):
     test: NDArray[np.uint16]
     low: NDArray[np.uint16]
     high: NDArray[np.uint16]
@@ -112,7 +112,7 @@ class _Part(NamedTuple):
     members: NDArray[np.int32]
 
 
-def _region_list(tests: Tests, count: int, variables: NDArray[np.int32]) -> RegionList:
+def _region_list(tests: RegionNodes, count: int, variables: NDArray[np.int32]) -> RegionList:
     """Return a chunk's regions in terms of the variables of all."""
     starts = tests.region_start[: count + 1].astype(np.int64)
     return RegionList(
@@ -142,7 +142,7 @@ def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray
     return local, rows.astype(np.int32)
 
 
-def _joined(parts: Sequence[_Part], regions: NDArray[np.int32]) -> Chunks:
+def _joined(parts: Sequence[_BuiltChunk], regions: NDArray[np.int32]) -> Chunks:
     def starts(lengths: list[int]) -> NDArray[np.int64]:
         return np.cumsum([0, *lengths], dtype=np.int64)
 

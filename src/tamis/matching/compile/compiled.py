@@ -31,7 +31,7 @@ class CompiledArrays(NamedTuple):
     leaves: NDArray[np.int32]
     """The leaves in use, by their numbers in the vocabulary."""
     programs: Programs
-    everyday: NDArray[np.int32]
+    unindexed: NDArray[np.int32]
     """The subscriptions that do not wait: they are evaluated for every event."""
     postings: Postings
     regions: Regions
@@ -48,8 +48,8 @@ class Compiled:
         leaves, renumbered = Programs.of(programs).renumbered()
         variables = Variables.of([vocabulary.leaf_of(leaf) for leaf in leaves.tolist()])
         access = find_access(renumbered, variables)
-        everyday = np.flatnonzero(~access.waits).astype(np.int32)
-        some = renumbered.some(everyday)
+        unindexed = np.flatnonzero(~access.is_indexed).astype(np.int32)
+        some = renumbered.some(unindexed)
         builder = ChunkBuilder(some, variables)
         places = builder.build()
         others, graph_leaves = some.some(places), variables.leaves
@@ -64,7 +64,7 @@ class Compiled:
             CompiledArrays(
                 leaves,
                 renumbered,
-                everyday,
+                unindexed,
                 access.postings,
                 regions,
                 builder.chunks(numbers[: len(tests.begins)]),
@@ -89,7 +89,7 @@ class Compiled:
         self.schema = schema
         self.count = len(arrays.programs.starts) - 1
         self.programs = arrays.programs
-        self.everyday = arrays.everyday
+        self.unindexed = arrays.unindexed
 
     def original(self, number: int) -> NDArray[np.int32]:
         """Return a program in terms of the vocabulary's leaves."""

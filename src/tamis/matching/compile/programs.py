@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tamis.filters import Filter, Mode
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, operator_code
-from tamis.matching.compile.vocabulary import READING_OF_MODE, Reading, Vocabulary
+from tamis.matching.compile.vocabulary import ABSENCE_RULE_OF_MODE, AbsenceRule, Vocabulary
 
 _OPERATORS: Final[dict[type[Connective], int]] = {And: OP_AND, Or: OP_OR, Xor: OP_XOR}
 _CONNECTIVES: Final = {op: connective for connective, op in _OPERATORS.items()}
@@ -22,7 +22,7 @@ _EITHER: Final = operator_code(OP_OR, 2)
 def compile_filter(filter_: Filter, mode: Mode, vocabulary: Vocabulary) -> list[int]:
     """Return the codes of a filter, its atoms as leaves of the vocabulary."""
     codes: list[int] = []
-    _emit(filter_, READING_OF_MODE[mode], vocabulary, codes)
+    _emit(filter_, ABSENCE_RULE_OF_MODE[mode], vocabulary, codes)
     if mode is Mode.STRICT:
         _emit_adequacy(filter_, vocabulary, codes)
     return codes
@@ -47,7 +47,7 @@ def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filte
     return stack[0]
 
 
-def _emit(filter_: Filter, reading: Reading, vocabulary: Vocabulary, codes: list[int]) -> None:
+def _emit(filter_: Filter, reading: AbsenceRule, vocabulary: Vocabulary, codes: list[int]) -> None:
     if isinstance(filter_, Connective):
         for term in filter_.terms:
             _emit(term, reading, vocabulary, codes)
@@ -65,7 +65,7 @@ def _emit_adequacy(filter_: Filter, vocabulary: Vocabulary, codes: list[int]) ->
     """Add that no atom may be unknown: of three values, `a or not a` is true where a is known."""
     atoms = dict.fromkeys(filter_.atoms())
     for atom in atoms:
-        leaf = vocabulary.leaf(atom, Reading.UNKNOWN)
+        leaf = vocabulary.leaf(atom, AbsenceRule.UNKNOWN)
         codes += (leaf, leaf, _NOT, _EITHER)
     if atoms:
         codes.append(operator_code(OP_AND, len(atoms) + 1))

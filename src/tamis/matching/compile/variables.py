@@ -59,7 +59,10 @@ class Variables:
                 numbers[predicate] = len(lines)
                 lines.append(FREE)
         return cls(
-            blocks, numbers, np.array(lines, np.int32), _Numbering(blocks, numbers).leaves(leaves)
+            blocks,
+            numbers,
+            np.array(lines, np.int32),
+            _LeafNumbering(blocks, numbers).leaves(leaves),
         )
 
     @cached_property
@@ -87,7 +90,7 @@ class Variables:
         return len(self.lines)
 
 
-class _Numbering:
+class _LeafNumbering:
     """Leaves in terms of the numbers of variables."""
 
     def __init__(self, blocks: Mapping[str, Block], predicates: Mapping[Predicate, int]) -> None:

@@ -23,7 +23,7 @@ from tamis.filters.modes import View
 from tamis.languages import parse
 
 
-class Reading(Enum):
+class AbsenceRule(Enum):
     """How a leaf reads what is absent."""
 
     UNKNOWN = "sql"
@@ -31,11 +31,11 @@ class Reading(Enum):
     DEFAULT = "default"
 
 
-READING_OF_MODE: Final = {
-    Mode.SQL: Reading.UNKNOWN,
-    Mode.STRICT: Reading.UNKNOWN,
-    Mode.TOTAL: Reading.FALSE,
-    Mode.DEFAULT: Reading.DEFAULT,
+ABSENCE_RULE_OF_MODE: Final = {
+    Mode.SQL: AbsenceRule.UNKNOWN,
+    Mode.STRICT: AbsenceRule.UNKNOWN,
+    Mode.TOTAL: AbsenceRule.FALSE,
+    Mode.DEFAULT: AbsenceRule.DEFAULT,
 }
 
 
@@ -71,7 +71,7 @@ _CONSTANTS: Final = (
     (TRUE, Leaf("", EVERYWHERE, NOWHERE)),
     (FALSE, Leaf("", NOWHERE, EVERYWHERE)),
 )
-_READINGS: Final = tuple(Reading)
+_ABSENCE_RULES: Final = tuple(AbsenceRule)
 # What was saved was admitted once, under whatever limits there were.
 UNLIMITED: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62)
 
@@ -88,22 +88,22 @@ class SavedLeaves(NamedTuple):
         """Return no leaves."""
         return cls(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int8))
 
-    def more(self, atoms: Iterable[Filter], readings: Iterable[Reading]) -> SavedLeaves:
+    def more(self, atoms: Iterable[Filter], readings: Iterable[AbsenceRule]) -> SavedLeaves:
         """Return the same with more leaves."""
         texts = [str(atom).encode("utf-8", "surrogatepass") for atom in atoms]
         ends = len(self.text) + np.cumsum([len(text) for text in texts], dtype=np.int64)
-        numbers = [_READINGS.index(reading) for reading in readings]
+        numbers = [_ABSENCE_RULES.index(reading) for reading in readings]
         return SavedLeaves(
             np.concatenate((self.text, np.frombuffer(b"".join(texts), np.uint8))),
             np.concatenate((self.ends, ends)),
             np.concatenate((self.readings, np.array(numbers, np.int8))),
         )
 
-    def read(self, number: int) -> tuple[Filter, Reading]:
+    def read(self, number: int) -> tuple[Filter, AbsenceRule]:
         """Return one atom, and how it is read."""
         start = self.ends[number - 1] if number else 0
         text = self.text[start : self.ends[number]].tobytes().decode("utf-8", "surrogatepass")
-        return parse(text, limits=UNLIMITED), _READINGS[self.readings[number]]
+        return parse(text, limits=UNLIMITED), _ABSENCE_RULES[self.readings[number]]
 
 
 class Vocabulary:
@@ -120,10 +120,10 @@ class Vocabulary:
         # would have to be read.
         self._first = 2 + len(self._saved.ends)
         self._atoms: list[Filter] = []
-        self._readings: list[Reading] = []
+        self._readings: list[AbsenceRule] = []
         self._leaves: list[Leaf] = []
         self._lines: dict[str, ValueOrder] = {}
-        self._numbers: dict[tuple[Filter, Reading], int] = {}
+        self._numbers: dict[tuple[Filter, AbsenceRule], int] = {}
 
     def constant(self, *, value: bool) -> int:
         """Return the leaf that is always true, or the one that is always false."""
@@ -133,7 +133,7 @@ class Vocabulary:
         """Tell whether a leaf is an atom's, not a constant."""
         return leaf > 1
 
-    def leaf(self, atom: Filter, reading: Reading) -> int:
+    def leaf(self, atom: Filter, reading: AbsenceRule) -> int:
         """Return the number of an atom's leaf; an atom is held against the schema only once."""
         number = self._numbers.get((atom, reading))
         if number is None:
@@ -144,7 +144,7 @@ class Vocabulary:
             self._numbers[atom, reading] = self._numbers[bound, reading] = number
         return number
 
-    def _new_leaf(self, atom: Filter, reading: Reading) -> int:
+    def _new_leaf(self, atom: Filter, reading: AbsenceRule) -> int:
         self._leaves.append(self._make(atom, reading))
         self._atoms.append(atom)
         self._readings.append(reading)
@@ -173,26 +173,26 @@ class Vocabulary:
             self._lines[name] = ValueOrder(declared, self._mode)
         return self._lines[name]
 
-    def _make(self, atom: Filter, reading: Reading) -> Leaf:
+    def _make(self, atom: Filter, reading: AbsenceRule) -> Leaf:
         if isinstance(atom, Relation):
             return self._predicate_leaf(atom, "", (BEGIN, END), reading)
         assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart before
         value_order = self.value_order(atom.attribute)
         within = (BEGIN, END)
-        if reading is Reading.UNKNOWN and isinstance(atom, ValueAtom):
+        if reading is AbsenceRule.UNKNOWN and isinstance(atom, ValueAtom):
             within = value_order.whole(atom.kind)
         intervals = intervals_of(atom, value_order)
         if intervals is None:
             return self._predicate_leaf(atom, atom.attribute, within, reading)
-        if reading is Reading.DEFAULT and _default_passes(atom, value_order):
+        if reading is AbsenceRule.DEFAULT and _default_passes(atom, value_order):
             intervals = (*intervals, (BEGIN, value_order.present()[0]))
         inside = merged(intervals)
         return Leaf(atom.attribute, Side(inside), Side(outside(inside, within)))
 
     @staticmethod
-    def _predicate_leaf(atom: Filter, name: str, within: Interval, reading: Reading) -> Leaf:
-        holds = Predicate(atom, completed=reading is Reading.DEFAULT)
-        if isinstance(atom, Relation) and reading is Reading.UNKNOWN:
+    def _predicate_leaf(atom: Filter, name: str, within: Interval, reading: AbsenceRule) -> Leaf:
+        holds = Predicate(atom, completed=reading is AbsenceRule.DEFAULT)
+        if isinstance(atom, Relation) and reading is AbsenceRule.UNKNOWN:
             # The value order cannot show where it is unknown: a quotient may lack a value though
             # all its attributes are there.
             fails = Side((within,), Predicate(atom, truth=False))

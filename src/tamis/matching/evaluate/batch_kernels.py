@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.jit import kernel
-from tamis.matching.evaluate.tile_kernels import Held
+from tamis.matching.evaluate.tile_kernels import CellsByAttribute
 
 
 @kernel
 def sort_by_event(
-    held: Held,
+    held: CellsByAttribute,
     starts: NDArray[np.int64],
     blocks: NDArray[np.int32],
     cells: NDArray[np.int32],

@@ -15,9 +15,9 @@ from tamis.events import Kind
 from tamis.events.batch import Column, Entries, EventBatch, microseconds, split_numbers
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.batch_kernels import RankTable, look_up, sort_by_event
-from tamis.matching.evaluate.posting_kernels import Values
+from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.predicates import PredicateIndex
-from tamis.matching.evaluate.tile_kernels import Held
+from tamis.matching.evaluate.tile_kernels import CellsByAttribute
 
 EventCells = tuple[NDArray[np.int32], NDArray[np.int32]]
 """The event and the cell of every value of one attribute."""
@@ -26,8 +26,8 @@ EventCells = tuple[NDArray[np.int32], NDArray[np.int32]]
 _NONE: Final = np.empty(0, np.int32)
 
 # A binary search among fewer breakpoints is as fast as a table.
-FEW_BREAKPOINTS: Final = 16
-LONGEST_TABLE: Final = 1 << 16
+MIN_TABLE_BREAKPOINTS: Final = 16
+MAX_TABLE_ENTRIES: Final = 1 << 16
 MOST_NEGATIVE: Final = -float(2**50)
 
 
@@ -127,7 +127,7 @@ def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
     that lies between two whole numbers has passed the same.
     """
     if (
-        len(breakpoints) < FEW_BREAKPOINTS
+        len(breakpoints) < MIN_TABLE_BREAKPOINTS
         or not MOST_NEGATIVE < breakpoints[0] <= breakpoints[-1] < -MOST_NEGATIVE
     ):
         return None
@@ -135,7 +135,7 @@ def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
     low, high = int(whole[0]), int(whole[-1])
     right_over = np.nextafter(whole, np.inf)
     if (
-        high - low >= LONGEST_TABLE
+        high - low >= MAX_TABLE_ENTRIES
         or not ((breakpoints == whole) | (breakpoints == right_over)).all()
     ):
         return None
@@ -149,7 +149,7 @@ def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
     )
 
 
-class Facts(NamedTuple):
+class BatchCells(NamedTuple):
     """The cells that the values of a batch lie in, and the predicates that hold."""
 
     entries: Mapping[str, EventCells]
@@ -158,11 +158,11 @@ class Facts(NamedTuple):
     """For each predicate and event."""
     several: NDArray[np.bool_]
     """The events in which an attribute that matters holds several values."""
-    several_names: frozenset[str]
+    multivalued_names: frozenset[str]
     """Those attributes."""
 
 
-class FactFinder:
+class CellFinder:
     """Finds the facts for one compiled set."""
 
     def __init__(self, compiled: Compiled) -> None:
@@ -175,7 +175,7 @@ class FactFinder:
         for number, variable in enumerate(compiled.variables.predicates.values()):
             self.predicate[variable] = number
 
-    def find(self, batch: EventBatch) -> Facts:
+    def find(self, batch: EventBatch) -> BatchCells:
         """Return what a batch says."""
         entries: dict[str, EventCells] = {}
         several, names = np.zeros(len(batch), np.bool_), set[str]()
@@ -186,33 +186,33 @@ class FactFinder:
                 if holds_several.any():
                     several |= holds_several
                     names.add(name)
-        return Facts(entries, self.passing(batch), several, frozenset(names))
+        return BatchCells(entries, self.passing(batch), several, frozenset(names))
 
     def passing(self, batch: EventBatch) -> NDArray[np.bool_]:
         """Return for each predicate and event whether it holds."""
         return self._predicates.find(batch)
 
-    def held(self, facts: Facts) -> Held:
+    def held(self, found_cells: BatchCells) -> CellsByAttribute:
         """Return the facts attribute by attribute."""
         nothing = np.empty(0, np.int32)
-        parts = [facts.entries.get(name, (nothing, nothing)) for name in self._rankers]
-        return Held(
+        parts = [found_cells.entries.get(name, (nothing, nothing)) for name in self._rankers]
+        return CellsByAttribute(
             starts=np.cumsum([0, *(len(events) for events, _ in parts)], dtype=np.int64),
             events=np.concatenate([nothing, *(events for events, _ in parts)]),
             cells=np.concatenate([nothing, *(cells for _, cells in parts)]),
-            passing=packed(facts.passing),
+            passing=packed(found_cells.passing),
         )
 
-    def values(self, facts: Facts, held: Held) -> Values:
+    def values(self, found_cells: BatchCells, held: CellsByAttribute) -> CellsByEvent:
         """Return the facts event by event."""
-        starts = np.zeros(len(facts.several) + 1, np.int64)
+        starts = np.zeros(len(found_cells.several) + 1, np.int64)
         blocks, cells = np.empty_like(held.events), np.empty_like(held.cells)
         sort_by_event(held, starts, blocks, cells)
-        return Values(
+        return CellsByEvent(
             starts=starts,
             blocks=blocks,
             cells=cells,
-            passing=np.ascontiguousarray(facts.passing.T),
+            passing=np.ascontiguousarray(found_cells.passing.T),
             predicate=self.predicate,
             first=self._first,
         )

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.evaluate.cells import FactFinder
+from tamis.matching.evaluate.cells import CellFinder
 from tamis.matching.evaluate.found import Bitmap, Found
 from tamis.matching.evaluate.memory import Memory, zero_rows
-from tamis.matching.evaluate.multivalued import SeveralValues
-from tamis.matching.evaluate.posting_lists import Lists, WaitingList
+from tamis.matching.evaluate.multivalued import MultivaluedEvaluator
+from tamis.matching.evaluate.posting_lists import Lists, PostingLists
 from tamis.matching.evaluate.single import SingleEvaluator
 from tamis.matching.evaluate.tile_kernels import (
-    Held,
+    CellsByAttribute,
     evaluate_chunks,
     evaluate_graph,
     set_region_rows,
@@ -28,12 +28,12 @@ from tamis.matching.evaluate.tile_kernels import (
 
 # Words of events that are evaluated at a time: enough to keep the vector units busy, unless the
 # rows of so many events would not stay in the last cache.
-WIDEST: Final = 64
-NARROWEST: Final = 8
-ROW_BYTES: Final = 24 * 1024 * 1024
+MAX_TILE_WORDS: Final = 64
+MIN_TILE_WORDS: Final = 8
+MAX_ROW_BYTES: Final = 24 * 1024 * 1024
 
 
-class _Room(NamedTuple):
+class TileWorkspace(NamedTuple):
     """What one tile needs while it is evaluated."""
 
     variables: Bitmap
@@ -53,25 +53,25 @@ class Evaluator:
 
     def __init__(self, compiled: Compiled) -> None:
         self.compiled = compiled
-        self._finder = FactFinder(compiled)
-        self._waiting = WaitingList(compiled)
-        self._several = SeveralValues(compiled)
+        self._finder = CellFinder(compiled)
+        self._waiting = PostingLists(compiled)
+        self._several = MultivaluedEvaluator(compiled)
         self._memory = Memory()
-        self._rooms: list[_Room] = []
+        self._free: list[TileWorkspace] = []
         regions, graph = compiled.arrays.regions, compiled.arrays.graph
         self._rows = len(regions.begins) + len(graph.kinds) - len(graph.members)
 
     def evaluate(self, batch: EventBatch, threads: int = 1) -> Found:
         """Return which events match which subscriptions."""
-        facts = self._finder.find(batch)
-        held = self._finder.held(facts)
-        everyday = self._evaluate_everyday(held, len(batch), threads)
+        found_cells = self._finder.find(batch)
+        held = self._finder.held(found_cells)
+        unindexed = self._evaluate_unindexed(held, len(batch), threads)
         lists: Lists = np.zeros(len(batch), np.int64), np.empty(0, np.int32)
         if not self._waiting.is_empty:
-            lists = self._waiting.match(self._finder.values(facts, held))
-        found = Found(self.compiled.everyday, everyday, *lists)
-        if facts.several.any():
-            found = self._several.put_right(facts, found)
+            lists = self._waiting.match(self._finder.values(found_cells, held))
+        found = Found(self.compiled.unindexed, unindexed, *lists)
+        if found_cells.several.any():
+            found = self._several.recompute(found_cells, found)
         return found.without(batch.errors) if batch.errors else found
 
     def evaluate_one(self, event: Event) -> NDArray[np.int32]:
@@ -80,16 +80,16 @@ class Evaluator:
         if found is not None:
             return found
         several = self.evaluate(EventBatch.of_events([event]))
-        everyday = several.everyday[several.bitmap[0, :, 0] != 0]
-        return np.sort(np.concatenate((everyday, several.waiting)))
+        unindexed = several.unindexed[several.bitmap[0, :, 0] != 0]
+        return np.sort(np.concatenate((unindexed, several.waiting)))
 
     @cached_property
     def _single(self) -> SingleEvaluator:
         return SingleEvaluator(self.compiled, self._finder, self._waiting)
 
-    def _evaluate_everyday(self, held: Held, length: int, threads: int) -> Bitmap:
+    def _evaluate_unindexed(self, held: CellsByAttribute, length: int, threads: int) -> Bitmap:
         """Return a bit for each subscription and event, tile by tile."""
-        words, rows = -(-length // 64), len(self.compiled.everyday)
+        words, rows = -(-length // 64), len(self.compiled.unindexed)
         width = self._width(words)
         tiles = -(-words // width)
         # Every row is written below, whatever the memory held before.
@@ -108,16 +108,16 @@ class Evaluator:
 
     def _width(self, words: int) -> int:
         """Return how many words make a tile."""
-        width = WIDEST
-        while width > NARROWEST and 8 * width * self._rows > ROW_BYTES:
+        width = MAX_TILE_WORDS
+        while width > MIN_TILE_WORDS and 8 * width * self._rows > MAX_ROW_BYTES:
             width //= 2
         return max(1, min(width, words))
 
     def _evaluate_tile(
-        self, held: Held, first_word: int, wanted: int, matched: Bitmap, threads: int
+        self, held: CellsByAttribute, first_word: int, wanted: int, matched: Bitmap, threads: int
     ) -> None:
         arrays, regions = self.compiled.arrays, len(self.compiled.arrays.regions.begins)
-        room = self._take_room(matched.shape[1])
+        room = self._take_workspace(matched.shape[1])
         lines = self.compiled.variables.counts
         places = (room.variables, room.rows, room.is_set)
         set_region_rows(arrays.regions, lines, held, first_word, wanted, *places)
@@ -130,22 +130,22 @@ class Evaluator:
 
         _share(work, range(threads), threads)
         evaluate_graph(arrays.graph, regions, room.rows, room.is_set, room.parts, matched)
-        self._rooms.append(room)
+        self._free.append(room)
 
-    def _take_room(self, words: int) -> _Room:
+    def _take_workspace(self, words: int) -> TileWorkspace:
         """Return room for a tile, that of an earlier one where there is some.
 
         The compiler's vector loops take many words at a time and leave the rest to slower ones, so
         a tile is as wide as the next power of two.
         """
-        width = 1 if words == 1 else max(NARROWEST, 1 << (words - 1).bit_length())
-        while self._rooms:
-            room = self._rooms.pop()
+        width = 1 if words == 1 else max(MIN_TILE_WORDS, 1 << (words - 1).bit_length())
+        while self._free:
+            room = self._free.pop()
             if room.rows.shape[1] == width:
                 return room
         lines = self.compiled.variables.counts
         variables = lines.cuts + np.diff(lines.predicates)
-        return _Room(
+        return TileWorkspace(
             variables=zero_rows(int(variables.max(initial=0)), width),
             rows=zero_rows(self._rows, width),
             is_set=np.zeros(self._rows, np.bool_),

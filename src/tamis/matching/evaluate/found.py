@@ -14,7 +14,7 @@ Bitmap = NDArray[np.uint64]
 class Found(NamedTuple):
     """Matches in two forms: bits of those that are evaluated for all events, lists of the rest."""
 
-    everyday: NDArray[np.int32]
+    unindexed: NDArray[np.int32]
     """The subscription of each row of the bitmap."""
     bitmap: Bitmap
     """For each tile of events and each of those the events that match, a bit each: tiles lie one
@@ -29,30 +29,32 @@ class Found(NamedTuple):
 
         An event that was refused is empty here; that it lacks everything must match nothing.
         """
-        refused, everyone = np.zeros(len(self.ends), np.bool_), np.arange(len(self.everyday))
+        refused, everyone = np.zeros(len(self.ends), np.bool_), np.arange(len(self.unindexed))
         for event in events:
             refused[event] = True
-            self.set_everyday(event, np.zeros(len(self.everyday), np.bool_), everyone)
-        holders = self.waiting_events()
+            self.set_unindexed(event, np.zeros(len(self.unindexed), np.bool_), everyone)
+        holders = self.indexed_events()
         kept = ~refused[holders]
         counts = np.bincount(holders[kept], minlength=len(self.ends))
         return self._replace(ends=np.cumsum(counts), waiting=self.waiting[kept])
 
-    def waiting_events(self) -> NDArray[np.int64]:
+    def indexed_events(self) -> NDArray[np.int64]:
         """Return the event of each of the waiting subscriptions."""
         return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
 
     def whole_rows(self) -> Bitmap:
         """Return the bitmap with the tiles of each row side by side."""
         words = -(-len(self.ends) // 64)
-        rows = np.empty((len(self.everyday), words), np.uint64)
+        rows = np.empty((len(self.unindexed), words), np.uint64)
         width = self.bitmap.shape[2]
         for number, tile in enumerate(self.bitmap):
             first = number * width
             rows[:, first : first + width] = tile[:, : words - first]
         return rows
 
-    def set_everyday(self, event: int, holds: NDArray[np.bool_], rows: NDArray[np.integer]) -> None:
+    def set_unindexed(
+        self, event: int, holds: NDArray[np.bool_], rows: NDArray[np.integer]
+    ) -> None:
         """Set which of some rows an event matches."""
         tile, word = divmod(event >> 6, self.bitmap.shape[2])
         bit = np.uint64(1) << np.uint64(event & 63)

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Smaller results are left to the allocator, which keeps them itself.
-WORTH_KEEPING: Final = 1 << 20
-MOST_KEPT: Final = 2
+MIN_KEPT_BYTES: Final = 1 << 20
+MAX_KEPT_BLOCKS: Final = 2
 
-LINE_BYTES: Final = 64
-_SPARE: Final = LINE_BYTES // 8 - 1
+CACHE_LINE_BYTES: Final = 64
+_SPARE: Final = CACHE_LINE_BYTES // 8 - 1
 
 # References to a block that is free: in the list, in the loop, and in the question itself.
 _FREE: Final = 3
@@ -42,7 +42,7 @@ class Memory:
     def array(self, rows: int, words: int) -> NDArray[np.uint64]:
         """Return an array with whatever it holds."""
         size = rows * words
-        if size * 8 < WORTH_KEEPING:
+        if size * 8 < MIN_KEPT_BYTES:
             return np.empty((rows, words), np.uint64)
         with self._lock:
             return _aligned(self._block(size + _SPARE), size).reshape(rows, words)
@@ -53,10 +53,10 @@ class Memory:
                 return block
         fresh = np.empty(size, np.uint64)
         # The oldest goes; who still holds an array of it keeps it alive.
-        self._blocks = [*self._blocks[-(MOST_KEPT - 1) :], fresh]
+        self._blocks = [*self._blocks[-(MAX_KEPT_BLOCKS - 1) :], fresh]
         return fresh
 
 
 def _aligned(block: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
-    first = -block.ctypes.data % LINE_BYTES // 8
+    first = -block.ctypes.data % CACHE_LINE_BYTES // 8
     return block[first : first + size]

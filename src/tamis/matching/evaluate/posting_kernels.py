@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from tamis.diagrams.kernels import NONE
 from tamis.jit import inlined, kernel
 from tamis.matching.compile.access_kernels import (
-    AGAIN,
-    MOST_CHECKS,
-    PROGRAM,
-    Meeting,
+    HAS_OTHER_KEYS,
+    MAX_CHECKS,
+    NEEDS_PROGRAM,
+    CompoundKeys,
     Postings,
-    find_combination,
+    find_compound_key,
 )
 from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_XOR, Leaves
 
@@ -24,7 +24,7 @@ FALSE: Final = 0
 UNKNOWN: Final = 2
 
 
-class Values(NamedTuple):
+class CellsByEvent(NamedTuple):
     """What the events hold, event after event, and what they pass."""
 
     starts: NDArray[np.int64]
@@ -70,7 +70,7 @@ def _joined(op: int, one: int, other: int) -> int:
     return UNKNOWN if one == UNKNOWN or other == UNKNOWN else one
 
 
-class Waiting(NamedTuple):
+class PostingWorkspace(NamedTuple):
     """All that finding matches among waiting subscriptions needs."""
 
     postings: Postings
@@ -90,7 +90,7 @@ class Waiting(NamedTuple):
 @inlined
 def _keys_of_event(
     offset: NDArray[np.int64],
-    meeting: Meeting,
+    compound: CompoundKeys,
     blocks: NDArray[np.int32],
     cells: NDArray[np.int32],
     cell_of: NDArray[np.int32],
@@ -102,8 +102,8 @@ def _keys_of_event(
         keys[count] = offset[blocks[place]] + cells[place]
         keys[count + 1] = offset[-1] + blocks[place]
         count += 2
-    kinds, table, combinations = meeting.kinds, meeting.table, meeting.keys
-    held, has_threes = len(blocks), bool(meeting.has_threes[0])
+    kinds, table, compounds = compound.kinds, compound.table, compound.keys
+    held, has_threes = len(blocks), bool(compound.has_threes[0])
     own = held * (held - 1) // 2
     if has_threes:
         own = own * (held + 1) // 3
@@ -114,11 +114,11 @@ def _keys_of_event(
                 for third in range(other, held if has_threes else other + 1):
                     # The attribute itself stands for no third.
                     last = keys[2 * third] if third > other else NONE
-                    number = find_combination(
-                        combinations, table, keys[2 * one], keys[2 * other], last
+                    number = find_compound_key(
+                        compounds, table, keys[2 * one], keys[2 * other], last
                     )
                     if number != NONE:
-                        keys[count] = meeting.first[0] + number
+                        keys[count] = compound.first[0] + number
                         count += 1
         return count
     for kind in range(len(kinds)):
@@ -126,11 +126,11 @@ def _keys_of_event(
         if cell_of[one] == 0 or cell_of[other] == 0:
             continue
         last = offset[third] + cell_of[third] if third != NONE else NONE
-        number = find_combination(
-            combinations, table, offset[one] + cell_of[one], offset[other] + cell_of[other], last
+        number = find_compound_key(
+            compounds, table, offset[one] + cell_of[one], offset[other] + cell_of[other], last
         )
         if number != NONE:
-            keys[count] = meeting.first[0] + number
+            keys[count] = compound.first[0] + number
             count += 1
     return count
 
@@ -183,9 +183,9 @@ def _truth(
 
 
 @kernel
-def match_waiting(
-    waiting: Waiting,
-    values: Values,
+def match_postings(
+    waiting: PostingWorkspace,
+    values: CellsByEvent,
     first_event: int,
     ends: NDArray[np.int64],
     found: NDArray[np.int32],
@@ -201,7 +201,7 @@ def match_waiting(
     leaf_starts, variables, begins_inside = leaves.starts, leaves.variables, leaves.begins_inside
     guard, block, first = leaves.guard, leaves.block, values.first
     predicate, passing, stack = values.predicate, values.passing, waiting.stack
-    offset, meeting = waiting.postings.cell_offset, waiting.postings.meeting
+    offset, compound = waiting.postings.cell_offset, waiting.postings.compound
     seen, cell_of, keys = waiting.seen, waiting.cell_of, waiting.keys
     count = 0
     for event in range(first_event, len(ends)):
@@ -212,13 +212,13 @@ def match_waiting(
         blocks, cells = values.blocks[held], values.cells[held]
         for place in range(len(blocks)):
             cell_of[blocks[place]] = cells[place]
-        count_of_keys = _keys_of_event(offset, meeting, blocks, cells, cell_of, keys)
+        count_of_keys = _keys_of_event(offset, compound, blocks, cells, cell_of, keys)
         for number in range(count_of_keys):
             place, end = starts[keys[number]], starts[keys[number] + 1]
             while place < end:
                 member, task = records[place], records[place + 1]
                 check = place + 2
-                place = check + 3 * (task & MOST_CHECKS)
+                place = check + 3 * (task & MAX_CHECKS)
                 passes = True
                 while check < place and passes:
                     cell = cell_of[records[check]]
@@ -226,11 +226,11 @@ def match_waiting(
                     check += 3
                 if not passes:
                     continue
-                if task & AGAIN:
+                if task & HAS_OTHER_KEYS:
                     if seen[member] == stamp:
                         continue
                     seen[member] = stamp
-                if task & PROGRAM:
+                if task & NEEDS_PROGRAM:
                     passes = (
                         _truth(
                             codes[program_starts[member] : program_starts[member + 1]],

@@ -8,32 +8,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.evaluate.posting_kernels import Values, Waiting, match_waiting
+from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
 
-_MOST_STAMPS: Final = 1 << 30
+MAX_STAMPS: Final = 1 << 30
 
 
-class WaitingList:
+class PostingLists:
     """Finds matches among the subscriptions that wait; any number of threads may ask."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
-        self._free: list[tuple[Waiting, NDArray[np.int32]]] = []
-        self.is_empty = len(compiled.everyday) == compiled.count
+        self._free: list[tuple[PostingWorkspace, NDArray[np.int32]]] = []
+        self.is_empty = len(compiled.unindexed) == compiled.count
 
-    def match(self, values: Values) -> Lists:
+    def match(self, values: CellsByEvent) -> Lists:
         """Return for each event where its list of subscriptions ends, and all lists."""
         length = len(values.starts) - 1
         ends = np.zeros(length, np.int64)
         waiting, room = self._free.pop() if self._free else self._new()
-        waiting = self._with_room_for_keys(waiting, values)
+        waiting = self._with_keys_for(waiting, values)
         parts: list[NDArray[np.int32]] = []
         event, before = 0, 0
         while event < length:
             first = event
-            event = match_waiting(waiting, values, first, ends, room)
+            event = match_postings(waiting, values, first, ends, room)
             count = int(ends[event - 1])
             ends[first:event] += before
             parts.append(room[:count].copy())
@@ -42,9 +42,9 @@ class WaitingList:
         self._free.append((waiting, room))
         return ends, parts[0] if len(parts) == 1 else np.concatenate([room[:0], *parts])
 
-    def _new(self) -> tuple[Waiting, NDArray[np.int32]]:
+    def _new(self) -> tuple[PostingWorkspace, NDArray[np.int32]]:
         compiled = self._compiled
-        waiting = Waiting(
+        waiting = PostingWorkspace(
             compiled.arrays.postings,
             *compiled.programs,
             compiled.variables.leaves,
@@ -56,18 +56,18 @@ class WaitingList:
         )
         return waiting, np.empty(2 * compiled.count + 1024, np.int32)
 
-    def _with_room_for_keys(self, waiting: Waiting, values: Values) -> Waiting:
+    def _with_keys_for(self, waiting: PostingWorkspace, values: CellsByEvent) -> PostingWorkspace:
         """Return the same with room for all keys of any event; one may hold very many values."""
         most = int(np.diff(values.starts).max(initial=0))
-        room = 2 * most + len(self._compiled.arrays.postings.meeting.kinds)
+        room = 2 * most + len(self._compiled.arrays.postings.compound.kinds)
         if room <= len(waiting.keys):
             return waiting
         return waiting._replace(keys=np.empty(room, np.int64))
 
 
-def _count_stamps(waiting: Waiting, events: int) -> None:
+def _count_stamps(waiting: PostingWorkspace, events: int) -> None:
     """Take note that some events have had their stamps, and begin anew before there are none."""
     waiting.stamps[0] += events
-    if waiting.stamps[0] > _MOST_STAMPS:
+    if waiting.stamps[0] > MAX_STAMPS:
         waiting.stamps[0] = 0
         waiting.seen[:] = 0

@@ -155,7 +155,7 @@ ON_FLOATS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
 
 
 # The oracle is done with so few events before columns are made of them.
-FEW_EVENTS: Final = 4
+MIN_COLUMN_EVENTS: Final = 4
 
 DTYPES: Final[dict[Kind, type]] = {
     Kind.TEXT: np.object_,
@@ -271,7 +271,7 @@ def find_related(relation: Relation, operands: Operands, *, truth: bool) -> Flag
         counts = operands.counts(name)
         asked &= counts > 0
         several |= counts > 1
-    decision = None if length < FEW_EVENTS else _decide(relation, operands)
+    decision = None if length < MIN_COLUMN_EVENTS else _decide(relation, operands)
     if decision is not None:
         passing |= asked & decision.known & (decision.holds == truth)
         asked &= several | decision.unsure

@@ -15,11 +15,11 @@ from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.events.values import Value, kind_of
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.evaluate.cells import FactFinder
-from tamis.matching.evaluate.posting_kernels import Values
-from tamis.matching.evaluate.posting_lists import WaitingList
+from tamis.matching.evaluate.cells import CellFinder
+from tamis.matching.evaluate.posting_kernels import CellsByEvent
+from tamis.matching.evaluate.posting_lists import PostingLists
 from tamis.matching.evaluate.single_kernels import (
-    SingleRoom,
+    SingleWorkspace,
     Upward,
     Usual,
     evaluate_chunks_once,
@@ -34,13 +34,13 @@ from tamis.matching.evaluate.single_kernels import (
 class SingleEvaluator:
     """Evaluates one compiled set on one event at a time; made once, for any number of threads."""
 
-    def __init__(self, compiled: Compiled, finder: FactFinder, waiting: WaitingList) -> None:
+    def __init__(self, compiled: Compiled, finder: CellFinder, waiting: PostingLists) -> None:
         self._compiled = compiled
         self._finder = finder
         self._waiting = waiting
         variables, arrays = compiled.variables, compiled.arrays
-        self._lines = {
-            name: _Line(number, block.partition.breakpoints)
+        self._rankers = {
+            name: _SingleRanker(number, block.partition.breakpoints)
             for number, (name, block) in enumerate(variables.blocks.items())
         }
         self._upward = _upward(compiled)
@@ -49,25 +49,25 @@ class SingleEvaluator:
         always = np.flatnonzero(np.diff(variables.counts.predicates)).astype(np.int32)
         self._usual = Usual(begins, blocks.astype(np.int32), always)
         self._no_predicates = np.zeros(0, np.bool_)
-        self._rooms: list[SingleRoom] = []
+        self._free: list[SingleWorkspace] = []
 
     def evaluate(self, event: Event) -> NDArray[np.int32] | None:
         """Return the subscriptions that an event satisfies; None if it holds several values."""
         held: dict[int, int] = {}
         for name, values in event.items():
-            line = self._lines.get(name)
-            if line is not None:
+            ranker = self._rankers.get(name)
+            if ranker is not None:
                 if len(values) > 1:
                     return None
-                held[line.number] = line.cell(values[0])
+                held[ranker.number] = ranker.cell(values[0])
         blocks = np.array(sorted(held), np.int32)
         cells = np.array([held[block] for block in blocks.tolist()], np.int32)
         passing = self._passing(event)
         found = np.empty(0, np.int32)
         if not self._waiting.is_empty:
-            found = self._match_waiting(blocks, cells, passing)
-        if len(self._compiled.everyday):
-            found = np.concatenate((found, self._match_everyday(blocks, cells, passing)))
+            found = self._match_postings(blocks, cells, passing)
+        if len(self._compiled.unindexed):
+            found = np.concatenate((found, self._match_unindexed(blocks, cells, passing)))
         return np.sort(found)
 
     def _passing(self, event: Event) -> NDArray[np.bool_]:
@@ -75,10 +75,10 @@ class SingleEvaluator:
             return self._no_predicates
         return self._finder.passing(EventBatch.of_events([event]))[:, 0]
 
-    def _match_waiting(
+    def _match_postings(
         self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
     ) -> NDArray[np.int32]:
-        values = Values(
+        values = CellsByEvent(
             starts=np.array((0, len(blocks)), np.int64),
             blocks=blocks,
             cells=cells,
@@ -88,11 +88,11 @@ class SingleEvaluator:
         )
         return self._waiting.match(values)[1]
 
-    def _match_everyday(
+    def _match_unindexed(
         self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
     ) -> NDArray[np.int32]:
         arrays, lines = self._compiled.arrays, self._compiled.variables.counts
-        room = self._rooms.pop() if self._rooms else self._new_room()
+        room = self._free.pop() if self._free else self._new_workspace()
         tail = set_truths(arrays.regions, lines, blocks, cells, passing, self._usual, room)
         first = evaluate_chunks_once(arrays.chunks, room)
         last = evaluate_graph_once(arrays.graph, self._upward, room, tail, first)
@@ -100,27 +100,27 @@ class SingleEvaluator:
         # Tops stand in the order of their members, and memory is read faster in order.
         tops = arrays.graph.members[np.sort(room.found[first:last])]
         rows = np.concatenate((room.found[:first], tops))
-        self._rooms.append(room)
-        return self._compiled.everyday[rows]
+        self._free.append(room)
+        return self._compiled.unindexed[rows]
 
-    def _new_room(self) -> SingleRoom:
+    def _new_workspace(self) -> SingleWorkspace:
         compiled, arrays = self._compiled, self._compiled.arrays
         regions, nodes = len(arrays.regions.begins), len(arrays.graph.kinds)
         largest = int(np.diff(arrays.chunks.node_starts).max(initial=0))
-        room = SingleRoom(
+        room = SingleWorkspace(
             truth=np.array(arrays.regions.begins),
             is_present=np.zeros(len(compiled.variables.blocks) + 1, np.bool_),
             nodes=np.zeros(largest + 2, np.bool_),
             queue=np.empty(regions + nodes + 1, np.int32),
             states=self._upward.needed.copy(),
             touched=np.empty(len(self._upward.parents), np.int32),
-            found=np.empty(len(compiled.everyday) + 1, np.int32),
+            found=np.empty(len(compiled.unindexed) + 1, np.int32),
         )
         room.nodes[1] = True
         return room
 
 
-class _Line:
+class _SingleRanker:
     """Finds the cell of one value at a time, on the value order of one attribute."""
 
     def __init__(self, number: int, breakpoints: Sequence[Breakpoint]) -> None:

@@ -49,7 +49,7 @@ class Usual(NamedTuple):
     """The attributes with predicates: a default may satisfy those even where nothing is held."""
 
 
-class SingleRoom(NamedTuple):
+class SingleWorkspace(NamedTuple):
     """What one event needs while it is evaluated; between events all is as for one without any."""
 
     truth: NDArray[np.bool_]
@@ -159,7 +159,7 @@ def set_truths(
     cells: NDArray[np.int32],
     passing: NDArray[np.bool_],
     usual: Usual,
-    room: SingleRoom,
+    room: SingleWorkspace,
 ) -> int:
     """Find the regions that an event lies in; write those to the queue and return their number."""
     # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
@@ -190,7 +190,7 @@ def set_truths(
 
 @kernel
 def reset_truths(
-    regions: Regions, blocks: NDArray[np.int32], usual: Usual, room: SingleRoom
+    regions: Regions, blocks: NDArray[np.int32], usual: Usual, room: SingleWorkspace
 ) -> None:
     """Make the regions again what they are for an event without anything."""
     for number in range(len(blocks) + len(usual.always)):
@@ -202,7 +202,7 @@ def reset_truths(
 
 
 @kernel
-def evaluate_chunks_once(chunks: Chunks, room: SingleRoom) -> int:
+def evaluate_chunks_once(chunks: Chunks, room: SingleWorkspace) -> int:
     """Write the rows whose diagram is true; return how many there are."""
     count = 0
     values, truth = room.nodes, room.truth
@@ -225,7 +225,7 @@ def evaluate_chunks_once(chunks: Chunks, room: SingleRoom) -> int:
 def evaluate_graph_once(
     graph: Graph,
     upward: Upward,
-    room: SingleRoom,
+    room: SingleWorkspace,
     tail: int,
     count: int,
 ) -> int:

@@ -17,11 +17,11 @@ from tamis.filters.patterns import compile_like
 
 # Bytes of a text that go through an automaton at a time. It lists every single occurrence, and
 # those of a long text would fill the memory.
-PIECE: Final = 16 * 1024
+SCAN_BYTES: Final = 16 * 1024
 
 # A set of patterns grows its automaton as it meets texts, up to so many bytes; then it begins
 # again from nothing, which costs time but changes no answer.
-PATTERN_MEMORY: Final = 32 * 1024 * 1024
+PATTERN_SET_BYTES: Final = 32 * 1024 * 1024
 
 
 class Placed(NamedTuple):
@@ -44,11 +44,11 @@ class EachFinder:
     """Tries one test after the other."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
-        self._tests: Final = [(test.place, test.atom.accepts) for test in tests]
+        self._region_nodes: Final = [(test.place, test.atom.accepts) for test in tests]
 
     def find(self, text: str) -> Iterable[int]:
         """Return the places of the tests that a text passes."""
-        return [place for place, accepts in self._tests if accepts(text)]
+        return [place for place, accepts in self._region_nodes if accepts(text)]
 
 
 class PartFinder:
@@ -59,7 +59,7 @@ class PartFinder:
         self._places: Final = [test.place for test in tests]
         self._automaton: Final = BytesAhoCorasick(parts)
         self._overlap: Final = max(map(len, parts)) - 1
-        self._stride: Final = max(PIECE, self._overlap)
+        self._stride: Final = max(SCAN_BYTES, self._overlap)
 
     def find(self, text: str) -> Iterable[int]:
         """Return the places of the parts that a text contains."""
@@ -98,7 +98,7 @@ class PatternFinder:
         self._each: Final = EachFinder(tests)
         options = re2.Options()
         options.log_errors = False
-        options.max_mem = PATTERN_MEMORY
+        options.max_mem = PATTERN_SET_BYTES
         self._set: Final = re2.Set.SearchSet(options)
         for test in tests:
             self._set.Add(_expression(test.atom))
@@ -140,14 +140,14 @@ def _bytes(text: str) -> bytes:
 
 # So few parts or endings are tried as fast as they are found, and nothing has to be built. Trying
 # a pattern costs more: a set is faster from two on.
-FEW: Final = 8
+MIN_AUTOMATON_TEXTS: Final = 8
 
 # A part that ends with so many other parts is tried alone: an automaton would list all of them
 # wherever it finds the one.
-MOST_NESTED: Final = 16
+MAX_NESTING: Final = 16
 
 # What so many texts pass is handed on at a time, so that it never fills the memory.
-TEXTS_AT_A_TIME: Final = 256
+TEXTS_PER_PASS: Final = 256
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
@@ -171,8 +171,8 @@ class TextIndex:
 
     def find_pairs(self, texts: Sequence[str]) -> Iterator[Pairs]:
         """Yield tests and the texts that pass them, both by their places."""
-        for first in range(0, len(texts), TEXTS_AT_A_TIME):
-            found = [self.find(text) for text in texts[first : first + TEXTS_AT_A_TIME]]
+        for first in range(0, len(texts), TEXTS_PER_PASS):
+            found = [self.find(text) for text in texts[first : first + TEXTS_PER_PASS]]
             counts = [len(places) for places in found]
             tests = np.fromiter(chain.from_iterable(found), np.int32, sum(counts))
             places = np.arange(first, first + len(found), dtype=np.int32)
@@ -185,16 +185,16 @@ def asked_by(atom: ValueAtom) -> tuple[str, str]:
 
 
 def _part_finders(tests: Sequence[Placed]) -> list[Finder]:
-    if len(tests) < FEW:
+    if len(tests) < MIN_AUTOMATON_TEXTS:
         return _each(tests)
     levels = nesting([test.text for test in tests])
-    plain = [test for test, level in zip(tests, levels, strict=True) if level < MOST_NESTED]
-    nested = [test for test, level in zip(tests, levels, strict=True) if level >= MOST_NESTED]
+    plain = [test for test, level in zip(tests, levels, strict=True) if level < MAX_NESTING]
+    nested = [test for test, level in zip(tests, levels, strict=True) if level >= MAX_NESTING]
     return [PartFinder(plain), EachFinder(nested)] if nested else [PartFinder(plain)]
 
 
 def _ending_finders(tests: Sequence[Placed]) -> list[Finder]:
-    return _each(tests) if len(tests) < FEW else [EndingFinder(tests)]
+    return _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [EndingFinder(tests)]
 
 
 def _each(tests: Sequence[Placed]) -> list[Finder]:

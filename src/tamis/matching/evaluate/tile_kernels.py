@@ -19,7 +19,7 @@ from tamis.matching.compile.graph_kernels import (
 from tamis.matching.compile.region_kernels import Lines, Regions
 
 
-class Held(NamedTuple):
+class CellsByAttribute(NamedTuple):
     """What the events of a batch hold."""
 
     starts: NDArray[np.int64]
@@ -32,7 +32,7 @@ class Held(NamedTuple):
 
 @kernel
 def _set_cuts(
-    held: Held, block: int, first_word: int, words: int, rows: NDArray[np.uint64]
+    held: CellsByAttribute, block: int, first_word: int, words: int, rows: NDArray[np.uint64]
 ) -> bool:
     """Fill the rows of a line's cuts: which events lie left of each; or tell that no event has it.
 
@@ -99,7 +99,7 @@ def _set_region(
 def set_region_rows(
     regions: Regions,
     lines: Lines,
-    held: Held,
+    held: CellsByAttribute,
     first_word: int,
     words: int,
     room: NDArray[np.uint64],

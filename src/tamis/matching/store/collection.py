@@ -17,28 +17,28 @@ from tamis.errors import FilterError
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Id
 from tamis.matching.compile.vocabulary import Vocabulary
-from tamis.matching.store.segments import Entry, Segment
+from tamis.matching.store.segments import CompiledSubscription, Segment
 
 # So many of the newest are tried one by one, which takes one event some microseconds each.
-MOST_OPEN: Final = 16
+MAX_OPEN_SUBSCRIPTIONS: Final = 16
 # Segments of up to this many subscriptions are compiled anew with what was added, in milliseconds.
-YOUNG: Final = 256
+MAX_RECOMPILED_SUBSCRIPTIONS: Final = 256
 # With more segments than this, the newest of them are joined in the background.
-MOST_SEGMENTS: Final = 6
+MAX_SEGMENTS: Final = 6
 
 
-class Open(NamedTuple):
+class OpenSubscription(NamedTuple):
     """A subscription that no segment has yet."""
 
-    entry: Entry
+    entry: CompiledSubscription
     filter: Filter
 
 
-class State(NamedTuple):
+class CollectionState(NamedTuple):
     """What a reader sees: taken once, it stays as it was."""
 
     segments: tuple[Segment, ...] = ()
-    open: tuple[Open, ...] = ()
+    open: tuple[OpenSubscription, ...] = ()
     """The newest ones, as far as they are few."""
     is_whole: bool = True
     """Whether there are no more than these; else they must be compiled before anyone reads."""
@@ -51,20 +51,20 @@ class State(NamedTuple):
                 return number, place
         return None
 
-    def without_compiled(self, id_: Id) -> State:
+    def without_compiled(self, id_: Id) -> CollectionState:
         """Return the same without one of the compiled ones."""
         number, place = _located(self, id_)
         without = self.segments[number].without(place)
         segments = (*self.segments[:number], without, *self.segments[number + 1 :])
         return self._replace(segments=segments)
 
-    def without_open(self, id_: Id) -> State:
+    def without_open(self, id_: Id) -> CollectionState:
         """Return the same without one of the open ones."""
         return self._replace(open=tuple(one for one in self.open if one.entry.id != id_))
 
-    def with_open(self, one: Open) -> State:
+    def with_open(self, one: OpenSubscription) -> CollectionState:
         """Return the same with one more."""
-        if len(self.open) == MOST_OPEN or not self.is_whole:
+        if len(self.open) == MAX_OPEN_SUBSCRIPTIONS or not self.is_whole:
             return self._replace(is_whole=False)
         return self._replace(open=(*self.open, one))
 
@@ -74,11 +74,11 @@ class Collection:
 
     def __init__(self, vocabulary: Vocabulary, segment: Segment | None = None) -> None:
         self.vocabulary: Final = vocabulary
-        self.state = State(() if segment is None else (segment,))
+        self.state = CollectionState(() if segment is None else (segment,))
         self.count = 0 if segment is None else segment.size
         self.changing: Final = RLock()
         # All that no segment has yet; the state shows them while they are few.
-        self._pending: dict[Id, Entry] = {}
+        self._pending: dict[Id, CompiledSubscription] = {}
         self._joining: Thread | None = None
 
     def __contains__(self, id_: Id) -> bool:
@@ -91,14 +91,14 @@ class Collection:
 
     # --- one by one --------------------------------------------------------------------------
 
-    def add(self, entry: Entry, filter_: Filter) -> None:
+    def add(self, entry: CompiledSubscription, filter_: Filter) -> None:
         """Add a subscription."""
         if entry.id in self:
             raise FilterError(
                 f"there is a subscription {entry.id!r} already; remove it first, or replace it"
             )
         self._pending[entry.id] = entry
-        self.state = self.state.with_open(Open(entry, filter_))
+        self.state = self.state.with_open(OpenSubscription(entry, filter_))
         self.count += 1
 
     def remove(self, id_: Id) -> None:
@@ -106,19 +106,19 @@ class Collection:
         self.state = self._without(id_)
         self.count -= 1
 
-    def replace(self, entry: Entry, filter_: Filter) -> None:
+    def replace(self, entry: CompiledSubscription, filter_: Filter) -> None:
         """Put a subscription in the place of the one with its id; every reader sees one of them."""
         without = self._without(entry.id)
         self._pending[entry.id] = entry
-        self.state = without.with_open(Open(entry, filter_))
+        self.state = without.with_open(OpenSubscription(entry, filter_))
 
-    def _without(self, id_: Id) -> State:
+    def _without(self, id_: Id) -> CollectionState:
         if id_ in self._pending:
             del self._pending[id_]
             return self.state.without_open(id_)
         return self.state.without_compiled(id_)
 
-    def find(self, id_: Id) -> Entry:
+    def find(self, id_: Id) -> CompiledSubscription:
         """Return a subscription."""
         pending = self._pending.get(id_)
         if pending is not None:
@@ -130,10 +130,10 @@ class Collection:
 
     # --- compiled together -------------------------------------------------------------------
 
-    def whole(self) -> State:
+    def whole(self) -> CollectionState:
         """Return all subscriptions, the newest perhaps open."""
         state = self.state
-        return state if state.is_whole else State(self.compiled())
+        return state if state.is_whole else CollectionState(self.compiled())
 
     def compiled(self) -> tuple[Segment, ...]:
         """Return all subscriptions in segments."""
@@ -143,7 +143,7 @@ class Collection:
         with self.changing:
             self._compile()
             segments = self.state.segments
-        if len(segments) > MOST_SEGMENTS:
+        if len(segments) > MAX_SEGMENTS:
             self._join_in_background()
         return segments
 
@@ -159,14 +159,14 @@ class Collection:
     def _compile(self) -> None:
         """Compile what is pending, together with the last segments if those are small."""
         entries, older = list(self._pending.values()), list(self.state.segments)
-        while older and older[-1].size <= max(len(entries), YOUNG):
+        while older and older[-1].size <= max(len(entries), MAX_RECOMPILED_SUBSCRIPTIONS):
             entries = older.pop().living() + entries
         self._publish(tuple(older), entries)
 
-    def _publish(self, older: tuple[Segment, ...], entries: list[Entry]) -> None:
+    def _publish(self, older: tuple[Segment, ...], entries: list[CompiledSubscription]) -> None:
         if entries or not older:
             older = (*older, Segment.of(entries, self.vocabulary))
-        self.state = State(older)
+        self.state = CollectionState(older)
         self._pending = {}
 
     def _join_in_background(self) -> None:
@@ -193,10 +193,10 @@ class Collection:
             joined = joined._replace(alive=left, is_whole=bool(left.all()))
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
-            self.state = State((*segments[:first], joined, *rest), open_, is_whole)
+            self.state = CollectionState((*segments[:first], joined, *rest), open_, is_whole)
 
 
-def _located(state: State, id_: Id) -> tuple[int, int]:
+def _located(state: CollectionState, id_: Id) -> tuple[int, int]:
     located = state.locate(id_)
     if located is None:
         raise FilterError(f"there is no subscription {id_!r}")
@@ -226,7 +226,7 @@ def _still_there(
 
 
 def match_open(
-    open_: tuple[Open, ...], event: Event, now: float, schema: Schema | None
+    open_: tuple[OpenSubscription, ...], event: Event, now: float, schema: Schema | None
 ) -> Iterator[Id]:
     """Yield those of the newest subscriptions that an event satisfies."""
     for entry, filter_ in open_:

@@ -19,7 +19,7 @@ from tamis.matching.matches import Ids, Matches, Share
 MODES: Final = tuple(Mode)
 
 
-class Entry(NamedTuple):
+class CompiledSubscription(NamedTuple):
     """One subscription, as it comes into the engine and goes from segment to segment."""
 
     id: Id
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     expires_at: float
 
 
-class Roll(NamedTuple):
+class SubscriptionColumns(NamedTuple):
     """Who the subscriptions of a segment are, in columns; a few bytes each."""
 
     ids: Ids
@@ -43,7 +43,7 @@ class Roll(NamedTuple):
     @classmethod
     def of(
         cls, ids: NDArray[np.object_], modes: NDArray[np.int8], expires_at: NDArray[np.float64]
-    ) -> Roll:
+    ) -> SubscriptionColumns:
         """Index the ids."""
         hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
         by_hash = np.argsort(hashes, kind="stable").astype(np.int32)
@@ -64,13 +64,13 @@ class Segment(NamedTuple):
     """Subscriptions that were compiled together; which of them are still there is a mask."""
 
     evaluator: Evaluator
-    roll: Roll
+    roll: SubscriptionColumns
     alive: NDArray[np.bool_]
     is_whole: bool = True
     """Whether all are still there."""
 
     @classmethod
-    def of(cls, entries: Sequence[Entry], vocabulary: Vocabulary) -> Segment:
+    def of(cls, entries: Sequence[CompiledSubscription], vocabulary: Vocabulary) -> Segment:
         """Compile some subscriptions."""
         ids = np.empty(len(entries), np.object_)
         ids[:] = [entry.id for entry in entries]
@@ -78,7 +78,9 @@ class Segment(NamedTuple):
         expires_at = np.array([entry.expires_at for entry in entries], np.float64)
         compiled = Compiled([entry.program for entry in entries], vocabulary)
         return cls(
-            Evaluator(compiled), Roll.of(ids, modes, expires_at), np.ones(len(ids), np.bool_)
+            Evaluator(compiled),
+            SubscriptionColumns.of(ids, modes, expires_at),
+            np.ones(len(ids), np.bool_),
         )
 
     @property
@@ -90,11 +92,11 @@ class Segment(NamedTuple):
         """Return where a subscription that is still there stands."""
         return next((place for place in self.roll.places(id_) if self.alive[place]), None)
 
-    def entry(self, place: int) -> Entry:
+    def entry(self, place: int) -> CompiledSubscription:
         """Return one subscription."""
         compiled, roll = self.evaluator.compiled, self.roll
         mode = MODES[roll.modes[place]]
-        return Entry(
+        return CompiledSubscription(
             roll.ids.objects[place], compiled.original(place), mode, float(roll.expires_at[place])
         )
 
@@ -104,7 +106,7 @@ class Segment(NamedTuple):
         alive[place] = False
         return self._replace(alive=alive, is_whole=False)
 
-    def living(self) -> list[Entry]:
+    def living(self) -> list[CompiledSubscription]:
         """Return the subscriptions that are still there."""
         return [self.entry(place) for place in np.flatnonzero(self.alive).tolist()]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,14 @@ from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.variables import Block, Variables
 from tamis.matching.compile.vocabulary import UNLIMITED, Predicate, SavedLeaves, Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
-from tamis.matching.store.segments import Roll, Segment
+from tamis.matching.store.segments import Segment, SubscriptionColumns
 from tamis.matching.store.snapshot_file import read_file, write_file
 
 Arrays = Mapping[str, NDArray[Any]]
 Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
+
+# Fields keep the names that the file format gave them first.
+_NAME_ON_DISK: Final = {"unindexed": "everyday", "compound": "meeting"}
 
 
 class Restored(NamedTuple):
@@ -72,7 +75,7 @@ def load(path: Path) -> Restored:
         raise SnapshotError(
             path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
         ) from None
-    roll = Roll.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
+    roll = SubscriptionColumns.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
     alive = np.ones(len(roll.ids), np.bool_)
     return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), roll, alive))
 
@@ -127,20 +130,18 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
         yield name, value
         return
     for field, inner in value._asdict().items():
-        yield from _named(f"{name}.{field}", inner)
+        yield from _named(f"{name}.{_NAME_ON_DISK.get(field, field)}", inner)
 
 
 def _rebuilt(cls: type[Tuple], name: str, arrays: Arrays) -> Tuple:
     """Return the nested tuples that `_named` took apart."""
     hints = get_type_hints(cls)
-    return cls(
-        *(
-            _rebuilt(hints[field], f"{name}.{field}", arrays)
-            if isinstance(hints[field], type) and issubclass(hints[field], tuple)
-            else arrays[f"{name}.{field}"]
-            for field in cls._fields  # type: ignore[attr-defined]
-        )
-    )
+    fields: list[Any] = []
+    for field in cls._fields:  # type: ignore[attr-defined]
+        inner = f"{name}.{_NAME_ON_DISK.get(field, field)}"
+        is_tuple = isinstance(hints[field], type) and issubclass(hints[field], tuple)
+        fields.append(_rebuilt(hints[field], inner, arrays) if is_tuple else arrays[inner])
+    return cls(*fields)
 
 
 def _id_arrays(ids: Iterable[Id]) -> dict[str, NDArray[Any]]:

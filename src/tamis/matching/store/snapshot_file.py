@@ -28,7 +28,7 @@ _ALIGNED: Final = 64
 _PREFIX: Final = len(MAGIC) + 16
 
 
-class Part(NamedTuple):
+class ArrayRecord(NamedTuple):
     """Where an array lies, and what its bytes must add up to."""
 
     name: str
@@ -43,7 +43,7 @@ def write_file(path: Path, about: Mapping[str, Any], arrays: Mapping[str, NDArra
     parts, end = [], 0
     for name, array in arrays.items():
         data = np.ascontiguousarray(array)
-        parts.append(Part(name, data.dtype.str, data.shape, end, zlib.crc32(data.data)))
+        parts.append(ArrayRecord(name, data.dtype.str, data.shape, end, zlib.crc32(data.data)))
         end = _aligned(end + data.nbytes)
     header = json.dumps({"about": about, "size": end, "parts": parts}).encode()
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -80,7 +80,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     if size < start + header["size"]:
         missing = start + header["size"] - size
         raise SnapshotError(path, "its end", f"{missing:,} bytes are missing")
-    parts = (Part(*part) for part in header["parts"])
+    parts = (ArrayRecord(*part) for part in header["parts"])
     return header["about"], {part.name: _array(path, mapped, start, part) for part in parts}
 
 
@@ -96,7 +96,7 @@ def _header(path: Path, mapped: memoryview) -> tuple[dict[str, Any], int]:
     return json.loads(text), _aligned(_PREFIX + length)
 
 
-def _array(path: Path, mapped: memoryview, start: int, part: Part) -> NDArray[Any]:
+def _array(path: Path, mapped: memoryview, start: int, part: ArrayRecord) -> NDArray[Any]:
     dtype = np.dtype(part.dtype)
     size = dtype.itemsize * int(np.prod(part.shape))
     data = mapped[start + part.offset : start + part.offset + size]
