@@ -127,6 +127,7 @@ def test_a_subscription_expires_by_the_engines_clock() -> None:
     assert engine.match({"a": 1}) == ["dated", "long"]
     now[0] = 1_021.0
     assert engine.match({"a": 1}) == ["long"]
+    assert engine.match_batch([{"a": 1}], now=1_015.0)[0] == ["dated", "long"]
 
 
 def test_an_event_that_contradicts_the_schema_is_an_error_for_itself_alone() -> None:

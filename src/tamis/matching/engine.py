@@ -288,12 +288,18 @@ class Engine:
     def match_batch(
         self,
         events: EventBatch | Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
+        *,
+        now: float | None = None,
     ) -> Matches:
-        """Return for each event, or each row of an Arrow table, the subscriptions it satisfies."""
+        """Return for each event, or each row of an Arrow table, the subscriptions it satisfies.
+
+        Expiry is judged at `now`, in seconds since 1970; without it, by the engine's clock.
+        """
         # The batch comes second: it may leave out what these do not ask for.
         segments = self._collection.compiled()
         batch = events if isinstance(events, EventBatch) else self._batch(events, segments)
-        return joined_matches(segments, batch, self._clock(), self._threads)
+        moment = self._clock() if now is None else now
+        return joined_matches(segments, batch, moment, self._threads)
 
     def _batch(
         self,
