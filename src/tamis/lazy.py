@@ -10,11 +10,10 @@ from typing import Any, Final
 
 from tamis.errors import MissingExtraError
 
-# The modules that each extra of pyproject.toml installs and its part of Tamis imports.
+# The modules that a part of Tamis imports, by the extra of pyproject.toml that installs them.
 EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
-    "client": ("websockets",),
+    "client": ("httpx", "websockets"),
     "broker": (
-        "websockets",
         "joserfc",
         "prometheus_client",
         "pydantic_settings",
@@ -22,7 +21,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "structlog",
         "uvicorn",
     ),
-    "spark": ("pyspark", "pandas"),
+    "spark": ("pyspark",),
 }
 
 

@@ -1,5 +1,9 @@
 """The broker: durable, authorized publish/subscribe. Its network is in `frontend`."""
 
+from tamis.lazy import require_extra
+
+require_extra("broker")
+
 from tamis.broker.broker import Broker
 from tamis.broker.deliver.notifier import Attachment, DeliverySink
 from tamis.broker.operations.settings import BrokerSettings, load_settings

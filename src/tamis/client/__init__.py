@@ -1,5 +1,9 @@
 """Clients of a broker, asynchronous and synchronous."""
 
+from tamis.lazy import require_extra
+
+require_extra("client")
+
 from tamis.client.bus import Bus, Options
 from tamis.client.connecting import ConnectOptions, connect
 from tamis.client.message import Message

@@ -3,6 +3,10 @@
 It needs the extra `tamis[spark]`; nothing else in Tamis imports it.
 """
 
+from tamis.lazy import require_extra
+
+require_extra("spark")
+
 from tamis.spark.connectors.broker import read_broker
 from tamis.spark.connectors.broker_sink import BrokerSink
 from tamis.spark.connectors.results import Batch, read_batches, read_results, total

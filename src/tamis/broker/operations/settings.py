@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,54 +27,7 @@ from pydantic_settings import (
 
 from tamis.errors import SettingsError
 from tamis.filters import Mode
-
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_DURATION: Final = re.compile(
-    r"(\d{1,15}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|seconds?|minutes?|hours?|days?)?", re.ASCII
-)
-_PREFIXES: Final = ("", "K", "M", "G", "T")
-_SIZE: Final = re.compile(
-    r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(i?)(?:B|bytes)?", re.ASCII | re.IGNORECASE
-)
-
-
-def number(value: object) -> object:
-    """Return what may be a number; to Python, true is one as well."""
-    if isinstance(value, bool):
-        raise ValueError(f"a number is needed, not {str(value).lower()}")  # noqa: TRY004 - pydantic's
-    return value
-
-
-def seconds(value: object) -> object:
-    """Return a duration in seconds; what is none is left to be refused.
-
-    >>> seconds("7 days"), seconds("1.5h"), seconds("30")
-    (604800.0, 5400.0, 30.0)
-    """
-    if not isinstance(value, str):
-        return number(value)
-    found = _DURATION.fullmatch(value.strip())
-    if found is None:
-        raise ValueError(
-            f"{value!r} is no duration; write one like 30, 30s, 5 minutes, 24h, 7 days"
-        )
-    unit = found[2] or "s"
-    return float(found[1]) * _UNITS[unit if unit in _UNITS else unit[0]]
-
-
-def size(value: object) -> object:
-    """Return a number of bytes; what is none is left to be refused.
-
-    >>> size("256 KiB"), size("1.5MB"), size("12")
-    (262144, 1500000, 12)
-    """
-    if not isinstance(value, str):
-        return number(value)
-    found = _SIZE.fullmatch(value.strip())
-    if found is None:
-        raise ValueError(f"{value!r} is no size; write one like 65536, 256 KiB, 4 MiB, 10 GB")
-    prefix, binary = found[2] or "", found[3]
-    return int(float(found[1]) * (1024 if binary else 1000) ** _PREFIXES.index(prefix.upper()))
+from tamis.units import number, seconds, size
 
 
 def words(value: object) -> object:

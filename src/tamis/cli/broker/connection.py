@@ -15,6 +15,7 @@ import typer
 from tamis.cli.options import mistake
 from tamis.client import Bus, ConnectOptions, connect
 from tamis.client.address import DEFAULT_URL
+from tamis.units import seconds
 
 T = TypeVar("T")
 
@@ -103,21 +104,18 @@ def duration(text: str | None) -> float | None:
     """Return a length of time such as `7 days` in seconds."""
     if text is None:
         return None
-    # The broker has a good sense of time, but is slow to load.
-    from tamis.broker.operations.settings import seconds  # noqa: PLC0415
-
     try:
         return float(str(seconds(text)))
     except ValueError as error:
         raise mistake(str(error)) from None
 
 
-def moment(seconds: float | None) -> str:
+def moment(time: float | None) -> str:
     """Return a time for people.
 
     >>> moment(0), moment(None)
     ('1970-01-01 00:00:00Z', 'never')
     """
-    if seconds is None:
+    if time is None:
         return "never"
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%SZ")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from tamis.cli.options import ModeOption, SchemaFile, read_schema
-from tamis.errors import SparkError
 from tamis.filters import Mode
+from tamis.lazy import require_extra
 
 COMPILE_EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -119,7 +118,7 @@ def compile_(
 
     A row that cannot be taken is told, and written to a table with the reason; the rest goes on.
     """
-    require_spark()
+    require_extra("spark")
     from tamis.cli.spark.compile import Order, run_compile  # noqa: PLC0415 - pyspark is an extra
 
     given = Order(subscriptions, library, read_schema(schema), mode, shards, key, lint, format_)
@@ -157,7 +156,7 @@ def match(
 
     Results are Parquet, with a folder for each outcome: matched, unmatched and rejected.
     """
-    require_spark()
+    require_extra("spark")
     from tamis.cli.spark.match import Order, run_match  # noqa: PLC0415 - pyspark is an extra
 
     columns = tuple(keep or ())
@@ -243,7 +242,7 @@ def stream(
     Each batch goes by the newest version of the library, and is written to a folder exactly once,
     whatever happens: started again with the same checkpoint, the stream goes on where it was.
     """
-    require_spark()
+    require_extra("spark")
     from tamis.cli.spark.stream import (  # noqa: PLC0415 - as above
         Order,
         options_of,
@@ -269,9 +268,3 @@ def stream(
         to_options=options_of(to_option or ()),
     )
     return run_stream(given, master)
-
-
-def require_spark() -> None:
-    """Say how to get Spark where it is not installed."""
-    if find_spec("pyspark") is None:
-        raise SparkError("this needs Spark, which is not installed: pip install 'tamis[spark]'")

@@ -7,7 +7,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.spark.commands import Master, require_spark, spark
+from tamis.cli.spark.commands import Master, spark
+from tamis.lazy import require_extra
 
 GENERATE_EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -62,7 +63,7 @@ def generate(
 
     The same seed gives the same data, on any machine and however the work is cut.
     """
-    require_spark()
+    require_extra("spark")
     from tamis.cli.spark.generate import Order, run_generate  # noqa: PLC0415 - pyspark is an extra
 
     given = Order(workload, subscriptions, events, to, seed, density, format_, overwrite)
@@ -88,7 +89,7 @@ def experiment(
 
     The folder gets a table (CSV, Parquet and Markdown) and a plot.
     """
-    require_spark()
+    require_extra("spark")
     from tamis.cli.spark.experiment import (  # noqa: PLC0415 - pyspark is an extra
         Order,
         run_experiment,

@@ -1,0 +1,132 @@
+"""Where the packages of an extra are missing, a sentence says what to install."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tamis.lazy import EXTRAS
+
+ROOT = Path(__file__).parent.parent
+
+
+def run_without(modules: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in an interpreter that cannot import some modules."""
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({json.dumps(modules)}))\n"
+    command = [sys.executable, "-c", hidden + code]
+    return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+
+
+@pytest.mark.parametrize(
+    ("extra", "code"),
+    [
+        ("client", "import tamis.client"),
+        ("client", "import tamis; tamis.connect"),
+        ("broker", "import tamis.broker"),
+        ("broker", "import tamis; tamis.open_bus"),
+        ("spark", "import tamis.spark"),
+    ],
+)
+def test_an_import_says_what_to_install(extra: str, code: str) -> None:
+    ran = run_without(EXTRAS[extra], code)
+    last = ran.stderr.splitlines()[-1]
+    assert last.startswith("tamis.errors.MissingExtraError: this needs ")
+    assert last.endswith(f": pip install 'tamis[{extra}]'")
+
+
+@pytest.mark.parametrize(
+    ("extra", "arguments"),
+    [
+        ("broker", ["serve"]),
+        ("client", ["pub", "--help"]),
+        ("client", ["sub", "price < 5"]),
+        ("spark", ["spark", "generate", "market", "--events=1", "--subscriptions=1", "--to=x"]),
+    ],
+)
+def test_a_command_says_what_to_install_without_a_traceback(
+    extra: str, arguments: list[str]
+) -> None:
+    code = f"import sys; from tamis.cli import main; sys.argv[1:] = {arguments!r}; main()"
+    ran = run_without(EXTRAS[extra], code)
+    assert ran.returncode == 2
+    assert ran.stderr.startswith("error: this needs ")
+    assert ran.stderr.endswith(f": pip install 'tamis[{extra}]'\n")
+    assert len(ran.stderr.splitlines()) == 1
+
+
+def test_what_the_base_installs_is_enough_for_filters_engine_and_command_line() -> None:
+    extra_modules = tuple({module for modules in EXTRAS.values() for module in modules})
+    code = """
+import tamis
+from tamis.cli import app
+engine = tamis.Engine()
+engine.add(1, "price < 5")
+assert engine.match({"price": 1}) == [1]
+app(["compare", "price < 5", "price < 7"])
+"""
+    ran = run_without(extra_modules, code)
+    assert "A is covered by B" in ran.stdout, ran.stderr
+
+
+# The extras that a folder of the package may use; all others do with the base.
+EXTRAS_OF = {
+    "client": ("client",),
+    "broker": ("broker", "client"),
+    "spark": ("spark", "client"),
+    "access/jwt.py": ("broker",),
+}
+
+
+def listed_packages() -> dict[str, set[str]]:
+    """Return the packages that each extra installs by itself; the base has no name."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lists = {"": project["dependencies"], **project["optional-dependencies"]}
+    return {
+        extra: {re.split(r"[<>=\[]", one)[0] for one in packages}
+        for extra, packages in lists.items()
+    }
+
+
+package_of = cache(packages_distributions)
+"""The packages from PyPI that bring each module; slow."""
+
+
+def imported_packages(file: Path) -> set[str]:
+    """Return the packages from PyPI that a module imports."""
+    tree = ast.walk(ast.parse(file.read_text()))
+    imports = [node for node in tree if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = {
+        (name or "").split(".")[0]
+        for node in imports
+        for name in (
+            [node.module] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]
+        )
+    }
+    others = names - {*sys.stdlib_module_names, "tamis", "pyspark_tamis", ""}
+    packages = {package_of()[name][0].lower().replace("_", "-") for name in others}
+    # Pydantic's own core, which it pins.
+    return packages - {"pydantic-core"}
+
+
+def test_every_folder_imports_only_what_its_extras_install() -> None:
+    listed, package = listed_packages(), ROOT / "src" / "tamis"
+    for file in package.rglob("*.py"):
+        path = file.relative_to(package).as_posix()
+        extras = next((extras for part, extras in EXTRAS_OF.items() if path.startswith(part)), ())
+        allowed = set.union(listed[""], *(listed[extra] for extra in extras))
+        assert imported_packages(file) <= allowed, path
+
+
+def test_the_check_for_an_extra_knows_its_packages() -> None:
+    for extra, modules in EXTRAS.items():
+        names = {package_of()[module][0].lower().replace("_", "-") for module in modules}
+        assert names <= listed_packages()[extra]
