@@ -83,6 +83,7 @@ EXTRAS_OF = {
     "broker": ("broker", "client"),
     "spark": ("spark", "client"),
     "access/jwt.py": ("broker",),
+    "cli/spark": ("spark",),
 }
 
 
