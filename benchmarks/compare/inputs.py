@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import parsing, relations
-from tamis.events.schema_json import schema_data
+from tamis.events.json_text import schema_data
 from tamis.workloads import Workload
 
 SEED = 1

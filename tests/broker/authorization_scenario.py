@@ -29,7 +29,7 @@ from access.oracle import (
 from tamis.broker import BrokerSettings
 from tamis.errors import TamisError
 from tamis.events import Schema, decode_schema
-from tamis.events.schema_json import schema_data
+from tamis.events.json_text import schema_data
 from tamis.filters import TRUE, Filter, Mode
 
 FEED = "feed"

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tamis.events import Attribute, Schema, Type
-from tamis.events.strict_json import RejectedValue
+from tamis.events.values import RejectedValue
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DAY: Final = 86_400_000

@@ -8,7 +8,7 @@ import pytest
 
 from tamis.errors import SchemaError
 from tamis.events import Attribute, Bits, Type, decode_schema, schema_of
-from tamis.events.schema_json import schema_data
+from tamis.events.json_text import schema_data
 
 
 def test_types_defaults_and_several_values_are_read() -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 
-from tamis.events.timestamps import format_timestamp, parse_rfc3339, parse_timestamp
+from tamis.events.values import format_timestamp, parse_rfc3339, parse_timestamp
 
 from . import event_strategies as some
 

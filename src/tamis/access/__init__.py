@@ -5,11 +5,9 @@ Knows nothing of connections and stores. JWTs are in `tamis.access.jwt`.
 
 from tamis.access.joining import JOINED_LIMITS, FilterInMode
 from tamis.access.policy import Policy
-from tamis.access.principals import ANONYMOUS, Principal
-from tamis.access.quotas import Quotas
-from tamis.access.rates import RateLimiter
+from tamis.access.quotas import Quotas, RateLimiter
 from tamis.access.rights import Rights, Sight
-from tamis.access.roles import Role, Scope
+from tamis.access.roles import ANONYMOUS, Principal, Role, Scope
 from tamis.access.tokens import Authenticator, IssuedToken, TokenRecord, issue_token
 
 __all__ = [

@@ -17,7 +17,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, Key, KeySet, OctKey, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 
-from tamis.access.principals import Principal, is_name
+from tamis.access.roles import Principal, is_name
 from tamis.access.tokens import invalid_token
 from tamis.errors import AccessError, PolicyError
 

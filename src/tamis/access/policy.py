@@ -1,21 +1,246 @@
-"""A policy: roles, and who has them."""
+"""The policy: the roles of each principal and what they grant, read from a TOML file."""
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import secrets
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
-from tamis.access.policy_file import read_policy
-from tamis.access.principals import Principal
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from tamis.access.attributes import Attributes
+from tamis.access.joining import FilterInMode
 from tamis.access.rights import Rights
-from tamis.access.roles import EVERYTHING, Role
-from tamis.errors import PolicyError
+from tamis.access.roles import EVERYTHING, Principal, Role, Scope, is_name, is_role
+from tamis.errors import FilterError, LimitError, PolicyError
 from tamis.events import Schema
+from tamis.events.schema import did_you_mean
+from tamis.filters import Mode
+from tamis.filters.modes import as_mode
+from tamis.languages import parse
+
+UNLIMITED: Final = "unlimited"
+
+# How a sentence names what msgspec calls by names of its own.
+_WORDS: Final = {
+    "array": "a list",
+    "bool": "true or false",
+    "float": "a number",
+    "int": "an integer",
+    "object": "a table",
+    "str": "a text",
+}
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class PolicyFile(NamedTuple):
+    """What a policy file says."""
+
+    roles: list[Role]
+    principals: Mapping[str, list[str]]
+    quotas: Mapping[str, float]
+    blocked: list[str]
+
+
+def read_policy(text: str, source: str, schema: Schema | None) -> PolicyFile:
+    """Return what the text of a policy file says, or tell where it cannot be used and why."""
+    return _PolicyReader(source, schema).read(text)
+
+
+# --- tables as they are written ----------------------------------------------------------------
+
+Name = Annotated[str, Meta(min_length=1)]
+Bound = Annotated[float, Meta(ge=0)] | str | UnsetType
+Events = bool | str | dict[str, Any]
+
+
+class _TomlTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What all tables have in common: keys that they do not know are mistakes."""
+
+
+class _ScopeTable(_TomlTable):
+    filter: str = "true"
+    language: str = "tamis"
+    mode: str = Mode.SQL.value
+
+    def attributes(self) -> Attributes:
+        raise NotImplementedError
+
+
+class _SeeTable(_ScopeTable):
+    show: list[Name] | None = None
+    hide: list[Name] = []
+
+    def attributes(self) -> Attributes:
+        return Attributes(shown=self.show, hidden=self.hide)
+
+
+class _PublishTable(_ScopeTable):
+    allow: list[Name] | None = None
+    forbid: list[Name] = []
+
+    def attributes(self) -> Attributes:
+        return Attributes(shown=self.allow, hidden=self.forbid)
+
+
+class _QuotasTable(_TomlTable):
+    publications: Bound = UNSET
+    bytes: Bound = UNSET
+    event_size: Bound = UNSET
+    subscriptions: Bound = UNSET
+    connections: Bound = UNSET
+
+
+class _RoleTable(_TomlTable):
+    publish: Events = False
+    see: Events = False
+    admin: bool = False
+    quotas: dict[str, Any] = {}
+
+
+class _PolicyTable(_TomlTable):
+    # Roles and principals are converted one by one, so that a mistake has a place.
+    roles: dict[str, Any] = {}
+    principals: dict[str, Any] = {}
+    quotas: dict[str, Any] = {}
+    blocked: list[str] = []
+
+
+T = TypeVar("T")
+
+
+class _PolicyReader:
+    """Reads the tables of one file, and knows where each stands."""
+
+    def __init__(self, source: str, schema: Schema | None) -> None:
+        self._source: Final = source
+        self._schema: Final = schema
+
+    def read(self, text: str) -> PolicyFile:
+        try:
+            tables = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise self._error(f"this is not TOML: {error}", "") from None
+        except RecursionError:
+            raise self._error("its lists or tables are nested too deeply", "") from None
+        file = self._converted(tables, _PolicyTable, "")
+        roles = [self._role(name, table) for name, table in file.roles.items()]
+        principals = {
+            name: self._roles_of(name, held, file.roles) for name, held in file.principals.items()
+        }
+        return PolicyFile(roles, principals, self._quotas(file.quotas, "quotas"), file.blocked)
+
+    def _role(self, name: str, table: object) -> Role:
+        place = f"roles.{_key(name)}"
+        if not is_role(name):
+            raise self._error("a role's name has 1 to 100 letters, digits, or _.:/-", place)
+        given = self._converted(table, _RoleTable, place)
+        return Role(
+            name,
+            publish=self._scope(given.publish, _PublishTable, f"{place}.publish"),
+            see=self._scope(given.see, _SeeTable, f"{place}.see"),
+            admin=given.admin,
+            quotas=self._quotas(given.quotas, f"{place}.quotas"),
+        )
+
+    def _scope(self, given: Events, type_: type[_ScopeTable], place: str) -> Scope | None:
+        """Return the events that a table describes, or `true`, or a filter alone."""
+        if given is False:
+            return None
+        if given is True:
+            return Scope()
+        table = {"filter": given} if isinstance(given, str) else given
+        written = self._converted(table, type_, place)
+        return Scope(self._filter_in_mode(written, place), written.attributes())
+
+    def _filter_in_mode(self, written: _ScopeTable, place: str) -> FilterInMode:
+        try:
+            mode = as_mode(written.mode)
+        except FilterError as error:
+            raise self._error(str(error), f"{place}.mode") from None
+        if mode is Mode.TOTAL:
+            raise self._error(
+                "mode 'total' is a promise about all events; the modes of a role are 'sql', "
+                "'strict' and 'default'",
+                f"{place}.mode",
+            )
+        try:
+            filter_ = parse(written.filter, written.language)
+            bound = filter_ if self._schema is None else filter_.bind(self._schema)
+        except (FilterError, LimitError) as error:
+            raise self._error(str(error), f"{place}.filter") from None
+        return FilterInMode(bound, mode)
+
+    def _quotas(self, table: Mapping[str, Any], place: str) -> dict[str, float]:
+        given = msgspec.structs.asdict(self._converted(table, _QuotasTable, place))
+        return {
+            name: self._bound(bound, f"{place}.{name}")
+            for name, bound in given.items()
+            if bound is not UNSET
+        }
+
+    def _bound(self, given: float | str, place: str) -> float:
+        if isinstance(given, str) and given != UNLIMITED:
+            raise self._error(f'it should be a number or "{UNLIMITED}", not {given!r:.60}', place)
+        return math.inf if isinstance(given, str) else given
+
+    def _roles_of(self, name: str, given: object, roles: Collection[str]) -> list[str]:
+        place = f"principals.{_key(name)}"
+        if not is_name(name):
+            raise self._error("this is not the name of a principal", place)
+        held = self._converted(given, list[str], place)
+        for role in held:
+            if role not in roles:
+                hint = did_you_mean(role, roles) or f"describe it under [roles.{_key(role)}]"
+                raise self._error(f"there is no role {role!r:.60}; {hint}", place)
+        return held
+
+    # --- mistakes ----------------------------------------------------------------------------
+
+    def _converted(self, given: object, type_: type[T], place: str) -> T:
+        try:
+            return msgspec.convert(given, type_)
+        except msgspec.ValidationError as error:
+            raise self._unfit(str(error), type_, place) from None
+
+    def _unfit(self, message: str, type_: type, place: str) -> PolicyError:
+        """Return what msgspec found, in our words: where first, then what."""
+        reason, _, inner = message.partition(" - at `$")
+        path = f"{place}{inner.rstrip('`')}".strip(".")
+        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", reason, re.DOTALL)
+        if unknown is None:
+            return self._error(_in_words(reason), path)
+        keys: tuple[str, ...] = type_.__struct_fields__  # type: ignore[attr-defined]
+        hint = did_you_mean(unknown[1], keys) or f"the keys are {', '.join(keys)}"
+        return self._error(f"there is no key {unknown[1]!r:.60} here; {hint}", path)
+
+    def _error(self, reason: str, place: str) -> PolicyError:
+        return PolicyError(reason, source=self._source, place=place)
+
+
+def _in_words(reason: str) -> str:
+    """Return msgspec's "Expected `a | b`, got `c`" as a sentence about the place."""
+    worded = re.sub(
+        r"`([^`]*)`",
+        lambda found: " or ".join(_WORDS.get(t, f"a {t}") for t in found[1].split(" | ")),
+        reason,
+    )
+    return worded.replace("Expected", "it should be", 1).replace(", got", ", not", 1)
+
+
+def _key(name: str) -> str:
+    """Return a key as TOML writes it."""
+    return name if _BARE_KEY.fullmatch(name) else json.dumps(name[:60])
+
 
 EVERYONE: Final = "*"
 _KINDS: Final = 1_024

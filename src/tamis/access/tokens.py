@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from tamis.access.principals import Principal, is_name, is_role
+from tamis.access.roles import Principal, is_name, is_role
 from tamis.errors import AccessError
 
 # A fixed beginning, so that programs which look for leaked secrets can know a token.

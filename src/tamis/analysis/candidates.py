@@ -16,9 +16,9 @@ from itertools import islice
 from typing import Any, Final
 
 from tamis.diagrams.atom_intervals import TextPredicate
-from tamis.diagrams.samples import ABSENT, Values, cell_values, texts_for
 from tamis.diagrams.value_order import BEGIN, BRACKET_OF_KIND, END, Bracket, Interval, text_ends
 from tamis.diagrams.variable_order import AttributeVariables
+from tamis.diagrams.witness import ABSENT, Values, cell_values, texts_for
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.values import INT64_MAX, INT64_MIN, kind_of
 from tamis.filters.arithmetic import Relation

@@ -15,9 +15,8 @@ from tamis.analysis.candidates import candidates, distance, solutions
 from tamis.diagrams.diagram import BudgetExceededError
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FALSE
-from tamis.diagrams.samples import ABSENT, Values
 from tamis.diagrams.variable_order import VariableOrder
-from tamis.diagrams.witness import find_witness
+from tamis.diagrams.witness import ABSENT, Values, find_witness
 from tamis.events import Event, Schema, Value
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation

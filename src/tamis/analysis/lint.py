@@ -19,9 +19,8 @@ from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import BudgetExceededError, Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FALSE, TRUE
-from tamis.diagrams.samples import Values
 from tamis.diagrams.variable_order import Variable
-from tamis.diagrams.witness import find_witness
+from tamis.diagrams.witness import Values, find_witness
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import Present

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from tamis.events import Bits, Event, Value
-from tamis.events.timestamps import format_timestamp
+from tamis.events.values import format_timestamp
 from tamis.filters.printing import show_name, show_value
 
 _PLAIN: Final = re.compile(r"[\w.:+-]+")

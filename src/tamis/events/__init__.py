@@ -7,7 +7,7 @@ from tamis.events.cloudevents import (
     encode_cloudevent,
     encode_cloudevents,
 )
-from tamis.events.event import Event
+from tamis.events.event import Event, EventLimits
 from tamis.events.json_lines import (
     DecodedLine,
     RejectedLine,
@@ -15,10 +15,8 @@ from tamis.events.json_lines import (
     decode_json_lines,
     read_lines,
 )
-from tamis.events.json_text import decode_json, encode_json
-from tamis.events.limits import EventLimits
+from tamis.events.json_text import decode_json, decode_schema, encode_json, schema_of
 from tamis.events.schema import Attribute, Schema, attribute
-from tamis.events.schema_json import decode_schema, schema_of
 from tamis.events.values import Bits, Kind, Type, Value
 
 __all__ = [

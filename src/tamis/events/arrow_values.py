@@ -21,9 +21,7 @@ from tamis.events.columns import (
     microseconds,
     split_integers,
 )
-from tamis.events.strict_json import RejectedValue
-from tamis.events.timestamps import parse_timestamp
-from tamis.events.values import INT64_MAX, Kind, Type
+from tamis.events.values import INT64_MAX, Kind, RejectedValue, Type, parse_timestamp
 
 FIRST_INSTANT: Final = microseconds(datetime.min.replace(tzinfo=UTC))
 LAST_INSTANT: Final = microseconds(datetime.max.replace(tzinfo=UTC))

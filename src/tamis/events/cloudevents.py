@@ -3,22 +3,207 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET
 
 from tamis.errors import CloudEventError, EventError, LimitError
-from tamis.events import cloudevent_rules as rules
 from tamis.events import places
-from tamis.events.event import Event
-from tamis.events.flatten import flatten
+from tamis.events.event import Event, EventLimits, flatten
 from tamis.events.json_text import check_finite, dump_json, kind_of_json, parse_json
-from tamis.events.limits import EventLimits
-from tamis.events.strict_json import RejectedValue
-from tamis.events.timestamps import parse_rfc3339
+from tamis.events.values import RejectedValue, brief, parse_rfc3339
+
+# --- URIs (RFC 3986) -----------------------------------------------------------------------
+
+
+# Every repetition is possessive (`++`, `*+`): it never gives back what it took, and need not,
+# because what follows starts with a character it cannot take. So matching is linear.
+_PLAIN: Final = r"A-Za-z0-9\-._~!$&'()*+,;="
+_ESCAPE: Final = r"%[0-9A-Fa-f]{2}"
+_PATH: Final = rf"(?:[{_PLAIN}:@/]++|{_ESCAPE})*+"
+_HOST: Final = rf"(?:\[[0-9A-Za-z:.]++\]|(?:[{_PLAIN}]++|{_ESCAPE})*+)"
+_AUTHORITY: Final = rf"(?:(?:[{_PLAIN}:]++|{_ESCAPE})*+@)?{_HOST}(?::[0-9]*)?"
+_WITH_AUTHORITY: Final = rf"//{_AUTHORITY}(?:/{_PATH})?"
+_QUERY: Final = rf"(?:\?(?:[{_PLAIN}:@/?]++|{_ESCAPE})*+)?"
+_FRAGMENT: Final = rf"(?:#(?:[{_PLAIN}:@/?]++|{_ESCAPE})*+)?"
+
+_URI: Final = re.compile(
+    rf"[A-Za-z][A-Za-z0-9+.\-]*+:(?:{_WITH_AUTHORITY}|(?!//){_PATH}){_QUERY}{_FRAGMENT}"
+)
+# A colon in the first segment would make it a scheme.
+_RELATIVE: Final = re.compile(
+    rf"(?:{_WITH_AUTHORITY}|/(?!/){_PATH}|(?:(?:[{_PLAIN}@]++|{_ESCAPE})++(?:/{_PATH})?)?)"
+    rf"{_QUERY}{_FRAGMENT}"
+)
+
+
+def is_uri(text: str) -> bool:
+    """Tell whether `text` is a URI: with a scheme, and perhaps a fragment.
+
+    >>> is_uri("urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66"), is_uri("/sensors/17")
+    (True, False)
+    """
+    return _URI.fullmatch(text) is not None
+
+
+def is_uri_reference(text: str) -> bool:
+    """Tell whether `text` is a URI, or one relative to another.
+
+    >>> is_uri_reference("/sensors/17"), is_uri_reference("/sensors/no 17")
+    (True, False)
+    """
+    return is_uri(text) or _RELATIVE.fullmatch(text) is not None
+
+
+# --- what the specification allows in context attributes and data --------------------------
+
+
+INT32_MIN: Final = -(2**31)
+INT32_MAX: Final = 2**31 - 1
+
+REQUIRED: Final = ("id", "source", "type")
+OPTIONAL: Final = ("subject", "time", "datacontenttype", "dataschema")
+# Names that an extension must leave alone.
+RESERVED: Final = frozenset({*REQUIRED, *OPTIONAL, "specversion", "data"})
+
+_NAME: Final = re.compile(r"[a-z0-9]+")
+
+# Control characters, and what Unicode calls noncharacters: a block of 32, and the last two code
+# points of each of the 17 planes. Surrogates are refused as in every other text.
+_FORBIDDEN: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef"
+    + "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+    + "]"
+)
+
+_TOKEN: Final = r"[A-Za-z0-9!#$%&'*+\-.^_`{|}~]+"  # noqa: S105 - the token of RFC 2045
+_MEDIA_TYPE: Final = re.compile(
+    rf'({_TOKEN})/({_TOKEN})(?:[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN}|"[^"\\]*"))*'
+)
+
+
+def check_version(version: object) -> None:
+    """Refuse any version of the specification but 1.0."""
+    if version is None:
+        raise CloudEventError("it is missing, and every CloudEvent has one", place="specversion")
+    if version != "1.0":
+        raise CloudEventError(f"it is {brief(version)}, and Tamis knows '1.0'", place="specversion")
+
+
+def check_context(context: Mapping[str, object]) -> None:
+    """Refuse context attributes, without the unset ones, that are not as the specification says."""
+    for name in REQUIRED:
+        if name not in context:
+            raise CloudEventError("it is missing, and every CloudEvent has one", place=name)
+    for name, value in context.items():
+        reason = _CHECKS.get(name, _check_extension)(value)
+        if reason:
+            raise CloudEventError(reason, place=name)
+
+
+def check_extension_name(name: object) -> None:
+    """Refuse a name that the specification does not allow for an extension."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        place = places.path([str(name)])
+        raise CloudEventError(
+            "the name of an attribute has only lower-case letters a-z and digits", place=place
+        )
+    if name in RESERVED:
+        raise CloudEventError("an extension cannot have this name, it is reserved", place=name)
+
+
+def check_data(data: object, datacontenttype: str | None) -> None:
+    """Refuse structured data under a content type that is not JSON."""
+    if not isinstance(data, str | bytes) and not is_json(datacontenttype):
+        raise CloudEventError(
+            f"data of content type {brief(datacontenttype)} is a text or bytes; "
+            "only JSON content has other values",
+            place="data",
+        )
+
+
+def is_json(datacontenttype: str | None) -> bool:
+    """Tell whether a content type declares JSON; none at all does.
+
+    >>> is_json("application/geo+json; charset=utf-8"), is_json("text/xml"), is_json(None)
+    (True, False, True)
+    """
+    if datacontenttype is None:
+        return True
+    found = _MEDIA_TYPE.fullmatch(datacontenttype)
+    return found is not None and f"+{found[2].lower()}".endswith("+json")
+
+
+# Each check returns what is wrong with a value, or nothing.
+
+
+def _check_text(value: object) -> str:
+    if not isinstance(value, str):
+        return f"it is a text, not of type {type(value).__name__!r}"
+    found = _FORBIDDEN.search(value)
+    if found:
+        return (
+            f"it has the character U+{ord(found[0]):04X} at {found.start() + 1}, which CloudEvents "
+            "does not allow in an attribute"
+        )
+    return ""
+
+
+def _check_filled_text(value: object) -> str:
+    return "it is empty" if value == "" else _check_text(value)
+
+
+def _check_source(value: object) -> str:
+    return _check_filled_text(value) or _unless(is_uri_reference, value, "a URI reference")
+
+
+def _check_dataschema(value: object) -> str:
+    # The specification's text excludes a fragment, its JSON Schema does not, and people use one.
+    return _check_filled_text(value) or _unless(is_uri, value, "a URI with a scheme")
+
+
+def _check_datacontenttype(value: object) -> str:
+    return _check_text(value) or _unless(_MEDIA_TYPE.fullmatch, value, "a media type")
+
+
+def _check_time(value: object) -> str:
+    return "" if isinstance(value, datetime) else "it is a datetime with a time zone"
+
+
+def _check_extension(value: object) -> str:
+    if isinstance(value, bool):
+        return ""
+    if isinstance(value, int):
+        fits = INT32_MIN <= value <= INT32_MAX
+        return (
+            "" if fits else f"the integer {brief(value)} does not fit in 32 bits; send it as text"
+        )
+    if isinstance(value, str):
+        return _check_text(value)
+    return f"an extension is a boolean, an integer or a text, not of type {type(value).__name__!r}"
+
+
+def _unless(accepts: Callable[[str], object], value: object, what: str) -> str:
+    return "" if accepts(str(value)) else f"{str(value)[:60]!r} is not {what}"
+
+
+_CHECKS: Final[dict[str, Callable[[object], str]]] = {
+    "id": _check_filled_text,
+    "source": _check_source,
+    "type": _check_filled_text,
+    "subject": _check_filled_text,
+    "time": _check_time,
+    "datacontenttype": _check_datacontenttype,
+    "dataschema": _check_dataschema,
+}
+
+
+# --- events --------------------------------------------------------------------------------
+
 
 Extension = bool | int | str
 
@@ -50,14 +235,14 @@ class CloudEvent:
 
     def __post_init__(self, limits: EventLimits | None) -> None:
         for name in self.extensions:
-            rules.check_extension_name(name)
+            check_extension_name(name)
         # A copy: what the caller does to the mapping later must not reach a checked event.
         set_ = {name: value for name, value in self.extensions.items() if value is not None}
         object.__setattr__(self, "extensions", set_)
         context = self.context()
-        rules.check_context(context)
+        check_context(context)
         if self.data is not UNSET:
-            rules.check_data(self.data, self.datacontenttype)
+            check_data(self.data, self.datacontenttype)
         object.__setattr__(self, "_event", _event(context, self.data, limits or EventLimits()))
 
     def __hash__(self) -> int:
@@ -73,7 +258,7 @@ class CloudEvent:
 
     def context(self) -> dict[str, object]:
         """Return the context attributes that are set, extensions among them."""
-        named = {name: getattr(self, name) for name in (*rules.REQUIRED, *rules.OPTIONAL)}
+        named = {name: getattr(self, name) for name in (*REQUIRED, *OPTIONAL)}
         every = {"specversion": "1.0", **named, **self.extensions}
         return {name: value for name, value in every.items() if value is not None}
 
@@ -141,7 +326,7 @@ def _cloudevent(data: object, limits: EventLimits) -> CloudEvent:
     _check_marks(data)
     payload = _take_data(data)
     context = {name: value for name, value in data.items() if value is not None}
-    rules.check_version(context.pop("specversion", None))
+    check_version(context.pop("specversion", None))
     if "time" in context:
         context["time"] = _time(context["time"])
     return _construct(context, payload, limits)
@@ -187,8 +372,8 @@ def _time(text: object) -> datetime:
 
 def _construct(context: dict[str, Any], payload: object, limits: EventLimits) -> CloudEvent:
     # The constructor checks the types, of the required attributes also that they are there.
-    required = {name: context.pop(name, None) for name in rules.REQUIRED}
-    optional = {name: context.pop(name, None) for name in rules.OPTIONAL}
+    required = {name: context.pop(name, None) for name in REQUIRED}
+    optional = {name: context.pop(name, None) for name in OPTIONAL}
     return CloudEvent(**required, **optional, extensions=context, data=payload, limits=limits)
 
 

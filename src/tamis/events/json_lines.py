@@ -8,9 +8,8 @@ from typing import BinaryIO, Final, NamedTuple
 from tamis.errors import EventError, LimitError
 from tamis.events import places
 from tamis.events.cloudevents import decode_cloudevent, decode_cloudevents
-from tamis.events.event import Event
+from tamis.events.event import Event, EventLimits
 from tamis.events.json_text import decode_json
-from tamis.events.limits import EventLimits
 from tamis.events.schema import Schema
 
 _DISCARDED_AT_ONCE: Final = 64 * 1024

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from tamis.errors import EventError, SchemaError
 from tamis.events.event import Event
-from tamis.events.timestamps import format_timestamp, parse_timestamp
 from tamis.events.values import (
     KIND_OF_TYPE,
     TYPE_OF_CLASS,
@@ -20,6 +19,8 @@ from tamis.events.values import (
     brief,
     check_text,
     check_value,
+    format_timestamp,
+    parse_timestamp,
 )
 
 

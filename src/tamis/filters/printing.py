@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from tamis.events import Bits, Value
-from tamis.events.timestamps import format_timestamp
+from tamis.events.values import format_timestamp
 
 # Words that cannot be attribute names unless they stand in backticks.
 RESERVED: Final = frozenset(

@@ -20,8 +20,7 @@ from tamis.filters.atoms import In
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.filters.build import between_expressions, compare_expressions
 from tamis.filters.limits import atom_cost
-from tamis.languages.literals import LARGEST
-from tamis.languages.tokens import Tokens, describe
+from tamis.languages.tokens import LARGEST, Tokens, describe
 
 Operand = Filter | Expression
 Member = TypeVar("Member")

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import ClassVar, Final
 
 from tamis.events import Kind
-from tamis.events.timestamps import parse_timestamp
+from tamis.events.values import parse_timestamp
 from tamis.filters import Filter
 from tamis.filters.arithmetic import Literal, Reference
 from tamis.filters.atoms import HasKind, Present
@@ -30,8 +30,7 @@ from tamis.languages.expressions import (
     ExpressionParser,
     Operand,
 )
-from tamis.languages.literals import NUMBER, QUOTED, read_mask, read_number, read_quoted
-from tamis.languages.tokens import describe
+from tamis.languages.tokens import NUMBER, QUOTED, describe, read_mask, read_number, read_quoted
 
 KIND_WORDS: Final[Mapping[tuple[str, ...], Kind]] = {
     tuple(kind.value.split()): kind for kind in Kind

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.events import Type
-from tamis.events.timestamps import parse_timestamp
+from tamis.events.values import parse_timestamp
 from tamis.workloads.distributions import (
     EPOCH,
     RESOLUTION,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tamis.errors import WorkloadError
 from tamis.events.schema import did_you_mean
-from tamis.languages.literals import NUMBER
+from tamis.languages.tokens import NUMBER
 
 LONGEST: Final = 1024 * 1024
 """Characters of one workload file."""

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import FilterSyntaxError
 from tamis.filters import FilterLimits
-from tamis.languages.literals import read_quoted
-from tamis.languages.tokens import Tokens
+from tamis.languages.tokens import Tokens, read_quoted
 from tamis.workloads.distributions import Distribution, EvenRanks, Listed, WeightedRanks, Window
 from tamis.workloads.source import Cursor, Token, evened, shown
 

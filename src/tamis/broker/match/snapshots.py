@@ -23,7 +23,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, digest
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import SnapshotError
 from tamis.events import Schema
-from tamis.events.schema_json import schema_data
+from tamis.events.json_text import schema_data
 from tamis.filters import Mode
 from tamis.matching import Engine
 

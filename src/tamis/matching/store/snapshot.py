@@ -15,7 +15,7 @@ from tamis.diagrams.value_order import Bracket, Breakpoint, Partition
 from tamis.errors import SnapshotError
 from tamis.events import Schema
 from tamis.events.columns import instant, microseconds
-from tamis.events.schema_json import schema_data, schema_of
+from tamis.events.json_text import schema_data, schema_of
 from tamis.filters import Id, Mode
 from tamis.languages import parse
 from tamis.matching.compile.compiled import Compiled, CompiledArrays

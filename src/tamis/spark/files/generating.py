@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from tamis.errors import SparkError
-from tamis.events.schema_json import schema_data
+from tamis.events.json_text import schema_data
 from tamis.workloads import Workload
 
 FORMATS: Final = {"parquet": "parquet", "jsonl": "json"}

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from tamis.analysis.lint import FILTERS
 from tamis.errors import FilterError, FilterSyntaxError, TamisError
 from tamis.events import Schema, schema_of
-from tamis.events.timestamps import parse_timestamp
+from tamis.events.values import parse_timestamp
 from tamis.filters import Filter, Mode
 from tamis.languages import parse
 from tamis.matching import Engine

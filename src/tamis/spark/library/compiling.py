@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tamis.errors import FilterError
 from tamis.events import Schema, Type
-from tamis.events.schema_json import schema_data
+from tamis.events.json_text import schema_data
 from tamis.filters import Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.spark.library.building import REJECTED_SCHEMA, Built, Order, add_buckets, build_shards

@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from tamis.errors import LibraryError
 from tamis.events import Schema, schema_of
-from tamis.events.schema_json import schema_data
+from tamis.events.json_text import schema_data
 
 MANIFEST: Final = "manifest.json"
 REJECTED: Final = "rejected.parquet"
