@@ -1,4 +1,4 @@
-"""What does a filter say about an attribute that is not there? It depends on the mode."""
+"""What does a filter mean if an attribute is absent? It depends on the mode."""
 
 from tamis import EventError, Mode, Schema, attribute, parse
 

@@ -1,4 +1,4 @@
-"""A broker asks its neighbour only for what it does not get already."""
+"""A broker forwards a filter to its neighbour only if no filter it has forwarded covers it."""
 
 from tamis import Filter, covers, parse
 
@@ -10,15 +10,15 @@ WANTED = [
     "price between 10 and 20",
 ]
 
-asked: list[Filter] = []
+forwarded: list[Filter] = []
 for filter_ in map(parse, WANTED):
-    wider = next((other for other in asked if covers(other, filter_)), None)
+    wider = next((other for other in forwarded if covers(other, filter_)), None)
     if wider is not None:
         print(f"{filter_}\n    is covered by {wider}")
         continue
-    asked = [other for other in asked if not covers(filter_, other)] + [filter_]
-    print(f"{filter_}\n    has to be asked for")
+    forwarded = [other for other in forwarded if not covers(filter_, other)] + [filter_]
+    print(f"{filter_}\n    is forwarded")
 
-print(f"\n{len(asked)} of {len(WANTED)} filters travel further.")
+print(f"\n{len(forwarded)} of {len(WANTED)} filters are forwarded.")
 difference = covers(parse("price < 100"), parse('company starts with "I"'))
-print(f"The first does not cover the third: see {difference.witness()}.")
+print(f"The first does not cover the third: {difference.witness()} matches only the third.")

@@ -5,7 +5,7 @@ from tamis import attr, parse
 SUBSCRIPTIONS = {
     "cheap PCs": parse('product contains "PC" and price <= 1000'),
     "IBM or Dell": parse('company in ("IBM", "Dell")'),
-    # The same language, from Python.
+    # The same, built in Python instead of parsed.
     "big orders": attr("price") * attr("quantity") > 50_000,
 }
 
@@ -17,4 +17,4 @@ EVENTS = [
 
 for event in EVENTS:
     names = [name for name, filter_ in SUBSCRIPTIONS.items() if filter_.matches(event)]
-    print(f"{event['company']}: {', '.join(names) or 'nobody asked for it'}")
+    print(f"{event['company']}: {', '.join(names) or 'no subscription'}")

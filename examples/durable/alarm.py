@@ -1,4 +1,4 @@
-"""Watch for readings that are too high, through restarts of this program and of the broker."""
+"""Report readings that are too high, across restarts of this program and of the broker."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ async def too_hot(event: tamis.Message) -> None:
     print(f"{event['sensor']}: {event['celsius']} °C", flush=True)
 
 
-# A second opinion on the same connection. Who only watches needs no name.
+# A second subscription on the same connection. It is not durable, so it needs no name.
 @bus.on('battery = "low"', start="earliest")
 def weak(event: tamis.Message) -> None:
     print(f"{event['sensor']}: a new battery, please", flush=True)

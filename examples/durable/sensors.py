@@ -1,4 +1,4 @@
-"""Publish readings of a few sensors; run it twice, and nothing is stored twice."""
+"""Publish readings of a few sensors. Run it twice: the broker stores each reading once."""
 
 import tamis
 
@@ -10,7 +10,7 @@ READINGS = [
     {"sensor": "boiler", "celsius": 88.0},
 ]
 
-# The readings are numbered from 1 under the name `sensors`. A number is stored once.
+# The readings are numbered from 1 under the publisher name `sensors`; each number is stored once.
 with tamis.connect_sync(publisher="sensors", sequence=1) as bus:
     receipt = bus.publish_many(READINGS)
 

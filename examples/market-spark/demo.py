@@ -1,6 +1,6 @@
-"""`make demo`: a market's subscriptions and events, generated, compiled, matched and reported.
+"""`make demo`: generate a market's subscriptions and events, compile, match and report.
 
-The commands are those that a user types; they run in one process here, so that Spark starts once.
+These are the commands a user would type. They run in one process here, so that Spark starts once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from pathlib import Path
 
 from tamis.cli import app
 
-AGAIN = "--overwrite"
-
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
@@ -25,16 +23,17 @@ def main() -> None:
     started = time.monotonic()
     for command in commands(given.to, given.subscriptions, given.events):
         run(command)
-    print(f"\nThat took {time.monotonic() - started:.0f} seconds, Spark's start included.")
+    print(f"\nThat took {time.monotonic() - started:.0f} seconds, including the start of Spark.")
     print(f"The report is {(given.to / 'report.html').absolute()}")
 
 
 def commands(folder: Path, subscriptions: int, events: int) -> list[str]:
     library, report = f"{folder}/library", f"{folder}/report.html"
+    sizes = f"--subscriptions {subscriptions} --events {events}"
     return [
-        f"generate market --subscriptions {subscriptions} --events {events} --to {folder} {AGAIN}",
+        f"generate market {sizes} --to {folder} --overwrite",
         f"compile {folder}/subscriptions --schema {folder}/schema.json -L {library}",
-        f"match {folder}/events -L {library} --to {folder}/matches --report {report} {AGAIN}",
+        f"match {folder}/events -L {library} --to {folder}/matches --report {report} --overwrite",
     ]
 
 
