@@ -12,7 +12,7 @@ from rich.console import Console
 
 from tamis.cli import event_input
 from tamis.cli.event_input import progress
-from tamis.cli.filters.match_output import TABLE_ROWS
+from tamis.cli.filters.match import MAX_TABLE_ROWS
 
 from .commands import ROOT, tamis
 
@@ -139,10 +139,10 @@ def test_a_table_of_long_ids_and_events_keeps_all_columns() -> None:
 
 
 def test_a_table_is_cut_where_nobody_would_read_on() -> None:
-    stdin = '{"price": 1}\n' * (TABLE_ROWS + 5)
+    stdin = '{"price": 1}\n' * (MAX_TABLE_ROWS + 5)
     done = tamis("match", "price = 1", "--format", "table", stdin=stdin)
     assert "and 5 more events; --format json has them all" in done.out
-    assert f"{TABLE_ROWS + 5:,} events" in done.err
+    assert f"{MAX_TABLE_ROWS + 5:,} events" in done.err
 
 
 def test_what_an_event_holds_cannot_control_the_terminal() -> None:

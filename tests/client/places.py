@@ -67,7 +67,7 @@ def on_every_bus(test: Callable[[Connect], Awaitable[None]]) -> Callable[[Place]
 
 
 async def events_of(
-    subscription: tamis.client.Subscription, count: int, timeout: float = 20
+    subscription: tamis.client.Consumer, count: int, timeout: float = 20
 ) -> list[tamis.Message]:
     """Return the next events."""
     return [await subscription.next(timeout) for _ in range(count)]

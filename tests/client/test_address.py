@@ -27,14 +27,14 @@ def test_one_url_gives_all_others(url: str, web: str, connect: str) -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("127.0.0.1:8765", "it should begin like http://127.0.0.1:8765"),
-        ("ftp://h", "it should begin like"),
-        ("", "it should begin like"),
+        ("127.0.0.1:8765", "it should start like http://127.0.0.1:8765"),
+        ("ftp://h", "it should start like"),
+        ("", "it should start like"),
         ("http://", "the host is missing"),
         ("http://h:port", "Port could not be cast"),
         ("http://h:99999", "Port out of range"),
         ("http://[::1", "Invalid IPv6 URL"),
-        ("http://h/?token=secret", "there is more than host, port and path"),
+        ("http://h/?token=secret", "it should have only a host, a port and a path"),
     ],
 )
 def test_what_is_no_address_is_refused_with_the_reason(url: str, words: str) -> None:
@@ -44,7 +44,7 @@ def test_what_is_no_address_is_refused_with_the_reason(url: str, words: str) -> 
 
 
 def test_a_secret_in_a_url_is_refused_and_not_shown() -> None:
-    with pytest.raises(AddressError, match="a token does not belong into a URL") as caught:
+    with pytest.raises(AddressError, match="a token does not belong in a URL") as caught:
         parse_address("http://me:secret@h")
     assert "secret" not in str(caught.value)
 

@@ -401,7 +401,7 @@ async def test_functions_are_called_with_events(connect: Connect) -> None:
     done = asyncio.Event()
     async with bus:
         running = asyncio.create_task(bus.run())
-        await _until(lambda: len(bus._keeper.subscriptions) == 2)
+        await _until(lambda: len(bus._reconnector.consumers) == 2)
         await bus.flush()
         await bus.publish_many({"topic": name, "n": n} for n in range(5))
         await done.wait()
@@ -512,7 +512,7 @@ async def test_closing_ends_the_loops(connect: Connect) -> None:
             return len([event async for event in bus.subscribe("never = 1")])
 
         tasks = [asyncio.create_task(listen()) for _ in range(3)]
-        await _until(lambda: len(bus._keeper.subscriptions) == 3)
+        await _until(lambda: len(bus._reconnector.consumers) == 3)
     assert await asyncio.gather(*tasks) == [0, 0, 0]
 
 
@@ -541,11 +541,9 @@ async def test_an_ended_subscription_gives_no_events_and_can_be_deleted(connect:
     async with connect() as bus:
         subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
         assert subscription.id == name
-        assert (
-            repr(subscription) == f"<Subscription {name} \"topic = '{name}'\", in force, 0 waiting>"
-        )
+        assert repr(subscription) == f"<Consumer {name} \"topic = '{name}'\", active, 0 waiting>"
         await subscription.close()
-        assert "over" in repr(subscription)
+        assert "closed" in repr(subscription)
         assert [event async for event in subscription] == []
         with pytest.raises(tamis.DisconnectedError, match="the subscription is closed"):
             await subscription.next()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.client.outbox import Outbox, Publication
-from tamis.client.publishing import EVENTS_IN_A_FRAME, Encoded, encode_event
+from tamis.client.messages import MAX_EVENTS_PER_FRAME, EncodedEvent, encode_event
+from tamis.client.outbox import Outbox, PendingPublication
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.events import CloudEvent
 from tamis.protocol import Code, Publish, Published
@@ -29,17 +29,17 @@ class Client:
     def __init__(self, most: int = 1000, *, is_patient: bool = False) -> None:
         self.loop = asyncio.new_event_loop()
         self.outbox = Outbox("me", most, 10**6, is_patient=is_patient)
-        self.all: list[Publication] = []
+        self.all: list[PendingPublication] = []
         self.next = 1
         self._ref = 0
 
-    def publish(self, events: int = 1, data: object = None) -> Publication:
+    def publish(self, events: int = 1, data: object = None) -> PendingPublication:
         numbered = [encode_event({"n": self.next + i, "data": data}) for i in range(events)]
         return self.add(numbered)
 
-    def add(self, events: list[Encoded]) -> Publication:
+    def add(self, events: list[EncodedEvent]) -> PendingPublication:
         done: asyncio.Future[Receipt] = self.loop.create_future()
-        publication = Publication(self.next, events, done)
+        publication = PendingPublication(self.next, events, done)
         self.next = publication.end
         self.all.append(publication)
         self.outbox.add(publication)
@@ -185,9 +185,9 @@ def test_a_frame_is_not_larger_than_the_broker_takes(client: Client) -> None:
         client.publish(data="x" * 40_000)
     assert client.sent() == [1, 2]
     client.accept(2)
-    for _ in range(EVENTS_IN_A_FRAME + 5):
+    for _ in range(MAX_EVENTS_PER_FRAME + 5):
         client.publish()
-    assert client.sent() == [*range(3, 3 + EVENTS_IN_A_FRAME)]
+    assert client.sent() == [*range(3, 3 + MAX_EVENTS_PER_FRAME)]
 
 
 def test_cloudevents_do_not_go_with_other_events(client: Client) -> None:

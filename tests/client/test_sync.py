@@ -106,7 +106,7 @@ def test_it_manages_as_its_twin_does(bus: SyncBus) -> None:
     subscription = bus.subscribe("price < 5", durable=name, lifetime=60)
     assert (subscription.id, subscription.filter) == (name, "price < 5")
     assert subscription.expires_at is not None
-    assert repr(subscription).startswith(f"<SyncSubscription {name} 'price < 5', in force")
+    assert repr(subscription).startswith(f"<SyncConsumer {name} 'price < 5', active")
     assert [view.id for view in bus.subscriptions() if view.id == name] == [name]
     assert bus.renew(name, None).expires_at is None
     assert [trial.matches for trial in bus.try_filter("price < 5", [{"price": 4}])] == [True]
@@ -220,7 +220,7 @@ def test_the_twins_have_the_same_names() -> None:
     assert names(Bus) - names(SyncBus) == set()
     assert names(SyncBus) - names(Bus) == set()
     asynchronous, synchronous = (
-        names(tamis.client.Subscription),
-        names(tamis.client.SyncSubscription),
+        names(tamis.client.Consumer),
+        names(tamis.client.SyncConsumer),
     )
     assert synchronous <= asynchronous | {"expires_at", "missed"}

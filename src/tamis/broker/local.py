@@ -14,9 +14,9 @@ from tamis.broker.broker import Broker
 from tamis.broker.frontend.connection import Connection
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.sessions import MOST_AT_ONCE, Session
-from tamis.client.bus import Bus, Options
-from tamis.client.connecting import ConnectOptions
-from tamis.client.keeper import Token, token_of
+from tamis.client.bus import Bus
+from tamis.client.options import ClientOptions, ConnectOptions, Token
+from tamis.client.reconnector import resolve_token
 from tamis.client.sync import SyncBus
 from tamis.client.transport import Transport
 from tamis.errors import DisconnectedError, RefusedError
@@ -43,7 +43,7 @@ def open_bus(
 
     All is kept in the folder; without one, in a temporary folder that is gone afterwards.
     """
-    return LocalBus(None if folder is None else Path(folder), settings, Options(**options))
+    return LocalBus(None if folder is None else Path(folder), settings, ClientOptions(**options))
 
 
 def open_bus_sync(
@@ -60,7 +60,7 @@ class LocalBus(Bus):
     """A bus with a broker of its own."""
 
     def __init__(
-        self, folder: Path | None, settings: BrokerSettings | None, options: Options
+        self, folder: Path | None, settings: BrokerSettings | None, options: ClientOptions
     ) -> None:
         self._host = _Host(folder, settings)
         name = "in a temporary folder" if folder is None else str(folder)
@@ -73,7 +73,7 @@ class LocalBus(Bus):
 
     def connect(self, **options: Unpack[ConnectOptions]) -> Bus:
         """Return another client of this broker, to be used with `async with`."""
-        chosen = Options(**options)
+        chosen = ClientOptions(**options)
         management = LocalManagement(self._host, chosen.token)
         return Bus(self._name, self._host.dial, management, chosen)
 
@@ -211,7 +211,7 @@ class LocalManagement:
 
     @contextlib.asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
-        session = await self._host.broker.authenticate(await token_of(self._token))
+        session = await self._host.broker.authenticate(await resolve_token(self._token))
         try:
             yield session
         finally:

@@ -1,4 +1,4 @@
-"""The commands together, and the one place where a mistake becomes a sentence and an exit code."""
+"""The command line as a whole, and the one place that turns errors into messages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tamis.cli.lazy_commands import LazyCommands
 from tamis.errors import TamisError
 
 
-class Commands(LazyCommands):
-    """Commands that return their exit code; what the user did wrong ends as a sentence, code 2."""
+class CommandGroup(LazyCommands):
+    """Commands that return their exit code; a user's mistake exits with a message and code 2."""
 
     def main(self, *args: Any, **options: Any) -> NoReturn:
-        """Run a command and leave with its exit code."""
+        """Run a command and exit with its code."""
         options["standalone_mode"] = False
         try:
             code = super().main(*args, **options)
         except typer.TyperException as error:
-            # Typer leaves a trace of the library that checks its values.
-            code = _say_mistake(error.format_message().replace(": Value error, ", ": "))
+            # Typer leaves this trace of the library that checks its values.
+            code = _report_mistake(error.format_message().replace(": Value error, ", ": "))
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> object:
@@ -34,25 +34,27 @@ class Commands(LazyCommands):
             code = super().invoke(ctx)
             sys.stdout.flush()
         except BrokenPipeError:
-            # Whoever read our output has gone; the interpreter must not find that out again.
+            # The reader of our output is gone; the interpreter must not find out again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
         except TamisError as error:
-            return _say_mistake(str(error))
+            return _report_mistake(str(error))
         except OSError as error:
-            return _say_mistake(f"{error.filename or 'the input'} cannot be read: {error.strerror}")
+            return _report_mistake(
+                f"{error.filename or 'the input'} cannot be read: {error.strerror}"
+            )
         return code
 
 
-def _say_mistake(message: str) -> int:
-    # Empty where no command was given: then the help has been shown.
+def _report_mistake(message: str) -> int:
+    # Empty if no command was given: the help has been shown then.
     if message:
         say_error(message)
     return MISTAKE
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

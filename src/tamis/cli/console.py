@@ -1,32 +1,48 @@
-"""Writing for people and for programs: sentences and JSON, to a terminal, a pipe or a file."""
+"""Output for people and for programs: text and JSON, to a terminal, a pipe or a file."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
-from rich.console import Console
+import msgspec
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-# Where there is no terminal to ask: wide enough for a table, and the same on every machine.
+# Without a terminal: wide enough for a table, and the same on every machine.
 _WIDTH: Final = 100
+
+View = TypeVar("View", bound=msgspec.Struct)
 
 
 class Format(StrEnum):
-    """How a command writes its results."""
+    """How a command writes its results: for people or for programs."""
 
     TEXT = "text"
     JSON = "json"
 
 
+class TableFormat(StrEnum):
+    """How a command writes a stream of results: a table for people, JSON lines for programs."""
+
+    AUTO = "auto"
+    TABLE = "table"
+    JSON = "json"
+
+    @property
+    def is_table(self) -> bool:
+        """Return whether to write a table to this standard output."""
+        return sys.stdout.isatty() if self is TableFormat.AUTO else self is TableFormat.TABLE
+
+
 class _Console(Console):
-    """A console that leaves a closed pipe to the one place that knows what to do about it."""
+    """A console that raises when the pipe is closed, as other output does; `app` handles it."""
 
     def on_broken_pipe(self) -> None:
-        """Let the error through, which this is called to handle."""
+        """Raise the error that this is called to handle."""
         raise BrokenPipeError
 
 
@@ -37,31 +53,49 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """Return the console for everything that is no result."""
+    """Return the console for everything else: errors, summaries, progress."""
     return _Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
 def say(console: Console, message: str | Text, style: str = "") -> None:
-    """Write a line as it is: never wrapped, nothing in it taken for markup or terminal control."""
+    """Write lines without wrapping them, and without markup or terminal control sequences."""
     if isinstance(message, str):
         message = Text("\n".join(map(printable, message.split("\n"))), style)
     console.print(message, soft_wrap=True)
 
 
 def say_error(message: str) -> None:
-    """Write what the user did wrong."""
+    """Write an error message."""
     label = Text("error: ", "bold red")
     lines = "\n".join(map(printable, message.split("\n")))
     say(stderr(), label.append(Text(lines, "not bold default")))
 
 
 def write_json(data: Mapping[str, object]) -> None:
-    """Write one line of JSON to the results."""
+    """Write one line of JSON to standard output."""
     sys.stdout.write(json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n")
 
 
+def write_list(
+    rows: Sequence[View],
+    format_: Format,
+    table: Callable[[Sequence[View]], RenderableType],
+    *,
+    empty: str = "",
+) -> None:
+    """Write structs as JSON lines or as a table; if there are none, say so on standard error."""
+    if format_ is Format.JSON:
+        for row in rows:
+            write_json(msgspec.json.decode(msgspec.json.encode(row)))
+    elif rows:
+        shown = table(rows)
+        stdout().print(shown, soft_wrap=isinstance(shown, Text))
+    else:
+        say(stderr(), empty)
+
+
 def printable(text: str) -> str:
-    r"""Return one line of text with everything that could disturb a terminal as escapes.
+    r"""Return a line of text with escapes for everything that could disturb a terminal.
 
     >>> printable("red \x1b[31m, right-to-left \u202e")
     'red \\x1b[31m, right-to-left \\u202e'
@@ -78,3 +112,8 @@ def count(number: int, noun: str) -> str:
     ('1 event', '1,200 events')
     """
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def yes_or_no(value: bool) -> str:
+    """Return a truth value for people."""
+    return "yes" if value else "no"

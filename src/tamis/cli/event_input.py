@@ -1,4 +1,4 @@
-"""Events from a file or standard input, with a progress bar where somebody may be waiting."""
+"""Events from a file or standard input, with a progress bar."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tamis.events import (
 
 STDIN: Final = "-"
 
-# A bar that is gone again at once only flickers.
+# A bar that disappears at once only flickers.
 _SECONDS_BEFORE_BAR: Final = 1.0
 # An update costs more than matching an event.
 _SECONDS_BETWEEN_UPDATES: Final = 0.2
@@ -33,7 +33,7 @@ _SECONDS_BETWEEN_UPDATES: Final = 0.2
 def read_events(
     stream: BinaryIO, schema: Schema | None, *, cloudevents: bool, advance: Callable[[int], None]
 ) -> Iterator[DecodedLine | RejectedLine]:
-    """Yield the events of a stream of JSON lines, telling `advance` the bytes read."""
+    """Yield the events of a stream of JSON lines; call `advance` with the bytes read."""
 
     def lines() -> Iterator[bytes]:
         for line in read_lines(stream):
@@ -46,7 +46,7 @@ def read_events(
 
 @contextmanager
 def opened(name: str) -> Iterator[BinaryIO]:
-    """Give the named file, or standard input for `-`."""
+    """Open the named file, or standard input for `-`."""
     if name != STDIN:
         with Path(name).open("rb") as stream:
             yield stream
@@ -58,9 +58,9 @@ def opened(name: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def progress(name: str, console: Console, *, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function to call with the bytes read; a bar shows them once it takes a while."""
+    """Provide a function to call with the bytes read; a bar appears after a second."""
     total = Path(name).stat().st_size if name != STDIN else None
-    # By default the bar would take standard output over, and the results with it.
+    # By default, the bar would redirect standard output, and the results with it.
     bar = Progress(
         BarColumn(),
         DownloadColumn(),

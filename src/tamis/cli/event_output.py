@@ -16,7 +16,7 @@ _PLAIN: Final = re.compile(r"[\w.:+-]+")
 
 
 def show_event(event: Event) -> str:
-    """Return an event for people, its values as the Tamis language writes them.
+    """Return an event for people, with its values in the syntax of the Tamis language.
 
     >>> show_event(Event({"price": 9.5, "tag": ["new", "red"]}))
     'price = 9.5, tag = "new" "red"'
@@ -47,7 +47,7 @@ def _brief(value: object) -> str:
 
 
 def plain_event(event: Event) -> dict[str, object]:
-    """Return an event for programs: values that JSON has, NaN and infinities as text.
+    """Return an event as values for JSON, with NaN and infinities as text.
 
     >>> plain_event(Event({"price": float("nan"), "flags": Bits([0, 2])}))
     {'price': 'nan', 'flags': 5}

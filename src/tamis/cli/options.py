@@ -1,4 +1,4 @@
-"""The options that commands share, and reading what they name."""
+"""The options that commands share, and the schema file that one of them names."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tamis.cli.console import Format, TableFormat
 from tamis.errors import SchemaError
 from tamis.events import Schema, decode_schema
 from tamis.filters import Mode
@@ -56,18 +57,23 @@ Many = Annotated[
     bool,
     typer.Option(
         "--many",
-        help="Attributes may hold several values. With a schema, the schema says it instead.",
+        help="Attributes may have several values. With a schema, the schema decides.",
     ),
+]
+FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
+TableOption = Annotated[
+    TableFormat,
+    typer.Option("--format", help="auto is a table in a terminal, JSON lines elsewhere."),
 ]
 
 
 def mistake(message: str) -> typer.TyperException:
-    """Return the error for a command that cannot be understood."""
+    """Return the error for a wrong command line."""
     return typer.TyperException(message)
 
 
 def read_schema(path: Path | None) -> Schema | None:
-    """Return the schema in a file, if one is named."""
+    """Return the schema in a file, or None without a file."""
     if path is None:
         return None
     try:

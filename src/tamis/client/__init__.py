@@ -4,26 +4,26 @@ from tamis.lazy import require_extra
 
 require_extra("client")
 
-from tamis.client.bus import Bus, Options
-from tamis.client.connecting import ConnectOptions, connect
-from tamis.client.message import Message
-from tamis.client.subscription import Subscription
-from tamis.client.sync import SyncBus, SyncMessage, SyncSubscription, connect_sync
-from tamis.client.wanted import Missed, SubscribeOptions
+from tamis.client.bus import Bus
+from tamis.client.connecting import connect
+from tamis.client.consumer import Consumer
+from tamis.client.messages import Message
+from tamis.client.options import ClientOptions, ConnectOptions, Missed, SubscribeOptions
+from tamis.client.sync import SyncBus, SyncConsumer, SyncMessage, connect_sync
 from tamis.protocol.views import Receipt
 
 __all__ = [
     "Bus",
+    "ClientOptions",
     "ConnectOptions",
+    "Consumer",
     "Message",
     "Missed",
-    "Options",
     "Receipt",
     "SubscribeOptions",
-    "Subscription",
     "SyncBus",
+    "SyncConsumer",
     "SyncMessage",
-    "SyncSubscription",
     "connect",
     "connect_sync",
 ]

@@ -1,4 +1,4 @@
-"""Where a broker is: one URL for people, from which the others follow."""
+"""The address of a broker: one URL, from which the WebSocket's follows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _WEB: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _CONNECT: Final = "/v1/connect"
 
 
-class Address(NamedTuple):
-    """A broker's address."""
+class BrokerAddress(NamedTuple):
+    """The address of a broker."""
 
     web: str
-    """Without a slash at the end; `/v1/…` is appended to it."""
+    """The URL without a trailing slash, to which `/v1/…` is appended."""
     host: str
 
     @property
@@ -28,20 +28,20 @@ class Address(NamedTuple):
 
     @property
     def is_secure(self) -> bool:
-        """Tell whether others on the way can read nothing."""
+        """Return whether connections are encrypted."""
         return self.web.startswith("https:")
 
     @property
     def is_loopback(self) -> bool:
-        """Tell whether the broker is on this machine."""
+        """Return whether the broker is on this machine."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return self.host == "localhost"
 
 
-def parse_address(url: str) -> Address:
-    """Return the address that a URL names: http, https, ws or wss.
+def parse_address(url: str) -> BrokerAddress:
+    """Return the address of a broker from its URL: http, https, ws or wss.
 
     >>> parse_address("https://broker.example/tamis/").connect
     'wss://broker.example/tamis/v1/connect'
@@ -52,13 +52,13 @@ def parse_address(url: str) -> Address:
     except ValueError as error:
         raise AddressError(url, str(error)) from None
     if parts.scheme not in _WEB:
-        raise AddressError(url, f"it should begin like {DEFAULT_URL}, or with https, ws or wss")
+        raise AddressError(url, f"it should start like {DEFAULT_URL}, or with https, ws or wss")
     if not host:
         raise AddressError(url, "the host is missing")
     if "@" in parts.netloc:
-        # Not shown: what stands before the @ may be a secret.
-        raise AddressError(f"{parts.scheme}://…@…", "a token does not belong into a URL")
+        # Not shown: the part before the @ may be a secret.
+        raise AddressError(f"{parts.scheme}://…@…", "a token does not belong in a URL")
     if parts.query or parts.fragment:
-        raise AddressError(url, "there is more than host, port and path")
+        raise AddressError(url, "it should have only a host, a port and a path")
     path = parts.path.rstrip("/").removesuffix(_CONNECT)
-    return Address(f"{_WEB[parts.scheme]}://{parts.netloc}{path}", host)
+    return BrokerAddress(f"{_WEB[parts.scheme]}://{parts.netloc}{path}", host)

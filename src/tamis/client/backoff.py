@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: longer each time, and never in step with others."""
+"""Exponential backoff with jitter."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable
 from secrets import SystemRandom
 from typing import Final
 
-FIRST: Final = 0.1
-MOST: Final = 30.0
-# Sixty doublings are more than enough, and a float holds them.
-_MOST_DOUBLINGS: Final = 60
+FIRST_SECONDS: Final = 0.1
+MAX_SECONDS: Final = 30.0
+# Enough doublings for any wait, and few enough for a float.
+_MAX_DOUBLINGS: Final = 60
 _random: Final = SystemRandom().random
 
 
 class Backoff:
-    """Waits that double up to the longest, each between a half of it and all of it.
+    """Waits that double up to a maximum, each shortened at random by up to a half.
 
     >>> backoff = Backoff(first=1, most=5, random=lambda: 1.0)
     >>> [backoff.next() for _ in range(4)]
@@ -23,8 +23,8 @@ class Backoff:
 
     def __init__(
         self,
-        first: float = FIRST,
-        most: float = MOST,
+        first: float = FIRST_SECONDS,
+        most: float = MAX_SECONDS,
         *,
         random: Callable[[], float] = _random,
     ) -> None:
@@ -34,11 +34,11 @@ class Backoff:
         self._attempts = 0
 
     def next(self) -> float:
-        """Return the seconds to wait now."""
-        wait = min(self._most, self._first * 2.0 ** min(self._attempts, _MOST_DOUBLINGS))
+        """Return the next wait in seconds."""
+        wait = min(self._most, self._first * 2.0 ** min(self._attempts, _MAX_DOUBLINGS))
         self._attempts += 1
         return wait * (0.5 + 0.5 * self._random())
 
     def reset(self) -> None:
-        """Begin again with the shortest wait."""
+        """Start again with the shortest wait."""
         self._attempts = 0

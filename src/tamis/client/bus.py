@@ -1,4 +1,4 @@
-"""The bus: publish, subscribe, and close when all is done."""
+"""The bus: publish, subscribe, and manage subscriptions."""
 
 from __future__ import annotations
 
@@ -8,57 +8,43 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar, Unpack
+from typing import Final, Self, TypeVar, Unpack
 
-from tamis.client.handlers import Handler, Handling
-from tamis.client.keeper import Keeper, Token
+from tamis.client.consumer import Consumer, Handler, HandlerTask
 from tamis.client.management import Management, Managing
-from tamis.client.outbox import Outbox, Publication
-from tamis.client.publishing import (
-    Encoded,
+from tamis.client.messages import (
+    EncodedEvent,
     Publishable,
     check_size,
     encode_event,
     in_frames,
 )
-from tamis.client.subscription import Subscription
+from tamis.client.options import ClientOptions, SubscribeOptions, SubscriptionRequest
+from tamis.client.outbox import Outbox, PendingPublication
+from tamis.client.reconnector import Reconnector
 from tamis.client.transport import Dial
-from tamis.client.wanted import SubscribeOptions, Wanted
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
 from tamis.protocol.views import Receipt
 
-WINDOW: Final = 256
-PUBLISH_WINDOW: Final = 5_000
-_BYTES_ON_THEIR_WAY: Final = 16 * 1024**2
-# Time to send what is known to be done, when something has gone wrong.
-_SECONDS_TO_LEAVE: Final = 2.0
+_PUBLISH_WINDOW_BYTES: Final = 16 * 1024**2
+# Time to send acknowledgements when closing after an error.
+_SECONDS_TO_CLOSE: Final = 2.0
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Options(NamedTuple):
-    """How a client is to behave; every default can be left alone."""
-
-    token: Token = None
-    publisher: str | None = None
-    sequence: int | None = None
-    timeout: float | None = 30.0
-    reconnect: bool = True
-    window: int = WINDOW
-    publish_window: int = PUBLISH_WINDOW
-    patient: bool = False
-
-
 class Bus(Managing):
-    """A connection to a broker that comes back by itself; made by `tamis.connect`."""
+    """A connection to a broker that reconnects by itself; made by `tamis.connect`."""
 
-    def __init__(self, name: str, dial: Dial, management: Management, options: Options) -> None:
+    def __init__(
+        self, name: str, dial: Dial, management: Management, options: ClientOptions
+    ) -> None:
         super().__init__(management)
         if (options.publisher is None) is not (options.sequence is None):
             raise ValueError(
-                "publisher and sequence go together: under a name that is used again, the broker "
-                "takes a number that it has seen before for a repetition"
+                "publisher and sequence go together: when a name is used again, the broker ignores "
+                "the numbers it has seen before"
             )
         self._name = name
         self._options = options
@@ -67,10 +53,10 @@ class Bus(Managing):
         self._outbox = Outbox(
             self._publisher,
             options.publish_window,
-            _BYTES_ON_THEIR_WAY,
+            _PUBLISH_WINDOW_BYTES,
             is_patient=options.patient,
         )
-        self._keeper = Keeper(
+        self._reconnector = Reconnector(
             dial,
             options.token,
             self._outbox,
@@ -78,43 +64,43 @@ class Bus(Managing):
             reconnects=options.reconnect,
         )
         self._turn = asyncio.Lock()
-        self._handlings: list[Handling] = []
+        self._handlers: list[HandlerTask] = []
         self._is_open = False
         self._closed: asyncio.Future[None] | None = None
 
-    # --- what it is ------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------
 
     @property
     def publisher(self) -> str:
-        """Return the name that publications go under."""
+        """Return the name under which events are published."""
         return self._publisher
 
     @property
     def sequence(self) -> int:
-        """Return the number that the next event will have."""
+        """Return the number of the next event."""
         return self._sequence
 
     @property
     def principal(self) -> str:
-        """Return who the broker takes us for."""
-        return self._keeper.welcome.principal
+        """Return the name under which the broker knows this client."""
+        return self._reconnector.welcome.principal
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether there is a connection at the moment."""
-        return self._keeper.is_connected
+        """Return whether there is a connection now."""
+        return self._reconnector.is_connected
 
     def __repr__(self) -> str:
-        subscriptions = len(self._keeper.subscriptions)
+        consumers = len(self._reconnector.consumers)
         return (
             f"<{type(self).__name__} {self._name}, {self._state()}, "
-            f"{subscriptions} subscription{'' if subscriptions == 1 else 's'}, "
+            f"{consumers} subscription{'' if consumers == 1 else 's'}, "
             f"{self._outbox.events} unacknowledged>"
         )
 
     def _state(self) -> str:
-        if self._keeper.failure is not None:
-            return "closed" if self._is_closing else f"failed ({self._keeper.failure})"
+        if self._reconnector.failure is not None:
+            return "closed" if self._is_closing else f"failed ({self._reconnector.failure})"
         if not self._is_open:
             return "not open"
         return "connected" if self.is_connected else "connecting"
@@ -123,44 +109,44 @@ class Bus(Managing):
     def _is_closing(self) -> bool:
         return self._closed is not None
 
-    # --- beginning and end -----------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self) -> Self:
-        """Connect; `async with` does it."""
-        await self._keeper.open()
+        """Connect; `async with` does this."""
+        await self._reconnector.open()
         self._is_open = True
-        for handling in self._handlings:
-            handling.start()
+        for handler in self._handlers:
+            handler.start()
         return self
 
     async def close(self, *, drain: bool = True) -> None:
-        """Disconnect, once all publications are acknowledged and acknowledgements sent.
+        """Disconnect, after all publications are acknowledged and all acknowledgements sent.
 
-        Without `drain` only acknowledgements are sent, if it can be done quickly.
+        Without `drain`, only send acknowledgements, and only if that is quick.
         """
         mine = asyncio.current_task()
-        tasks = [handling.start() for handling in self._handlings] if self._is_open else []
+        tasks = [handler.start() for handler in self._handlers] if self._is_open else []
         if self._closed is None:
             self._closed = asyncio.get_running_loop().create_future()
             try:
                 await self._finish([task for task in tasks if task is not mine], drain=drain)
             finally:
-                await self._keeper.close()
+                await self._reconnector.close()
                 self._closed.set_result(None)
         elif mine not in tasks:
             await asyncio.shield(self._closed)
 
     async def _finish(self, tasks: list[asyncio.Task[None]], *, drain: bool) -> None:
-        for subscription in self._keeper.subscriptions:
-            subscription.stop()
-        limit = self._options.timeout if drain else _SECONDS_TO_LEAVE
+        for consumer in self._reconnector.consumers:
+            consumer.stop()
+        limit = self._options.timeout if drain else _SECONDS_TO_CLOSE
         try:
-            # Whoever waits for a receipt in vain is told so there.
+            # Callers that still wait for a receipt get the error there.
             with contextlib.suppress(TimeoutError, RefusedError):
                 async with asyncio.timeout(limit):
                     if drain and tasks:
                         await asyncio.wait(tasks)
-                    await self._keeper.flush(publications=drain)
+                    await self._reconnector.flush(publications=drain)
         finally:
             for task in tasks:
                 task.cancel()
@@ -181,21 +167,20 @@ class Bus(Managing):
         """Wait until all publications are acknowledged and the broker has our acknowledgements."""
         self._check()
         async with self._in_time("everything"):
-            await self._keeper.flush()
-        self._keeper.check()
+            await self._reconnector.flush()
+        self._reconnector.check()
 
     # --- publishing ------------------------------------------------------------------------------
 
     async def publish(self, event: Publishable, *, sequence: int | None = None) -> Receipt:
         """Publish an event, and return when it is on the broker's disk.
 
-        While the connection is lost, this waits for the next one and sends the event again; the
-        broker stores it once. Events are numbered one after the other; `sequence` leaves out the
-        numbers before it.
+        If the connection is lost, wait for the next one and send the event again; the broker
+        stores it once. Events are numbered consecutively; `sequence` skips to a higher number.
         """
         encoded = encode_event(event)
         self._check()
-        check_size(encoded, self._keeper.welcome)
+        check_size(encoded, self._reconnector.welcome)
         async with self._in_time("the event"):
             return await (await self._send([encoded], sequence))
 
@@ -204,14 +189,14 @@ class Bus(Managing):
     ) -> Receipt:
         """Publish events in order, and return when all are on the broker's disk.
 
-        They go in groups of up to 500, each of which is stored all or none. If one is refused,
-        those before it are stored, and some after it may be.
+        They are sent in groups of up to 500, each stored entirely or not at all. If the broker
+        refuses one, those before it are stored, and some after it may be.
         """
         self._check()
         waiting: deque[asyncio.Future[Receipt]] = deque()
         total = Receipt(0)
         try:
-            async for group in in_frames(events, self._keeper.welcome):
+            async for group in in_frames(events, self._reconnector.welcome):
                 async with self._in_time("the events"):
                     waiting.append(await self._send(group))
                 while waiting and waiting[0].done():
@@ -222,49 +207,50 @@ class Bus(Managing):
                 waiting.popleft()
         finally:
             for rest in waiting:
-                # What is on its way may be stored or not; nobody asks any more.
+                # They may be stored or not; nobody waits for the answer any more.
                 rest.cancel()
         return total
 
     async def _send(
-        self, events: list[Encoded], sequence: int | None = None
+        self, events: list[EncodedEvent], sequence: int | None = None
     ) -> asyncio.Future[Receipt]:
-        """Put events into the outbox when there is room; return what will be their receipt."""
+        """Put events into the outbox once there is room; return a future of their receipt."""
         size = sum(len(event.text) for event in events)
-        # Whoever comes first is served first, so that the order stays.
+        # First come, first served: events keep their order.
         async with self._turn:
             while not self._outbox.has_room(len(events), size):
                 self._outbox.has_changed.clear()
                 await self._outbox.has_changed.wait()
             self._check()
             if sequence is not None:
-                self._leave_out_before(sequence)
+                self._skip_to(sequence)
             done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-            self._outbox.add(Publication(self._sequence, events, done))
+            self._outbox.add(PendingPublication(self._sequence, events, done))
             self._sequence += len(events)
-        self._keeper.wake()
+        self._reconnector.wake()
         return done
 
-    def _leave_out_before(self, sequence: int) -> None:
+    def _skip_to(self, sequence: int) -> None:
         if sequence < self._sequence:
-            raise ValueError(f"the number {sequence} is behind {self._sequence}, which is next")
+            raise ValueError(f"sequence {sequence} is too low: the next number is {self._sequence}")
         self._sequence = sequence
 
     # --- subscribing -----------------------------------------------------------------------------
 
     def subscribe(
         self,
-        filter: str | Filter = "true",  # noqa: A002 - what it is called everywhere
+        filter: str | Filter = "true",  # noqa: A002 - its name throughout the API
         **options: Unpack[SubscribeOptions],
-    ) -> Subscription:
+    ) -> Consumer:
         """Return the events that match a filter: `async for event in bus.subscribe("price < 5")`.
 
-        With a `durable` name, the broker keeps what was not acknowledged, through disconnection and
-        restarts on both sides. An event is acknowledged when the next one is asked for, or with
-        `acknowledge="manual"` by `event.ack()`. All options: `SubscribeOptions`.
+        With a `durable` name, the broker keeps unacknowledged events while the client is
+        disconnected and when either side restarts. Asking for the next event acknowledges the
+        last one, or with `acknowledge="manual"`, `event.ack()` does. `SubscribeOptions` lists all
+        options.
         """
-        wanted = Wanted.of(str(filter), self._options.window, options)
-        return Subscription(self._keeper, wanted)
+        request = SubscriptionRequest.of(str(filter), self._options.window, options)
+        return Consumer(self._reconnector, request)
 
     def on(
         self,
@@ -273,28 +259,28 @@ class Bus(Managing):
     ) -> Callable[[AnyHandler], AnyHandler]:
         """Call the decorated function, asynchronous or not, with every event that matches.
 
-        One event at a time. If the function raises, that is logged and the event rejected.
+        One event at a time. If the function raises an exception, log it and reject the event.
         """
-        subscription = self.subscribe(filter, **options)
+        consumer = self.subscribe(filter, **options)
 
         def decorate(function: AnyHandler) -> AnyHandler:
-            handling = Handling(subscription, function)
-            self._handlings.append(handling)
+            task = HandlerTask(consumer, function)
+            self._handlers.append(task)
             if self._is_open:
-                handling.start()
+                task.start()
             return function
 
         return decorate
 
     async def run(self) -> None:
-        """Wait while functions are called with events, until the bus is closed.
+        """Call the functions registered with `on`, until the bus is closed.
 
-        Raises what ends a subscription of one of the functions, or the connection for good.
+        Raises the error that ends one of their subscriptions, or the connection.
         """
         self._check()
-        over = asyncio.create_task(self._keeper.wait_until_over())
+        over = asyncio.create_task(self._reconnector.wait_until_over())
         try:
-            tasks = {over, *(handling.start() for handling in self._handlings)}
+            tasks = {over, *(handler.start() for handler in self._handlers)}
             while not over.done():
                 done, tasks = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
@@ -306,14 +292,14 @@ class Bus(Managing):
             with contextlib.suppress(asyncio.CancelledError):
                 await over
         if not self._is_closing:
-            self._keeper.check()
+            self._reconnector.check()
 
-    # --- helping ---------------------------------------------------------------------------------
+    # --- helpers ---------------------------------------------------------------------------------
 
     def _check(self) -> None:
         if self._is_closing:
             raise DisconnectedError("the bus is closed")
-        self._keeper.check()
+        self._reconnector.check()
 
     @contextlib.asynccontextmanager
     async def _in_time(self, what: str) -> AsyncIterator[None]:
@@ -322,6 +308,6 @@ class Bus(Managing):
                 yield
         except TimeoutError:
             raise DisconnectedError(
-                f"the broker did not acknowledge {what} within {self._options.timeout:g} s; it is "
-                "not known what was stored"
+                f"the broker did not acknowledge {what} within {self._options.timeout:g} s; it may "
+                "or may not have stored it"
             ) from None

@@ -13,8 +13,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from tamis.client.address import Address
-from tamis.client.keeper import Token, token_of
+from tamis.client.address import BrokerAddress
+from tamis.client.options import Token
+from tamis.client.reconnector import resolve_token
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Code
 from tamis.protocol.views import (
@@ -65,7 +66,12 @@ class HTTPManagement:
     """Asks a broker over HTTP, each question in a thread of its own."""
 
     def __init__(
-        self, address: Address, token: Token, *, timeout: float | None, tls: ssl.SSLContext | None
+        self,
+        address: BrokerAddress,
+        token: Token,
+        *,
+        timeout: float | None,
+        tls: ssl.SSLContext | None,
     ) -> None:
         self._address = address
         self._token = token
@@ -177,7 +183,7 @@ class HTTPManagement:
         body: Mapping[str, object] | None = None,
     ) -> T:
         headers = {"Accept": "application/json"}
-        token = await token_of(self._token)
+        token = await resolve_token(self._token)
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         data = None

@@ -1,6 +1,6 @@
-"""What a subscription has received: in order, within its credit, each event once if it can be.
+"""The events a consumer has received: in order, within its credit, duplicates removed where known.
 
-No I/O: what must be told to the broker is collected, and given out as frames.
+No I/O: acknowledgements and credit are collected, and returned as frames to send.
 """
 
 from __future__ import annotations
@@ -14,47 +14,48 @@ from tamis.protocol import Acknowledge, Credit, Delivery, Reject
 
 Settlement = Acknowledge | Reject | Credit
 
-ACKNOWLEDGEMENTS_AT_ONCE: Final = 100
-_ACKNOWLEDGEMENTS_IN_A_FRAME: Final = 1000
-# A broker has at most a window of events out that it holds for unsettled, 1,000 by default.
-_LEAST_REMEMBERED: Final = 4096
+URGENT_ACKNOWLEDGEMENTS: Final = 100
+_MAX_ACKNOWLEDGEMENTS_PER_FRAME: Final = 1000
+# A broker sends at most a window of unacknowledged events, 1,000 by default.
+_MIN_SETTLED: Final = 4096
 
 
 class Inbox:
-    """The events that came and were not taken yet, and what the broker has to know of others."""
+    """Events that arrived and wait for the application; acknowledgements that wait to be sent."""
 
     def __init__(self, window: int, *, settles: bool, is_kept: bool) -> None:
         self._window = window
         self._settles = settles
         """Whether events are acknowledged one by one."""
         self._is_kept = is_kept
-        """Whether the broker keeps what was not acknowledged, and sends it again."""
+        """Whether the broker keeps unacknowledged events and sends them again."""
         self._waiting: OrderedDict[int, Delivery] = OrderedDict()
         self._consumed = 0
-        """Events whose credit has not been given again."""
+        """Events whose credit has not been returned to the broker."""
         self._acknowledged: list[int] = []
         self._rejected: list[tuple[int, float | None, str]] = []
-        # Acknowledgements may be lost with a connection; then these come again, but not further.
+        # Acknowledgements can be lost with a connection. The broker then sends these events again,
+        # but the application must not see them twice.
         self._settled: OrderedDict[int, None] = OrderedDict()
-        self._most_settled = max(_LEAST_REMEMBERED, 4 * window)
+        self._max_settled = max(_MIN_SETTLED, 4 * window)
         self.last = 0
-        """The highest sequence that came."""
+        """The highest sequence that has arrived."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def connect(self) -> int:
-        """Begin anew with a connection; return the credit to begin with."""
+        """Reset for a new connection; return the credit to grant."""
         self._consumed = 0
         self._acknowledged.clear()
         self._rejected.clear()
         if self._is_kept:
-            # All of these come again, and others may have to come before them.
+            # The broker sends all of these again, perhaps with others before them.
             self._waiting.clear()
         return self._window - len(self._waiting)
 
     def put(self, deliveries: Sequence[Delivery]) -> None:
-        """Take what came; an event that waits already is not kept twice."""
+        """Add events that arrived; an event that waits already is not added twice."""
         before = len(self._waiting)
         for delivery in deliveries:
             self._waiting[delivery.sequence] = delivery
@@ -74,46 +75,46 @@ class Inbox:
         return taken
 
     def acknowledge(self, sequence: int) -> None:
-        """Let an event not come again."""
+        """Acknowledge an event, so that it is not sent again."""
         if not self._settles:
             return
         self._acknowledged.append(sequence)
         self._settled[sequence] = None
-        if len(self._settled) > self._most_settled:
+        if len(self._settled) > self._max_settled:
             self._settled.popitem(last=False)
 
     def reject(self, sequence: int, delay: float | None, reason: str) -> None:
-        """Let an event come again later."""
+        """Reject an event, so that it is sent again."""
         if self._settles:
             self._rejected.append((sequence, delay, reason))
 
     @property
     def is_urgent(self) -> bool:
-        """Tell whether the broker is to be told now."""
+        """Return whether to report to the broker now."""
         return bool(
             self._rejected
-            or len(self._acknowledged) >= ACKNOWLEDGEMENTS_AT_ONCE
+            or len(self._acknowledged) >= URGENT_ACKNOWLEDGEMENTS
             or self._consumed >= max(1, self._window // 2)
         )
 
     @property
     def has_news(self) -> bool:
-        """Tell whether there is something to tell the broker at all."""
+        """Return whether there is anything to report to the broker."""
         return bool(self._rejected or self._acknowledged or self._consumed)
 
     def frames(self, subscription: str) -> list[Settlement]:
-        """Return what the broker is to be told, once."""
-        told: list[Settlement] = []
+        """Return the frames that report to the broker, once."""
+        frames: list[Settlement] = []
         acknowledged = iter(self._acknowledged)
-        while some := [*islice(acknowledged, _ACKNOWLEDGEMENTS_IN_A_FRAME)]:
-            told.append(Acknowledge(subscription=subscription, sequences=some))
-        told += [
+        while some := [*islice(acknowledged, _MAX_ACKNOWLEDGEMENTS_PER_FRAME)]:
+            frames.append(Acknowledge(subscription=subscription, sequences=some))
+        frames += [
             Reject(subscription=subscription, sequence=sequence, delay=delay, reason=reason)
             for sequence, delay, reason in self._rejected
         ]
         if self._consumed:
-            told.append(Credit(subscription=subscription, events=self._consumed))
+            frames.append(Credit(subscription=subscription, events=self._consumed))
         self._consumed = 0
         self._acknowledged.clear()
         self._rejected.clear()
-        return told
+        return frames

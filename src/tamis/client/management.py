@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Protocol
 
-from tamis.client.message import Message, Unsettled
-from tamis.client.publishing import Publishable, encode_event
+from tamis.client.messages import Message, NoSettler, Publishable, encode_event
+from tamis.client.options import Lifetime, position, seconds
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
 from tamis.protocol.views import (
@@ -18,9 +18,6 @@ from tamis.protocol.views import (
     TokenView,
     Trial,
 )
-
-Lifetime = float | timedelta | None
-"""Seconds; None: for ever."""
 
 
 class Management(Protocol):
@@ -159,10 +156,10 @@ class Managing:
         Nothing is kept, and nothing acknowledged; a subscription with a `start` goes on with what
         comes later.
         """
-        search = PastSearch(str(filter), instant(start), instant(end), language, mode)
+        search = PastSearch(str(filter), position(start), position(end), language, mode)
         while not search.is_over:
             for delivery in await search.step(self.management):
-                yield Message(delivery, Unsettled())
+                yield Message(delivery, NoSettler())
 
     async def try_filter(
         self,
@@ -196,17 +193,3 @@ class Managing:
     async def status(self) -> dict[str, Any]:
         """Return a few numbers that tell how the broker does."""
         return await self.management.status()
-
-
-def instant(moment: int | str | datetime) -> int | str:
-    """Return a place in the log as brokers are told of it."""
-    return moment.astimezone().isoformat() if isinstance(moment, datetime) else moment
-
-
-def seconds(lifetime: Lifetime) -> float | None:
-    """Return a length of time in seconds.
-
-    >>> seconds(timedelta(hours=1))
-    3600.0
-    """
-    return lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime

@@ -15,13 +15,18 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 
 from tamis.client.bus import Bus
-from tamis.client.connecting import ConnectOptions, connect
+from tamis.client.connecting import connect
+from tamis.client.consumer import Consumer
 from tamis.client.loop_thread import LoopThread
-from tamis.client.management import Lifetime, PastSearch, instant
-from tamis.client.message import Message, Received, Unsettled
-from tamis.client.publishing import EVENTS_IN_A_FRAME, Publishable
-from tamis.client.subscription import Subscription
-from tamis.client.wanted import SubscribeOptions
+from tamis.client.management import PastSearch
+from tamis.client.messages import (
+    MAX_EVENTS_PER_FRAME,
+    Message,
+    NoSettler,
+    Publishable,
+    ReceivedEvent,
+)
+from tamis.client.options import ConnectOptions, Lifetime, SubscribeOptions, position
 from tamis.errors import DisconnectedError
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
@@ -34,7 +39,7 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[["SyncMessage"], object])
 _AT_ONCE: Final = 64
 
 
-class SyncMessage(Received):
+class SyncMessage(ReceivedEvent):
     """An event that a subscription of `tamis.connect_sync` gives."""
 
     __slots__ = ()
@@ -48,20 +53,20 @@ class SyncMessage(Received):
         self.reject(delay, reason)
 
 
-class _Settler:
+class _LoopSettler:
     """Brings decisions about events to the thread of the loop."""
 
-    def __init__(self, thread: LoopThread, subscription: Subscription) -> None:
+    def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
         self._thread = thread
-        self._subscription = subscription
+        self._consumer = consumer
 
     def acknowledge(self, sequence: int) -> None:
         """Let an event not come again."""
-        self._thread.soon(self._subscription.acknowledge, sequence)
+        self._thread.soon(self._consumer.acknowledge, sequence)
 
     def reject(self, sequence: int, delay: float | None, reason: str) -> None:
         """Let an event come again."""
-        self._thread.soon(self._subscription.reject, sequence, delay, reason)
+        self._thread.soon(self._consumer.reject, sequence, delay, reason)
 
 
 class _MessageSettler:
@@ -80,38 +85,38 @@ class _MessageSettler:
         self._thread.soon(self._message.reject, delay, reason)
 
 
-class SyncSubscription:
+class SyncConsumer:
     """Events that match a filter: `for event in bus.subscribe("price < 5")`."""
 
-    def __init__(self, thread: LoopThread, subscription: Subscription) -> None:
+    def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
         self._thread = thread
-        self._subscription = subscription
-        self._settler = _Settler(thread, subscription)
+        self._consumer = consumer
+        self._settler = _LoopSettler(thread, consumer)
         self._here: deque[Delivery] = deque()
         self._in_hand: SyncMessage | None = None
 
     @property
     def id(self) -> str | None:
         """Return the broker's name for it: that of a durable one is yours."""
-        return self._subscription.id
+        return self._consumer.id
 
     @property
     def filter(self) -> str:
         """Return the filter."""
-        return self._subscription.filter
+        return self._consumer.filter
 
     @property
     def expires_at(self) -> float | None:
         """Return when it ends unless it is renewed, in seconds since 1970."""
-        return self._subscription.expires_at
+        return self._consumer.expires_at
 
     @property
     def missed(self) -> int:
         """Return how many events did not come, as far as anybody knows."""
-        return self._subscription.missed
+        return self._consumer.missed
 
     def __repr__(self) -> str:
-        return repr(self._subscription).replace("<", "<Sync", 1)
+        return repr(self._consumer).replace("<", "<Sync", 1)
 
     def __iter__(self) -> Self:
         return self
@@ -136,13 +141,13 @@ class SyncSubscription:
         if not self._here:
             return None
         message = SyncMessage(self._here.popleft(), self._settler)
-        if self._subscription.acknowledges_by_itself:
+        if self._consumer.acknowledges_automatically:
             self._in_hand = message
         return message
 
     async def _fetch(self, timeout: float | None) -> list[Delivery]:
         async with asyncio.timeout(timeout):
-            return await self._subscription.deliveries(_AT_ONCE)
+            return await self._consumer.deliveries(_AT_ONCE)
 
     def _settle_in_hand(self) -> None:
         if self._in_hand is not None:
@@ -152,7 +157,7 @@ class SyncSubscription:
     def close(self, *, delete: bool = False) -> None:
         """End it. A durable one stays with the broker and gathers events, unless it is deleted."""
         self._here.clear()
-        self._thread.call(self._subscription.close(delete=delete))
+        self._thread.call(self._consumer.close(delete=delete))
 
     def __enter__(self) -> Self:
         return self
@@ -280,7 +285,7 @@ class SyncBus:
         thread, bus = self._open
         remaining = iter(events)
         total = Receipt(0)
-        while some := [*islice(remaining, EVENTS_IN_A_FRAME)]:
+        while some := [*islice(remaining, MAX_EVENTS_PER_FRAME)]:
             total += thread.call(bus.publish_many(some))
         return total
 
@@ -292,12 +297,12 @@ class SyncBus:
         self,
         filter: str | Filter = "true",  # noqa: A002
         **options: Unpack[SubscribeOptions],
-    ) -> SyncSubscription:
+    ) -> SyncConsumer:
         """Return the events that match a filter; the subscription is in force from now on."""
         thread, bus = self._open
-        subscription = bus.subscribe(filter, **options)
-        thread.call(subscription.start())
-        return SyncSubscription(thread, subscription)
+        consumer = bus.subscribe(filter, **options)
+        thread.call(consumer.start())
+        return SyncConsumer(thread, consumer)
 
     def on(
         self,
@@ -393,10 +398,10 @@ class SyncBus:
         mode: Mode | str | None = None,
     ) -> Iterator[SyncMessage]:
         """Give the events of the past that match a filter, in order, up to but without `end`."""
-        search = PastSearch(str(filter), instant(start), instant(end), language, mode)
+        search = PastSearch(str(filter), position(start), position(end), language, mode)
         while not search.is_over:
             for delivery in self._call(lambda bus: search.step(bus.management)):
-                yield SyncMessage(delivery, Unsettled())
+                yield SyncMessage(delivery, NoSettler())
 
     def try_filter(
         self,

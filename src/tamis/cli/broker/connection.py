@@ -1,12 +1,15 @@
-"""The options of commands that speak with a broker, and speaking with it."""
+"""The options of commands that talk to a broker."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import os
 import ssl
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar, Unpack
 
@@ -19,41 +22,14 @@ from tamis.units import seconds
 
 T = TypeVar("T")
 
-Url = Annotated[
-    str,
-    typer.Option(
-        "--url",
-        "-u",
-        metavar="URL",
-        envvar="TAMIS_URL",
-        help="Where the broker is.",
-    ),
-]
-TokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file",
-        metavar="FILE",
-        help="A file with the token; without one, the variable TAMIS_TOKEN.",
-        show_default=False,
-    ),
-]
-CaFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--ca",
-        metavar="FILE",
-        help="Certificates to trust, a PEM file; without one, those of the system.",
-        show_default=False,
-    ),
-]
+
 BrokerMode = Annotated[
     str | None,
     typer.Option(
         "--mode",
         "-m",
         metavar="MODE",
-        help="What an absent attribute means; without it, as the broker is set.",
+        help="What an absent attribute means; by default, what the broker is set to.",
         show_default=False,
     ),
 ]
@@ -61,11 +37,40 @@ SubscriptionId = Annotated[
     str, typer.Argument(metavar="ID", help="The subscription.", show_default=False)
 ]
 
+_Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        "-u",
+        metavar="URL",
+        help=f"The address of the broker; by default, the variable TAMIS_URL, or {DEFAULT_URL}.",
+        show_default=False,
+    ),
+]
+_TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--token-file",
+        metavar="FILE",
+        help="A file with the token; by default, the variable TAMIS_TOKEN.",
+        show_default=False,
+    ),
+]
+_CaFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        help="Certificates to trust, as a PEM file; by default, the system's.",
+        show_default=False,
+    ),
+]
 
-class Place(NamedTuple):
-    """Where a broker is, and how to be let in."""
 
-    url: str = DEFAULT_URL
+class BrokerTarget(NamedTuple):
+    """Which broker to talk to, and the credentials for it."""
+
+    url: str | None = None
     token_file: Path | None = None
     ca: Path | None = None
 
@@ -74,8 +79,12 @@ class Place(NamedTuple):
         options["token"] = self._token()
         return connect(self.url, tls=self._tls(), **options)
 
+    def call(self, ask: Callable[[Bus], Coroutine[Any, Any, T]]) -> T:
+        """Return the broker's answer to one management call."""
+        return run(ask(self.bus()))
+
     def _token(self) -> str | None:
-        # There is no option for the token itself: everybody on a machine sees command lines.
+        # There is no option for the token itself: command lines are visible to every user.
         if self.token_file is None:
             return os.environ.get("TAMIS_TOKEN") or None
         token = self.token_file.read_text(encoding="utf-8").strip()
@@ -95,13 +104,45 @@ class Place(NamedTuple):
         return context
 
 
+def with_broker(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options that name a broker, in place of its first parameter.
+
+    In a group of commands, they can also be given to the group, before the subcommand.
+    """
+    own = inspect.signature(command, eval_str=True)
+    takes_context = "context" in own.parameters
+
+    @functools.wraps(command)
+    def wrapper(context: typer.Context, **options: Any) -> int:
+        group = context.obj or BrokerTarget()
+        fields = (options.pop(name) or getattr(group, name) for name in BrokerTarget._fields)
+        context.obj = BrokerTarget(*fields)
+        return command(context.obj, **({"context": context} if takes_context else {}), **options)
+
+    context = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    kinds = zip(BrokerTarget._fields, (_Url, _TokenFile, _CaFile), strict=True)
+    _, *rest = [one for one in own.parameters.values() if one.name != "context"]
+    parameters = [
+        context,
+        *rest,
+        *(
+            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in kinds
+        ),
+    ]
+    # Typer reads both.
+    wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
+    return wrapper
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a command to its end; Ctrl-C lets it clean up first."""
+    """Run a command to its end; on Ctrl-C, let it clean up first."""
     return asyncio.run(coroutine)
 
 
 def duration(text: str | None) -> float | None:
-    """Return a length of time such as `7 days` in seconds."""
+    """Return a duration such as `7 days` in seconds."""
     if text is None:
         return None
     try:
@@ -110,10 +151,10 @@ def duration(text: str | None) -> float | None:
         raise mistake(str(error)) from None
 
 
-def moment(time: float | None) -> str:
+def format_time(time: float | None) -> str:
     """Return a time for people.
 
-    >>> moment(0), moment(None)
+    >>> format_time(0), format_time(None)
     ('1970-01-01 00:00:00Z', 'never')
     """
     if time is None:

@@ -1,4 +1,4 @@
-"""`tamis explain`: why does an event match, or why not?"""
+"""`tamis explain`: why an event matches a filter, or why not."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, run
+from tamis.cli.broker.connection import BrokerMode, BrokerTarget, with_broker
 from tamis.cli.console import say, stdout
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language, mistake
-from tamis.client.address import DEFAULT_URL
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -19,11 +18,13 @@ tamis explain --subscription laptop-7 '{"symbol": "ACME", "price": 7}'
 
 [bold]Exit code[/bold]
 
-0 explained
-2 a mistake, or the broker refused it"""
+0 success
+2 a mistake, or the broker refused"""
 
 
+@with_broker
 def explain(
+    target: BrokerTarget,
     words: Annotated[
         list[str],
         typer.Argument(
@@ -45,18 +46,18 @@ def explain(
     ] = None,
     language: Language = "tamis",
     mode: BrokerMode = None,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
     """Ask the broker why an event matches a filter or a subscription, or why not.
 
-    The broker's schema and mode count, and your rights: nothing is published.
+    The broker applies its schema, its mode and your rights. Nothing is published.
     """
     if len(words) != (2 if subscription is None else 1):
         raise mistake("give a filter and an event, or --subscription ID and an event")
     filter_ = words[0] if subscription is None else None
-    bus = Place(url, token_file, ca).bus()
-    asked = bus.explain(words[-1], id=subscription, filter=filter_, language=language, mode=mode)
-    say(stdout(), run(asked))
+    explanation = target.call(
+        lambda bus: bus.explain(
+            words[-1], id=subscription, filter=filter_, language=language, mode=mode
+        )
+    )
+    say(stdout(), explanation)
     return FINE

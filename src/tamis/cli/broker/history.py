@@ -1,4 +1,4 @@
-"""`tamis history`: show events of the past."""
+"""`tamis history`: show past events."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, run
-from tamis.cli.broker.sub import Count, Envelope, Format, place_in_log
-from tamis.cli.broker.sub_output import EventFormat, event_writer
+from tamis.cli.broker.connection import BrokerMode, BrokerTarget, run, with_broker
+from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
+from tamis.cli.broker.sub import log_position
+from tamis.cli.console import TableFormat
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import Language
-from tamis.client.address import DEFAULT_URL
+from tamis.cli.options import Language, TableOption
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -22,48 +22,43 @@ tamis history --format json > backup.jsonl
 
 [bold]Exit code[/bold]
 
-0 there were such events
-1 there were none
-2 a mistake, or the broker refused it"""
+0 events were found
+1 none was found
+2 a mistake, or the broker refused"""
 
 _HELP: Final = "earliest, latest, a sequence, or a time such as 2026-01-31T12:00:00Z."
 
 
+@with_broker
 def history(
+    target: BrokerTarget,
     filter_: Annotated[
         str, typer.Argument(metavar="[FILTER]", help="The filter.", show_default=False)
     ] = "true",
     *,
     start: Annotated[str, typer.Option("--from", metavar="START", help=_HELP)] = "earliest",
     end: Annotated[
-        str, typer.Option("--to", metavar="END", help="The first that is not wanted, likewise.")
+        str, typer.Option("--to", metavar="END", help="Where to end, excluded; the same forms.")
     ] = "latest",
-    number: Count = None,
-    format_: Format = EventFormat.AUTO,
+    number: EventCount = None,
+    format_: TableOption = TableFormat.AUTO,
     envelope: Envelope = False,
     language: Language = "tamis",
     mode: BrokerMode = None,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Show events that matched a filter in the past, as far as the broker has kept them."""
+    """Show past events that match a filter, as far back as the broker has kept them."""
     writer = event_writer(format_, envelope=envelope)
-    past = (
-        Place(url, token_file, ca)
-        .bus()
-        .history(
-            filter_,
-            start=place_in_log(start),
-            end=place_in_log(end),
-            language=language,
-            mode=mode,
-        )
-    )
 
     async def show() -> int:
         shown = 0
-        async for event in past:
+        events = target.bus().history(
+            filter_,
+            start=log_position(start),
+            end=log_position(end),
+            language=language,
+            mode=mode,
+        )
+        async for event in events:
             writer.write(event)
             shown += 1
             if shown == number:

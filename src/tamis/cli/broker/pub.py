@@ -6,25 +6,23 @@ import asyncio
 import io
 import os
 import sys
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Annotated, BinaryIO, Final, NamedTuple
 
 import typer
-from rich.console import Console
 
-from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, run
-from tamis.cli.broker.line_source import Line, lines_of
+from tamis.cli.broker.connection import BrokerTarget, run, with_broker
 from tamis.cli.console import count, say, stderr
 from tamis.cli.event_input import STDIN, opened, progress
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
 from tamis.client import Bus, ConnectOptions, Receipt
-from tamis.client.address import DEFAULT_URL
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
-from tamis.events import decode_cloudevent
+from tamis.events import decode_cloudevent, read_lines
 from tamis.protocol import Code
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -34,32 +32,32 @@ tamis pub events.jsonl
 producer | tamis pub --url https://broker.example --token-file token
 tamis pub events.jsonl --publisher feed
 
-[bold]Not twice[/bold]
+[bold]Publishing a file again[/bold]
 
-With --publisher, line N is published under that name with the number N, and a number that the
-broker has seen before is not stored again. So a file can be published again after an interruption,
-or after lines were added to it.
+With --publisher, line N is published under that name with the number N, and the broker stores each
+number once. So you can publish a file again after an interruption, or after it has grown.
 
 [bold]Exit code[/bold]
 
 0 all events are stored
-1 some were rejected, and are named on standard error
+1 some were rejected, and are reported on standard error
 2 a mistake, or the broker cannot be reached"""
 
-# The broker's objections to one event, which do not concern the others.
+# Refusals of one event, which do not affect the others.
 _REJECTED: Final = frozenset({Code.BAD_EVENT, Code.TOO_LARGE, Code.FORBIDDEN})
-_MOST_ON_THEIR_WAY: Final = 1_000
+_MAX_EVENTS_IN_FLIGHT: Final = 1_000
+_MAX_LINES_WAITING: Final = 2_000
 
 
-class Tally:
-    """What became of the events: published + known + rejected is all of them."""
+class PublishCounts:
+    """The outcomes of all events: published, known or rejected."""
 
     def __init__(self) -> None:
         self.published = self.known = self.rejected = 0
         self._began = monotonic()
 
     def add(self, receipt: Receipt) -> None:
-        """Count an event that the broker has."""
+        """Count the events of a receipt."""
         self.known += receipt.duplicates
         self.published += receipt.count - receipt.duplicates
 
@@ -72,16 +70,24 @@ class Tally:
         )
 
 
-class Order(NamedTuple):
-    """What is to be published, and how."""
+class PublishOptions(NamedTuple):
+    """How lines are published."""
 
-    place: Place
     publisher: str | None
     sequence: int
     cloudevents: bool
 
 
+class InputLine(NamedTuple):
+    """A line of the input and its number, counted from 1."""
+
+    number: int
+    text: bytes
+
+
+@with_broker
 def pub(
+    target: BrokerTarget,
     events: Annotated[
         str | None,
         typer.Argument(
@@ -105,7 +111,7 @@ def pub(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A name under which no line is stored twice.",
+            help="A name under which each line is stored only once.",
             show_default=False,
         ),
     ] = None,
@@ -115,25 +121,22 @@ def pub(
     cloudevents: Annotated[
         bool, typer.Option("--cloudevents", help="Each line is a CloudEvent.")
     ] = False,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Publish events: each is stored by the broker, and sent to everyone whose filter it satisfies.
+    """Publish events: the broker stores each, and sends it to every matching subscription.
 
-    A line that holds no event is rejected: it is named on standard error, and the rest goes on.
+    A line that is not an event is rejected: it is reported on standard error, and the rest goes on.
     """
     if event and events is not None:
         raise mistake("give a file or --event, not both")
-    order = Order(Place(url, token_file, ca), publisher, sequence, cloudevents)
+    options = PublishOptions(publisher, sequence, cloudevents)
     err = stderr()
-    tally = Tally()
+    counts = PublishCounts()
     with _input(events or STDIN, event) as stream:
         name = STDIN if event else events or STDIN
         with progress(name, err, visible=sys.stderr.isatty()) as advance:
-            run(_publish(order, stream, tally, err, advance))
-    say(err, str(tally))
-    return FINDING if tally.rejected else FINE
+            run(_publish(target, options, stream, counts, advance))
+    say(err, str(counts))
+    return FINDING if counts.rejected else FINE
 
 
 @contextmanager
@@ -145,38 +148,42 @@ def _input(name: str, events: list[str] | None) -> Iterator[BinaryIO]:
         if name != STDIN or not isinstance(stream, io.BufferedReader):
             yield stream
             return
-        # A thread may still be reading when the program ends, and must not hold what all share.
+        # A thread may still be reading when the program ends, and must not hold the shared stream.
         with os.fdopen(stream.fileno(), "rb", closefd=False) as own:
             yield own
 
 
 async def _publish(
-    order: Order, stream: BinaryIO, tally: Tally, err: Console, advance: Callable[[int], None]
+    target: BrokerTarget,
+    options: PublishOptions,
+    stream: BinaryIO,
+    counts: PublishCounts,
+    advance: Callable[[int], None],
 ) -> None:
-    options: ConnectOptions = {"timeout": None, "patient": True}
-    if order.publisher is not None:
-        options |= {"publisher": order.publisher, "sequence": order.sequence}
+    connecting: ConnectOptions = {"timeout": None, "patient": True}
+    if options.publisher is not None:
+        connecting |= {"publisher": options.publisher, "sequence": options.sequence}
     waiting: deque[tuple[int, asyncio.Task[Receipt]]] = deque()
 
     async def settle_first() -> None:
         number, task = waiting[0]
         try:
-            tally.add(await task)
+            counts.add(await task)
         except TamisError as error:
             if not _is_about_event(error):
                 raise
-            tally.rejected += 1
-            say(err, f"rejected: {_named(number, error)}")
+            counts.rejected += 1
+            say(stderr(), f"rejected: {_named(number, error)}")
         waiting.popleft()
 
-    async with order.place.bus(**options) as bus:
+    async with target.bus(**connecting) as bus:
         try:
             async for line in lines_of(stream):
                 advance(len(line.text))
                 if line.text.strip():
-                    task = asyncio.create_task(_publish_line(bus, line, order))
+                    task = asyncio.create_task(_publish_line(bus, line, options))
                     waiting.append((line.number, task))
-                while waiting and (len(waiting) > _MOST_ON_THEIR_WAY or waiting[0][1].done()):
+                while waiting and (len(waiting) > _MAX_EVENTS_IN_FLIGHT or waiting[0][1].done()):
                     await settle_first()
             while waiting:
                 await settle_first()
@@ -186,14 +193,14 @@ async def _publish(
             await asyncio.gather(*(task for _, task in waiting), return_exceptions=True)
 
 
-async def _publish_line(bus: Bus, line: Line, order: Order) -> Receipt:
-    event = decode_cloudevent(line.text) if order.cloudevents else line.text
-    return await bus.publish(event, sequence=order.sequence + line.number - 1)
+async def _publish_line(bus: Bus, line: InputLine, options: PublishOptions) -> Receipt:
+    event = decode_cloudevent(line.text) if options.cloudevents else line.text
+    return await bus.publish(event, sequence=options.sequence + line.number - 1)
 
 
 def _named(number: int, error: TamisError) -> str:
     if isinstance(error, EventError) and error.place:
-        # Each line is a text of its own, whose line is this.
+        # Each line was parsed on its own, as line 1.
         return f"line {number}, {str(error).removeprefix('line 1, ')}"
     return f"line {number}: {error}"
 
@@ -202,3 +209,40 @@ def _is_about_event(error: TamisError) -> bool:
     if isinstance(error, RefusedError):
         return error.code in _REJECTED
     return isinstance(error, EventError | LimitError)
+
+
+async def lines_of(stream: BinaryIO) -> AsyncIterator[InputLine]:
+    """Yield the lines of a stream, without blocking the event loop while none arrives."""
+    loop = asyncio.get_running_loop()
+    waiting: deque[InputLine | OSError | None] = deque()
+    has_news = asyncio.Event()
+    room = threading.Semaphore(_MAX_LINES_WAITING)
+
+    def put(item: InputLine | OSError | None) -> None:
+        waiting.append(item)
+        # The loop may be closed, if the command ended before its input.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(has_news.set)
+
+    def read() -> None:
+        end: OSError | None = None
+        try:
+            for number, text in enumerate(read_lines(stream), start=1):
+                room.acquire()
+                put(InputLine(number, text))
+        except OSError as error:
+            end = error
+        put(end)
+
+    threading.Thread(target=read, name="tamis input", daemon=True).start()
+    while True:
+        while not waiting:
+            has_news.clear()
+            await has_news.wait()
+        item = waiting.popleft()
+        if item is None:
+            return
+        if isinstance(item, OSError):
+            raise item
+        room.release()
+        yield item

@@ -1,4 +1,4 @@
-"""`tamis status`: how does the broker do?"""
+"""`tamis status`: the state of a broker."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, run
-from tamis.cli.broker.subscriptions import FormatOption
-from tamis.cli.console import Format, printable, stdout, write_json
+from tamis.cli.broker.connection import BrokerTarget, with_broker
+from tamis.cli.console import Format, printable, stdout, write_json, yes_or_no
 from tamis.cli.exits import FINDING, FINE
-from tamis.client.address import DEFAULT_URL
+from tamis.cli.options import FormatOption
+from tamis.client import Bus
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -22,20 +22,15 @@ tamis status --format json | jq .log.bytes
 
 [bold]Exit code[/bold]
 
-0 the broker takes publications
+0 the broker accepts publications
 1 it does not; its problems are shown
 2 a mistake, or the broker cannot be reached"""
 
 
-def status(
-    *,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-    format_: FormatOption = Format.TEXT,
-) -> int:
-    """Show a few numbers that tell how the broker does; for administrators."""
-    found = run(Place(url, token_file, ca).bus().status())
+@with_broker
+def status(target: BrokerTarget, *, format_: FormatOption = Format.TEXT) -> int:
+    """Show the broker's state and its main counters; for administrators."""
+    found = target.call(Bus.status)
     if format_ is Format.JSON:
         write_json(found)
     else:
@@ -61,13 +56,13 @@ def _rows(found: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str
             case list():
                 yield title, printable("; ".join(map(str, value))) or "none"
             case _:
-                yield title, _shown(name, value)
+                yield title, _format_value(name, value)
 
 
-def _shown(name: str, value: object) -> str:
+def _format_value(name: str, value: object) -> str:
     match value:
         case bool():
-            return "yes" if value else "no"
+            return yes_or_no(value)
         case float() if name == "uptime":
             return str(timedelta(seconds=int(value)))
         case int() | float():

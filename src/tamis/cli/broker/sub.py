@@ -1,4 +1,4 @@
-"""`tamis sub` and `tamis tail`: show events as they come."""
+"""`tamis sub` and `tamis tail`: show events as they arrive."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from tamis.cli.broker.connection import BrokerMode, CaFile, Place, TokenFile, Url, duration, run
-from tamis.cli.broker.sub_output import EventFormat, event_writer
-from tamis.cli.console import count, say, stderr
+from tamis.cli.broker.connection import BrokerMode, BrokerTarget, duration, run, with_broker
+from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
+from tamis.cli.console import TableFormat, count, say, stderr
 from tamis.cli.exits import FINE
-from tamis.cli.options import Language
+from tamis.cli.options import Language, TableOption
 from tamis.client import Missed, SubscribeOptions
-from tamis.client.address import DEFAULT_URL
 
 SUB_EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -25,12 +24,12 @@ tamis sub 'kind = "news"' --from 2026-01-31T12:00:00Z | jq .headline
 
 [bold]Durable[/bold]
 
-With --durable NAME the broker keeps the subscription and its events while nobody is connected.
-An event is acknowledged when it has been written; until then it comes again.
+With --durable NAME, the broker keeps the subscription and its events while nobody is connected.
+An event is acknowledged once it is written; until then, the broker sends it again.
 
 [bold]Exit code[/bold]
 
-0 as many events came as --count says
+0 --count events arrived
 2 a mistake, or the broker ended the subscription
 130 interrupted"""
 
@@ -42,7 +41,7 @@ tamis tail --envelope --count 1
 
 [bold]Exit code[/bold]
 
-0 as many events came as --count says
+0 --count events arrived
 2 a mistake, or the broker ended the subscription
 130 interrupted"""
 
@@ -50,7 +49,7 @@ _SEQUENCE: Final = re.compile(r"\d{1,18}", re.ASCII)
 
 
 class SlowPolicy(StrEnum):
-    """What becomes of events while nobody reads the output."""
+    """What happens to events while the output is not read."""
 
     WAIT = "wait"
     DROP = "drop"
@@ -65,25 +64,11 @@ From = Annotated[
         help="latest, earliest, a sequence, or a time such as 2026-01-31T12:00:00Z.",
     ),
 ]
-Count = Annotated[
-    int | None,
-    typer.Option(
-        "--count", "-n", min=1, metavar="N", help="End after so many events.", show_default=False
-    ),
-]
-Format = Annotated[
-    EventFormat,
-    typer.Option("--format", help="auto is a table in a terminal, JSON lines elsewhere."),
-]
-Envelope = Annotated[
-    bool,
-    typer.Option(
-        "--envelope", help="As JSON, with sequence, time, publisher and attempt beside the event."
-    ),
-]
 
 
+@with_broker
 def sub(
+    target: BrokerTarget,
     filter_: Annotated[
         str, typer.Argument(metavar="FILTER", help="The filter.", show_default=False)
     ],
@@ -92,7 +77,7 @@ def sub(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Let the broker keep the subscription under this name.",
+            help="Make the subscription durable, under this name.",
             show_default=False,
         ),
     ] = None,
@@ -101,57 +86,51 @@ def sub(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Let it expire so long after it was last taken up: 90s, 24h, '7 days'.",
+            help="Expire this long after the last connection: 90s, 24h, '7 days'.",
             show_default=False,
         ),
     ] = None,
-    number: Count = None,
-    format_: Format = EventFormat.AUTO,
+    number: EventCount = None,
+    format_: TableOption = TableFormat.AUTO,
     envelope: Envelope = False,
     policy: Annotated[
         SlowPolicy,
-        typer.Option(help="What becomes of events while nobody reads the output."),
+        typer.Option(help="What happens to events while the output is not read."),
     ] = SlowPolicy.WAIT,
     language: Language = "tamis",
     mode: BrokerMode = None,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Subscribe to a filter, and show the events that match it, as they come."""
+    """Subscribe to a filter, and show matching events as they arrive."""
     options: SubscribeOptions = {
         "durable": durable,
         "acknowledge": "auto" if durable is None else "manual",
-        "start": place_in_log(start),
+        "start": log_position(start),
         "lifetime": duration(lifetime),
         "policy": _policy(policy),
         "language": language,
         "mode": mode,
     }
-    place = Place(url, token_file, ca)
-    run(_show(place, filter_, options, number, format_, envelope=envelope))
+    run(_show(target, filter_, options, number, format_, envelope=envelope))
     return FINE
 
 
+@with_broker
 def tail(
+    target: BrokerTarget,
     *,
     start: From = "latest",
-    number: Count = None,
-    format_: Format = EventFormat.AUTO,
+    number: EventCount = None,
+    format_: TableOption = TableFormat.AUTO,
     envelope: Envelope = False,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Show all events that you may see, as they come."""
-    options: SubscribeOptions = {"start": place_in_log(start)}
-    place = Place(url, token_file, ca)
-    run(_show(place, "true", options, number, format_, envelope=envelope))
+    """Show all events that you may see, as they arrive."""
+    options: SubscribeOptions = {"start": log_position(start)}
+    run(_show(target, "true", options, number, format_, envelope=envelope))
     return FINE
 
 
-def place_in_log(text: str) -> int | str:
-    """Return a sequence as a number; what else it may be, the broker understands."""
+def log_position(text: str) -> int | str:
+    """Return a sequence as a number; the broker understands all other forms."""
     return int(text) if _SEQUENCE.fullmatch(text) else text
 
 
@@ -160,11 +139,11 @@ def _policy(policy: SlowPolicy) -> Literal["wait", "drop", "disconnect"]:
 
 
 async def _show(
-    place: Place,
+    target: BrokerTarget,
     filter_: str,
     options: SubscribeOptions,
     number: int | None,
-    format_: EventFormat,
+    format_: TableFormat,
     *,
     envelope: bool,
 ) -> None:
@@ -177,7 +156,7 @@ async def _show(
 
     options["on_missed"] = say_missed
     shown = 0
-    async with place.bus() as bus:
+    async with target.bus() as bus:
         async for event in await bus.subscribe(filter_, **options):
             writer.write(event)
             await event.ack()

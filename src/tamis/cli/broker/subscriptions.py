@@ -1,34 +1,37 @@
-"""`tamis subscriptions`: list, show, renew and delete subscriptions; their dead letters."""
+"""`tamis subscriptions`: list, show, renew and delete subscriptions; manage their dead letters."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Final
 
+import msgspec
 import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
 
 from tamis.cli.broker.connection import (
-    CaFile,
-    Place,
+    BrokerTarget,
     SubscriptionId,
-    TokenFile,
-    Url,
     duration,
-    moment,
+    format_time,
     run,
+    with_broker,
 )
-from tamis.cli.broker.subscription_output import (
-    letter_table,
-    say_fields,
-    subscription_table,
-    write_views,
+from tamis.cli.console import (
+    Format,
+    count,
+    printable,
+    say,
+    stdout,
+    write_list,
+    yes_or_no,
 )
-from tamis.cli.console import Format, count, say, stderr, stdout
 from tamis.cli.exits import FINE
-from tamis.cli.options import mistake
+from tamis.cli.options import FormatOption, mistake
 from tamis.client import Bus
-from tamis.client.address import DEFAULT_URL
-from tamis.protocol.views import DeadLetterView
+from tamis.protocol.views import DeadLetterView, SubscriptionView
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -41,17 +44,11 @@ tamis subscriptions delete laptop-7
 
 [bold]Exit code[/bold]
 
-0 done
-2 a mistake, or the broker refused it"""
+0 success
+2 a mistake, or the broker refused"""
 
-_LETTERS_AT_ONCE: Final = 1000
+_DEAD_LETTERS_PER_CALL: Final = 1000
 
-FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
-# Where the broker is can also be said before the subcommand; then nothing need be said here.
-OtherUrl = Annotated[
-    str | None,
-    typer.Option("--url", "-u", metavar="URL", help="Where the broker is.", show_default=False),
-]
 Sequences = Annotated[
     list[int] | None,
     typer.Argument(metavar="[SEQUENCE]...", help="The dead letters.", show_default=False),
@@ -59,176 +56,121 @@ Sequences = Annotated[
 AllOfThem = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 subscriptions = typer.Typer(
-    rich_markup_mode="rich", help="List and look after subscriptions.", epilog=EXAMPLES
+    rich_markup_mode="rich", help="List and manage subscriptions.", epilog=EXAMPLES
 )
 
 
 @subscriptions.callback(invoke_without_command=True)
+@with_broker
 def _default(
-    context: typer.Context,
-    *,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-    format_: FormatOption = Format.TEXT,
+    target: BrokerTarget, context: typer.Context, *, format_: FormatOption = Format.TEXT
 ) -> int:
-    """List your subscriptions, or look after one of them."""
-    context.obj = place = Place(url, token_file, ca)
-    return FINE if context.invoked_subcommand else _list(place.bus(), format_)
+    """List your subscriptions, or manage one of them."""
+    context.obj = target
+    return FINE if context.invoked_subcommand else _list(target, format_)
 
 
 @subscriptions.command(name="list")
-def list_(
-    context: typer.Context,
-    *,
-    url: OtherUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-    format_: FormatOption = Format.TEXT,
-) -> int:
+@with_broker
+def list_(target: BrokerTarget, *, format_: FormatOption = Format.TEXT) -> int:
     """List your subscriptions."""
-    return _list(_bus(context, url, token_file, ca), format_)
+    return _list(target, format_)
 
 
-def _list(bus: Bus, format_: Format) -> int:
-    found = run(bus.subscriptions())
-    if format_ is Format.JSON:
-        write_views(found)
-    elif found:
-        stdout().print(subscription_table(found))
-    else:
-        say(stderr(), "there are no subscriptions")
+def _list(target: BrokerTarget, format_: Format) -> int:
+    found = target.call(Bus.subscriptions)
+    write_list(found, format_, _subscription_table, empty="there are no subscriptions")
     return FINE
 
 
 @subscriptions.command(no_args_is_help=True)
-def show(
-    context: typer.Context,
-    id_: SubscriptionId,
-    *,
-    url: OtherUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-    format_: FormatOption = Format.TEXT,
-) -> int:
+@with_broker
+def show(target: BrokerTarget, id_: SubscriptionId, *, format_: FormatOption = Format.TEXT) -> int:
     """Show one subscription."""
-    view = run(_bus(context, url, token_file, ca).subscription(id_))
-    if format_ is Format.JSON:
-        write_views([view])
-    else:
-        say_fields(view)
+    view = target.call(lambda bus: bus.subscription(id_))
+    write_list([view], format_, lambda _: _fields(view))
     return FINE
 
 
 @subscriptions.command(no_args_is_help=True)
+@with_broker
 def renew(
-    context: typer.Context,
+    target: BrokerTarget,
     id_: SubscriptionId,
     lifetime: Annotated[
         str,
         typer.Argument(metavar="TIME", help="90s, 24h, '7 days', or never.", show_default=False),
     ],
-    *,
-    url: OtherUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Let a subscription live for so long from now on."""
+    """Set when a subscription expires, counted from now."""
     lasts = None if lifetime == "never" else duration(lifetime)
-    view = run(_bus(context, url, token_file, ca).renew(id_, lasts))
-    say(stdout(), f"{view.id} expires: {moment(view.expires_at)}")
+    view = target.call(lambda bus: bus.renew(id_, lasts))
+    say(stdout(), f"{view.id} expires: {format_time(view.expires_at)}")
     return FINE
 
 
 @subscriptions.command(no_args_is_help=True)
-def delete(
-    context: typer.Context,
-    id_: SubscriptionId,
-    *,
-    url: OtherUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-) -> int:
-    """Delete a subscription with all that waits for it."""
-    run(_bus(context, url, token_file, ca).delete(id_))
+@with_broker
+def delete(target: BrokerTarget, id_: SubscriptionId) -> int:
+    """Delete a subscription and the events that wait for it."""
+    target.call(lambda bus: bus.delete(id_))
     say(stdout(), f"{id_} is deleted")
     return FINE
 
 
 @subscriptions.command(no_args_is_help=True)
+@with_broker
 def dead_letters(
-    context: typer.Context,
-    id_: SubscriptionId,
-    *,
-    url: OtherUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-    format_: FormatOption = Format.TEXT,
+    target: BrokerTarget, id_: SubscriptionId, *, format_: FormatOption = Format.TEXT
 ) -> int:
-    """Show events that were given up after too many attempts."""
-    letters = run(_all_letters(_bus(context, url, token_file, ca), id_))
-    if format_ is Format.JSON:
-        write_views(letters)
-    elif letters:
-        stdout().print(letter_table(letters))
-    else:
-        say(stderr(), "there are no dead letters")
+    """List the dead letters: events that failed after too many attempts."""
+    letters = target.call(lambda bus: _all_dead_letters(bus, id_))
+    write_list(letters, format_, _dead_letter_table, empty="there are no dead letters")
     return FINE
 
 
 @subscriptions.command(no_args_is_help=True)
+@with_broker
 def requeue(
-    context: typer.Context,
+    target: BrokerTarget,
     id_: SubscriptionId,
     sequences: Sequences = None,
     *,
     all_: AllOfThem = False,
-    url: OtherUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Let dead letters come again, as if they had never been sent."""
-    bus = _bus(context, url, token_file, ca)
-    done = run(_each_letter(bus.requeue, bus, id_, sequences, all_=all_))
-    say(stdout(), f"{count(done, 'event')} will come again")
+    """Send dead letters again, as if they had never been sent."""
+    done = _for_dead_letters(target, Bus.requeue, id_, sequences, all_=all_)
+    say(stdout(), f"{count(done, 'event')} will be sent again")
     return FINE
 
 
 @subscriptions.command(no_args_is_help=True)
+@with_broker
 def discard(
-    context: typer.Context,
+    target: BrokerTarget,
     id_: SubscriptionId,
     sequences: Sequences = None,
     *,
     all_: AllOfThem = False,
-    url: OtherUrl = None,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
     """Delete dead letters."""
-    bus = _bus(context, url, token_file, ca)
-    done = run(_each_letter(bus.delete_dead_letters, bus, id_, sequences, all_=all_))
+    done = _for_dead_letters(target, Bus.delete_dead_letters, id_, sequences, all_=all_)
     say(stdout(), f"{count(done, 'dead letter')} deleted")
     return FINE
 
 
-def _bus(context: typer.Context, url: str | None, token_file: TokenFile, ca: CaFile) -> Bus:
-    said: Place = context.obj
-    return Place(url or said.url, token_file or said.token_file, ca or said.ca).bus()
-
-
-async def _all_letters(bus: Bus, id_: str) -> list[DeadLetterView]:
+async def _all_dead_letters(bus: Bus, id_: str) -> list[DeadLetterView]:
     letters: list[DeadLetterView] = []
     after = 0
-    while some := await bus.dead_letters(id_, after=after, limit=_LETTERS_AT_ONCE):
+    while some := await bus.dead_letters(id_, after=after, limit=_DEAD_LETTERS_PER_CALL):
         letters += some
         after = some[-1].sequence
     return letters
 
 
-async def _each_letter(
-    act: Callable[[str, Sequence[int]], Awaitable[int]],
-    bus: Bus,
+def _for_dead_letters(
+    target: BrokerTarget,
+    act: Callable[[Bus, str, Sequence[int]], Awaitable[int]],
     id_: str,
     sequences: Sequence[int] | None,
     *,
@@ -236,6 +178,60 @@ async def _each_letter(
 ) -> int:
     if bool(sequences) is all_:
         raise mistake("give the sequences of dead letters, or --all")
-    chosen = sequences or [letter.sequence for letter in await _all_letters(bus, id_)]
-    parts = range(0, len(chosen), _LETTERS_AT_ONCE)
-    return sum([await act(id_, chosen[start : start + _LETTERS_AT_ONCE]) for start in parts])
+
+    async def act_on_all(bus: Bus) -> int:
+        chosen = sequences or [letter.sequence for letter in await _all_dead_letters(bus, id_)]
+        starts = range(0, len(chosen), _DEAD_LETTERS_PER_CALL)
+        return sum([await act(bus, id_, chosen[i : i + _DEAD_LETTERS_PER_CALL]) for i in starts])
+
+    return run(act_on_all(target.bus()))
+
+
+# --- output --------------------------------------------------------------------------------------
+
+
+def _subscription_table(views: Iterable[SubscriptionView]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("id", style="green", overflow="fold")
+    for name in ("durable", "connected"):
+        table.add_column(name)
+    for name in ("pending", "in flight", "dropped", "dead"):
+        table.add_column(name, justify="right")
+    table.add_column("expires")
+    table.add_column("filter", overflow="fold")
+    for view in views:
+        table.add_row(
+            printable(view.id),
+            yes_or_no(view.durable),
+            yes_or_no(view.connected),
+            *(f"{number:,}" for number in (view.pending, view.in_flight, view.dropped)),
+            Text(f"{view.dead:,}", "red" if view.dead else ""),
+            format_time(view.expires_at),
+            Text(printable(view.filter)),
+        )
+    return table
+
+
+def _dead_letter_table(letters: Iterable[DeadLetterView]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("sequence", justify="right", style="dim")
+    table.add_column("attempts", justify="right")
+    table.add_column("reason", overflow="fold")
+    table.add_column("event", overflow="fold")
+    for letter in letters:
+        data = Text(printable(bytes(letter.data).decode()))
+        table.add_row(str(letter.sequence), str(letter.attempts), printable(letter.reason), data)
+    return table
+
+
+def _fields(view: SubscriptionView) -> Text:
+    fields = msgspec.structs.asdict(view)
+    fields["created_at"] = format_time(view.created_at)
+    fields["expires_at"] = format_time(view.expires_at)
+    width = max(map(len, fields))
+    lines = (
+        f"{name.replace('_', ' '):<{width}}  "
+        + printable(yes_or_no(value) if isinstance(value, bool) else str(value))
+        for name, value in fields.items()
+    )
+    return Text("\n".join(lines))

@@ -1,4 +1,4 @@
-"""`tamis token`: make, list and revoke tokens."""
+"""`tamis token`: create, list and revoke tokens."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import typer
 from rich import box
 from rich.table import Table
 
-from tamis.cli.broker.connection import CaFile, Place, TokenFile, Url, duration, moment, run
-from tamis.cli.broker.subscription_output import write_views
-from tamis.cli.broker.subscriptions import FormatOption
-from tamis.cli.console import Format, printable, say, stderr, stdout
+from tamis.cli.broker.connection import BrokerTarget, duration, format_time, with_broker
+from tamis.cli.console import Format, printable, say, stdout, write_list
 from tamis.cli.exits import FINE
-from tamis.client.address import DEFAULT_URL
+from tamis.cli.options import FormatOption
 from tamis.protocol.views import TokenView
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -31,20 +29,20 @@ tamis token revoke 0123456789abcdef
 
 [bold]The first token[/bold]
 
-Where tokens are needed, one needs a token to make tokens. The first is made in the broker's data
-folder, with --data, while the broker does not run.
+A broker that requires tokens also requires one to create tokens. Create the first in the broker's
+data folder, with --data, while the broker is stopped.
 
 [bold]Exit code[/bold]
 
-0 done
-2 a mistake, or the broker refused it"""
+0 success
+2 a mistake, or the broker refused"""
 
 Data = Annotated[
     Path | None,
     typer.Option(
         "--data",
         metavar="FOLDER",
-        help="The folder of a broker that does not run, instead of its address.",
+        help="The data folder of a stopped broker, instead of the address of a running one.",
         show_default=False,
     ),
 ]
@@ -52,15 +50,17 @@ Data = Annotated[
 token = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Make, list and revoke tokens; for administrators.",
+    help="Create, list and revoke tokens; for administrators.",
     epilog=EXAMPLES,
 )
 
 
 @token.command(no_args_is_help=True)
+@with_broker
 def create(
+    target: BrokerTarget,
     principal: Annotated[
-        str, typer.Argument(metavar="NAME", help="Whom the token is for.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="The token's principal.", show_default=False)
     ],
     *,
     role: Annotated[
@@ -72,59 +72,44 @@ def create(
     lifetime: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="How long it is valid: 24h, '90 days'.", show_default="for ever"
+            metavar="TIME", help="How long it is valid: 24h, '90 days'.", show_default="forever"
         ),
     ] = None,
     note: Annotated[
         str, typer.Option(metavar="TEXT", help="Where it is used.", show_default=False)
     ] = "",
     data: Data = None,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Make a token, and write it to standard output: nobody will be shown it again."""
+    """Create a token and write it to standard output; it is never shown again."""
     roles, lasts = role or [], duration(lifetime)
     if data is not None:
         text = _create_in(data, principal, roles, lasts, note)
     else:
-        bus = Place(url, token_file, ca).bus()
-        text = run(bus.management.issue_token(principal, roles, lasts, note)).text
+        issued = target.call(lambda bus: bus.management.issue_token(principal, roles, lasts, note))
+        text = issued.text
     sys.stdout.write(f"{text}\n")
     return FINE
 
 
 @token.command(name="list")
-def list_(
-    *,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
-    format_: FormatOption = Format.TEXT,
-) -> int:
-    """List the tokens that are valid."""
-    found = run(Place(url, token_file, ca).bus().management.tokens())
-    if format_ is Format.JSON:
-        write_views(found)
-    elif found:
-        stdout().print(_table(found))
-    else:
-        say(stderr(), "there are no tokens")
+@with_broker
+def list_(target: BrokerTarget, *, format_: FormatOption = Format.TEXT) -> int:
+    """List the valid tokens."""
+    found = target.call(lambda bus: bus.management.tokens())
+    write_list(found, format_, _table, empty="there are no tokens")
     return FINE
 
 
 @token.command(no_args_is_help=True)
+@with_broker
 def revoke(
+    target: BrokerTarget,
     id_: Annotated[
-        str, typer.Argument(metavar="ID", help="The token, as it is listed.", show_default=False)
+        str, typer.Argument(metavar="ID", help="The token's id, as listed.", show_default=False)
     ],
-    *,
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    ca: CaFile = None,
 ) -> int:
-    """Revoke a token; connections that use it are closed."""
-    run(Place(url, token_file, ca).bus().management.revoke_token(id_))
+    """Revoke a token and close the connections that use it."""
+    target.call(lambda bus: bus.management.revoke_token(id_))
     say(stdout(), f"{id_} is revoked")
     return FINE
 
@@ -154,8 +139,8 @@ def _table(tokens: Iterable[TokenView]) -> Table:
             one.id,
             printable(one.principal),
             printable(", ".join(one.roles)),
-            moment(one.created_at),
-            moment(one.expires_at),
+            format_time(one.created_at),
+            format_time(one.expires_at),
             printable(one.note),
         )
     return table

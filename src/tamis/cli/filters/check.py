@@ -1,26 +1,29 @@
-"""`tamis check`: can these filters be used, and do they say what was meant?"""
+"""`tamis check`: report unusable and suspicious filters."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import typer
 from rich.text import Text
 
+from tamis.analysis.lint import Finding, LintedFilter, Linter, LintRule
 from tamis.cli.console import Format, count, say, stderr, stdout, write_json
 from tamis.cli.exits import FINDING, FINE, MISTAKE
-from tamis.cli.filters.files import Defaults, Refused, Subscription, read_filters
-from tamis.cli.filters.lint import Finding, Level, Report, look_at, refusal
+from tamis.cli.filters.files import FilterDefaults, NamedFilter, RejectedFilter, read_filters
 from tamis.cli.options import (
     FiltersFile,
+    FormatOption,
     Language,
     Many,
     ModeOption,
     SchemaFile,
     read_schema,
 )
+from tamis.events import Schema
 from tamis.filters import Mode
 from tamis.filters.simplify import simplify
 
@@ -33,9 +36,24 @@ tamis check --filters subscriptions.txt --schema schema.json
 
 0 nothing found, or only notes
 1 a warning
-2 a filter cannot be used, or another mistake"""
+2 a filter is not usable, or another mistake"""
+
+
+class Level(StrEnum):
+    """The severity of a finding: an error exits with 2, a warning with 1, a note with 0."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
 
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "bold blue"}
+_LEVELS: Final = {
+    LintRule.NEVER: Level.WARNING,
+    LintRule.ALWAYS: Level.WARNING,
+    LintRule.SAME: Level.WARNING,
+    LintRule.COVERED: Level.NOTE,
+}
 
 
 def check(
@@ -50,42 +68,40 @@ def check(
     many: Many = False,
     pairs: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="In a file, compare no more than this many pairs."),
+        typer.Option(min=0, metavar="N", help="In a file, compare at most N pairs."),
     ] = 20_000,
-    format_: Annotated[Format, typer.Option("--format", help="For people or for programs.")] = (
-        Format.TEXT
-    ),
+    format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Check filters: can each be read, does it agree with the schema, is it suspicious?
+    """Check filters: is each one valid, does it fit the schema, is it suspicious?
 
-    Suspicious are filters that no event or every event matches, and in a file filters that match
-    the same events as another, or only events that another matches too.
+    A filter is suspicious if no event or every event matches it. In a file, it is also suspicious
+    if it matches the same events as another filter, or only events that another matches too.
     """
-    defaults = Defaults(language, mode, read_schema(schema))
+    defaults = FilterDefaults(language, mode, read_schema(schema))
     found = read_filters(filter_, filters, defaults)
-    subscriptions = [one for one in found if isinstance(one, Subscription)]
-    report = look_at(subscriptions, defaults.schema, many=many, pairs=pairs)
-    findings = [refusal(one) for one in found if isinstance(one, Refused)] + report.findings
+    subscriptions = [one for one in found if isinstance(one, NamedFilter)]
+    report = lint_filters(subscriptions, defaults.schema, many=many, pairs=pairs)
+    findings = [refusal(one) for one in found if isinstance(one, RejectedFilter)] + report.findings
     findings.sort(key=lambda finding: finding.line)
     _write(subscriptions, findings, filters, format_)
-    _say_what_is_left_out(report, pairs)
+    _report_omissions(report, pairs)
     return _exit_code(findings)
 
 
-def _say_what_is_left_out(report: Report, pairs: int) -> None:
+def _report_omissions(report: LintReport, pairs: int) -> None:
     if report.left_out:
         say(
             stderr(),
             f"{report.distinct:,} filters make {count(report.left_out, 'pair')}, more than "
-            f"{pairs:,}: whether they cover each other was left out; "
+            f"{pairs:,}: whether they cover each other was not checked; "
             f"--pairs {report.left_out} includes it",
         )
     if report.undecided:
         open_ = count(report.undecided, "question")
-        say(stderr(), f"{open_} stayed open, so there may be more to find")
+        say(stderr(), f"{open_} could not be decided, so there may be more to find")
 
 
-def _exit_code(findings: Sequence[Finding]) -> int:
+def _exit_code(findings: Sequence[LineFinding]) -> int:
     levels = {finding.level for finding in findings}
     if Level.ERROR in levels:
         return MISTAKE
@@ -93,8 +109,8 @@ def _exit_code(findings: Sequence[Finding]) -> int:
 
 
 def _write(
-    subscriptions: Sequence[Subscription],
-    findings: Sequence[Finding],
+    subscriptions: Sequence[NamedFilter],
+    findings: Sequence[LineFinding],
     path: Path | None,
     format_: Format,
 ) -> None:
@@ -108,16 +124,16 @@ def _write(
     _write_summary(len(subscriptions), findings, path)
 
 
-def _write_forms(one: Subscription) -> None:
+def _write_forms(one: NamedFilter) -> None:
     shown, simplified = str(one.filter), str(simplify(one.filter, one.mode))
     say(stdout(), f"reads as    {shown}")
     if simplified != shown:
         say(stdout(), f"simplified  {simplified}")
 
 
-def _write_finding(finding: Finding, path: Path | None) -> None:
+def _write_finding(finding: LineFinding, path: Path | None) -> None:
     if finding.level is Level.ERROR:
-        # The sentence knows the place more precisely than we do.
+        # The message itself names the place, more precisely.
         text = Text("error: ", _STYLES[finding.level]).append(finding.message, "not bold default")
         say(stdout(), text)
         return
@@ -126,7 +142,7 @@ def _write_finding(finding: Finding, path: Path | None) -> None:
     say(stdout(), label.append(f"{place}{finding.message}", "not bold default"))
 
 
-def _write_summary(right: int, findings: Sequence[Finding], path: Path | None) -> None:
+def _write_summary(right: int, findings: Sequence[LineFinding], path: Path | None) -> None:
     levels = [finding.level for finding in findings]
     found = [count(levels.count(level), level) for level in Level if level in levels]
     if path is not None:
@@ -136,7 +152,7 @@ def _write_summary(right: int, findings: Sequence[Finding], path: Path | None) -
         say(stderr(), "nothing found")
 
 
-def _write_json(subscriptions: Sequence[Subscription], findings: Sequence[Finding]) -> None:
+def _write_json(subscriptions: Sequence[NamedFilter], findings: Sequence[LineFinding]) -> None:
     by_line: dict[int, list[dict[str, str]]] = {}
     ids = {f.line: f.id for f in findings} | {s.line: s.id for s in subscriptions}
     filters = {one.line: one for one in subscriptions}
@@ -149,5 +165,53 @@ def _write_json(subscriptions: Sequence[Subscription], findings: Sequence[Findin
         write_json({"line": line, "id": id_, **forms, "findings": by_line.get(line, [])})
 
 
-def _forms(one: Subscription) -> dict[str, str]:
+def _forms(one: NamedFilter) -> dict[str, str]:
     return {"filter": str(one.filter), "simplified": str(simplify(one.filter, one.mode))}
+
+
+class LineFinding(NamedTuple):
+    """A finding about one line."""
+
+    id: str
+    line: int
+    level: Level
+    rule: str
+    message: str
+
+
+class LintReport(NamedTuple):
+    """The findings about a set of filters."""
+
+    findings: list[LineFinding]
+    undecided: int
+    """Comparisons without a certain answer."""
+    distinct: int
+    """Filters that were worth comparing with each other."""
+    left_out: int
+    """Pairs of those, if there were too many to compare."""
+
+
+def lint_filters(
+    subscriptions: Sequence[NamedFilter], schema: Schema | None, *, many: bool, pairs: int
+) -> LintReport:
+    """Check filters one by one, and in pairs if there are no more than `pairs`."""
+    linter = Linter(schema, many=many)
+    found, distinct = linter.look_at_each(
+        LintedFilter(s.id, s.filter, s.mode) for s in subscriptions
+    )
+    number = len(distinct) * (len(distinct) - 1) // 2
+    if number <= pairs:
+        # An event refutes a pair in both directions, so no pair takes more than two comparisons.
+        found += linter.look_at_pairs(distinct, 2 * number, every=True)
+    lines = {one.id: one.line for one in subscriptions}
+    findings = [_placed(finding, lines[str(finding.id)]) for finding in found]
+    return LintReport(findings, linter.undecided, len(distinct), number if number > pairs else 0)
+
+
+def refusal(refused: RejectedFilter) -> LineFinding:
+    """Return the finding for a line without a usable filter."""
+    return LineFinding(refused.id, refused.line, Level.ERROR, "refused", refused.message)
+
+
+def _placed(found: Finding, line: int) -> LineFinding:
+    return LineFinding(str(found.id), line, _LEVELS[found.rule], found.rule, found.message)

@@ -1,4 +1,4 @@
-"""`tamis compare`: how the events of one filter lie to those of another."""
+"""`tamis compare`: which events two filters have in common."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 from tamis.cli.console import Format, say, stdout, write_json
 from tamis.cli.event_output import plain_event, show_event
 from tamis.cli.exits import FINE
-from tamis.cli.filters.files import Defaults, Subscription, read_argument
-from tamis.cli.options import Language, Many, ModeOption, SchemaFile, read_schema
+from tamis.cli.filters.files import FilterDefaults, NamedFilter, read_argument
+from tamis.cli.options import FormatOption, Language, Many, ModeOption, SchemaFile, read_schema
 from tamis.diagrams import Answer, Comparison
 from tamis.diagrams import compare as compare_filters
 from tamis.errors import FilterError, FilterSyntaxError
@@ -23,8 +23,8 @@ tamis compare --mode strict 'price < 10 or price >= 10' 'price is present'
 
 [bold]Exit code[/bold]
 
-0 whatever the answer
-2 a filter cannot be used, or another mistake"""
+0 both filters are usable, whatever the answer
+2 a filter is not usable, or another mistake"""
 
 
 def compare(
@@ -35,16 +35,13 @@ def compare(
     schema: SchemaFile = None,
     language: Language = "tamis",
     many: Many = False,
-    format_: Annotated[Format, typer.Option("--format", help="For people or for programs.")] = (
-        Format.TEXT
-    ),
+    format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Compare two filters: does A cover B, is it covered, are they equal, do they meet?
+    """Compare two filters: does A cover B, does B cover A, are they equal, do they overlap?
 
-    Events show it: one that only A matches, one that only B matches, one that both match.
-
+    Examples show the answer: events that only A, only B or both match.
     """
-    defaults = Defaults(language, mode, read_schema(schema))
+    defaults = FilterDefaults(language, mode, read_schema(schema))
     a, b = _read("A", one, defaults), _read("B", other, defaults)
     found = compare_filters(a.filter, b.filter, mode=mode, schema=defaults.schema, many=many)
     several = None
@@ -58,7 +55,7 @@ def compare(
     return FINE
 
 
-def _read(name: str, text: str, defaults: Defaults) -> Subscription:
+def _read(name: str, text: str, defaults: FilterDefaults) -> NamedFilter:
     try:
         return read_argument(text, defaults)
     except FilterSyntaxError as error:
@@ -75,14 +72,14 @@ def _verdict(found: Comparison) -> tuple[bool, bool, bool]:
 
 
 def _write_text(
-    a: Subscription, b: Subscription, found: Comparison, several: Comparison | None
+    a: NamedFilter, b: NamedFilter, found: Comparison, several: Comparison | None
 ) -> None:
     out = stdout()
     say(out, f"A  {a.filter}\nB  {b.filter}")
     say(out, _sentence(found), "bold")
     say(out, _events(found))
     if several is not None:
-        say(out, "This takes one value per attribute for granted. With several:")
+        say(out, "This assumes one value per attribute. With several:")
         say(out, f"{_sentence(several)}\n{_events(several)}")
 
 
@@ -92,7 +89,7 @@ def _sentence(found: Comparison) -> str:
 
 
 def _emptiness(found: Comparison) -> str:
-    """Say which filter matches nothing: it is covered by whatever it does not meet."""
+    """Say which filter matches nothing: it is covered by a filter it does not overlap."""
     if found.meets:
         return ""
     empty = [name for name, yes in (("A", found.covered), ("B", found.covers)) if yes]
@@ -118,7 +115,7 @@ def _event(answer: Answer, *, none: bool) -> str:
 
 
 def _write_json(
-    a: Subscription, b: Subscription, found: Comparison, several: Comparison | None
+    a: NamedFilter, b: NamedFilter, found: Comparison, several: Comparison | None
 ) -> None:
     data = {"a": str(a.filter), "b": str(b.filter), **_plain(found)}
     if several is not None:

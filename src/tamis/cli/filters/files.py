@@ -1,12 +1,12 @@
-r"""Filters from a file or from the command line, each with an id and its place.
+r"""Filters from a file or from the command line, each with an id and a line number.
 
-One filter per line; blank lines and lines that begin with `#` are passed over. A line is
+One filter per line; blank lines and lines that start with `#` are skipped. A line is
 
     company = "IBM" and price < 1000                       the id is the number of the line
     cheap-pcs: company = "IBM" and price < 1000            an id, a colon, white space, a filter
     {"id": "old", "filter": "year < 90", "language": "jms", "mode": "strict"}
 
-No language has a colon outside of quotes, so a line is never both a filter and an id with one.
+No language has a colon outside quotes, so a line is never ambiguous.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ _JSON: Final = re.compile(r"\s*\{\s*\"")
 _WITH_ID: Final = re.compile(r"\s*([\w./-]++):(?:\s++|$)")
 
 
-class Defaults(NamedTuple):
-    """What holds for a filter that does not say otherwise, and the schema that holds for all."""
+class FilterDefaults(NamedTuple):
+    """The language and mode of filters that do not name their own, and the schema of all."""
 
     language: str
     mode: Mode
     schema: Schema | None
 
 
-class Subscription(NamedTuple):
-    """A filter that was read: bound to the schema if there is one, with its id and its place."""
+class NamedFilter(NamedTuple):
+    """A filter, bound to the schema if there is one, with its id and its line."""
 
     id: str
     line: int
@@ -48,15 +48,15 @@ class Subscription(NamedTuple):
     mode: Mode
 
 
-class Refused(NamedTuple):
-    """A line that holds no filter, and why: the place, a sentence, perhaps a picture."""
+class RejectedFilter(NamedTuple):
+    """A line without a usable filter, and the reason."""
 
     id: str
     line: int
     message: str
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+class _FilterLine(msgspec.Struct, forbid_unknown_fields=True):
     filter: str
     id: str = ""
     language: str = ""
@@ -64,9 +64,9 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_filters(
-    argument: str | None, path: Path | None, defaults: Defaults
-) -> list[Subscription | Refused]:
-    """Return the filter of the command line, or those of a file, whichever is given."""
+    argument: str | None, path: Path | None, defaults: FilterDefaults
+) -> list[NamedFilter | RejectedFilter]:
+    """Return the filter of the command line, or the filters of a file, whichever is given."""
     if argument is not None and path is not None:
         raise mistake("give a filter or --filters FILE, not both")
     if path is not None:
@@ -76,31 +76,31 @@ def read_filters(
     return [read_argument(argument, defaults)]
 
 
-def accepted(found: Iterable[Subscription | Refused]) -> list[Subscription]:
-    """Return the filters, all of them, or raise for the first line that holds none."""
-    subscriptions = []
+def accepted(found: Iterable[NamedFilter | RejectedFilter]) -> list[NamedFilter]:
+    """Return all filters; raise `FilterError` for the first line without one."""
+    filters = []
     for one in found:
-        if isinstance(one, Refused):
+        if isinstance(one, RejectedFilter):
             raise FilterError(one.message)
-        subscriptions.append(one)
-    return subscriptions
+        filters.append(one)
+    return filters
 
 
-def read_argument(text: str, defaults: Defaults) -> Subscription:
-    """Return the filter that the command line itself holds."""
+def read_argument(text: str, defaults: FilterDefaults) -> NamedFilter:
+    """Return the filter given on the command line."""
     filter_ = _bound(parse(text, defaults.language), defaults.mode, defaults.schema)
-    return Subscription("1", 1, filter_, defaults.mode)
+    return NamedFilter("1", 1, filter_, defaults.mode)
 
 
-def read_file(path: Path, defaults: Defaults) -> Iterator[Subscription | Refused]:
-    """Yield every filter in a file, or why a line holds none."""
+def read_file(path: Path, defaults: FilterDefaults) -> Iterator[NamedFilter | RejectedFilter]:
+    """Yield every filter in a file, or the reason why a line has none."""
     lines_by_id: dict[str, int] = {}
     for line, text in _lines(path):
         found = _read(f"{path}:{line}", line, text, defaults)
         first = lines_by_id.setdefault(found.id, line)
         if first != line:
-            message = f"{path}:{line}: the id {found.id!r} is already that of line {first}"
-            found = Refused(found.id, line, message)
+            message = f"{path}:{line}: the id {found.id!r} is already used on line {first}"
+            found = RejectedFilter(found.id, line, message)
         yield found
     if not lines_by_id:
         raise FilterError(f"{path}: there is no filter in this file")
@@ -116,8 +116,10 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
             yield number, line.rstrip()
 
 
-def _read(place: str, line: int, text: str, defaults: Defaults) -> Subscription | Refused:
-    entry: _Entry = _Entry("")
+def _read(
+    place: str, line: int, text: str, defaults: FilterDefaults
+) -> NamedFilter | RejectedFilter:
+    entry: _FilterLine = _FilterLine("")
     column: int | None = None
     try:
         entry, column = _entry(text)
@@ -125,30 +127,30 @@ def _read(place: str, line: int, text: str, defaults: Defaults) -> Subscription 
         parsed = parse(entry.filter, entry.language or defaults.language)
         filter_ = _bound(parsed, mode, defaults.schema)
     except TamisError as error:
-        return Refused(entry.id or str(line), line, _message(place, column, error))
-    return Subscription(entry.id or str(line), line, filter_, mode)
+        return RejectedFilter(entry.id or str(line), line, _message(place, column, error))
+    return NamedFilter(entry.id or str(line), line, filter_, mode)
 
 
-def _entry(text: str) -> tuple[_Entry, int | None]:
-    """Return what a line says, and where in it the filter begins, if it stands there as it is."""
+def _entry(text: str) -> tuple[_FilterLine, int | None]:
+    """Return the parts of a line, and the column where its filter starts, if it is verbatim."""
     if _JSON.match(text):
         return _json_entry(text), None
     with_id = _WITH_ID.match(text)
     if with_id is None:
         start = len(text) - len(text.lstrip())
-        return _Entry(text[start:]), start
-    return _Entry(text[with_id.end() :], id=with_id[1]), with_id.end()
+        return _FilterLine(text[start:]), start
+    return _FilterLine(text[with_id.end() :], id=with_id[1]), with_id.end()
 
 
-def _json_entry(text: str) -> _Entry:
+def _json_entry(text: str) -> _FilterLine:
     try:
-        entry = msgspec.json.decode(text, type=_Entry)
+        entry = msgspec.json.decode(text, type=_FilterLine)
     except msgspec.MsgspecError as error:
         reason = str(error).replace("`", '"')
         raise FilterError(f"this is not a filter as JSON: {reason}") from None
     if entry.id and not _ID.fullmatch(entry.id):
         raise FilterError(
-            f"the id {entry.id!r} has more in it than letters, digits and the signs _ . / -"
+            f"the id {entry.id!r} has other characters than letters, digits, _ . / and -"
         )
     return entry
 
@@ -159,7 +161,7 @@ def _bound(filter_: Filter, mode: Mode, schema: Schema | None) -> Filter:
 
 
 def _message(place: str, column: int | None, error: TamisError) -> str:
-    """Return the sentence with the place in the file, not the one inside of the filter."""
+    """Return the message with the place in the file instead of the place in the filter."""
     if not isinstance(error, FilterSyntaxError):
         return f"{place}: {error}"
     hint = f"; {error.hint}" if error.hint else ""

@@ -5,21 +5,38 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple, Protocol
 
 import typer
+from rich import box
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from tamis.cli.console import count, say, stderr
+from tamis.cli.console import (
+    TableFormat,
+    count,
+    printable,
+    say,
+    stderr,
+    stdout,
+    write_json,
+)
 from tamis.cli.event_input import STDIN, opened, progress, read_events
+from tamis.cli.event_output import brief_event, plain_event
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.filters.files import Defaults, Subscription, accepted, read_filters
-from tamis.cli.filters.match_output import JSONLines, Matched, MatchTable, MatchWriter
-from tamis.cli.options import FiltersFile, Language, ModeOption, SchemaFile, read_schema
+from tamis.cli.filters.files import FilterDefaults, NamedFilter, accepted, read_filters
+from tamis.cli.options import (
+    FiltersFile,
+    Language,
+    ModeOption,
+    SchemaFile,
+    TableOption,
+    read_schema,
+)
 from tamis.errors import EventError, LimitError
-from tamis.events import DecodedLine, RejectedLine, Schema
+from tamis.events import DecodedLine, Event, RejectedLine, Schema
 from tamis.events.places import inside
 from tamis.filters import Mode
 
@@ -33,27 +50,19 @@ producer | tamis match 'type = "sold"' --cloudevents --only-matched
 
 0 an event matched
 1 no event matched
-2 a filter cannot be used, or another mistake"""
+2 a filter is not usable, or another mistake"""
 
 
-ADVICE: Final = "an event is one JSON object on one line; jq -c . makes such lines of other JSON"
+ADVICE: Final = "an event is one JSON object on one line; jq -c . converts other JSON to such lines"
 
 
-class MatchFormat(StrEnum):
-    """How the matches are written."""
-
-    AUTO = "auto"
-    TABLE = "table"
-    JSON = "json"
-
-
-class Tally(Counter[str]):
-    """What became of the events: matched + unmatched + rejected is all of them."""
+class MatchCounts(Counter[str]):
+    """The outcomes of all events: matched, unmatched or rejected."""
 
     unreadable = 0
 
     def add(self, outcome: Matched | RejectedLine) -> None:
-        """Count one more."""
+        """Count one outcome."""
         if isinstance(outcome, RejectedLine):
             self["rejected"] += 1
             self.unreadable += bool(outcome.text)
@@ -91,40 +100,35 @@ def match(
     language: Language = "tamis",
     limit: Annotated[
         int | None,
-        typer.Option(
-            min=0, metavar="N", help="Read no more than this many events.", show_default=False
-        ),
+        typer.Option(min=0, metavar="N", help="Read at most N events.", show_default=False),
     ] = None,
     cloudevents: Annotated[
         bool, typer.Option("--cloudevents", help="Each line is a CloudEvent, or a batch of them.")
     ] = False,
     only_matched: Annotated[
-        bool, typer.Option("--only-matched", help="Leave out events that match no filter.")
+        bool, typer.Option("--only-matched", help="Omit events that match no filter.")
     ] = False,
-    format_: Annotated[
-        MatchFormat,
-        typer.Option("--format", help="auto is a table in a terminal, JSON lines elsewhere."),
-    ] = MatchFormat.AUTO,
+    format_: TableOption = TableFormat.AUTO,
 ) -> int:
-    """Match events against filters, and show for each event the ids of the filters it satisfies.
+    """Match events against filters, and show the ids of the filters that each event satisfies.
 
-    A line that holds no event is rejected: it is named on standard error, and the rest goes on.
+    A line that is not an event is rejected: it is reported on standard error, and the rest goes on.
     """
     if filters is not None and events is None:
         filter_, events = None, filter_
-    defaults = Defaults(language, mode, read_schema(schema))
-    subscriptions = accepted(read_filters(filter_, filters, defaults))
+    defaults = FilterDefaults(language, mode, read_schema(schema))
+    named = accepted(read_filters(filter_, filters, defaults))
     name = events or STDIN
-    writer = _writer(format_, subscriptions, flush=name == STDIN)
+    writer: MatchWriter = MatchTable(named) if format_.is_table else MatchLines(flush=name == STDIN)
     err = stderr()
-    visible = sys.stderr.isatty() and not (sys.stdout.isatty() and isinstance(writer, JSONLines))
+    visible = sys.stderr.isatty() and not (sys.stdout.isatty() and isinstance(writer, MatchLines))
     with opened(name) as stream, progress(name, err, visible=visible) as advance:
         lines = read_events(stream, defaults.schema, cloudevents=cloudevents, advance=advance)
-        found = outcomes(islice(lines, limit), subscriptions, defaults.schema)
-        tally = _write(found, writer, err, only_matched=only_matched)
+        found = outcomes(islice(lines, limit), named, defaults.schema)
+        counts = _write(found, writer, err, only_matched=only_matched)
     writer.close()
-    say(err, str(tally))
-    return FINE if tally["matched"] else FINDING
+    say(err, str(counts))
+    return FINE if counts["matched"] else FINDING
 
 
 def _write(
@@ -133,40 +137,129 @@ def _write(
     err: Console,
     *,
     only_matched: bool,
-) -> Tally:
-    tally = Tally()
+) -> MatchCounts:
+    counts = MatchCounts()
     for outcome in found:
-        tally.add(outcome)
+        counts.add(outcome)
         if isinstance(outcome, RejectedLine):
             say(err, f"rejected: {outcome.error}")
         elif outcome.ids or not only_matched:
             writer.write(outcome)
-    return tally
+    return counts
 
 
 def outcomes(
     lines: Iterable[DecodedLine | RejectedLine],
-    subscriptions: Sequence[Subscription],
+    named: Sequence[NamedFilter],
     schema: Schema | None,
 ) -> Iterator[Matched | RejectedLine]:
-    """Yield for every line the filters that its event satisfies, or why it is rejected."""
+    """Yield for every line the filters that its event satisfies, or the reason it is rejected."""
     for line in lines:
-        yield line if isinstance(line, RejectedLine) else _outcome(line, subscriptions, schema)
+        yield line if isinstance(line, RejectedLine) else _outcome(line, named, schema)
 
 
 def _outcome(
-    line: DecodedLine, subscriptions: Sequence[Subscription], schema: Schema | None
+    line: DecodedLine, named: Sequence[NamedFilter], schema: Schema | None
 ) -> Matched | RejectedLine:
     try:
-        ids = [one.id for one in subscriptions if one.filter.matches(line.event, one.mode, schema)]
+        ids = [one.id for one in named if one.filter.matches(line.event, one.mode, schema)]
     except (EventError, LimitError) as error:
-        # It could be read, but in mode `total` it lacks an attribute.
+        # The event was read, but in mode `total` it lacks an attribute.
         return RejectedLine(line.number, "", inside(f"line {line.number}", error))
     return Matched(line.number, line.event, ids)
 
 
-def _writer(
-    format_: MatchFormat, subscriptions: Sequence[Subscription], *, flush: bool
-) -> MatchWriter:
-    as_table = sys.stdout.isatty() if format_ is MatchFormat.AUTO else format_ is MatchFormat.TABLE
-    return MatchTable(subscriptions) if as_table else JSONLines(flush=flush)
+# A table is built in memory, and nobody reads more rows.
+MAX_TABLE_ROWS: Final = 1000
+
+# What rich puts between and beside three columns.
+_PADDING_WIDTH: Final = 8
+
+
+class Matched(NamedTuple):
+    """An event and the ids of the filters that it satisfies, perhaps none."""
+
+    line: int
+    event: Event
+    ids: Sequence[str]
+
+
+class MatchWriter(Protocol):
+    """Writes matches one by one."""
+
+    def write(self, matched: Matched) -> None:
+        """Write or keep a match."""
+
+    def close(self) -> None:
+        """Write the matches that were kept."""
+
+
+class MatchLines:
+    """Writes each match as a line of JSON."""
+
+    def __init__(self, *, flush: bool) -> None:
+        self._flush = flush
+
+    def write(self, matched: Matched) -> None:
+        """Write one line."""
+        event = plain_event(matched.event)
+        write_json({"line": matched.line, "filters": matched.ids, "event": event})
+        if self._flush:
+            sys.stdout.flush()
+
+    def close(self) -> None:
+        """Do nothing: everything is written."""
+
+
+class MatchTable:
+    """Writes a table of events with their filters, and one of filters with their events."""
+
+    def __init__(self, named: Sequence[NamedFilter]) -> None:
+        self._filters = named
+        self._rows: list[Matched] = []
+        self._left_out = 0
+        self._counts: Counter[str] = Counter()
+
+    def write(self, matched: Matched) -> None:
+        """Keep a row, up to a limit."""
+        self._counts.update(matched.ids)
+        if len(self._rows) < MAX_TABLE_ROWS:
+            self._rows.append(matched)
+        else:
+            self._left_out += 1
+
+    def close(self) -> None:
+        """Write the tables."""
+        console = stdout()
+        if self._rows:
+            console.print(self._by_event(console.width))
+        if self._left_out:
+            say(console, f"and {count(self._left_out, 'more event')}; --format json has them all")
+        if len(self._filters) > 1:
+            console.print(self._by_filter())
+
+    def _by_event(self, width: int) -> Table:
+        # Without a limit, the event would take all the width: it is long and does not wrap.
+        ids_width = min(max(len(" ".join(row.ids)) for row in self._rows), width * 2 // 5)
+        ids_width = max(ids_width, len("filters"))
+        line_width = max(len(str(self._rows[-1].line)), len("line"))
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("line", justify="right", style="dim", width=line_width)
+        table.add_column("filters", width=ids_width, overflow="fold")
+        rest = max(width - line_width - ids_width - _PADDING_WIDTH, len("event"))
+        table.add_column("event", max_width=rest, no_wrap=True, overflow="ellipsis")
+        for row in self._rows:
+            ids = Text(" ".join(row.ids), "green") if row.ids else Text("none", "dim")
+            event = Text(printable(brief_event(row.event)), "" if row.ids else "dim")
+            table.add_row(str(row.line), ids, event)
+        return table
+
+    def _by_filter(self) -> Table:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("filter", style="green", overflow="fold")
+        table.add_column("events", justify="right")
+        table.add_column("matches where")
+        for one in self._filters:
+            condition = Text(printable(str(one.filter)))
+            table.add_row(one.id, f"{self._counts[one.id]:,}", condition)
+        return table

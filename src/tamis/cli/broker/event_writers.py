@@ -1,52 +1,57 @@
-"""Events as they come: JSON lines for programs, aligned lines for people."""
+"""Events as they arrive: JSON lines for programs, aligned rows for people."""
 
 from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
+import typer
 from rich.text import Text
 
-from tamis.cli.console import printable, say, stdout, write_json
+from tamis.cli.console import TableFormat, printable, say, stdout, write_json
 from tamis.cli.event_output import brief_event
-from tamis.client.message import Received
+from tamis.client.messages import ReceivedEvent
 from tamis.errors import TamisError
 from tamis.events import decode_json
 
 _HEADER: Final = f"{'sequence':>10}  {'time':<12}  event"
 
-
-class EventFormat(StrEnum):
-    """How events are written."""
-
-    AUTO = "auto"
-    TABLE = "table"
-    JSON = "json"
+EventCount = Annotated[
+    int | None,
+    typer.Option(
+        "--count", "-n", min=1, metavar="N", help="Stop after N events.", show_default=False
+    ),
+]
+Envelope = Annotated[
+    bool,
+    typer.Option(
+        "--envelope", help="As JSON, with sequence, time, publisher and attempt beside the event."
+    ),
+]
 
 
 class EventWriter(Protocol):
-    """Takes events one by one."""
+    """Writes events one by one."""
 
-    def write(self, event: Received) -> None:
-        """Write one, so that it has arrived when this returns."""
+    def write(self, event: ReceivedEvent) -> None:
+        """Write an event and flush it."""
 
 
-class JSONLines:
-    """Writes each event as it was published."""
+class EventLines:
+    """Writes each event as it was published, on one line."""
 
-    def write(self, event: Received) -> None:
+    def write(self, event: ReceivedEvent) -> None:
         """Write one line."""
-        # A JSON text may have line breaks between its parts, never inside of them.
+        # JSON can have line breaks between its tokens, never inside them.
         sys.stdout.write(event.text.decode().replace("\n", " ").replace("\r", " ") + "\n")
         sys.stdout.flush()
 
 
-class Envelopes:
-    """Writes each event with what the broker knows of it."""
+class EventEnvelopes:
+    """Writes each event with its sequence, time, publisher and attempt."""
 
-    def write(self, event: Received) -> None:
+    def write(self, event: ReceivedEvent) -> None:
         """Write one line."""
         write_json(
             {
@@ -60,14 +65,14 @@ class Envelopes:
         sys.stdout.flush()
 
 
-class Rows:
-    """Writes each event as a row; nobody knows how wide the next will be."""
+class EventRows:
+    """Writes each event as a row, without knowing how wide the next will be."""
 
     def __init__(self) -> None:
         self._console = stdout()
         self._has_header = False
 
-    def write(self, event: Received) -> None:
+    def write(self, event: ReceivedEvent) -> None:
         """Write one row."""
         if not self._has_header:
             say(self._console, Text(_HEADER, "bold"))
@@ -81,17 +86,16 @@ class Rows:
         sys.stdout.flush()
 
 
-def event_writer(format_: EventFormat, *, envelope: bool) -> EventWriter:
-    """Return what writes events in the format that was asked for."""
-    as_table = sys.stdout.isatty() if format_ is EventFormat.AUTO else format_ is EventFormat.TABLE
+def event_writer(format_: TableFormat, *, envelope: bool) -> EventWriter:
+    """Return the writer for a format."""
     if envelope:
-        return Envelopes()
-    return Rows() if as_table else JSONLines()
+        return EventEnvelopes()
+    return EventRows() if format_.is_table else EventLines()
 
 
-def _brief(event: Received) -> str:
+def _brief(event: ReceivedEvent) -> str:
     try:
         return brief_event(decode_json(event.text))
     except TamisError:
-        # CloudEvents may hold what is no attribute.
+        # The data of a CloudEvent need not consist of attributes.
         return event.text.decode()

@@ -1,4 +1,4 @@
-"""Keeps a bus connected: connects again after every loss, and takes up again what there was."""
+"""Keeps a bus connected: reconnects after every loss, and resumes its subscriptions."""
 
 from __future__ import annotations
 
@@ -7,44 +7,41 @@ import contextlib
 import inspect
 import itertools
 import logging
-from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.metadata import version
 from typing import Final
 
 from tamis.client.backoff import Backoff
-from tamis.client.link import Link
+from tamis.client.connection import ClientConnection
+from tamis.client.consumer import Consumer
+from tamis.client.options import Token
 from tamis.client.outbox import Outbox
-from tamis.client.subscription import Subscription
 from tamis.client.transport import Dial, Transport
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, TamisError
 from tamis.protocol import Code, Hello, Refused, Welcome, decode_reply, encode
 from tamis.protocol.codes import WORTH_A_RETRY
 
-Token = str | Callable[[], str | Awaitable[str]] | None
-"""A token, or what gives one at every connection."""
-
 logger: Final = logging.getLogger("tamis.client")
 
-# Who waits for ever for an answer still wants to connect anew, rather than to wait for a dead host.
+# Also without a timeout: connecting again is better than waiting for a dead host.
 _SECONDS_TO_CONNECT: Final = 30.0
-# A connection that lasted so long was a good one.
+# A connection that lasted this long was good, so the next wait is short again.
 _SECONDS_TO_TRUST: Final = 1.0
 
 
 def time_to_connect(timeout: float | None) -> float:
-    """Return how long one attempt to connect may take."""
+    """Return the seconds that one attempt to connect may take."""
     return _SECONDS_TO_CONNECT if timeout is None else min(timeout, _SECONDS_TO_CONNECT)
 
 
-async def token_of(token: Token) -> str | None:
+async def resolve_token(token: Token) -> str | None:
     """Return the token for the next connection."""
     given = token() if callable(token) else token
     return await given if inspect.isawaitable(given) else given
 
 
-class Keeper:
-    """The connection of a bus, whichever it is at the moment."""
+class Reconnector:
+    """The current connection of a bus, replaced whenever it is lost."""
 
     def __init__(
         self,
@@ -60,47 +57,47 @@ class Keeper:
         self._outbox = outbox
         self._reconnects = reconnects
         self._backoff = Backoff()
-        self._link: Link | None = None
+        self._connection: ClientConnection | None = None
         self._welcome: Welcome | None = None
-        self._subscriptions: dict[Subscription, None] = {}
-        self._names: dict[str, Subscription] = {}
-        """Those that are durable."""
+        self._consumers: dict[Consumer, None] = {}
+        self._names: dict[str, Consumer] = {}
+        """The durable ones."""
         self._task: asyncio.Task[None] | None = None
         self._is_connected = asyncio.Event()
         self._has_failed = asyncio.Event()
         self.timeout = timeout
-        """How long to wait for an answer."""
+        """Seconds to wait for an answer."""
         self.failure: RefusedError | None = None
-        """Why there is no connection, and will be none."""
+        """Why the connection is lost for good, None until then."""
 
-    # --- what it is ------------------------------------------------------------------------------
+    # --- properties ------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
-        """Tell whether there is a connection now."""
-        return self._link is not None
+        """Return whether there is a connection now."""
+        return self._connection is not None
 
     @property
     def welcome(self) -> Welcome:
-        """Return what the broker said of itself last."""
+        """Return the broker's latest welcome."""
         if self._welcome is None:
             raise self.failure or DisconnectedError("the bus is not open; use `async with`")
         return self._welcome
 
     @property
-    def subscriptions(self) -> list[Subscription]:
-        """Return those that are in force, or will be after the next connection."""
-        return [*self._subscriptions]
+    def consumers(self) -> list[Consumer]:
+        """Return the consumers that are active, or will be after the next connection."""
+        return [*self._consumers]
 
     def check(self) -> None:
-        """Raise the reason if there is no connection to be hoped for."""
+        """Raise the reason if the connection is lost for good."""
         if self.failure is not None:
             raise self.failure
 
-    # --- beginning and end -----------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self) -> None:
-        """Connect; what goes wrong this first time is raised."""
+        """Connect; the first attempt raises its error."""
         self._task = asyncio.create_task(self._stay_connected(), name="tamis client")
         waits = [asyncio.create_task(e.wait()) for e in (self._is_connected, self._has_failed)]
         try:
@@ -115,7 +112,7 @@ class Keeper:
         self.check()
 
     async def close(self) -> None:
-        """Disconnect; whatever still waits for an answer gets none."""
+        """Disconnect; everything that waits for an answer fails."""
         self._fail(DisconnectedError("the bus is closed"))
         if self._task is not None:
             self._task.cancel()
@@ -124,66 +121,66 @@ class Keeper:
             self._task = None
 
     async def flush(self, *, publications: bool = True) -> None:
-        """Wait until all publications are answered, and acknowledgements have arrived.
+        """Wait until the broker has answered all publications and has our acknowledgements.
 
-        Without a connection, acknowledgements are not worth waiting for: their events come again.
+        Acknowledgements do not wait for a lost connection: their events are sent again anyway.
         """
         while publications and self._outbox.events:
             self._outbox.has_changed.clear()
             await self._outbox.has_changed.wait()
-        for subscription in self._subscriptions:
-            subscription.flush()
-        if self._link is not None:
-            await self._link.ping()
+        for consumer in self._consumers:
+            consumer.flush()
+        if self._connection is not None:
+            await self._connection.ping()
 
     async def wait_until_over(self) -> None:
-        """Return when the bus was closed, or has failed."""
+        """Return when the bus is closed or has failed."""
         await self._has_failed.wait()
 
-    # --- for subscriptions -----------------------------------------------------------------------
+    # --- for consumers ---------------------------------------------------------------------------
 
-    def enter(self, subscription: Subscription) -> None:
-        """Ask the broker for a subscription, now and after every reconnect."""
+    def register(self, consumer: Consumer) -> None:
+        """Subscribe, now and after every reconnect."""
         self.check()
         if self._task is None:
             raise DisconnectedError("the bus is not open; use `async with`")
-        name = subscription.durable
+        name = consumer.durable
         if name is not None:
             if name in self._names:
                 raise RefusedError(Code.CONFLICT, f"this bus has a subscription {name!r} already")
-            self._names[name] = subscription
-        self._subscriptions[subscription] = None
-        if self._link is not None:
-            self._link.subscribe(subscription)
+            self._names[name] = consumer
+        self._consumers[consumer] = None
+        if self._connection is not None:
+            self._connection.subscribe(consumer)
 
-    async def leave(self, subscription: Subscription, *, delete: bool) -> None:
-        """End a subscription; one that is to be deleted may have to wait for a connection."""
+    async def unsubscribe(self, consumer: Consumer, *, delete: bool) -> None:
+        """End the subscription at the broker; deleting it waits for a connection."""
         try:
             async with asyncio.timeout(self.timeout):
                 if delete:
                     await self._is_connected.wait()
-                if self._link is not None:
-                    await self._link.unsubscribe(subscription, delete=delete)
+                if self._connection is not None:
+                    await self._connection.unsubscribe(consumer, delete=delete)
         except (DisconnectedError, TimeoutError):
             if delete:
-                raise DisconnectedError(f"{subscription!r} could not be deleted in time") from None
+                raise DisconnectedError(f"{consumer!r} could not be deleted in time") from None
 
-    def forget(self, subscription: Subscription) -> None:
-        """Take note that a subscription is over."""
-        self._subscriptions.pop(subscription, None)
-        name = subscription.durable
-        if name is not None and self._names.get(name) is subscription:
+    def remove(self, consumer: Consumer) -> None:
+        """Remove a consumer that is closed."""
+        self._consumers.pop(consumer, None)
+        name = consumer.durable
+        if name is not None and self._names.get(name) is consumer:
             del self._names[name]
 
-    def stir(self, subscription: Subscription) -> None:
-        """Let the broker be told what it has to know of a subscription."""
-        if self._link is not None:
-            self._link.stir(subscription)
+    def schedule_flush(self, consumer: Consumer) -> None:
+        """Send the consumer's acknowledgements and credit soon."""
+        if self._connection is not None:
+            self._connection.schedule_flush(consumer)
 
     def wake(self) -> None:
-        """Let the outbox be looked at."""
-        if self._link is not None:
-            self._link.wake()
+        """Send what waits in the outbox."""
+        if self._connection is not None:
+            self._connection.wake()
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -207,33 +204,35 @@ class Keeper:
         except TamisError as error:
             return error
         except Exception as error:
-            logger.exception("the connection ended in a way that nobody thought of")
+            logger.exception("unexpected error on the connection")
             return error
         return DisconnectedError("the connection ended")
 
     async def _connect(self) -> None:
         transport = await self._dial()
         try:
-            self._welcome = welcome = await self._greeted(transport)
+            self._welcome = welcome = await self._greet(transport)
             next_ref = partial(next, itertools.count(1))
-            self._link = link = Link(transport, self._outbox, welcome.largest_frame, next_ref)
-            for subscription in self.subscriptions:
-                if not subscription.is_over:
-                    link.subscribe(subscription)
-            link.wake()
+            self._connection = connection = ClientConnection(
+                transport, self._outbox, welcome.largest_frame, next_ref
+            )
+            for consumer in self.consumers:
+                if not consumer.is_closed:
+                    connection.subscribe(consumer)
+            connection.wake()
             self._is_connected.set()
-            await link.run()
+            await connection.run()
         finally:
-            self._link = None
+            self._connection = None
             self._is_connected.clear()
             self._outbox.disconnected()
             await transport.close()
 
-    async def _greeted(self, transport: Transport) -> Welcome:
-        """Say who we are, and return what the broker says of itself."""
+    async def _greet(self, transport: Transport) -> Welcome:
+        """Send hello, and return the broker's welcome."""
         try:
             async with asyncio.timeout(time_to_connect(self.timeout)):
-                hello = Hello(token=await token_of(self._token), client=_client())
+                hello = Hello(token=await resolve_token(self._token), client=_client_name())
                 await transport.send(encode(hello))
                 reply = decode_reply(await transport.receive())
         except TimeoutError:
@@ -254,8 +253,8 @@ class Keeper:
     def _fail(self, error: RefusedError) -> None:
         self.failure = self.failure or error
         self._outbox.fail(self.failure)
-        for subscription in self.subscriptions:
-            subscription.end(self.failure)
+        for consumer in self.consumers:
+            consumer.end(self.failure)
         self._has_failed.set()
 
 
@@ -263,5 +262,5 @@ def _as_refusal(error: Exception) -> RefusedError:
     return error if isinstance(error, RefusedError) else DisconnectedError(str(error))
 
 
-def _client() -> str:
+def _client_name() -> str:
     return f"tamis-python/{version('tamis')}"

@@ -1,4 +1,4 @@
-"""One connection, from hello to its end: what goes out, and whom it concerns what comes in."""
+"""One connection to a broker: sends requests and publications, hands replies to consumers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from tamis.client.backoff import Backoff
+from tamis.client.consumer import Consumer
 from tamis.client.outbox import Outbox
-from tamis.client.subscription import Subscription
 from tamis.client.transport import Transport
 from tamis.errors import (
     DisconnectedError,
@@ -38,8 +38,8 @@ from tamis.protocol.codes import WORTH_A_RETRY
 from tamis.protocol.frames import Reply, Request
 
 
-class Link:
-    """A connection, for as long as it lasts."""
+class ClientConnection:
+    """A connection to a broker that has said welcome, until it is lost."""
 
     def __init__(
         self,
@@ -54,15 +54,15 @@ class Link:
         self._next_ref = next_ref
         self._requests: deque[Request] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
-        self._asked: dict[int, Subscription] = {}
-        self._subscriptions: dict[str, Subscription] = {}
-        self._stirred: dict[Subscription, None] = {}
+        self._subscribing: dict[int, Consumer] = {}
+        self._consumers: dict[str, Consumer] = {}
+        self._to_flush: dict[Consumer, None] = {}
         self._has_work = asyncio.Event()
         self._backoff = Backoff()
-        self._pausing: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
 
     async def run(self) -> NoReturn:
-        """Send and receive until the connection is gone, which is always an error."""
+        """Send and receive until the connection is lost, then raise the reason."""
         tasks = {asyncio.create_task(self._receive_all()), asyncio.create_task(self._send_all())}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -71,49 +71,49 @@ class Link:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
             self._end()
-        # What the broker said last is a better reason than that it cannot be told anything.
-        raise _weightiest(results)
+        # A refusal that the broker sent says more than the send that failed after it.
+        raise _most_telling(results)
 
     def _end(self) -> None:
-        if self._pausing is not None:
-            self._pausing.cancel()
-        for subscription in self._subscriptions.values():
-            subscription.disconnected()
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+        for consumer in self._consumers.values():
+            consumer.disconnected()
         for answer in self._answers.values():
             if not answer.done():
-                answer.set_exception(DisconnectedError("the connection broke off"))
+                answer.set_exception(DisconnectedError("the connection was lost"))
                 answer.exception()
 
-    # --- what is sent ----------------------------------------------------------------------------
+    # --- sending ---------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Let the outbox be looked at."""
+        """Send what waits in the outbox."""
         self._has_work.set()
 
-    def stir(self, subscription: Subscription) -> None:
-        """Let the broker be told what it has to know of a subscription."""
-        self._stirred[subscription] = None
+    def schedule_flush(self, consumer: Consumer) -> None:
+        """Send the consumer's acknowledgements and credit soon."""
+        self._to_flush[consumer] = None
         self.wake()
 
-    def subscribe(self, subscription: Subscription) -> None:
-        """Ask for a subscription."""
+    def subscribe(self, consumer: Consumer) -> None:
+        """Request a subscription."""
         ref = self._next_ref()
-        self._asked[ref] = subscription
-        self._request(subscription.request(ref))
+        self._subscribing[ref] = consumer
+        self._request(consumer.request(ref))
 
-    async def unsubscribe(self, subscription: Subscription, *, delete: bool) -> None:
-        """End a subscription, and wait until it is."""
-        name = subscription.id
-        if name is not None and (name in self._subscriptions or delete):
-            # What was done with events is told before.
-            self.stir(subscription)
-            await self._ask(lambda ref: Unsubscribe(ref=ref, subscription=name, delete=delete))
+    async def unsubscribe(self, consumer: Consumer, *, delete: bool) -> None:
+        """End a subscription, and wait for the broker's answer."""
+        name = consumer.id
+        if name is not None and (name in self._consumers or delete):
+            # Acknowledgements have to go first.
+            self.schedule_flush(consumer)
+            await self._call(lambda ref: Unsubscribe(ref=ref, subscription=name, delete=delete))
 
     async def ping(self) -> None:
-        """Wait until the broker has taken all that was sent until now."""
-        await self._ask(lambda ref: Ping(ref=ref))
+        """Wait until the broker has handled everything sent so far."""
+        await self._call(lambda ref: Ping(ref=ref))
 
-    async def _ask(self, make: Callable[[int], Request]) -> None:
+    async def _call(self, make: Callable[[int], Request]) -> None:
         ref = self._next_ref()
         self._answers[ref] = answer = asyncio.get_running_loop().create_future()
         self._request(make(ref))
@@ -134,11 +134,11 @@ class Link:
             await self._has_work.wait()
 
     def _frames(self) -> Iterable[bytes]:
-        """Yield what is to be sent; settlements come first, so that they precede a farewell."""
+        """Yield the frames to send; acknowledgements first, so that they precede unsubscribing."""
         while True:
-            if self._stirred:
-                subscription, _ = self._stirred.popitem()
-                yield from map(encode, subscription.settlements())
+            if self._to_flush:
+                consumer, _ = self._to_flush.popitem()
+                yield from map(encode, consumer.settlements())
             elif self._requests:
                 yield encode(self._requests.popleft())
             elif publication := self._publication():
@@ -147,44 +147,44 @@ class Link:
                 return
 
     def _publication(self) -> Publish | None:
-        if self._pausing is not None:
+        if self._pause_timer is not None:
             return None
         return self._outbox.next(self._next_ref(), self._largest_frame)
 
     def _pause(self, seconds: float | None) -> None:
-        """Send no events for a while: the broker has asked for it."""
+        """Stop publishing for a while, as the broker asked."""
         wait = self._backoff.next() if seconds is None else seconds
-        self._pausing = asyncio.get_running_loop().call_later(wait, self._resume)
+        self._pause_timer = asyncio.get_running_loop().call_later(wait, self._resume)
 
     def _resume(self) -> None:
-        self._pausing = None
+        self._pause_timer = None
         self.wake()
 
-    # --- what is received ------------------------------------------------------------------------
+    # --- receiving -------------------------------------------------------------------------------
 
     async def _receive_all(self) -> None:
         while True:
-            self._take(decode_reply(await self._transport.receive()))
+            self._handle(decode_reply(await self._transport.receive()))
 
-    def _take(self, reply: Reply) -> None:
+    def _handle(self, reply: Reply) -> None:
         match reply:
             case Deliver():
-                if reply.subscription in self._subscriptions:
-                    self._subscriptions[reply.subscription].deliver(reply.events)
+                if reply.subscription in self._consumers:
+                    self._consumers[reply.subscription].deliver(reply.events)
             case Published():
                 self._accepted(reply)
             case Subscribed():
-                self._granted(reply)
+                self._confirmed(reply)
             case Refused():
                 self._refused(reply)
             case Unsubscribed():
-                self._subscriptions.pop(reply.subscription, None)
+                self._consumers.pop(reply.subscription, None)
                 self._answered(reply.ref)
             case Pong():
                 self._answered(reply.ref)
             case Dropped():
-                if reply.subscription in self._subscriptions:
-                    self._subscriptions[reply.subscription].dropped(reply)
+                if reply.subscription in self._consumers:
+                    self._consumers[reply.subscription].dropped(reply)
             case Ended():
                 self._ended(reply)
             case Welcome():
@@ -201,22 +201,22 @@ class Link:
             self._backoff.reset()
             self.wake()
 
-    def _granted(self, reply: Subscribed) -> None:
-        subscription = self._asked.pop(reply.ref, None)
-        if subscription is None:
+    def _confirmed(self, reply: Subscribed) -> None:
+        consumer = self._subscribing.pop(reply.ref, None)
+        if consumer is None:
             return
-        if subscription.is_over:
-            # Whoever wanted it has given it up meanwhile.
+        if consumer.is_closed:
+            # It was closed before the broker confirmed it.
             ref = self._next_ref()
             self._request(Unsubscribe(ref=ref, subscription=reply.subscription))
             return
-        self._subscriptions[reply.subscription] = subscription
-        subscription.granted(reply)
+        self._consumers[reply.subscription] = consumer
+        consumer.confirmed(reply)
 
     def _ended(self, reply: Ended) -> None:
-        subscription = self._subscriptions.pop(reply.subscription, None)
-        if subscription is not None:
-            subscription.end(SubscriptionEndedError(reply.subscription, reply.reason))
+        consumer = self._consumers.pop(reply.subscription, None)
+        if consumer is not None:
+            consumer.end(SubscriptionEndedError(reply.subscription, reply.reason))
 
     def _refused(self, reply: Refused) -> None:
         error = RefusedError(reply.code, reply.message, retry_after=reply.retry_after)
@@ -230,17 +230,17 @@ class Link:
                 raise DisconnectedError(str(error))
             else:
                 self._pause(error.retry_after)
-        elif ref in self._asked:
-            subscription = self._asked.pop(ref)
-            if subscription.was_granted and reply.code in WORTH_A_RETRY:
-                # It was in force before the connection was lost, and is to be so again.
+        elif ref in self._subscribing:
+            consumer = self._subscribing.pop(ref)
+            if consumer.was_confirmed and reply.code in WORTH_A_RETRY:
+                # It was active before the connection was lost: reconnect and try again.
                 raise error
-            subscription.end(error)
+            consumer.end(error)
         elif ref in self._answers and not self._answers[ref].done():
             self._answers[ref].set_exception(error)
 
 
-def _weightiest(results: Iterable[BaseException | None]) -> BaseException:
+def _most_telling(results: Iterable[BaseException | None]) -> BaseException:
     errors = [error for error in results if isinstance(error, Exception)]
     for error in errors:
         if not isinstance(error, DisconnectedError):

@@ -1,0 +1,367 @@
+"""The client's end of a subscription: its events, in order, and functions that take them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from tamis.client.inbox import Inbox, Settlement
+from tamis.client.messages import Message
+from tamis.client.options import Missed, SubscriptionRequest
+from tamis.errors import DisconnectedError, TamisError
+from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
+
+Handler = Callable[[Message], Awaitable[object] | object]
+
+logger: Final = logging.getLogger("tamis.client")
+
+# Acknowledgements that nobody waits for are collected for this long, to be sent together.
+_SECONDS_TO_COLLECT: Final = 0.02
+
+
+class ConsumerRegistry(Protocol):
+    """The part of a bus that a consumer needs."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Return the seconds to wait for an answer."""
+
+    def register(self, consumer: Consumer) -> None:
+        """Subscribe, now and after every reconnect."""
+
+    async def unsubscribe(self, consumer: Consumer, *, delete: bool) -> None:
+        """End the subscription at the broker."""
+
+    def remove(self, consumer: Consumer) -> None:
+        """Remove a consumer that is closed."""
+
+    def schedule_flush(self, consumer: Consumer) -> None:
+        """Send the consumer's acknowledgements and credit soon."""
+
+
+class Consumer:
+    """Events that match a filter; made by `Bus.subscribe`.
+
+    The subscription becomes active with `await consumer`, `async with consumer`, or the first
+    request for an event, whichever comes first.
+    """
+
+    def __init__(self, registry: ConsumerRegistry, request: SubscriptionRequest) -> None:
+        self._registry = registry
+        self._request = request
+        self._inbox = Inbox(
+            request.window, settles=request.settles, is_kept=request.durable is not None
+        )
+        self._id: str | None = None
+        self._is_active = False
+        self._confirmed: asyncio.Future[None] | None = None
+        self._in_hand: list[Message] = []
+        self._has_news = asyncio.Event()
+        self._first = 0
+        """The sequence of the first event the subscription covers."""
+        self.was_confirmed = False
+        """Whether the broker has ever confirmed the subscription."""
+        self._is_closed = False
+        self._error: TamisError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.expires_at: float | None = None
+        """When the subscription ends unless it is renewed, in seconds since 1970."""
+        self.missed = 0
+        """How many events are known to be missing."""
+
+    # --- properties ------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str | None:
+        """Return the subscription's id; for a durable subscription, the name you gave it."""
+        return self._id
+
+    @property
+    def filter(self) -> str:
+        """Return the filter."""
+        return self._request.filter
+
+    @property
+    def durable(self) -> str | None:
+        """Return the name of a durable subscription, None for any other."""
+        return self._request.durable
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether no more events will come."""
+        return self._is_closed
+
+    def __repr__(self) -> str:
+        name = f" {self._id}" if self._id else ""
+        state = "closed" if self._is_closed else "active" if self._is_active else "not active"
+        return f"<Consumer{name} {self.filter!r}, {state}, {len(self._inbox)} waiting>"
+
+    # --- opening and closing ---------------------------------------------------------------------
+
+    async def start(self) -> Self:
+        """Subscribe; raise `RefusedError` if the broker refuses."""
+        if self._confirmed is None:
+            self._confirmed = asyncio.get_running_loop().create_future()
+            self._registry.register(self)
+        try:
+            async with asyncio.timeout(self._registry.timeout):
+                # Shielded, so that cancelling one of several waiters leaves the others waiting.
+                await asyncio.shield(self._confirmed)
+        except TimeoutError:
+            raise DisconnectedError("the broker did not confirm the subscription in time") from None
+        return self
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.start().__await__()
+
+    async def close(self, *, delete: bool = False) -> None:
+        """Stop receiving events.
+
+        A durable subscription stays with the broker and collects events, unless you delete it.
+        """
+        was_closed = self._is_closed
+        self.stop()
+        try:
+            if self._confirmed is not None and not was_closed:
+                await self._registry.unsubscribe(self, delete=delete)
+        finally:
+            self.end()
+
+    def stop(self) -> None:
+        """Return no more events; acknowledgements of earlier ones are still sent."""
+        self._is_closed = True
+        if self._confirmed is not None and not self._confirmed.done():
+            self._confirmed.set_exception(self._error or DisconnectedError("it is closed"))
+            # Mark it as retrieved: there may be no waiter.
+            self._confirmed.exception()
+        self._has_news.set()
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self._settle_in_hand()
+        await self.close()
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        messages = await self.take(1)
+        if not messages:
+            raise StopAsyncIteration
+        return messages[0]
+
+    async def next(self, timeout: float | None = None) -> Message:
+        """Return the next event; raise `TimeoutError` if none comes in time."""
+        async with asyncio.timeout(timeout):
+            messages = await self.take(1)
+        if not messages:
+            raise DisconnectedError("the subscription is closed")
+        return messages[0]
+
+    async def take(self, limit: int) -> list[Message]:
+        """Return the events that have arrived, waiting for the first; none once it is closed."""
+        self._settle_in_hand()
+        messages = [Message(delivery, self) for delivery in await self.deliveries(limit)]
+        if self.acknowledges_automatically:
+            self._in_hand = messages
+        return messages
+
+    async def deliveries(self, limit: int) -> list[Delivery]:
+        """Return the same as `take`, but the caller acknowledges every event."""
+        if self._confirmed is None and not self._is_closed:
+            await self._start_unless_closed()
+        while not self._is_closed:
+            taken = self._inbox.take(limit)
+            # A caller about to wait is idle, so this is the time to send acknowledgements.
+            self._report(at_once=not taken)
+            if taken:
+                return taken
+            self._has_news.clear()
+            await self._has_news.wait()
+        if self._error is not None:
+            raise self._error
+        return []
+
+    async def _start_unless_closed(self) -> None:
+        try:
+            await self.start()
+        except DisconnectedError:
+            if not self._is_closed:
+                raise
+
+    @property
+    def acknowledges_automatically(self) -> bool:
+        """Return whether asking for the next event acknowledges the last."""
+        return self._request.acknowledge == "auto"
+
+    def _settle_in_hand(self) -> None:
+        for message in self._in_hand:
+            message.acknowledge()
+        self._in_hand = []
+
+    def acknowledge(self, sequence: int) -> None:
+        """Acknowledge an event, so that it is not sent again."""
+        self._inbox.acknowledge(sequence)
+        self._report(at_once=False)
+
+    def reject(self, sequence: int, delay: float | None, reason: str) -> None:
+        """Reject an event, so that it is sent again."""
+        self._inbox.reject(sequence, delay, reason)
+        self._report(at_once=False)
+
+    def _report(self, *, at_once: bool) -> None:
+        if not self._is_active or not self._inbox.has_news:
+            return
+        if at_once or self._inbox.is_urgent:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SECONDS_TO_COLLECT, self.flush)
+
+    def flush(self) -> None:
+        """Send the acknowledgements and credit collected so far."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_active and self._inbox.has_news:
+            self._registry.schedule_flush(self)
+
+    # --- called by the connection ----------------------------------------------------------------
+
+    def request(self, ref: int) -> Subscribe:
+        """Return the frame that subscribes, at every connection."""
+        request = self._request
+        credit = self._inbox.connect()
+        return Subscribe(
+            ref=ref,
+            filter=request.filter,
+            language=request.language,
+            mode=request.mode,
+            durable=request.durable,
+            lifetime=request.lifetime,
+            start=self._start(),
+            policy=request.policy,
+            acknowledge="manual" if request.settles else "auto",
+            credit=credit,
+            max_attempts=request.max_attempts,
+        )
+
+    def _start(self) -> int | str:
+        """Return where to begin: after a lost connection, where it was if events wait there."""
+        if self.durable is None and self._request.is_stored and self.was_confirmed:
+            return max(self._inbox.last + 1, self._first)
+        return self._request.start
+
+    def confirmed(self, reply: Subscribed) -> None:
+        """Handle the broker's confirmation."""
+        self._id = reply.subscription
+        self.expires_at = reply.expires_at
+        self._is_active = True
+        if self._confirmed is not None and not self._confirmed.done():
+            self._confirmed.set_result(None)
+        if not self.was_confirmed:
+            self._first = reply.start
+        elif self.durable is None:
+            self._check_for_gap(reply.start)
+        self.was_confirmed = True
+
+    def _check_for_gap(self, start: int) -> None:
+        """Report missed events if the subscription could not resume where it broke off."""
+        if not self._request.is_stored:
+            self._miss(Missed(None, "disconnected"))
+        elif start > max(self._inbox.last + 1, self._first):
+            self._miss(Missed(None, "retention"))
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        """Take events that arrived."""
+        self._inbox.put(deliveries)
+        self._has_news.set()
+
+    def dropped(self, frame: Dropped) -> None:
+        """Handle events that the broker dropped."""
+        self._miss(Missed(frame.count, frame.reason))
+
+    def disconnected(self) -> None:
+        """Handle the loss of the connection."""
+        self._is_active = False
+
+    def settlements(self) -> list[Settlement]:
+        """Return the frames to send: acknowledgements, rejections and credit."""
+        if not self._is_active or self._id is None:
+            return []
+        return self._inbox.frames(self._id)
+
+    def end(self, error: TamisError | None = None) -> None:
+        """Close it for good; raise the error, if any, to callers that wait for events."""
+        self._is_active = False
+        if not self._is_closed:
+            self._error = error
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.stop()
+        self._registry.remove(self)
+
+    def _miss(self, missed: Missed) -> None:
+        self.missed += missed.count or 0
+        if self._request.on_missed is not None:
+            try:
+                self._request.on_missed(missed)
+            except Exception:
+                logger.exception("%r: on_missed failed", self)
+            return
+        number = "an unknown number of" if missed.count is None else f"{missed.count:,}"
+        logger.warning("%r: missed %s events: %s", self, number, missed.reason)
+
+
+class HandlerTask:
+    """A task that calls a function with the events of a subscription, one at a time."""
+
+    def __init__(self, consumer: Consumer, function: Handler) -> None:
+        self._consumer = consumer
+        self._function = function
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> asyncio.Task[None]:
+        """Start the task, once, and return it."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"tamis {self._name}")
+            self._task.add_done_callback(self._log_error)
+        return self._task
+
+    async def _run(self) -> None:
+        async for message in self._consumer:
+            try:
+                result = self._function(message)
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                logger.exception("%s failed on event %d", self._name, message.sequence)
+                await message.nack(reason=f"{type(error).__name__}: {error}")
+
+    @property
+    def _name(self) -> str:
+        return getattr(self._function, "__qualname__", repr(self._function))
+
+    def _log_error(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        # `run` raises it as well, but an application need not call `run`.
+        if isinstance(error, TamisError):
+            logger.error("%s gets no more events: %s", self._name, error)
+        else:
+            logger.error("%s gets no more events", self._name, exc_info=error)

@@ -1,0 +1,238 @@
+"""Events as applications publish and receive them, and as frames carry them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+
+from tamis.errors import EventError, RefusedError
+from tamis.events import CloudEvent, Event, decode_json, encode_cloudevent, encode_json
+from tamis.events.json_text import dump_json
+from tamis.protocol import Code, Delivery, Welcome
+from tamis.protocol.frames import Format
+
+
+class Settler(Protocol):
+    """Acknowledges and rejects events."""
+
+    def acknowledge(self, sequence: int) -> None:
+        """Acknowledge an event, so that it is not sent again."""
+
+    def reject(self, sequence: int, delay: float | None, reason: str) -> None:
+        """Reject an event, so that it is sent again later."""
+
+
+class NoSettler:
+    """For events that need no acknowledgement."""
+
+    def acknowledge(self, sequence: int) -> None:
+        """Do nothing."""
+
+    def reject(self, sequence: int, delay: float | None, reason: str) -> None:
+        """Do nothing."""
+
+
+class ReceivedEvent(Mapping[str, Any]):
+    """An event that matched: its attributes as a mapping, and where and when it was stored."""
+
+    __slots__ = ("_data", "_delivery", "_is_settled", "_settler")
+
+    def __init__(self, delivery: Delivery, settler: Settler) -> None:
+        self._delivery = delivery
+        self._settler = settler
+        self._data: dict[str, Any] | None = None
+        self._is_settled = False
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Return the event as it was published, nested objects as dictionaries."""
+        if self._data is None:
+            self._data = msgspec.json.decode(self._delivery.data)
+        return self._data
+
+    @property
+    def text(self) -> bytes:
+        """Return the event as JSON."""
+        return bytes(self._delivery.data)
+
+    @property
+    def delivery(self) -> Delivery:
+        """Return the event as it arrived."""
+        return self._delivery
+
+    @property
+    def sequence(self) -> int:
+        """Return its place in the broker's log."""
+        return self._delivery.sequence
+
+    @property
+    def time(self) -> float:
+        """Return when the broker stored it, in seconds since 1970."""
+        return self._delivery.time
+
+    @property
+    def publisher(self) -> str:
+        """Return who published it."""
+        return self._delivery.publisher
+
+    @property
+    def attempt(self) -> int:
+        """Return how often it has been sent, this time included."""
+        return self._delivery.attempt
+
+    @property
+    def format(self) -> str:
+        """Return `json` or `cloudevents`."""
+        return self._delivery.format
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether it was acknowledged or rejected."""
+        return self._is_settled
+
+    def __getitem__(self, name: str) -> Any:
+        return self.data[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.data)
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        again = f", attempt {self.attempt}" if self.attempt > 1 else ""
+        return f"<{type(self).__name__} {self.sequence}{again}: {self.data!r}>"
+
+    def acknowledge(self) -> None:
+        """Acknowledge it, unless it is settled already."""
+        if not self._is_settled:
+            self._is_settled = True
+            self._settler.acknowledge(self.sequence)
+
+    def reject(self, delay: float | None = None, reason: str = "") -> None:
+        """Reject it, unless it is settled already."""
+        if not self._is_settled:
+            self._is_settled = True
+            self._settler.reject(self.sequence, delay, reason)
+
+
+class Message(ReceivedEvent):
+    """An event from a `Consumer`."""
+
+    __slots__ = ()
+
+    async def ack(self) -> None:
+        """Acknowledge it, so that it is not sent again; acknowledgements go out in batches."""
+        self.acknowledge()
+
+    async def nack(self, *, delay: float | None = None, reason: str = "") -> None:
+        """Reject it; it is sent again after `delay` seconds, or when the broker decides."""
+        self.reject(delay, reason)
+
+
+Publishable = Mapping[str, Any] | CloudEvent | str | bytes
+"""A mapping, an `Event`, a `CloudEvent`, a received message, or JSON text."""
+
+MAX_EVENTS_PER_FRAME: Final = 500
+# The rest of a frame: names, numbers, a comma per event.
+FRAME_OVERHEAD_BYTES: Final = 1000
+
+
+class EncodedEvent(NamedTuple):
+    """An event as JSON."""
+
+    text: bytes
+    format: Format
+
+
+def encode_event(event: Publishable) -> EncodedEvent:
+    """Return an event as JSON; raise `EventError` if JSON cannot express it.
+
+    >>> encode_event({"price": 4, "tags": ("new", "red")})
+    EncodedEvent(text=b'{"price":4,"tags":["new","red"]}', format='json')
+    """
+    match event:
+        case CloudEvent():
+            return EncodedEvent(encode_cloudevent(event).encode(), "cloudevents")
+        case Event():
+            return EncodedEvent(encode_json(event).encode(), "json")
+        case ReceivedEvent():
+            return EncodedEvent(
+                event.text, "cloudevents" if event.format == "cloudevents" else "json"
+            )
+        case Mapping():
+            return EncodedEvent(_json(event), "json")
+        case str() | bytes():
+            return EncodedEvent(_checked(event), "json")
+    raise EventError(f"{type(event).__name__!r} is not an event; give a mapping or JSON text")
+
+
+def _json(event: Mapping[str, Any]) -> bytes:
+    try:
+        return dump_json(event).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise EventError(f"JSON cannot express this event: {error}") from None
+
+
+def _checked(text: str | bytes) -> bytes:
+    # It becomes part of a larger JSON text, which it must not break.
+    try:
+        encoded = text.encode() if isinstance(text, str) else text
+        encoded.decode()
+        msgspec.json.decode(encoded, type=msgspec.Raw)
+    except (UnicodeError, msgspec.DecodeError, RecursionError) as error:
+        # This raises a better error, which shows the place.
+        decode_json(text)
+        raise EventError(f"this is not JSON: {error}") from None
+    return encoded
+
+
+def check_size(event: EncodedEvent, welcome: Welcome) -> None:
+    """Refuse an event that is too large, before other events are sent in the same frame."""
+    size = len(event.text)
+    most = min(welcome.largest_event, welcome.largest_frame - FRAME_OVERHEAD_BYTES)
+    if size > most:
+        raise RefusedError(
+            Code.TOO_LARGE, f"an event of {size:,} bytes exceeds the limit of {most:,}"
+        )
+
+
+async def in_frames(
+    events: Iterable[Publishable] | AsyncIterable[Publishable], welcome: Welcome
+) -> AsyncIterator[list[EncodedEvent]]:
+    """Yield events in groups that each fit in a frame."""
+    group: list[EncodedEvent] = []
+    size = 0
+    async for event in _each(events):
+        encoded = encode_event(event)
+        check_size(encoded, welcome)
+        size += len(encoded.text) + 1
+        if group and not _fits_group(encoded, group, size, welcome):
+            yield group
+            group, size = [], len(encoded.text) + 1
+        group.append(encoded)
+    if group:
+        yield group
+
+
+def _fits_group(
+    event: EncodedEvent, group: list[EncodedEvent], size: int, welcome: Welcome
+) -> bool:
+    return (
+        len(group) < MAX_EVENTS_PER_FRAME
+        and size <= welcome.largest_frame - FRAME_OVERHEAD_BYTES
+        and event.format == group[0].format
+    )
+
+
+async def _each(
+    events: Iterable[Publishable] | AsyncIterable[Publishable],
+) -> AsyncIterator[Publishable]:
+    if isinstance(events, AsyncIterable):
+        async for event in events:
+            yield event
+    else:
+        for event in events:
+            yield event
