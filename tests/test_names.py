@@ -13,21 +13,13 @@ PACKAGE = Path(tamis.__file__).parent
 EXCEPTIONS: dict[str, str] = {
     "Constant": "to be renamed",
     "Explanation": "to be renamed",
-    "Finding": "to be renamed",
     "Found": "to be renamed",
     "Frame": "to be renamed",
-    "JSONLines": "to be renamed",
     "Layout": "to be renamed",
     "Literal": "to be renamed",
     "Order": "to be renamed",
-    "Publication": "to be renamed",
     "Reference": "to be renamed",
-    "Refused": "to be renamed",
-    "Rows": "to be renamed",
-    "Settler": "to be renamed",
     "Stream": "to be renamed",
-    "Subscription": "to be renamed",
-    "Tally": "to be renamed",
     "Tokens": "to be renamed",
 }
 """Names that stand for two things all the same, each with the reason."""

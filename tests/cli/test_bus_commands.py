@@ -264,11 +264,11 @@ def test_dead_letters_are_shown_and_come_again(url: str) -> None:
     letters = tamis("subscriptions", "dead-letters", "dead", "--format", "json").json
     first, second, third = (str(letter["sequence"]) for letter in letters)
     assert tamis("subscriptions", "requeue", "dead").code == 2
-    assert tamis("subscriptions", "requeue", "dead", first).out == "1 event will come again\n"
+    assert tamis("subscriptions", "requeue", "dead", first).out == "1 event will be sent again\n"
     discarded = tamis("subscriptions", "discard", "dead", second, third)
     assert discarded.out == "2 dead letters deleted\n"
     assert tamis("subscriptions", "dead-letters", "dead").err == "there are no dead letters\n"
-    assert tamis("subscriptions", "requeue", "dead", "--all").out == "0 events will come again\n"
+    assert tamis("subscriptions", "requeue", "dead", "--all").out == "0 events will be sent again\n"
     tamis("subscriptions", "delete", "dead")
 
 

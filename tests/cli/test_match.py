@@ -80,7 +80,7 @@ def test_a_line_that_holds_no_event_is_rejected_and_the_rest_goes_on() -> None:
 def test_json_that_is_no_json_lines_gets_advice() -> None:
     done = tamis("match", "price < 10", stdin='[\n  {\n    "price": 1\n  }\n]\n')
     assert done.code == 1
-    assert "jq -c . makes such lines" in done.err
+    assert "jq -c . converts other JSON to such lines" in done.err
 
 
 def test_a_schema_gives_types_and_total_events_must_have_everything(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_wrong_schema_is_named_with_its_file(tmp_path: Path, content: bytes, w
         (b"", "there is no filter in this file"),
         (b"# nothing\n\n", "there is no filter in this file"),
         (b"a = 1\n\xff", "byte 7 is not UTF-8 text"),
-        (b"x: a = 1\nx: a = 2\n", ":2: the id 'x' is already that of line 1"),
+        (b"x: a = 1\nx: a = 2\n", ":2: the id 'x' is already used on line 1"),
         (b"a = 1\nb <\n", ":2:4: a condition or value is missing at the end\n  b <\n     ^"),
     ],
 )

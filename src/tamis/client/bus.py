@@ -19,7 +19,7 @@ from tamis.client.messages import (
     encode_event,
     in_frames,
 )
-from tamis.client.options import ClientOptions, SubscribeOptions, SubscriptionRequest
+from tamis.client.options import ClientOptions, ConsumerOptions, SubscribeOptions
 from tamis.client.outbox import Outbox, PendingPublication
 from tamis.client.reconnector import Reconnector
 from tamis.client.transport import Dial
@@ -249,7 +249,7 @@ class Bus(Managing):
         last one, or with `acknowledge="manual"`, `event.ack()` does. `SubscribeOptions` lists all
         options.
         """
-        request = SubscriptionRequest.of(str(filter), self._options.window, options)
+        request = ConsumerOptions.of(str(filter), self._options.window, options)
         return Consumer(self._reconnector, request)
 
     def on(

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, Self
 
 from tamis.client.inbox import Inbox, Settlement
 from tamis.client.messages import Message
-from tamis.client.options import Missed, SubscriptionRequest
+from tamis.client.options import ConsumerOptions, Missed
 from tamis.errors import DisconnectedError, TamisError
 from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
 
@@ -50,7 +50,7 @@ class Consumer:
     request for an event, whichever comes first.
     """
 
-    def __init__(self, registry: ConsumerRegistry, request: SubscriptionRequest) -> None:
+    def __init__(self, registry: ConsumerRegistry, request: ConsumerOptions) -> None:
         self._registry = registry
         self._request = request
         self._inbox = Inbox(

@@ -91,7 +91,7 @@ class SubscribeOptions(TypedDict, total=False):
     """Called when events are missed; without it, a warning is logged."""
 
 
-class SubscriptionRequest(NamedTuple):
+class ConsumerOptions(NamedTuple):
     """A filter and the options of a subscription, complete."""
 
     filter: str
@@ -107,7 +107,7 @@ class SubscriptionRequest(NamedTuple):
     on_missed: Callable[[Missed], object] | None
 
     @classmethod
-    def of(cls, filter_: str, window: int, options: SubscribeOptions) -> SubscriptionRequest:
+    def of(cls, filter_: str, window: int, options: SubscribeOptions) -> ConsumerOptions:
         """Return the request with defaults for the missing options."""
         window = options.get("window", window)
         if window < 1:

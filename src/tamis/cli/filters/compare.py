@@ -39,7 +39,7 @@ def compare(
 ) -> int:
     """Compare two filters: does A cover B, does B cover A, are they equal, do they overlap?
 
-    Examples show the answer: events that only A, only B or both match.
+    Events illustrate the answer: one that only A matches, one that only B matches, one of both.
     """
     defaults = FilterDefaults(language, mode, read_schema(schema))
     a, b = _read("A", one, defaults), _read("B", other, defaults)
