@@ -1,4 +1,4 @@
-# Everything runs in .venv, which is made here from PyPI alone.
+# Everything runs in .venv, which is created from PyPI alone.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -17,28 +17,28 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-setup: $(READY) ## Make .venv with Tamis and everything its development needs
+setup: $(READY) ## Create .venv with Tamis and its development tools
 
-format: $(READY) ## Format and fix what can be fixed by itself
+format: $(READY) ## Format the code and apply automatic fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: $(READY) ## Formatter, linter, types, import rules
+check: $(READY) ## Check formatting, lint, types and import rules
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-kernels: $(READY) ## Compile the kernels of the engine, once; else every process of the tests would
+kernels: $(READY) ## Compile the engine's kernels once, so that the test processes need not
 	@$(BIN)/python -c 'from tamis.matching import load_kernels; load_kernels()'
 
-unit: kernels ## The default tests alone
+unit: kernels ## Run the default tests
 	$(BIN)/pytest -q -n 2
 
-test: $(READY) ## Everything CI runs; the checks beside the tests, which often wait
+test: $(READY) ## Run everything CI runs, checks and tests side by side
 	@$(MAKE) --no-print-directory --jobs 2 check unit
 
-test-slow: $(READY) ## The volume suites: random pairs by the million
+test-slow: $(READY) ## Run the long tests: millions of random pairs, real servers, site build
 	$(BIN)/pytest -q -m slow -s tests
 
 docs: $(READY) ## Build the documentation as a site, with search, in site/
@@ -65,6 +65,6 @@ BENCHMARKS := imports parsing relations paper boolean conjunctions growth churn 
 bench: $(READY) ## Run the benchmarks and write their tables and plots
 	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done
 
-clean: ## Remove what was built
+clean: ## Remove build output and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist site
 	find src benchmarks -name '*.nb[ic]' -delete
