@@ -79,10 +79,11 @@ def write_inputs(folder: Path, size: Size) -> None:
 def _growing(count: int) -> Workload:
     """Return conjunctions of three equalities of which an event matches about ten."""
     side = max(2, round((count / MATCHES_PER_EVENT) ** (1 / 3)))
-    return Workload(
-        f"attribute f0..f2 : int 0..{side - 1}\nattribute f3..f7 : int 0..9\n"
-        "filter = f0 = some f0 and f1 = some f1 and f2 = some f2"
-    )
+    return Workload(f"""
+        rules.filter = "f0 = {{f0}} and f1 = {{f1}} and f2 = {{f2}}"
+        attributes."f0..f2" = {{ type = "int", range = [0, {side - 1}] }}
+        attributes."f3..f7" = {{ type = "int", range = [0, 9] }}
+    """)
 
 
 def _write_workload(

@@ -197,25 +197,19 @@ class SparkError(TamisError):
 
 
 class WorkloadError(TamisError):
-    """A workload that cannot be used, shown with a caret under the place.
+    """A workload file that cannot be used: the key with the mistake, and how to fix it.
 
-    >>> print(WorkloadError("a range is missing", source="x", text="value a : int", offset=13))
-    x: a range is missing (line 1, column 14)
-      value a : int
-                   ^
+    >>> print(WorkloadError('"range" is missing', source="my.toml", key="values.x", hint="add it"))
+    my.toml: values.x: "range" is missing; add it
     """
 
-    def __init__(
-        self, reason: str, *, source: str, text: str = "", offset: int = 0, hint: str = ""
-    ) -> None:
+    def __init__(self, reason: str, *, source: str, key: str = "", hint: str = "") -> None:
         self.reason = reason
         self.source = source
+        self.key = key
         self.hint = hint
-        # Filters are shown in the same way; only what is wrong with them has another name.
-        shown = FilterSyntaxError(reason, text=text, offset=offset, hint=hint)
-        self.line = shown.line
-        self.column = shown.column
-        super().__init__(f"{source}: {shown}" if text else f"{source}: {reason}")
+        place = f"{source}: {key}" if key else source
+        super().__init__(f"{place}: {reason}{'; ' + hint if hint else ''}")
 
 
 class SettingsError(TamisError):

@@ -21,7 +21,7 @@ COUNT = 20_000
 
 def column(declared: str, count: int = COUNT) -> list[object]:
     """Return the values of an attribute declared in this way."""
-    workload = Workload(f"attribute x : {declared}\nfilter = x is present")
+    workload = Workload(f'attributes.x = {{ {declared} }}\nrules.filter = "x is present"')
     return list(workload.events(0, count, seed=1).column("x").to_pylist())
 
 
@@ -69,11 +69,12 @@ def test_events_fit_the_schema(name: str) -> None:
 
 
 def test_another_attribute_changes_nothing_for_those_there_were() -> None:
-    rest = "filter = x = 1"
-    before = Workload(f"attribute x : int 0..99 present 50%\n{rest}").events(0, 99, seed=1)
-    after = Workload(f"attribute a : bool\nattribute x : int 0..99 present 50%\n{rest}").events(
-        0, 99, seed=1
-    )
+    text = """
+        attributes.x = { type = "int", range = [0, 99], present = 0.5 }
+        rules.filter = "x = 1"
+    """
+    before = Workload(text).events(0, 99, seed=1)
+    after = Workload('attributes.a = { type = "bool" }\n' + text).events(0, 99, seed=1)
     assert before.column("x") == after.column("x")
 
 
@@ -100,12 +101,12 @@ def test_a_stream_is_one_sequence_wherever_one_begins_to_read() -> None:
 
 def test_ranges_are_drawn_evenly_up_to_both_ends() -> None:
     for declared, expected in {
-        "int 3..6": [3, 4, 5, 6],
-        "int -2..2 step 2": [-2, 0, 2],
-        "float 0..0.3 step 0.1": [0.0, 0.1, 0.2, 0.3],
-        "float -1.5..0 step 0.75": [-1.5, -0.75, 0.0],
-        'str "a" | "b\\n" | "ü"': ["a", "b\n", "ü"],
-        "bool": [False, True],
+        'type = "int", range = [3, 6]': [3, 4, 5, 6],
+        'type = "int", range = [-2, 2], step = 2': [-2, 0, 2],
+        'type = "float", range = [0, 0.3], step = 0.1': [0.0, 0.1, 0.2, 0.3],
+        'type = "float", range = [-1.5, 0], step = 0.75': [-1.5, -0.75, 0.0],
+        'type = "str", texts = ["a", "b\\n", "ü"]': ["a", "b\n", "ü"],
+        'type = "bool"': [False, True],
     }.items():
         drawn = Counter(column(declared))
         assert sorted(drawn) == expected  # type: ignore[type-var]
@@ -114,7 +115,7 @@ def test_ranges_are_drawn_evenly_up_to_both_ends() -> None:
 
 
 def test_floats_without_a_step_have_full_precision() -> None:
-    drawn = np.array(column("float 2..3"))
+    drawn = np.array(column('type = "float", range = [2, 3]'))
     assert len(np.unique(drawn)) == COUNT
     assert drawn.min() >= 2
     assert drawn.max() <= 3
@@ -122,40 +123,48 @@ def test_floats_without_a_step_have_full_precision() -> None:
 
 
 def test_percentages_are_kept() -> None:
-    drawn = Counter(column('str 70% "a" | 30% "b"'))
+    drawn = Counter(column('type = "str", texts = { a = 70, b = 30 }'))
     assert drawn["a"] / COUNT == pytest.approx(0.7, abs=0.02)
-    assert np.mean(np.array(column("bool 10%"))) == pytest.approx(0.1, abs=0.01)
+    assert np.mean(np.array(column('type = "bool", true = 0.1'))) == pytest.approx(0.1, abs=0.01)
 
 
 def test_zipf_is_zipf() -> None:
     weights = np.arange(1, 6.0) ** -1.5
-    for declared in ("int 1..5 zipf 1.5", 'str "1" | "2" | "3" | "4" | "5" zipf 1.5'):
+    for declared in (
+        'type = "int", range = [1, 5], zipf = 1.5',
+        'type = "str", texts = ["1", "2", "3", "4", "5"], zipf = 1.5',
+    ):
         drawn = Counter(int(str(value)) for value in column(declared))
         shares = np.array([drawn[n] for n in range(1, 6)]) / COUNT
         assert np.allclose(shares, weights / weights.sum(), atol=0.02)
 
 
 def test_bells_have_their_middle_and_their_width() -> None:
-    normal = np.array(column("float 0..200 step 0.01 normal 100 15"))
+    scale = 'type = "float", step = 0.01'
+    bell = "normal = { mean = 100, deviation = 15 }"
+    normal = np.array(column(f"{scale}, range = [0, 200], {bell}"))
     assert normal.mean() == pytest.approx(100, abs=0.5)
     assert normal.std() == pytest.approx(15, abs=0.5)
-    logarithms = np.log(np.array(column("float 0.01..9999 step 0.01 lognormal 50 0.7")))
+    bell = "lognormal = { median = 50, deviation = 0.7 }"
+    logarithms = np.log(np.array(column(f"{scale}, range = [0.01, 9999], {bell}")))
     assert np.exp(np.median(logarithms)) == pytest.approx(50, rel=0.03)
     assert logarithms.std() == pytest.approx(0.7, abs=0.02)
 
 
 def test_timestamps_lie_in_their_range() -> None:
-    drawn = Counter(column('timestamp "2026-01-01".."2026-01-01T00:00:01Z" step 0.5'))
+    ends = "2026-01-01T00:00:00Z, 2026-01-01T00:00:01Z"
+    drawn = Counter(column(f'type = "timestamp", range = [{ends}], step = 0.5'))
     moments = sorted(drawn)  # type: ignore[type-var]
     assert len(moments) == 3
     assert moments[1] == datetime(2026, 1, 1, 0, 0, 0, 500_000, tzinfo=UTC)
 
 
 def test_texts_are_multiplied() -> None:
-    workload = Workload(
-        'value who : str 75% "A" | 25% "B"\nattribute x : str 50% "{who} {1..2}" | 50% "{?} {}"\n'
-        "filter = x is present"
-    )
+    workload = Workload("""
+        values.who = { type = "str", texts = { A = 75, B = 25 } }
+        attributes.x = { type = "str", texts = ["{who} {1..2}", "{?} {}"] }
+        rules.filter = "x is present"
+    """)
     drawn = Counter(workload.events(0, COUNT, seed=1).column("x").to_pylist())
     expected = {"A 1": 0.1875, "A 2": 0.1875, "B 1": 0.0625, "B 2": 0.0625, "{?} {}": 0.5}
     assert set(drawn) == set(expected)
@@ -166,13 +175,23 @@ def test_texts_are_multiplied() -> None:
 # --- presence -----------------------------------------------------------------------------------
 
 FORMS = """
-attribute a : int 0..9
-attribute b : str "x" | "y"   present 40%
-attribute c : int 1..1        many 1..3   present 50%
-attribute g0..g9 : int 5..5
-attribute h : bool
-event = 75% a, b, c | 25% a, 3 of g0..g9, 1 of h
-filter = a = 1
+rules.filter = "a = 1"
+
+[attributes]
+a = { type = "int", range = [0, 9] }
+b = { type = "str", texts = ["x", "y"], present = 0.4 }
+c = { type = "int", range = [1, 1], many = [1, 3], present = 0.5 }
+"g0..g9" = { type = "int", range = [5, 5] }
+h = { type = "bool" }
+
+[[events]]
+weight = 75
+has = ["a", "b", "c"]
+
+[[events]]
+weight = 25
+has = ["a"]
+choose = [{ count = 3, of = ["g0..g9"] }, { count = 1, of = ["h"] }]
 """
 
 

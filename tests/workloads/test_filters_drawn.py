@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 from collections import Counter
+from collections.abc import Mapping
 from random import Random
 
 import numpy as np
@@ -18,18 +20,35 @@ from tamis.filters.boolean import And, Not, Or, Xor
 from tamis.workloads import Workload, shipped
 
 ATTRIBUTES = """
-attribute a, b, c : int 0..9
-attribute f0..f9  : float 0..1 step 0.25
-attribute name    : str "x" | "y"
-attribute `unit price` : float 0..100
-attribute at      : timestamp "2026-01-01".."2026-01-02" step 3600
+[attributes]
+a = { type = "int", range = [0, 9] }
+b = { type = "int", range = [0, 9] }
+c = { type = "int", range = [0, 9] }
+"f0..f9" = { type = "float", range = [0, 1], step = 0.25 }
+name = { type = "str", texts = ["x", "y"] }
+"unit price" = { type = "float", range = [0, 100] }
+at = { type = "timestamp", range = [2026-01-01T00:00:00Z, 2026-01-02T00:00:00Z], step = 3600 }
+[rules]
 """
+
+Rules = Mapping[str, str | list[str] | dict[str, float]]
 
 names = pytest.mark.parametrize("name", shipped())
 
 
-def texts(rules: str, count: int = 200, seed: int = 1) -> list[str]:
-    found = Workload(ATTRIBUTES + rules).subscriptions(0, count, seed).column("filter")
+def workload_of(rules: Rules, more: str = "") -> Workload:
+    # JSON texts, lists and numbers are TOML, too.
+    lines = [
+        f"{json.dumps(name)} = {{ {', '.join(f'{json.dumps(k)} = {v}' for k, v in way.items())} }}"
+        if isinstance(way, dict)
+        else f"{json.dumps(name)} = {json.dumps(way)}"
+        for name, way in rules.items()
+    ]
+    return Workload("\n".join([ATTRIBUTES, *lines, more]))
+
+
+def texts(rules: Rules, count: int = 200, more: str = "") -> list[str]:
+    found = workload_of(rules, more).subscriptions(0, count, 1).column("filter")
     return list(found.to_pylist())
 
 
@@ -111,13 +130,13 @@ ONE_RULE = {
     "a - b > 1": r"a - b > 1",
     "(-a) * 2 > 1": r"\(-a\) \* 2 > 1",
     "`unit price` < 5": r"`unit price` < 5",
-    "a = some a": r"a = \d",
-    "`unit price` < some `unit price`": r"`unit price` < \d+\.\d+(e-\d+)?",
-    "name = some name": r'name = "[xy]"',
-    "at > some at": r'at > timestamp "2026-01-0\dT\d\d:00:00Z"',
-    "f0..f9 < some f0": r"f\d < (0\.0|0\.25|0\.5|0\.75|1\.0)",
-    "a = 3..5": r"a = [345]",
-    "f3..f5 = 1": r"f[345] = 1",
+    "a = {a}": r"a = \d",
+    "`unit price` < {unit price}": r"`unit price` < \d+\.\d+(e-\d+)?",
+    "name = {name}": r'name = "[xy]"',
+    "at > {at}": r'at > timestamp "2026-01-0\dT\d\d:00:00Z"',
+    "{f0..f9} < {f0}": r"f\d < (0\.0|0\.25|0\.5|0\.75|1\.0)",
+    "a = {3..5}": r"a = [345]",
+    "{f3..f5} = 1": r"f[345] = 1",
     "a is present and b is not a number": r"a is present and b is not a number",
     'name starts with "{x}#"': r'name starts with "\{x\}#"',
 }
@@ -125,46 +144,56 @@ ONE_RULE = {
 
 @pytest.mark.parametrize("rule", ONE_RULE)
 def test_words_stay_and_draws_become_values(rule: str) -> None:
-    for text in texts(f"filter = {rule}", 50):
+    for text in texts({"filter": rule}, 50):
         assert re.fullmatch(ONE_RULE[rule], text)
 
 
-PUT_TOGETHER = {
-    "filter = either and c = 1\neither = a = 1 or b = 1": "(a = 1 or b = 1) and c = 1",
-    "filter = either or c = 1\neither = a = 1 or b = 1": "a = 1 or b = 1 or c = 1",
-    "filter = both or c = 1\nboth = a = 1 and b = 1": "a = 1 and b = 1 or c = 1",
-    "filter = not both\nboth = a = 1 and b = 1": "not (a = 1 and b = 1)",
-    "filter = (both) xor c = 1\nboth = a = 1 or b = 1": "(a = 1 or b = 1) xor c = 1",
-    "filter = one and c = 1\none = two\ntwo = a = 1 or b = 1": "(a = 1 or b = 1) and c = 1",
-    "filter = t{2 and}\nt = a = 1 or b = 1": "(a = 1 or b = 1) and (a = 1 or b = 1)",
-    "filter = t and c = 1\nt = u{2 or}\nu = a = 1": "(a = 1 or a = 1) and c = 1",
-    "filter = t and c = 1\nt = (a = 1 or b = 1)": "(a = 1 or b = 1) and c = 1",
-    "filter = t and c = 1\nt = not u\nu = a = 1": "not (a = 1) and c = 1",
-    "filter = sum * 2 > 3\nsum = a + b": "(a + b) * 2 > 3",
-    "filter = a - sum > 3\nsum = b - c": "a - (b - c) > 3",
-    "filter = sum - a > 3\nsum = b - c": "b - c - a > 3",
-    "filter = a between 1 and 2 and t\nt = b = 1 or c = 1":
+PUT_TOGETHER: list[tuple[Rules, str]] = [
+    ({"filter": "{t} and c = 1", "t": "a = 1 or b = 1"}, "(a = 1 or b = 1) and c = 1"),
+    ({"filter": "{t} or c = 1", "t": "a = 1 or b = 1"}, "a = 1 or b = 1 or c = 1"),
+    ({"filter": "{t} or c = 1", "t": "a = 1 and b = 1"}, "a = 1 and b = 1 or c = 1"),
+    ({"filter": "not {t}", "t": "a = 1 and b = 1"}, "not (a = 1 and b = 1)"),
+    ({"filter": "({t}) xor c = 1", "t": "a = 1 or b = 1"}, "(a = 1 or b = 1) xor c = 1"),
+    (
+        {"filter": "{one} and c = 1", "one": "{two}", "two": "a = 1 or b = 1"},
+        "(a = 1 or b = 1) and c = 1",
+    ),
+    ({"filter": "{and 2 t}", "t": "a = 1 or b = 1"}, "(a = 1 or b = 1) and (a = 1 or b = 1)"),
+    ({"filter": "{t} and c = 1", "t": "{or 2 u}", "u": "a = 1"}, "(a = 1 or a = 1) and c = 1"),
+    ({"filter": "{t} and c = 1", "t": "(a = 1 or b = 1)"}, "(a = 1 or b = 1) and c = 1"),
+    ({"filter": "{t} and c = 1", "t": "not {u}", "u": "a = 1"}, "not (a = 1) and c = 1"),
+    ({"filter": "{sum} * 2 > 3", "sum": "a + b"}, "(a + b) * 2 > 3"),
+    ({"filter": "a - {sum} > 3", "sum": "b - c"}, "a - (b - c) > 3"),
+    ({"filter": "{sum} - a > 3", "sum": "b - c"}, "b - c - a > 3"),
+    (
+        {"filter": "a between 1 and 2 and {t}", "t": "b = 1 or c = 1"},
         "a between 1 and 2 and (b = 1 or c = 1)",
-    "filter = t or c = 1\nt = a between 1 and 2": "a between 1 and 2 or c = 1",
-    "filter = a between w and t\nvalue w : int 3..4 wide 2\nt = b = 1 or c = 1":
+    ),
+    ({"filter": "{t} or c = 1", "t": "a between 1 and 2"}, "a between 1 and 2 or c = 1"),
+    (
+        {"filter": "a between {w} and {t}", "t": "b = 1 or c = 1"},
         "a between 3 and 4 and (b = 1 or c = 1)",
-}  # fmt: skip
+    ),
+]
+W = '[values]\nw = { type = "int", range = [3, 4], wide = [2, 2] }'
 
 
-@pytest.mark.parametrize("rules", PUT_TOGETHER)
-def test_a_rule_is_one_condition_wherever_it_stands(rules: str) -> None:
-    assert set(texts(rules, 5)) == {PUT_TOGETHER[rules]}
+@pytest.mark.parametrize(("rules", "expected"), PUT_TOGETHER)
+def test_a_rule_is_one_condition_wherever_it_stands(rules: Rules, expected: str) -> None:
+    assert set(texts(rules, 5, W)) == {expected}
 
 
 def test_alternatives_come_as_often_as_they_should() -> None:
-    drawn = Counter(texts("filter = 70% a = 1 | 20% t | 10% b = 3\nt = b = 1 | b = 2", 10_000))
+    rules: Rules = {"filter": {"a = 1": 70, "{t}": 20, "b = 3": 10}, "t": ["b = 1", "b = 2"]}
+    drawn = Counter(texts(rules, 10_000))
     for text, share in {"a = 1": 0.7, "b = 1": 0.1, "b = 2": 0.1, "b = 3": 0.1}.items():
         assert drawn[text] / 10_000 == pytest.approx(share, abs=0.02)
 
 
 def test_repetitions_are_as_many_and_as_different_as_they_should_be() -> None:
     counts: Counter[int] = Counter()
-    for text in texts("filter = t{2..4 distinct and}\nt = f0..f9 > some f0 | a < 3", 3000):
+    rules: Rules = {"filter": "{and 2..4 distinct t}", "t": ["{f0..f9} > {f0}", "a < 3"]}
+    for text in texts(rules, 3000):
         attributes = re.findall(r"\b(f\d|a)\b", text)
         assert len(set(attributes)) == len(attributes)
         counts[len(attributes)] += 1
@@ -173,18 +202,19 @@ def test_repetitions_are_as_many_and_as_different_as_they_should_be() -> None:
 
 
 def test_a_window_lies_inside_of_its_range() -> None:
-    ends = [
-        tuple(map(int, re.findall(r"\d+", text)))
-        for text in texts("filter = a between w\nvalue w : int 10..20 wide 3..5", 2000)
-    ]
+    window = 'values.w = { type = "int", range = [10, 20], wide = [3, 5] }'
+    workload = Workload(f'{window}{ATTRIBUTES}filter = "a between {{w}}"')
+    drawn = workload.subscriptions(0, 2000, 1).column("filter").to_pylist()
+    ends = [tuple(map(int, re.findall(r"\d+", text))) for text in drawn]
     assert {high - low + 1 for low, high in ends} == {3, 4, 5}
     assert min(low for low, _ in ends) == 10
     assert max(high for _, high in ends) == 20
 
 
 def test_a_pool_holds_so_many_conditions_and_no_more() -> None:
-    rules = "filter = p and p\npool p : 5 of t zipf 2\nt = `unit price` < some `unit price`"
-    drawn = [text.split(" and ") for text in texts(rules, 2000)]
+    rules = {"filter": "{p} and {p}", "t": "`unit price` < {unit price}"}
+    pool = '[pools]\np = { size = 5, of = "t", zipf = 2 }'
+    drawn = [text.split(" and ") for text in texts(rules, 2000, pool)]
     often = Counter(part for pair in drawn for part in pair)
     assert len(often) == 5
     shares = np.array([count for _, count in often.most_common()]) / 4000
@@ -193,30 +223,31 @@ def test_a_pool_holds_so_many_conditions_and_no_more() -> None:
 
 
 def test_rules_that_lead_back_to_themselves_come_to_an_end() -> None:
-    rules = "filter = 45% filter and filter | 5% not filter | 50% a = some a"
-    drawn = texts(rules, 3000)
+    ways: dict[str, float] = {"{filter} and {filter}": 45, "not {filter}": 5, "a = {a}": 50}
+    drawn = texts({"filter": ways}, 3000)
     sizes = [sum(1 for _ in parse(text).atoms()) for text in drawn]
     assert max(sizes) > 20
     assert np.median(sizes) == 1
 
 
 def test_even_the_deepest_recursion_is_within_the_limits_of_filters() -> None:
-    for text in texts("filter = 99.9% not (a = 1 and (b = 1 or filter)) | 0.1% c = 1", 50):
+    ways: dict[str, float] = {"not (a = 1 and (b = 1 or {filter}))": 99.9, "c = 1": 0.1}
+    for text in texts({"filter": ways}, 50):
         parse(text)
 
 
 # --- random grammars ----------------------------------------------------------------------------
 
 
-def random_rules(random: Random) -> str:
+def random_rules(random: Random) -> dict[str, list[str]]:
     """Return rules of which each leads only to those below it, so that they end."""
     count = random.randint(1, 5)
-    lines = []
+    rules = {}
     for number in range(count):
-        below = [f"t{n}" for n in range(number + 1, count + 1)]
+        below = [f"{{t{n}}}" for n in range(number + 1, count + 1)]
         ways = [random_way(random, below) for _ in range(random.randint(1, 3))]
-        lines.append(f"{f't{number}' if number else 'filter'} = {' | '.join([*ways, below[0]])}")
-    return "\n".join([*lines, f"t{count} = a < some a | name = some name | f0..f9 between 0 and 1"])
+        rules[f"t{number}" if number else "filter"] = [*ways, below[0]]
+    return rules | {f"t{count}": ["a < {a}", "name = {name}", "{f0..f9} between 0 and 1"]}
 
 
 def random_way(random: Random, below: list[str]) -> str:
@@ -227,7 +258,7 @@ def random_way(random: Random, below: list[str]) -> str:
             f"{one} {word} {other}",
             f"not {one}",
             f"({one}) {word} not {other}",
-            f"{one}{{1..3 {word}}}",
+            f"{{{word} 1..3 {one[1:-1]}}}",
             f"{one} and {other} or {one}",
         )
     )
@@ -238,16 +269,24 @@ def random_way(random: Random, below: list[str]) -> str:
 def test_parentheses_stand_wherever_they_make_a_difference(random: Random) -> None:
     rules = random_rules(random)
     # The same grammar with parentheses around everything takes the same random numbers.
-    references = re.sub(r"\bt(\d)\b(?! =)", r"u\1", rules)
-    used = sorted(set(re.findall(r"u\d", references)))
-    enclosed = "\n".join([references, *(f"{u} = (t{u[1]})" for u in used)])
+    enclosed = {
+        name: [re.sub(r"\bt(\d)\b", r"u\1", way) for way in ways] for name, ways in rules.items()
+    }
+    used = sorted({found for ways in enclosed.values() for found in re.findall(r"u\d", str(ways))})
+    enclosed |= {u: [f"({{t{u[1]}}})"] for u in used}
     for text, cautious in zip(texts(rules, 30), texts(enclosed, 30), strict=True):
         assert parse(text) == parse(cautious)
 
 
 def test_and_of_ors_is_an_and() -> None:
-    workload = Workload(
-        ATTRIBUTES + "filter = o{2..3 and}\no = x{2 or}\nx = y{2 xor}\ny = not t\nt = a = some a"
+    workload = workload_of(
+        {
+            "filter": "{and 2..3 o}",
+            "o": "{or 2 x}",
+            "x": "{xor 2 y}",
+            "y": "not {t}",
+            "t": "a = {a}",
+        }
     )
     for filter_ in workload.filters(0, 100, seed=5):
         assert isinstance(filter_, And)

@@ -1,10 +1,10 @@
-"""Values by chance: a rank is drawn, evenly or by weight, and each rank stands for a value."""
+"""Random values: a rank is drawn, evenly or by weight, and each rank stands for a value."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,24 +24,12 @@ ARROW_TYPES: Final = {
     Type.TIMESTAMP: pa.timestamp("us", "UTC"),
 }
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Ranks(Protocol):
-    """How a number from 0 up to below 1 becomes one of `size` ranks."""
-
-    @property
-    def size(self) -> int:
-        """Return how many there are."""
-
-    def one(self, uniform: float) -> int:
-        """Return the rank for one number."""
-
-    def many(self, uniforms: Uniforms) -> NDArray[np.int64]:
-        """Return the ranks for many numbers."""
+RESOLUTION: Final = 2**53
+"""How many different numbers from 0 up to below 1 are drawn."""
 
 
 class EvenRanks(NamedTuple):
-    """Every rank is equally likely."""
+    """Ranks that are equally likely."""
 
     size: int
 
@@ -55,18 +43,14 @@ class EvenRanks(NamedTuple):
 
 
 class WeightedRanks:
-    """Ranks have weights."""
+    """Ranks with weights."""
 
     def __init__(self, weights: NDArray[np.float64]) -> None:
         self.weights: Final = weights
         cumulated = np.cumsum(weights)
-        # The last one is left out: rounding must not let a number pass it.
+        # Without the last edge, which rounding could put below a number that is drawn.
         self._edges: Final = (cumulated / cumulated[-1])[:-1]
-
-    @property
-    def size(self) -> int:
-        """Return how many there are."""
-        return len(self._edges) + 1
+        self.size: Final = len(weights)
 
     def one(self, uniform: float) -> int:
         """Return the rank for one number."""
@@ -77,91 +61,58 @@ class WeightedRanks:
         return np.asarray(self._edges.searchsorted(uniforms, side="right"), np.int64)
 
 
+Ranks = EvenRanks | WeightedRanks
+
+
 def zipf(count: int, exponent: float) -> WeightedRanks:
-    """Return ranks of which the r-th has a probability like r to the -exponent."""
+    """Return ranks of which the r-th has a probability proportional to r ** -exponent."""
     return WeightedRanks(np.arange(1, count + 1, dtype=np.float64) ** -exponent)
 
 
-class Values(Protocol):
-    """What the ranks stand for."""
+class Grid(NamedTuple):
+    """Numbers at equal distances, in units of the last decimal, or instants in microseconds."""
 
-    def text(self, rank: int) -> str:
-        """Return one as a constant of the Tamis language."""
-
-    def column(self, ranks: NDArray[np.int64], absent: Absent) -> pa.Array:
-        """Return many, with nulls where they are absent."""
-
-
-class Whole(NamedTuple):
-    """Integers from `low` on."""
-
+    type: Type
     low: int
     step: int
+    digits: int = 0
 
     def text(self, rank: int) -> str:
-        """Return one as a constant of the Tamis language."""
-        return str(self.low + rank * self.step)
+        """Return a value as a constant of the Tamis language."""
+        units = self.low + rank * self.step
+        if self.type is Type.INT:
+            return str(units)
+        if self.type is Type.FLOAT:
+            return repr(units / 10**self.digits)
+        return show_value(EPOCH + timedelta(microseconds=units))
 
     def column(self, ranks: NDArray[np.int64], absent: Absent) -> pa.Array:
-        """Return many, with nulls where they are absent."""
-        return pa.array(ranks * self.step + self.low, pa.int64(), mask=absent)
-
-
-class Decimals(NamedTuple):
-    """Floats with so many digits after the point, counted in units of the last one."""
-
-    low: int
-    step: int
-    digits: int
-
-    def text(self, rank: int) -> str:
-        """Return one as a constant of the Tamis language."""
-        return repr((self.low + rank * self.step) / 10**self.digits)
-
-    def column(self, ranks: NDArray[np.int64], absent: Absent) -> pa.Array:
-        """Return many, with nulls where they are absent."""
-        # One division of two whole numbers gives the float that is nearest to the decimal.
-        values = (ranks * self.step + self.low) / 10**self.digits
-        return pa.array(values, pa.float64(), mask=absent)
+        """Return values, with nulls where they are absent."""
+        units = ranks * self.step + self.low
+        if self.type is Type.FLOAT:
+            # One division of two whole numbers gives the float nearest to the decimal.
+            return pa.array(units / 10**self.digits, pa.float64(), mask=absent)
+        return pa.array(units, pa.int64(), mask=absent).cast(ARROW_TYPES[self.type])
 
 
 class Reals(NamedTuple):
-    """Floats of full precision from `low` to `high`; ranks are of RESOLUTION."""
+    """Floats of full precision between two ends, for ranks below RESOLUTION."""
 
     low: float
     high: float
 
     def text(self, rank: int) -> str:
-        """Return one as a constant of the Tamis language."""
+        """Return a value as a constant of the Tamis language."""
         return repr(self.low + (self.high - self.low) * (rank / RESOLUTION))
 
     def column(self, ranks: NDArray[np.int64], absent: Absent) -> pa.Array:
-        """Return many, with nulls where they are absent."""
+        """Return values, with nulls where they are absent."""
         values = self.low + (self.high - self.low) * (ranks / RESOLUTION)
         return pa.array(values, pa.float64(), mask=absent)
 
 
-RESOLUTION: Final = 2**53
-
-
-class Instants(NamedTuple):
-    """Timestamps from `low` on, in microseconds."""
-
-    low: int
-    step: int
-
-    def text(self, rank: int) -> str:
-        """Return one as a constant of the Tamis language."""
-        return show_value(EPOCH + timedelta(microseconds=self.low + rank * self.step))
-
-    def column(self, ranks: NDArray[np.int64], absent: Absent) -> pa.Array:
-        """Return many, with nulls where they are absent."""
-        moments = pa.array(ranks * self.step + self.low, pa.int64(), mask=absent)
-        return moments.cast(ARROW_TYPES[Type.TIMESTAMP])
-
-
 class Listed:
-    """Values one by one."""
+    """Values from a list."""
 
     def __init__(self, values: Sequence[str] | Sequence[bool]) -> None:
         self.values: Final = values
@@ -169,20 +120,20 @@ class Listed:
         self._table: Final = pa.array(values)
 
     def text(self, rank: int) -> str:
-        """Return one as a constant of the Tamis language."""
+        """Return a value as a constant of the Tamis language."""
         return self._shown[rank]
 
     def column(self, ranks: NDArray[np.int64], absent: Absent) -> pa.Array:
-        """Return many, with nulls where they are absent."""
+        """Return values, with nulls where they are absent."""
         return self._table.take(pa.array(ranks, pa.int64(), mask=absent))
 
 
 class Distribution(NamedTuple):
-    """Values of one type, by chance."""
+    """Random values of one type."""
 
     type: Type
     ranks: Ranks
-    values: Values
+    values: Grid | Reals | Listed
 
     def text(self, uniform: float) -> str:
         """Return the value for one number, as a constant of the Tamis language."""
@@ -194,14 +145,14 @@ class Distribution(NamedTuple):
 
 
 class Window(NamedTuple):
-    """Ranges of values for `between`, inside of what a distribution draws."""
+    """Random pairs of ends for `between`, within the range of a distribution."""
 
     starts: Distribution
     narrowest: int
     widest: int
 
     def text(self, start: float, width: float) -> str:
-        """Return both ends as `between` takes them; a window keeps off the end of the range."""
+        """Return both ends as `between` takes them."""
         wide = self.narrowest + int(width * (self.widest - self.narrowest + 1))
         rank = self._first(start, self.starts.ranks.size - wide + 1)
         return f"{self.starts.values.text(rank)} and {self.starts.values.text(rank + wide - 1)}"

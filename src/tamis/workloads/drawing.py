@@ -8,7 +8,6 @@ from itertools import accumulate, chain
 from math import ceil
 from typing import Final
 
-from tamis.workloads.checks import Heights, expected_draws, recursive_rules
 from tamis.workloads.distributions import Distribution, Window
 from tamis.workloads.grammar import (
     START,
@@ -21,19 +20,18 @@ from tamis.workloads.grammar import (
     Pool,
     Reference,
     Repeated,
-    Rule,
 )
 from tamis.workloads.layout import TIGHTEST, Drawn, lay_out, separated
 from tamis.workloads.streams import Stream
 
 ROWS: Final = 128
-"""Filters whose random numbers are drawn at once; more than the cache holds would be slower."""
+"""Filters whose random numbers are drawn at once; more than fit the cache would be slower."""
 MOST_EXPANSIONS: Final = 200
-"""So often are rules that lead back to themselves followed in one filter; then the way out."""
+"""How often one filter follows recursive rules before it takes the shortest way out."""
 DEEPEST: Final = 12
-"""So deep do such rules go; the filters they make are within the limits of any Tamis."""
+"""How deep recursive rules go, so that filters stay within the default limits."""
 TRIES: Final = 1000
-"""So often is a repetition drawn that should differ from those before it."""
+"""How often a repetition is drawn that should differ from those before it."""
 POOLED: Final = 200_000
 """Conditions of a pool that are kept."""
 
@@ -41,12 +39,14 @@ POOLED: Final = 200_000
 class Draws:
     """The random numbers of one filter."""
 
-    __slots__ = ("depth", "expansions", "next")
+    __slots__ = ("depth", "expansions", "forced", "next")
 
-    def __init__(self, numbers: Iterator[float]) -> None:
+    def __init__(self, numbers: Iterator[float], forced: dict[str, int] | None = None) -> None:
         self.next: Final = numbers.__next__
         self.expansions = 0
         self.depth = 0
+        self.forced = forced or {}
+        """The alternatives that some rules take the first time, to check a grammar."""
 
 
 Draw = Callable[[Draws], Drawn]
@@ -55,12 +55,13 @@ Draw = Callable[[Draws], Drawn]
 class Drawer:
     """Draws the filters of one grammar and one seed, each by its number."""
 
-    def __init__(self, grammar: Grammar, seed: int) -> None:
+    def __init__(self, grammar: Grammar, seed: int, *, checking: bool = False) -> None:
         self._grammar = grammar
         self._seed = seed
-        self._heights = Heights.of(grammar)
-        self._recursive = recursive_rules(grammar)
-        self._expected = expected_draws(grammar)
+        self._checking = checking
+        self._shortest = grammar.shortest_ways()
+        self._recursive = grammar.recursive_rules()
+        self._expected = grammar.expected_draws()
         self._draws: dict[str, Draw] = {}
         self._started: set[str] = set()
         self._start = self._reference(START)
@@ -74,21 +75,27 @@ class Drawer:
             for number, row in enumerate(rows, start):
                 yield draw(Draws(chain(row, self._stream.beyond(number))))[0]
 
+    def forced(self, ways: dict[str, int]) -> str:
+        """Return a filter in which some rules take given alternatives the first time."""
+        return self._start(Draws(self._stream.beyond(0), ways))[0]
+
     def _width(self, rule: str) -> int:
-        """Return how many numbers lie ready for what a rule makes; more than these cost more."""
+        """Return how many numbers to prepare for what a rule makes; more than these cost more."""
         return min(256, 8 * ceil((1 + 1.5 * self._expected[rule]) / 8))
 
-    def _rule(self, name: str, rule: Rule) -> Draw:
-        words = _words(rule)
+    def _rule(self, name: str, alternatives: Sequence[Alternative]) -> Draw:
+        words = None if self._checking else _words(alternatives)
         if words is not None:
             return _weighted_words(*words)
-        ways = [self._alternative(way) for way in rule.alternatives]
+        ways = [self._alternative(way) for way in alternatives]
         if len(ways) == 1:
             return ways[0]
-        choose = _weighted(ways, [way.chance for way in rule.alternatives])
+        choose = _weighted(ways, [way.chance for way in alternatives])
+        if self._checking:
+            choose = _forcible(name, ways, choose)
         if name not in self._recursive:
             return choose
-        shortest = ways[self._heights.shortest(name)]
+        shortest = ways[self._shortest[name]]
 
         def draw(draws: Draws) -> Drawn:
             draws.expansions += 1
@@ -103,7 +110,7 @@ class Drawer:
     def _alternative(self, way: Alternative) -> Draw:
         layout = lay_out(way.parts)
         holes = [self._part(part) for part in way.parts if not isinstance(part, Literal)]
-        if len(way.parts) == 1:
+        if len(way.parts) == 1 and holes:
             return holes[0]
         join = layout.join
         return lambda draws: join([hole(draws) for hole in holes])
@@ -131,18 +138,21 @@ class Drawer:
             )
         if name in self._draws:
             return self._draws[name]
-        # A rule that leads back to itself is not there yet.
-        return lambda draws: self._draws[name](draws)  # noqa: PLW0108 - looked up when it is
+        # A recursive rule is not compiled yet.
+        return lambda draws: self._draws[name](draws)  # noqa: PLW0108 - looked up when drawn
 
     def _repeated(self, part: Repeated) -> Draw:
         draw_one = self._part(part.part)
         between, needed = separated(part.separator)
-        choices = part.most - part.least + 1
-        several = _distinct if part.distinct else _independent
+        least = part.most if self._checking else part.least
+        choices = part.most - least + 1
+        draw_some = _distinct if part.distinct else _independent
 
         def draw(draws: Draws) -> Drawn:
-            count = part.least + (int(draws.next() * choices) if choices > 1 else 0)
-            drawn = several(draw_one, draws, count)
+            count = least + (int(draws.next() * choices) if choices > 1 else 0)
+            drawn = draw_some(draw_one, draws, count)
+            if self._checking and len(drawn) < count:
+                raise ValueError(f"only {len(drawn)} of {count} begin with different words")
             if len(drawn) == 1:
                 return drawn[0]
             texts = [f"({text})" if bound < needed else text for text, bound in drawn]
@@ -151,6 +161,8 @@ class Drawer:
         return draw
 
     def _pool(self, name: str, pool: Pool) -> Draw:
+        if self._checking:
+            return self._reference(pool.rule)
         stream = Stream(self._seed, "pool", name, width=self._width(pool.rule))
         make, rank_of = self._reference(pool.rule), pool.ranks.one
         kept: dict[int, Drawn] = {}
@@ -168,11 +180,19 @@ class Drawer:
         return draw
 
 
-def _words(rule: Rule) -> tuple[list[Drawn], list[float]] | None:
-    """Return what a rule makes, if it makes only fixed texts and names, with the probabilities."""
+def _forcible(name: str, ways: Sequence[Draw], choose: Draw) -> Draw:
+    def draw(draws: Draws) -> Drawn:
+        way = draws.forced.pop(name, None)
+        return choose(draws) if way is None else ways[way](draws)
+
+    return draw
+
+
+def _words(alternatives: Sequence[Alternative]) -> tuple[list[Drawn], list[float]] | None:
+    """Return what a rule makes if it makes only fixed texts and names, with the probabilities."""
     words: list[Drawn] = []
     chances: list[float] = []
-    for way in rule.alternatives:
+    for way in alternatives:
         match way.parts:
             case (AnyName(names),):
                 found = [(name, TIGHTEST) for name in names]
@@ -215,7 +235,7 @@ def _independent(draw_one: Draw, draws: Draws, count: int) -> list[Drawn]:
 
 
 def _distinct(draw_one: Draw, draws: Draws, count: int) -> list[Drawn]:
-    """Return parts that begin with different words, fewer if those are hard to come by."""
+    """Return parts that begin with different words, or fewer if none is found after TRIES."""
     found: dict[str, Drawn] = {}
     for _ in range(TRIES):
         drawn = draw_one(draws)

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tamis.workloads.declarations import AttributeSource, Form, Group
 from tamis.workloads.distributions import ARROW_TYPES, WeightedRanks
-from tamis.workloads.forms import AttributeSource, Form, Group
 from tamis.workloads.streams import Stream
 
 
@@ -33,7 +33,7 @@ class EventDrawer:
         self._attributes = attributes
         self._schema: Final = arrow_schema(attributes)
         self._forms = forms
-        self._form_ranks = WeightedRanks(np.array([form.chance for form in forms]))
+        self._form_ranks = WeightedRanks(np.array([form.weight for form in forms]))
         self._seed = seed
 
     def draw(self, first: int, last: int, density: float | None) -> pa.RecordBatch:
@@ -58,7 +58,7 @@ class EventDrawer:
     def _absent(
         self, name: str, chosen: NDArray[np.int64], density: float | None, first: int, last: int
     ) -> NDArray[np.bool_] | None:
-        """Tell which events lack an attribute, or None if none does."""
+        """Return which events lack an attribute, or None if none does."""
         has_it = np.array([name in form.all_names() for form in self._forms])
         share = self._attributes[name].present if density is None else density
         if has_it.all() and share >= 1:
@@ -93,25 +93,25 @@ class EventDrawer:
     # --- groups ----------------------------------------------------------------------------------
 
     def _groups(self) -> list[tuple[int, Group]]:
-        return [(n, group) for n, form in enumerate(self._forms) for group in form.groups]
+        return [(n, group) for n, form in enumerate(self._forms) for group in form.choose]
 
     def _group_columns(
         self, name: str, group: Group, member: NDArray[np.bool_], first: int, last: int
     ) -> dict[str, pa.Array]:
         """Return the columns of a group, of which most cells are empty."""
-        drawn = Stream(self._seed, "chosen", name, width=group.chosen).rows(first, last)
-        values = Stream(self._seed, "grouped", name, width=group.chosen).rows(first, last)[member]
-        chosen = sampled(drawn[member], len(group.names))
-        events = np.repeat(np.flatnonzero(member), group.chosen)
+        drawn = Stream(self._seed, "chosen", name, width=group.count).rows(first, last)
+        values = Stream(self._seed, "grouped", name, width=group.count).rows(first, last)[member]
+        chosen = sampled(drawn[member], len(group.of))
+        events = np.repeat(np.flatnonzero(member), group.count)
         order = np.argsort(chosen, axis=None, kind="stable")
-        edges = np.searchsorted(chosen.reshape(-1)[order], np.arange(len(group.names) + 1))
+        edges = np.searchsorted(chosen.reshape(-1)[order], np.arange(len(group.of) + 1))
         values = values.reshape(-1)[order]
         events = events[order]
         return {
             attribute: self._scattered(
                 attribute, values[begin:end], events[begin:end], last - first
             )
-            for attribute, begin, end in zip(group.names, edges, edges[1:], strict=False)
+            for attribute, begin, end in zip(group.of, edges, edges[1:], strict=False)
         }
 
     def _scattered(

@@ -1,25 +1,28 @@
-"""A grammar with probabilities: rules, their alternatives, and the parts these are made of."""
+"""A grammar with probabilities: rules, their alternatives, and what can be said of all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import Final, NamedTuple
 
 from tamis.workloads.distributions import Distribution, Ranks, Window
-from tamis.workloads.source import Cursor, Token
 
 START: Final = "filter"
-"""The rule that subscriptions are drawn by."""
+"""The rule that makes subscriptions."""
+MOST_DRAWS: Final = 5000
+"""Random numbers that one filter takes on average."""
+_ROUNDS: Final = 200
 
 
 class Literal(NamedTuple):
-    """A word of the Tamis language, kept as it is."""
+    """A word of the Tamis language."""
 
     word: str
 
 
 class Reference(NamedTuple):
-    """Whatever another rule, or a pool, makes."""
+    """What another rule, or a pool, makes."""
 
     name: str
 
@@ -51,11 +54,11 @@ Part = Literal | Reference | Constant | AnyName | Repeated
 
 
 class Alternative(NamedTuple):
-    """One way to write a rule, its probability, and where it stands."""
+    """One way to write a rule, and its probability."""
 
+    template: str
     chance: float
     parts: tuple[Part, ...]
-    token: Token
 
     def references(self) -> Iterator[str]:
         """Yield the rules and pools that it leads to, as often as it does."""
@@ -65,31 +68,90 @@ class Alternative(NamedTuple):
                 yield inner.name
 
 
-class Rule(NamedTuple):
-    """Alternatives under one name."""
-
-    token: Token
-    alternatives: tuple[Alternative, ...]
-
-
 class Pool(NamedTuple):
-    """So many conditions made by a rule once and for all, which are drawn again and again."""
+    """Conditions that a rule makes once, to be drawn again and again."""
 
-    token: Token
     rule: str
     ranks: Ranks
 
 
 class Grammar(NamedTuple):
-    """Everything that filters are drawn by."""
+    """Rules and pools by name."""
 
-    rules: Mapping[str, Rule]
+    rules: Mapping[str, tuple[Alternative, ...]]
     pools: Mapping[str, Pool]
-    places: Mapping[str, Cursor]
-    """Where each rule and pool was read, to show an error there."""
+
+    def names(self) -> tuple[str, ...]:
+        """Return the rules and pools."""
+        return *self.rules, *self.pools
 
     def targets(self, name: str) -> list[str]:
         """Return the rules and pools that one leads to."""
         if name in self.pools:
             return [self.pools[name].rule]
-        return [found for way in self.rules[name].alternatives for found in way.references()]
+        return [found for way in self.rules[name] for found in way.references()]
+
+    def reachable(self, *names: str) -> set[str]:
+        """Return all that some names lead to, with themselves."""
+        found: set[str] = set()
+        pending = list(names)
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending += self.targets(name)
+        return found
+
+    def recursive_rules(self) -> set[str]:
+        """Return the rules that lead back to themselves."""
+        return {name for name in self.rules if name in self.reachable(*self.targets(name))}
+
+    def heights(self) -> dict[str, float]:
+        """Return how many levels the shortest derivation of each name has, or infinity."""
+        heights = dict.fromkeys(self.names(), inf)
+        for _ in heights:
+            for name in heights:
+                if name in self.pools:
+                    heights[name] = 1 + heights[self.pools[name].rule]
+                else:
+                    heights[name] = 1 + min(_height(way, heights) for way in self.rules[name])
+        return heights
+
+    def shortest_ways(self) -> dict[str, int]:
+        """Return the number of the alternative of each rule that ends the soonest."""
+        heights = self.heights()
+        found = {}
+        for name, ways in self.rules.items():
+            of_ways = [_height(way, heights) for way in ways]
+            found[name] = of_ways.index(min(of_ways))
+        return found
+
+    def expected_draws(self) -> dict[str, float]:
+        """Return how many random numbers each name takes on average, up to MOST_DRAWS or so."""
+        expected = dict.fromkeys(self.names(), 1.0)
+        for _ in range(_ROUNDS):
+            for name, ways in self.rules.items():
+                expected[name] = (len(ways) > 1) + sum(
+                    way.chance * sum(_draws(part, expected) for part in way.parts) for way in ways
+                )
+            if max(expected.values()) > MOST_DRAWS:
+                break
+        return expected
+
+
+def _height(way: Alternative, heights: Mapping[str, float]) -> float:
+    return max((heights[name] for name in way.references()), default=0)
+
+
+def _draws(part: Part, expected: Mapping[str, float]) -> float:
+    match part:
+        case Reference(name):
+            return expected[name]
+        case Repeated():
+            return 1 + (part.least + part.most) / 2 * _draws(part.part, expected)
+        case Constant(source):
+            return 2 if isinstance(source, Window) else 1
+        case AnyName():
+            return 1
+        case Literal():
+            return 0

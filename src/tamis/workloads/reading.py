@@ -1,28 +1,41 @@
-"""A workload file as a whole: which definitions there are, and what they say together."""
+"""A workload file as a whole: TOML, decoded table by table, then checked together."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
 
 from tamis.errors import WorkloadError
 from tamis.events import Attribute, Schema
-from tamis.filters.printing import RESERVED
-from tamis.workloads.checks import check_grammar
-from tamis.workloads.distribution_syntax import SHAPES, read_distribution
+from tamis.events.schema import did_you_mean
+from tamis.workloads.checks import check_filters, check_grammar
+from tamis.workloads.declarations import (
+    AnyDeclaration,
+    AttributeSource,
+    Choices,
+    Form,
+    Group,
+    Mistake,
+    PoolDeclaration,
+    Tables,
+    Weighted,
+    names_in,
+)
 from tamis.workloads.distributions import Distribution, Window
-from tamis.workloads.event_syntax import read_forms
-from tamis.workloads.forms import AttributeSource, Form
-from tamis.workloads.grammar import START, Grammar, Pool, Rule
-from tamis.workloads.grammar_syntax import Names, read_pool, read_rule
-from tamis.workloads.source import Cursor, Token, definitions
-from tamis.workloads.witnesses import check_filters
+from tamis.workloads.grammar import START, Alternative, Grammar, Pool
+from tamis.workloads.templates import Names
 
-TAKEN: Final = RESERVED | {"some", "attribute", "value", "pool", "event"}
-OPTIONS: Final = ("step", *SHAPES, "wide")
-MOST_VALUES: Final = 16
-"""Values of one attribute in one event."""
+LONGEST: Final = 1024 * 1024
+"""Characters of one workload file."""
 MOST_ATTRIBUTES: Final = 1024
-"""What an event may have by default, too."""
+"""The most that an event may have by default, too."""
+
+T = TypeVar("T")
 
 
 class Description(NamedTuple):
@@ -34,162 +47,192 @@ class Description(NamedTuple):
     schema: Schema
 
 
-class _Reader:
-    """Definitions by kind; rules are read last, because they may refer to any of the others."""
-
-    def __init__(self, source: str, text: str) -> None:
-        self._source = source
-        self._text = text
-        self._attributes: dict[str, AttributeSource] = {}
-        self._values: dict[str, Distribution | Window] = {}
-        self._places: dict[str, Cursor] = {}
-        self._pools: dict[str, tuple[Cursor, Token]] = {}
-        self._rules: dict[str, tuple[Cursor, Token]] = {}
-        self._event: Cursor | None = None
-
-    def read(self) -> Description:
-        """Read everything, and check what holds for all of it."""
-        for cursor in definitions(self._source, self._text):
-            self._definition(cursor)
-        if not self._attributes:
-            raise self._missing("attribute", "attribute price : float 0..100 step 0.01")
-        if START not in self._rules:
-            raise self._missing(START, f"{START} = price < some price")
-        grammar = self._grammar()
-        check_grammar(grammar)
-        schema = Schema(
-            {
-                name: Attribute(found.distribution.type, None, found.is_many)
-                for name, found in self._attributes.items()
-            }
-        )
-        check_filters(grammar, schema)
-        return Description(self._attributes, self._forms(), grammar, schema)
-
-    def _missing(self, what: str, example: str) -> WorkloadError:
-        return WorkloadError(
-            f'the file defines no "{what}"; it needs a line such as {example}', source=self._source
-        )
-
-    def _definition(self, cursor: Cursor) -> None:
-        token = cursor.take()
-        match token.word:
-            case "attribute":
-                self._attribute(cursor)
-            case "value":
-                self._value(cursor)
-            case "pool":
-                self._put_off(cursor, self._pools, ":")
-            case "event":
-                self._put_off_event(cursor, token)
-            case _:
-                cursor.at -= 1
-                self._put_off(cursor, self._rules, "=")
-
-    # --- attributes and values -------------------------------------------------------------------
-
-    def _attribute(self, cursor: Cursor) -> None:
-        names = cursor.names("an attribute")
-        while cursor.skip(","):
-            names += cursor.names("an attribute")
-        cursor.expect(":", "after the names of attributes")
-        distribution = self._distribution(cursor)
-        present, counts = 1.0, (1, 1)
-        while cursor.current.word in ("present", "many"):
-            if cursor.take().word == "present":
-                present = self._share(cursor)
-            else:
-                counts = self._counts(cursor)
-        self._end(cursor, (*OPTIONS, "present", "many"))
-        for name, token in names:
-            self._claim(cursor, name, token)
-            self._attributes[name] = AttributeSource(distribution, present, *counts)
-        if len(self._attributes) > MOST_ATTRIBUTES:
-            raise cursor.error(f"a workload has {MOST_ATTRIBUTES:,} attributes at the most", token)
-
-    def _distribution(self, cursor: Cursor) -> Distribution:
-        at = cursor.current
-        found = read_distribution(cursor, self._values)
-        if isinstance(found, Window):
-            raise cursor.error(
-                "an attribute has values, not windows",
-                at,
-                hint='use "wide" in a value that filters draw',
-            )
-        return found
-
-    def _share(self, cursor: Cursor) -> float:
-        share = cursor.percentage()
-        if share is None:
-            raise cursor.error('"present" takes a percentage, such as present 80%')
-        return share
-
-    def _counts(self, cursor: Cursor) -> tuple[int, int]:
-        least = most = cursor.whole("how many values there are", 1, MOST_VALUES)
-        if cursor.skip(".."):
-            most = cursor.whole("how many values there are at the most", least, MOST_VALUES)
-        return least, most
-
-    def _value(self, cursor: Cursor) -> None:
-        token = cursor.name("the name of a value")
-        cursor.expect(":", "after the name of the value")
-        found = read_distribution(cursor, self._values)
-        self._end(cursor, OPTIONS)
-        self._claim(cursor, token.name, token)
-        self._values[token.name] = found
-
-    def _end(self, cursor: Cursor, options: tuple[str, ...]) -> None:
-        word = cursor.current.word
-        if word:
-            out_of_place = 'the order is range, "step", shape, "wide"' if word in OPTIONS else ""
-            raise cursor.error(
-                f'nothing more can stand here, but "{word}" does', hint=out_of_place, known=options
-            )
-
-    # --- rules, pools and events -----------------------------------------------------------------
-
-    def _put_off(
-        self, cursor: Cursor, kind: dict[str, tuple[Cursor, Token]], separator: str
-    ) -> None:
-        token = cursor.name("the name of a definition")
-        cursor.expect(separator, f"after {token.word}")
-        if token.word.lower() in TAKEN:
-            raise cursor.error(
-                f"{token.word} is a word of the language, so it cannot be defined", token
-            )
-        self._claim(cursor, token.name, token)
-        kind[token.name] = cursor, token
-
-    def _put_off_event(self, cursor: Cursor, token: Token) -> None:
-        cursor.expect("=", 'after "event"')
-        if self._event is not None:
-            raise cursor.error('"event" is defined already', token)
-        self._event = cursor
-
-    def _claim(self, cursor: Cursor, name: str, token: Token) -> None:
-        if name in self._places:
-            line = self._places[name].line
-            raise cursor.error(f"{name} is defined already, in line {line}", token)
-        self._places[name] = cursor
-
-    def _grammar(self) -> Grammar:
-        distributions = {name: found.distribution for name, found in self._attributes.items()}
-        names = Names(distributions, self._values, {*self._rules, *self._pools})
-        rules: dict[str, Rule] = {
-            name: read_rule(cursor, token, names) for name, (cursor, token) in self._rules.items()
-        }
-        pools: dict[str, Pool] = {
-            name: read_pool(cursor, token, names._replace(rules=rules.keys()))
-            for name, (cursor, token) in self._pools.items()
-        }
-        return Grammar(rules, pools, self._places)
-
-    def _forms(self) -> tuple[Form, ...]:
-        if self._event is None:
-            return (Form(1.0, tuple(self._attributes), ()),)
-        return read_forms(self._event, self._attributes, self._places)
-
-
 def read_workload(source: str, text: str) -> Description:
-    """Read a workload file."""
-    return _Reader(source, text).read()
+    """Read the text of a workload file."""
+    try:
+        return _described(_tables(text))
+    except Mistake as error:
+        raise WorkloadError(error.reason, source=source, key=error.key, hint=error.hint) from None
+
+
+def _tables(text: str) -> Tables:
+    if len(text) > LONGEST:
+        raise Mistake("", f"the file has {len(text):,} characters, and the limit is {LONGEST:,}")
+    try:
+        raw = tomllib.loads(text, parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise Mistake(
+            "", f"this is not TOML: {error}", "quote texts, and keys with signs"
+        ) from None
+    tables: Tables = _decoded("", raw, Tables)
+    return tables
+
+
+def _described(tables: Tables) -> Description:
+    values: dict[str, Distribution | Window] = {}
+    for name, raw in tables.values.items():
+        values[name] = _value(f"values.{name}", raw, values)
+    attributes = _attributes(tables.attributes, values)
+    taken: dict[str, str] = {}
+    sections: dict[str, Iterable[str]] = {
+        "attributes": attributes,
+        "values": values,
+        "rules": tables.rules,
+        "pools": tables.pools,
+    }
+    for section, names in sections.items():
+        for name in names:
+            if name in taken:
+                raise Mistake(f"{section}.{name}", f"{taken[name]} has this name", "rename one")
+            taken[name] = f"{section}.{name}"
+    grammar = _grammar(tables, attributes, values)
+    check_grammar(grammar)
+    schema = Schema(
+        {
+            name: Attribute(source.distribution.type, None, source.is_many)
+            for name, source in attributes.items()
+        }
+    )
+    check_filters(grammar, schema)
+    return Description(attributes, _forms(tables.events, attributes), grammar, schema)
+
+
+# --- sections ------------------------------------------------------------------------------------
+
+
+def _value(
+    key: str, raw: object, known: Mapping[str, Distribution | Window]
+) -> Distribution | Window:
+    declared: AnyDeclaration = _decoded(key, raw, AnyDeclaration)
+    if declared.present < 1 or declared.many != (1, 1):
+        raise Mistake(key, "only attributes have present and many", "move them to an attribute")
+    return declared.build(key, known)
+
+
+def _attributes(
+    raw: Mapping[str, object], known: Mapping[str, Distribution | Window]
+) -> dict[str, AttributeSource]:
+    found: dict[str, AttributeSource] = {}
+    for names, table in raw.items():
+        key = f"attributes.{names}"
+        source = AttributeSource.of(key, _decoded(key, table, AnyDeclaration), known)
+        for name in names_in(key, names):
+            if name in found:
+                raise Mistake(key, f"{name} is declared twice", "remove one of them")
+            found[name] = source
+    if not 1 <= len(found) <= MOST_ATTRIBUTES:
+        raise Mistake("attributes", f"a workload has 1 to {MOST_ATTRIBUTES:,} attributes")
+    return found
+
+
+def _grammar(
+    tables: Tables,
+    attributes: Mapping[str, AttributeSource],
+    values: Mapping[str, Distribution | Window],
+) -> Grammar:
+    distributions = {name: source.distribution for name, source in attributes.items()}
+    names = Names(distributions, values, {*tables.rules, *tables.pools})
+    rules = {}
+    for name, raw in tables.rules.items():
+        key = f"rules.{name}"
+        choices = Weighted.of(key, _decoded(key, raw, Choices))
+        rules[name] = tuple(
+            Alternative(template, chance, names.parts(key, template))
+            for template, chance in zip(*choices, strict=True)
+        )
+    pools = {}
+    for name, raw in tables.pools.items():
+        declared = _decoded(f"pools.{name}", raw, PoolDeclaration)
+        if declared.of not in rules:
+            hint = did_you_mean(declared.of, rules)
+            raise Mistake(f"pools.{name}.of", f"there is no rule {declared.of}", hint)
+        pools[name] = Pool(declared.of, declared.ranks())
+    if START not in rules:
+        raise Mistake("rules", f'"{START}" is missing', f'add {START} = "price < {{price}}"')
+    return Grammar(rules, pools)
+
+
+def _forms(raw: list[Any], attributes: Mapping[str, AttributeSource]) -> tuple[Form, ...]:
+    if not raw:
+        return (Form(list(attributes)),)
+    forms = [_form(f"events[{n}]", each, attributes) for n, each in enumerate(raw)]
+    total = sum(form.weight for form in forms)
+    chosen = [name for form in forms for group in form.choose for name in group.of]
+    named = {name for form in forms for name in form.has}
+    for name in chosen:
+        source = attributes[name]
+        if name in named or chosen.count(name) > 1 or source.is_many or source.present < 1:
+            raise Mistake(
+                "events",
+                f"{name} is in a choose, so it can be nowhere else and has no present or many",
+            )
+    for name in attributes:
+        if name not in named and name not in chosen:
+            raise Mistake("events", f"no event has the attribute {name}", "add it to a form")
+    return tuple(Form(form.has, form.choose, form.weight / total) for form in forms)
+
+
+def _form(key: str, raw: object, attributes: Mapping[str, AttributeSource]) -> Form:
+    declared = _decoded(key, raw, Form)
+    groups = [
+        Group(group.count, _existing(f"{key}.choose", group.of, attributes))
+        for group in declared.choose
+    ]
+    form = Form(_existing(f"{key}.has", declared.has, attributes), groups, declared.weight)
+    names = form.all_names()
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Mistake(key, f"{twice} is in this form twice", "remove one of them")
+    for group in groups:
+        if group.count > len(group.of):
+            raise Mistake(f"{key}.choose", f"{group.count} of {len(group.of)} are too many")
+    return form
+
+
+def _existing(key: str, names: Iterable[str], attributes: Mapping[str, object]) -> list[str]:
+    found = [name for each in names for name in names_in(key, each)]
+    for name in found:
+        if name not in attributes:
+            hint = did_you_mean(name, attributes)
+            raise Mistake(key, f"there is no attribute {name}", hint or "declare it")
+    return found
+
+
+# --- decoding ------------------------------------------------------------------------------------
+
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.+)`")
+_MISSING: Final = re.compile(r"Object missing required field `(.+)`")
+_TYPES: Final = ("int", "float", "str", "bool", "timestamp")
+_TOML_WORDS: Final = {"object": "table", "str": "text", "decimal": "number"}
+
+
+def _decoded(key: str, raw: object, type_: Any) -> Any:
+    try:
+        return msgspec.convert(raw, type_)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        inner = path.rstrip("`").replace("[...]", "")
+        raise _mistake((key + inner).lstrip("."), reason, raw, type_) from None
+
+
+def _mistake(key: str, reason: str, raw: object, type_: Any) -> Mistake:
+    """Return what msgspec says in words for people who write TOML."""
+    if found := _UNKNOWN.fullmatch(reason):
+        fields = _fields(raw, type_)
+        hint = did_you_mean(found[1], fields) or f"the keys here are {', '.join(fields)}"
+        return Mistake(f"{key}.{found[1]}".lstrip("."), "this key has no meaning here", hint)
+    if found := _MISSING.fullmatch(reason):
+        return Mistake(key, f'"{found[1]}" is missing', "add it")
+    if reason.startswith("Invalid value") and key.endswith(".type"):
+        return Mistake(key, f"{reason[14:]} is no type", f"the types are {', '.join(_TYPES)}")
+    words = re.sub(r"\w+", lambda word: _TOML_WORDS.get(word[0], word[0]), reason)
+    return Mistake(key, words.replace("`", "").replace("Expected", "expected"))
+
+
+def _fields(raw: object, type_: Any) -> list[str]:
+    options = getattr(type_, "__args__", (type_,))
+    for struct in options:
+        tag = struct.__struct_config__.tag
+        if tag is None or (isinstance(raw, dict) and raw.get("type") == tag):
+            return list(struct.__struct_encode_fields__)
+    return []

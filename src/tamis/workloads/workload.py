@@ -18,7 +18,7 @@ from tamis.workloads.drawing import Drawer
 from tamis.workloads.event_columns import EventDrawer, arrow_schema
 from tamis.workloads.reading import read_workload
 
-SUFFIX: Final = ".workload"
+SUFFIX: Final = ".toml"
 SUBSCRIPTIONS: Final = pa.schema([("id", pa.int64()), ("filter", pa.string())])
 
 _SHIPPED: Final = files("tamis.workloads") / "shipped"
@@ -35,7 +35,7 @@ class Workload:
     def __init__(self, text: str, source: str = "the workload") -> None:
         self.text: Final = text
         self.source: Final = source
-        self._said = read_workload(source, text)
+        self._description = read_workload(source, text)
         # Drawing by another seed is another compilation; most have one or two.
         self._drawer = lru_cache(maxsize=4)(self._new_drawer)
 
@@ -56,12 +56,12 @@ class Workload:
     @property
     def schema(self) -> Schema:
         """Return the attributes of the events."""
-        return self._said.schema
+        return self._description.schema
 
     @property
     def event_schema(self) -> pa.Schema:
         """Return the columns of the events as Arrow describes them."""
-        return arrow_schema(self._said.attributes)
+        return arrow_schema(self._description.attributes)
 
     def subscriptions(self, first: int, last: int, seed: int) -> pa.RecordBatch:
         """Return subscriptions by their numbers, up to below `last`: ids and filters as text."""
@@ -83,15 +83,15 @@ class Workload:
         _check_range(first, last)
         if density is not None and not 0 <= density <= 1:
             raise ValueError(f"the density {density} should lie between 0 and 1")
-        said = self._said
-        return EventDrawer(said.attributes, said.forms, seed).draw(first, last, density)
+        found = self._description
+        return EventDrawer(found.attributes, found.forms, seed).draw(first, last, density)
 
     def _texts(self, first: int, last: int, seed: int) -> list[str]:
         _check_range(first, last)
         return list(self._drawer(seed).texts(first, last))
 
     def _new_drawer(self, seed: int) -> Drawer:
-        return Drawer(self._said.grammar, seed)
+        return Drawer(self._description.grammar, seed)
 
 
 def shipped() -> list[str]:

@@ -13,7 +13,7 @@ from tamis.lazy import require_extra
 GENERATE_EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis spark generate market --subscriptions 100000 --events 2000000 --to market/
-tamis spark generate my.workload --subscriptions 1000 --events 5000 --to data/ --format jsonl"""
+tamis spark generate my.toml --subscriptions 1000 --events 5000 --to data/ --format jsonl"""
 
 EXPERIMENT_EXAMPLES: Final = """[bold]Examples[/bold]
 
