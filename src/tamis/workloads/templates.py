@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from tamis.events import Type
 from tamis.events.schema import did_you_mean
 from tamis.filters.printing import show_name
-from tamis.languages.literals import NUMBER
+from tamis.languages.tokens import NUMBER
 from tamis.workloads.declarations import Mistake, names_in
 from tamis.workloads.distributions import RESOLUTION, Distribution, EvenRanks, Grid, Window
 from tamis.workloads.grammar import AnyName, Constant, Literal, Part, Reference, Repeated
