@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks.broker_fleet import Account
-from benchmarks.broker_servers import MissingError, package, program
-from benchmarks.broker_workers import worker
+from benchmarks.broker import __main__ as broker
+from benchmarks.broker import beside, many, stalled
+from benchmarks.broker.fleet import Account
+from benchmarks.broker.servers import MissingError, package, program
+from benchmarks.broker.workers import worker
 from benchmarks.harness import DisagreementError
 
-from benchmarks import broker, broker_beside, broker_many, broker_stalled, harness
+from benchmarks import harness
 from tamis.languages import parse
 
 SMALL = {
@@ -39,8 +41,8 @@ def test_a_part_writes_a_table_and_a_plot(
     part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(harness, "REPEATS", 1)
-    monkeypatch.setattr(broker_stalled, "FILLING", 100)
-    monkeypatch.setattr(broker_stalled, "FLOODS", 1)
+    monkeypatch.setattr(stalled, "FILLING", 100)
+    monkeypatch.setattr(stalled, "FLOODS", 1)
     options, expected = SMALL[part]
     broker.main([f"--{part}", *options.split(), "--out", str(tmp_path)])
     table = next(tmp_path.glob(f"broker-{part}*.md")).read_text(encoding="utf-8")
@@ -50,22 +52,22 @@ def test_a_part_writes_a_table_and_a_plot(
 
 
 def test_the_planted_filter_matches_every_event_and_no_other_does() -> None:
-    planted = parse(broker_many.text(broker_many.PLANTED))
-    others = [parse(text) for text in broker_many.others(300)]
-    for event in broker_many.events(20):
+    planted = parse(many.text(many.PLANTED))
+    others = [parse(text) for text in many.others(300)]
+    for event in many.events(20):
         assert planted.matches(event)
         assert not any(other.matches(event) for other in others)
 
 
 def test_events_share_values_with_other_filters_as_in_the_workload() -> None:
-    found = [text.split(" and ") for text in broker_many.others(100_000)]
+    found = [text.split(" and ") for text in many.others(100_000)]
     shares = [sum(f"f{place} = 0" in terms for terms in found) for place in range(3)]
     assert 50 < shares[0] < 150
     assert all(800 < share < 1200 for share in shares[1:])
 
 
 def test_one_event_in_a_hundred_is_wanted_and_so_is_the_last() -> None:
-    wanted, events = parse(broker_beside.WANTED), broker_beside.drawn(20_000)
+    wanted, events = parse(beside.WANTED), beside.drawn(20_000)
     assert 150 < sum(map(wanted.matches, events)) < 250
     assert wanted.matches(events[-1])
     assert [event["n"] for event in events] == [*range(20_000)]
@@ -80,7 +82,7 @@ def test_one_event_in_a_hundred_is_wanted_and_so_is_the_last() -> None:
     ],
 )
 def test_a_stall_that_kept_its_promise_counts(account: Account) -> None:
-    broker_stalled.check(account, 10)
+    stalled.check(account, 10)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +97,7 @@ def test_a_stall_that_kept_its_promise_counts(account: Account) -> None:
 )
 def test_a_stall_that_lost_something_or_was_none_is_refused(account: Account) -> None:
     with pytest.raises(DisagreementError, match=account.policy):
-        broker_stalled.check(account, 10)
+        stalled.check(account, 10)
 
 
 def test_what_is_missing_is_told_in_a_sentence() -> None:

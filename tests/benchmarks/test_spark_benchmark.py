@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks.harness import DisagreementError
-from benchmarks.spark_data import Place, Truth, truth_of
-from benchmarks.spark_memory import processes_that_map
+from benchmarks.spark import __main__ as spark
+from benchmarks.spark import data
+from benchmarks.spark.data import Place, Truth, truth_of
+from benchmarks.spark.memory import processes_that_map
 from benchmarks.workloads import conjunctions as conjunctive
 
-from benchmarks import harness, spark, spark_data
+from benchmarks import harness
 
 SMALL = (
     "--subscriptions 500 --events 4000 --paper-events 4000 "
@@ -39,10 +41,8 @@ def test_the_benchmark_writes_a_table_and_a_plot(
 def test_what_must_be_found_is_what_the_filters_say(tmp_path: Path) -> None:
     work, place = conjunctive.growth(60, 1), Place(tmp_path)
     Path(place.events).mkdir()
-    spark_data._write_events(place, work, 80)
-    events = [
-        event for seed in range(spark_data.FILES) for event in work.events(10, 2 + seed).dicts()
-    ]
+    data._write_events(place, work, 80)
+    events = [event for seed in range(data.FILES) for event in work.events(10, 2 + seed).dicts()]
     filters = work.filters()
     matches = np.array([[filter_.matches(event) for filter_ in filters] for event in events])
     truth = truth_of(work, place)

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from benchmarks import harness
-from benchmarks.broker_fleet import FLOOD, NOBODY, Account, Fleet, Publisher
-from benchmarks.broker_servers import Server, tamis
-from benchmarks.broker_workers import Worker, worker
+from benchmarks.broker.fleet import FLOOD, NOBODY, Account, Fleet, Publisher
+from benchmarks.broker.servers import Server, tamis
+from benchmarks.broker.workers import Worker, worker
 from benchmarks.harness import DisagreementError, Latency, step
 from benchmarks.reporting import Sheet, latencies
 

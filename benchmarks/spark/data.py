@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.engines import Case, Workload, filters_in_parts
 from benchmarks.harness import step
-from benchmarks.spark_sites import Site
+from benchmarks.spark.sites import Site
 from benchmarks.workloads import conjunctions
 from tamis.spark import compile_subscriptions
 

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from benchmarks import harness
-from benchmarks.broker_servers import MissingError, package
-from benchmarks.broker_systems import SYSTEMS, Client, System, by_name
-from benchmarks.broker_workers import Worker, worker
+from benchmarks.broker.servers import MissingError, package
+from benchmarks.broker.systems import SYSTEMS, Client, System, by_name
+from benchmarks.broker.workers import Worker, worker
 from benchmarks.harness import Contender, DisagreementError, Latency, Row, measure, step
 from benchmarks.reporting import Sheet, latencies, rates
 from benchmarks.workloads import conjunctions

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.engines import Case
 from benchmarks.harness import Contender, DisagreementError, Row, measure, options, step
 from benchmarks.reporting import Sheet, bars, file_name, label, rates, report
-from benchmarks.spark_contenders import (
+from benchmarks.spark.contenders import (
     Make,
     by_expressions,
     by_pandas,
@@ -35,9 +35,9 @@ from benchmarks.spark_contenders import (
     matched_in_files,
     rows_of,
 )
-from benchmarks.spark_data import Numbers, Place, Truth, settle, truth_of, write_rules
-from benchmarks.spark_memory import Mapped, processes_that_map
-from benchmarks.spark_sites import Site, open_site
+from benchmarks.spark.data import Numbers, Place, Truth, settle, truth_of, write_rules
+from benchmarks.spark.memory import Mapped, processes_that_map
+from benchmarks.spark.sites import Site, open_site
 from benchmarks.workloads import conjunctions, paper
 from tamis.filters import Mode
 

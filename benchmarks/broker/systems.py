@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import tamis
-from benchmarks import broker_servers
-from benchmarks.broker_servers import Server
+from benchmarks.broker import servers
+from benchmarks.broker.servers import Server
 from tamis.client.bus import Bus
 
 SUBJECT: Final = "events"
@@ -228,35 +228,35 @@ SYSTEMS: Final = (
         "Tamis",
         "events are on disk (fsync) before they are acknowledged; the subscriber gets what is "
         "published while it is connected",
-        broker_servers.tamis,
+        servers.tamis,
         partial(connect_tamis, durable=False),
         filters=True,
     ),
     System(
         "Tamis, durable subscription",
         "the same, and what waits for the subscriber stays on disk until it acknowledges",
-        broker_servers.tamis,
+        servers.tamis,
         partial(connect_tamis, durable=True),
         filters=True,
     ),
     System(
         "Mosquitto, QoS 1",
         "events are in memory until the subscriber acknowledges",
-        broker_servers.mosquitto,
+        servers.mosquitto,
         connect_mosquitto,
         needs=("paho-mqtt", "paho.mqtt.client"),
     ),
     System(
         "NATS",
         "nothing is kept, nothing is acknowledged",
-        broker_servers.nats,
+        servers.nats,
         connect_nats,
         needs=("nats-py", "nats"),
     ),
     System(
         "NATS JetStream",
         "events are in a file, synced every two minutes; the subscriber acknowledges",
-        broker_servers.nats,
+        servers.nats,
         connect_jetstream,
         needs=("nats-py", "nats"),
     ),

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import pandas_udf
 
-from benchmarks.spark_data import Numbers, Place
+from benchmarks.spark.data import Numbers, Place
 from tamis.spark import match, match_files
 
 Make = Callable[[SparkSession, Place], DataFrame]

@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from benchmarks import harness
-from benchmarks.broker_servers import tamis
+from benchmarks.broker.servers import tamis
 from benchmarks.harness import Contender, Row, measure, step
 from benchmarks.reporting import Sheet, durations
 from tamis.storage import NEVER, Storage, StoredSubscription

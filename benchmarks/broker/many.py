@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from benchmarks import harness
-from benchmarks.broker_servers import Server, tamis
-from benchmarks.broker_wire import Wire
-from benchmarks.broker_workers import Worker, worker
+from benchmarks.broker.servers import Server, tamis
+from benchmarks.broker.wire import Wire
+from benchmarks.broker.workers import Worker, worker
 from benchmarks.harness import Contender, DisagreementError, Row, measure, step
 from benchmarks.reporting import Sheet, rates
 from benchmarks.workloads import conjunctions

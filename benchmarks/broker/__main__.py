@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks import broker_beside, broker_many, broker_restart, broker_stalled
-from benchmarks.broker_plots import rates_and_times, times_and_memory
-from benchmarks.broker_stalled import CALM, STALLED
+from benchmarks.broker import beside, many, restart, stalled
+from benchmarks.broker.plots import rates_and_times, times_and_memory
+from benchmarks.broker.stalled import CALM, STALLED
 from benchmarks.harness import options
 from benchmarks.reporting import bars, file_name, report
 
@@ -30,60 +30,58 @@ ROOMS: Final = 10
 """One subscriber in so many stalls."""
 
 
-def many(chosen: argparse.Namespace, folder: Path) -> None:
+def report_many(chosen: argparse.Namespace, folder: Path) -> None:
     """Measure, print and write the rates with many subscriptions."""
     before = os.getloadavg()
-    found = broker_many.measured(folder, chosen.subscriptions, chosen.events)
+    found = many.measured(folder, chosen.subscriptions, chosen.events)
     report(
         file_name("broker-many", (chosen.subscriptions,)),
         MANY,
-        broker_many.sheets(found),
+        many.sheets(found),
         bars(MANY, "events", found.rows),
         notes=[load_since(before)],
         folder=chosen.out,
     )
 
 
-def beside(chosen: argparse.Namespace, folder: Path) -> None:
+def report_beside(chosen: argparse.Namespace, folder: Path) -> None:
     """Measure, print and write what other brokers do."""
     before = os.getloadavg()
-    found = broker_beside.measured(folder, chosen.events, chosen.paces, chosen.paced_seconds)
+    found = beside.measured(folder, chosen.events, chosen.paces, chosen.paced_seconds)
     report(
         "broker-beside",
         BESIDE,
-        broker_beside.sheets(found),
+        beside.sheets(found),
         rates_and_times(BESIDE, found.rows, found.latencies),
         notes=[*found.notes, load_since(before)],
         folder=chosen.out,
     )
 
 
-def stalled(chosen: argparse.Namespace, folder: Path) -> None:
+def report_stalled(chosen: argparse.Namespace, folder: Path) -> None:
     """Measure, print and write what a stall does to the others."""
     before = os.getloadavg()
     rooms = max(1, chosen.subscribers // ROOMS)
-    found = broker_stalled.measured(
-        folder, chosen.subscribers, rooms, chosen.rate, chosen.stalled_seconds
-    )
+    found = stalled.measured(folder, chosen.subscribers, rooms, chosen.rate, chosen.stalled_seconds)
     times = {phase: [turn.times for turn in found.of(phase)] for phase in (CALM, STALLED)}
     report(
         file_name("broker-stalled", (chosen.subscribers,)),
         STALL,
-        broker_stalled.sheets(found, chosen.subscribers, rooms),
+        stalled.sheets(found, chosen.subscribers, rooms),
         times_and_memory(STALL, times, found.memory),
         notes=[load_since(before)],
         folder=chosen.out,
     )
 
 
-def restart(chosen: argparse.Namespace, folder: Path) -> None:
+def report_restart(chosen: argparse.Namespace, folder: Path) -> None:
     """Measure, print and write how fast a broker starts again."""
     before = os.getloadavg()
-    rows = broker_restart.measured(folder, chosen.subscriptions)
+    rows = restart.measured(folder, chosen.subscriptions)
     report(
         file_name("broker-restart", (chosen.subscriptions,)),
         RESTART,
-        broker_restart.sheets(rows),
+        restart.sheets(rows),
         bars(RESTART, "starts", rows),
         notes=[load_since(before)],
         folder=chosen.out,
@@ -113,7 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rate=50,
         stalled_seconds=20,
     )
-    parts = {"many": many, "beside": beside, "stalled": stalled, "restart": restart}
+    parts = {
+        "many": report_many,
+        "beside": report_beside,
+        "stalled": report_stalled,
+        "restart": report_restart,
+    }
     wanted = [name for name in parts if getattr(chosen, name)] or [*parts]
     for name in wanted:
         with TemporaryDirectory(prefix=f"tamis-{name}-") as folder:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.broker_stalled import MEGABYTE, Sample
+from benchmarks.broker.stalled import MEGABYTE, Sample
 from benchmarks.harness import Latency, Row
 
 COLOURS: Final = ("#4c7a9f", "#c06c3e", "#7a9f4c", "#8a6bb0")

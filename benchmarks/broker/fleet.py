@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from benchmarks.broker_wire import Wire
+from benchmarks.broker.wire import Wire
 from benchmarks.harness import DisagreementError
 from tamis.protocol import (
     Credit,

@@ -1,0 +1,1 @@
+"""A real broker, measured over the network of one machine."""

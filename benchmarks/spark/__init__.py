@@ -1,0 +1,1 @@
+"""Matching on Spark, and what one would do without Tamis."""
