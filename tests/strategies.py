@@ -15,7 +15,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value
-from tamis.events.values import KIND_OF_TYPE
+from tamis.events.kinds import KIND_OF_TYPE
 from tamis.filters import FALSE, TRUE, Filter, all_of, any_of, attr
 from tamis.filters.boolean import Xor
 from tamis.filters.build import Term, compare, has_bits, member, text_test

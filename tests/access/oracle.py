@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from strategies import INSTANTS, VALUES, World, fits, random_filter
 from tamis.errors import TamisError
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, decode_json
-from tamis.events.values import KIND_OF_TYPE, format_timestamp
+from tamis.events.kinds import KIND_OF_TYPE
+from tamis.events.values import format_timestamp
 from tamis.filters import TRUE, Filter, Mode
 
 NAMES = ("a", "b", "b.c", "b.d", "e.f.g", "e.f", "level", "levels", "h i")

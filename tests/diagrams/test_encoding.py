@@ -16,7 +16,7 @@ from tamis.diagrams.kernels import TRUE
 from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
 from tamis.diagrams.variable_order import Variable
 from tamis.events import Bits, Event, Kind, Schema, Value
-from tamis.events.values import kind_of
+from tamis.events.kinds import kind_of
 from tamis.filters import Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.modes import View, view_of

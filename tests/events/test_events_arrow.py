@@ -21,7 +21,7 @@ from tamis.events.arrow import batch_of_arrow
 from tamis.events.batch import EventBatch
 from tamis.events.columns import split_integers, split_numbers
 from tamis.events.event import flatten
-from tamis.events.values import kind_of
+from tamis.events.kinds import kind_of
 
 from .arrow_tables import random_schema, random_table
 

@@ -11,16 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import EventError
-from tamis.events.values import (
-    INT64_MAX,
-    INT64_MIN,
-    TYPE_OF_CLASS,
-    Bits,
-    Kind,
-    Value,
-    check_value,
-    kind_of,
-)
+from tamis.events.kinds import TYPE_OF_CLASS, Kind, Value, check_value, kind_of
+from tamis.events.values import INT64_MAX, INT64_MIN, Bits
 
 from . import event_strategies as some
 

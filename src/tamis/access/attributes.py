@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tamis.events.values import TYPE_OF_CLASS
+from tamis.events.kinds import TYPE_OF_CLASS
 
 # The bytes of a CloudEvent are its data under another name, and may hold whatever is hidden of it.
 DATA: Final = "data"

@@ -20,7 +20,8 @@ from tamis.diagrams.value_order import BEGIN, BRACKET_OF_KIND, END, Bracket, Int
 from tamis.diagrams.variable_order import AttributeVariables
 from tamis.diagrams.witness import ABSENT, Values, cell_values, texts_for
 from tamis.events import Bits, Event, Kind, Type, Value
-from tamis.events.values import INT64_MAX, INT64_MIN, kind_of
+from tamis.events.kinds import kind_of
+from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.arithmetic import Relation
 
 # Cells to look at, from the present one outwards, and values to take from each.

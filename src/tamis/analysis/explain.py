@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from tamis.analysis.counterfactuals import Counterfactual, nearest_counterfactual
 from tamis.analysis.reasons import deciding_atoms
 from tamis.events import Event, Kind, Schema, Value
-from tamis.events.values import kind_of
+from tamis.events.kinds import kind_of
 from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import (
     Atom,

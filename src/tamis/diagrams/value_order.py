@@ -22,7 +22,8 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tamis.events import Attribute, Kind, Type
-from tamis.events.values import INT64_MAX, INT64_MIN, kind_of
+from tamis.events.kinds import kind_of
+from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters import Mode
 
 # (bracket,) is the beginning of a bracket; (bracket, value) a position in it.

@@ -16,8 +16,9 @@ from tamis.events.json_lines import (
     read_lines,
 )
 from tamis.events.json_text import decode_json, decode_schema, encode_json, schema_of
+from tamis.events.kinds import Kind, Type, Value
 from tamis.events.schema import Attribute, Schema, attribute
-from tamis.events.values import Bits, Kind, Type, Value
+from tamis.events.values import Bits
 
 __all__ = [
     "Attribute",

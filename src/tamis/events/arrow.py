@@ -34,8 +34,9 @@ from tamis.events.arrow_values import (
 from tamis.events.batch import LIMITS, Admission, EventBatch
 from tamis.events.columns import Column
 from tamis.events.event import EventLimits
+from tamis.events.kinds import Type
 from tamis.events.schema import Attribute, Schema
-from tamis.events.values import RejectedValue, Type
+from tamis.events.values import RejectedValue
 
 # --- nested arrays taken apart -------------------------------------------------------------
 

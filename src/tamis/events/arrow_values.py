@@ -14,14 +14,9 @@ from numpy.typing import NDArray
 from pyarrow import types as arrow_types
 
 from tamis.errors import EventError
-from tamis.events.columns import (
-    Entries,
-    float_entries,
-    integer_entries,
-    microseconds,
-    split_integers,
-)
-from tamis.events.values import INT64_MAX, Kind, RejectedValue, Type, parse_timestamp
+from tamis.events.columns import Entries, float_entries, integer_entries, split_integers
+from tamis.events.kinds import KINDS, TYPES, Kind, Type
+from tamis.events.values import INT64_MAX, RejectedValue, microseconds
 
 FIRST_INSTANT: Final = microseconds(datetime.min.replace(tzinfo=UTC))
 LAST_INSTANT: Final = microseconds(datetime.max.replace(tzinfo=UTC))
@@ -32,16 +27,8 @@ _NANOSECONDS: Final = 1_000
 _DAY: Final = 86_400_000_000
 
 _TYPE_OF_ID: Final = {
-    example.id: type_
-    for type_, examples in {
-        Type.INT: (pa.int8(), pa.int16(), pa.int32(), pa.int64()),
-        Type.FLOAT: (pa.float16(), pa.float32(), pa.float64()),
-        Type.BOOL: (pa.bool_(),),
-        Type.TIMESTAMP: (pa.timestamp("us"), pa.date32(), pa.date64()),
-        Type.STR: (pa.string(), pa.large_string(), pa.string_view()),
-    }.items()
-    for example in examples
-} | {unsigned.id: Type.INT for unsigned in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())}
+    pa.type_for_alias(alias).id: type_ for type_, traits in TYPES.items() for alias in traits.arrow
+}
 
 Events = NDArray[np.int32]
 
@@ -74,7 +61,8 @@ def is_text(type_: pa.DataType) -> bool:
 
 def find_values(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
     """Return the values of an array as the schema declares them, given the event of each."""
-    match type_of_arrow(array.type):
+    type_ = type_of_arrow(array.type)
+    match type_:
         case Type.INT:
             return _integers(*fixed_width(array, events), declared)
         case Type.FLOAT:
@@ -87,8 +75,14 @@ def find_values(array: pa.Array, events: Events, declared: Type | None) -> Arrow
             return _of(Type.BOOL, declared, {Kind.BOOLEAN: Entries(events, values)})
         case Type.TIMESTAMP:
             return _instants(array, events, declared)
-        case _:
+        case None | Type.STR:
             return _texts(array, events, declared)
+        case _:
+            # Any other type has the same scalars in Arrow as in our columns.
+            values, events = fixed_width(array, events)
+            kind = TYPES[type_].kind
+            stored = values.astype(KINDS[kind].dtype, copy=False)
+            return _of(type_, declared, {kind: Entries(events, stored)})
 
 
 def _of(type_: Type, declared: Type | None, entries: dict[Kind | None, Entries]) -> ArrowValues:
@@ -150,9 +144,9 @@ def _texts(array: pa.Array, events: Events, declared: Type | None) -> ArrowValue
     codes, events, dictionary = _coded(array, events)
     texts, broken = _decoded(dictionary)
     wrong = _where(broken[codes], events) if broken.any() else None
-    if declared is Type.TIMESTAMP:
-        instants, unread = _read_instants(texts)
-        found = ArrowValues({Kind.TIMESTAMP: Entries(events, instants[codes])})
+    if declared is not None and Type.STR in TYPES[declared].conversions:
+        stored, unread = _converted(texts, declared)
+        found = ArrowValues({TYPES[declared].kind: Entries(events, stored[codes])})
         return ArrowValues(found.entries, _either(wrong, _where(unread[codes], events)))
     found = _of(Type.STR, declared, {Kind.TEXT: Entries(events, codes, texts=texts)})
     return ArrowValues(found.entries, _either(wrong, found.wrong))
@@ -200,14 +194,17 @@ def texts_of(array: pa.Array) -> list[Any]:
     return texts
 
 
-def _read_instants(texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    instants, unread = np.zeros(len(texts), np.int64), np.zeros(len(texts), np.bool_)
+def _converted(texts: list[str], declared: Type) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return texts as stored values of a declared type, and which of them are none."""
+    convert, kind = TYPES[declared].conversions[Type.STR], KINDS[TYPES[declared].kind]
+    stored, unread = np.zeros(len(texts), kind.dtype), np.zeros(len(texts), np.bool_)
+    store = kind.store or (lambda value: value)
     for place, text in enumerate(texts):
         try:
-            instants[place] = microseconds(parse_timestamp(text))
+            stored[place] = store(convert(text))
         except ValueError:
             unread[place] = True
-    return instants, unread
+    return stored, unread
 
 
 # --- buffers ---------------------------------------------------------------------------------

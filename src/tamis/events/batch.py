@@ -6,7 +6,6 @@ This module makes them from single events; `arrow` makes them from Arrow's colum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -20,27 +19,18 @@ from tamis.events.columns import (
     entries_of,
     float_entries,
     integer_entries,
-    microseconds,
     split_numbers,
     value_at,
 )
 from tamis.events.event import Event, EventLimits, flatten
+from tamis.events.kinds import TRAITS_OF_CLASS, TYPE_OF_CLASS, Kind, Value, check_value, kind_of
 from tamis.events.schema import Attribute, Schema, fit
-from tamis.events.values import (
-    INT64_MAX,
-    INT64_MIN,
-    TYPE_OF_CLASS,
-    Kind,
-    Type,
-    Value,
-    check_value,
-    kind_of,
-)
+from tamis.events.values import INT64_MAX, INT64_MIN, microseconds
 
 LIMITS: Final = EventLimits()
 
 # What stands in most events; a None is no value at all.
-_PLAIN: Final = frozenset({int, float, str, bool, datetime, type(None)})
+_PLAIN: Final = frozenset({*TYPE_OF_CLASS, type(None)})
 _SCALAR: Final = frozenset({int, float, str, bool})
 
 
@@ -50,7 +40,7 @@ class Admission:
     def __init__(self, schema: Schema | None, *, total: bool) -> None:
         self.schema: Final = schema
         self.total: Final = total
-        self._masks = {n for n, declared in (schema or {}).items() if declared.type is Type.BITS}
+        self._masks = schema.masks if schema is not None else frozenset[str]()
 
     def admit(self, event: Event | Mapping[str, object]) -> Event:
         """Return an event as the schema wants it, or say what is wrong with it."""
@@ -187,7 +177,9 @@ def _are_plain(values: list[Any], declared: Attribute | None) -> bool:
         return False
     if type_ is int:
         return bool(min(values) >= INT64_MIN and max(values) <= INT64_MAX)
-    return all(map(_is_unicode, set(values))) if type_ is str else type_ is not datetime
+    if type_ is str:
+        return all(map(_is_unicode, set(values)))
+    return TRAITS_OF_CLASS[type_].trusted
 
 
 def _checked(

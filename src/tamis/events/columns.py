@@ -7,16 +7,12 @@ values and mixed kinds need no special case.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.events.values import Bits, Kind, Value
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
+from tamis.events.kinds import KINDS, Kind, Value
 
 
 class Entries(NamedTuple):
@@ -24,7 +20,7 @@ class Entries(NamedTuple):
 
     events: NDArray[np.int32]
     values: NDArray[Any]
-    """float64, int64 microseconds, bool, uint64 masks, or codes of `texts`."""
+    """Of the dtype of the kind; for texts, codes into `texts`."""
     residues: NDArray[np.int16] | None = None
     """Of numbers: what an integer is more than the float nearest to it; None where all are 0."""
     whole: NDArray[np.bool_] | None = None
@@ -85,14 +81,12 @@ def entries_of(kind: Kind | None, events: NDArray[np.int32], values: Sequence[An
             codes = dict(zip(texts, range(len(texts)), strict=True))
             coded = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
             return Entries(events, coded, texts=texts)
-        case Kind.TIMESTAMP:
-            return Entries(events, np.array([microseconds(v) for v in values], np.int64))
-        case Kind.BITS:
-            return Entries(events, np.array([v.mask for v in values], np.uint64))
-        case Kind.BOOLEAN:
-            return Entries(events, np.array(values, np.bool_))
-        case _:
+        case None:
             return Entries(events, np.zeros(len(values), np.bool_))
+        case _:
+            traits = KINDS[kind]
+            assert traits.store is not None  # noqa: S101 - numbers and texts are above
+            return Entries(events, np.array(list(map(traits.store, values)), traits.dtype))
 
 
 def integer_entries(events: NDArray[np.int32], values: NDArray[np.int64]) -> Entries:
@@ -144,32 +138,21 @@ def split_integers(
     return floats, residues if residues.any() else None
 
 
-def microseconds(moment: datetime) -> int:
-    """Return a timestamp as whole microseconds since 1970."""
-    return (moment - _EPOCH) // _MICROSECOND
-
-
-def instant(elapsed: int) -> datetime:
-    """Return the timestamp so many microseconds after 1970 began."""
-    return _EPOCH + timedelta(microseconds=elapsed)
-
-
 def value_at(kind: Kind | None, entries: Entries, at: int) -> Value:
     """Return one of the values."""
     value = entries.values[at]
     match kind:
         case Kind.TEXT:
             return entries.texts[int(value)]
-        case Kind.TIMESTAMP:
-            return instant(int(value))
-        case Kind.BITS:
-            return Bits.from_mask(int(value))
-        case Kind.BOOLEAN:
-            return bool(value)
         case Kind.NUMBER:
             return _number(entries, at)
-        case _:
+        case None:
             return float("nan")
+        case _:
+            restore = KINDS[kind].restore
+            assert restore is not None  # noqa: S101 - numbers and texts are above
+            restored: Value = restore(value.item())
+            return restored
 
 
 def _number(entries: Entries, at: int) -> int | float:

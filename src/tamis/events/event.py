@@ -8,19 +8,8 @@ from typing import Final, NamedTuple, Self
 
 from tamis.errors import EventError, LimitError
 from tamis.events import places
-from tamis.events.values import (
-    INT64_MAX,
-    INT64_MIN,
-    TYPE_OF_CLASS,
-    Bits,
-    Kind,
-    RejectedValue,
-    Value,
-    brief,
-    check_text,
-    check_value,
-    kind_of,
-)
+from tamis.events.kinds import TYPE_OF_CLASS, Kind, Value, check_value, kind_of
+from tamis.events.values import INT64_MAX, INT64_MIN, Bits, RejectedValue, brief, check_text
 
 
 class EventLimits(NamedTuple):

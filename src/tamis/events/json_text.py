@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from math import isfinite
 from typing import Final
 
 from tamis.errors import EventError, JSONError, LimitError, SchemaError
 from tamis.events import places
 from tamis.events.event import Event, EventLimits, flatten, too_deep
+from tamis.events.kinds import Value, traits_of
 from tamis.events.places import path
 from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
-from tamis.events.values import Bits, RejectedValue, Type, Value, format_timestamp
+from tamis.events.values import RejectedValue
 
 # --- the decoder ---------------------------------------------------------------------------
 
@@ -148,8 +148,7 @@ def kind_of_json(data: object) -> str:
 def _event(data: Mapping[str, object], schema: Schema | None, limits: EventLimits) -> Event:
     if schema is None:
         return Event.of_checked(flatten(data, limits))
-    masks = {name for name, declared in schema.items() if declared.type is Type.BITS}
-    return schema.conform(Event.of_checked(flatten(data, limits, masks=masks)))
+    return schema.conform(Event.of_checked(flatten(data, limits, masks=schema.masks)))
 
 
 def _readable(text: str | bytes, limits: EventLimits) -> str:
@@ -199,25 +198,19 @@ def _syntax_error(error: json.JSONDecodeError) -> JSONError:
 
 def json_form(value: object) -> object:
     """Return a value as JSON writes it: timestamps as text, bit sets as their mask."""
-    match value:
-        case datetime():
-            return format_timestamp(value)
-        case Bits():
-            return value.mask
-        case _:
-            return value
+    traits = traits_of(value)
+    return value if traits is None or traits.to_json is None else traits.to_json(value)
 
 
 def _json_form(value: object) -> object:
-    match value:
-        case datetime() | Bits():
-            return json_form(value)
-        case Mapping():
-            return dict(value)
-        case Sequence():
-            return list(value)
-        case _:
-            raise TypeError(f"{type(value).__name__!r} has no form in JSON")
+    traits = traits_of(value)
+    if traits is not None and traits.to_json is not None:
+        return traits.to_json(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence):
+        return list(value)
+    raise TypeError(f"{type(value).__name__!r} has no form in JSON")
 
 
 # --- schemas -------------------------------------------------------------------------------

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from tamis.errors import EventError, SchemaError
 from tamis.events.event import Event
-from tamis.events.values import (
+from tamis.events.kinds import (
     KIND_OF_TYPE,
+    TRAITS_OF_CLASS,
     TYPE_OF_CLASS,
-    Bits,
+    TYPES,
     Kind,
     Type,
     Value,
-    brief,
-    check_text,
     check_value,
-    format_timestamp,
-    parse_timestamp,
 )
+from tamis.events.values import Bits, brief, check_text
 
 
 class Attribute(NamedTuple):
@@ -63,6 +61,11 @@ class Schema(Mapping[str, Attribute]):
             _check_name(name): _declared(name, declaration)
             for name, declaration in (attributes or {}).items()
         }
+
+    @cached_property
+    def masks(self) -> frozenset[str]:
+        """Return the attributes that hold bit sets: an integer there may use the 64th bit."""
+        return frozenset(n for n, a in self._attributes.items() if a.type is Type.BITS)
 
     def __getitem__(self, name: str) -> Attribute:
         return self._attributes[name]
@@ -140,36 +143,26 @@ def fit(value: Value, type_: Type, place: str) -> Value:
     """Return `value` as a value of `type_`, or say why it cannot be one."""
     if TYPE_OF_CLASS[type(value)] is type_:
         return value
-    match type_, value:
-        case Type.FLOAT, int() if type(value) is int and int(float(value)) == value:
-            return float(value)
-        case Type.FLOAT, int() if type(value) is int:
-            raise EventError(
-                f"the integer {value} has no exact float; declare the attribute as 'int'",
-                place=place,
-            )
-        case Type.TIMESTAMP, str():
-            return _fit_timestamp(value, place)
-        case Type.BITS, int() if type(value) is int and value >= 0:
-            return Bits.from_mask(value)
-        case _:
-            raise EventError(
-                f"{show(value)} is not of type {type_.value!r}, which the schema declares",
-                place=place,
-            )
-
-
-def _fit_timestamp(text: str, place: str) -> datetime:
-    try:
-        return parse_timestamp(text)
-    except ValueError as error:
-        raise EventError(str(error), place=place) from None
+    convert = TYPES[type_].conversions.get(TYPE_OF_CLASS[type(value)])
+    converted: Value | None = None
+    if convert is not None:
+        try:
+            converted = convert(value)
+        except ValueError as error:
+            raise EventError(str(error), place=place) from None
+    if converted is None:
+        raise EventError(
+            f"{show(value)} is not of type {type_.value!r}, which the schema declares",
+            place=place,
+        )
+    return converted
 
 
 def show(value: Value) -> str:
     """Return a short form of a value for a sentence."""
-    if isinstance(value, datetime):
-        return format_timestamp(value)
+    traits = TRAITS_OF_CLASS[type(value)]
+    if traits.keyword and traits.to_json is not None:
+        return str(traits.to_json(value))
     return brief(value)
 
 

@@ -1,15 +1,10 @@
-"""Values: six types, five kinds, how a Python value becomes one of them, and timestamps as text.
-
-A *type* is what a schema declares. A *kind* decides whether two values can be compared: integers
-and floats are one kind, because they compare exactly with each other.
-"""
+"""Values: bit sets, text, integers and timestamps, checked, and timestamps as text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
-from enum import StrEnum
 from typing import Final, NamedTuple, Self
 
 from tamis.errors import EventError
@@ -68,85 +63,10 @@ class Bits(frozenset[int]):
         return f"Bits({self.mask:#b})"
 
 
-Value = int | float | str | bool | datetime | Bits
-
-
 class RejectedValue(NamedTuple):
     """Stands in decoded data for what must be refused there: its reason."""
 
     reason: str
-
-
-class Type(StrEnum):
-    """The types a schema may declare."""
-
-    INT = "int"
-    FLOAT = "float"
-    STR = "str"
-    BOOL = "bool"
-    TIMESTAMP = "timestamp"
-    BITS = "bits"
-
-
-class Kind(StrEnum):
-    """What decides whether values can be compared; its value is how a sentence names it."""
-
-    NUMBER = "a number"
-    TEXT = "text"
-    BOOLEAN = "a boolean"
-    TIMESTAMP = "a timestamp"
-    BITS = "a bit set"
-
-
-KIND_OF_TYPE: Final = {
-    Type.INT: Kind.NUMBER,
-    Type.FLOAT: Kind.NUMBER,
-    Type.STR: Kind.TEXT,
-    Type.BOOL: Kind.BOOLEAN,
-    Type.TIMESTAMP: Kind.TIMESTAMP,
-    Type.BITS: Kind.BITS,
-}
-
-TYPE_OF_CLASS: Final[dict[type, Type]] = {
-    int: Type.INT,
-    float: Type.FLOAT,
-    str: Type.STR,
-    bool: Type.BOOL,
-    datetime: Type.TIMESTAMP,
-    Bits: Type.BITS,
-}
-
-_KIND_OF_CLASS: Final[dict[type, Kind]] = {
-    cls: KIND_OF_TYPE[type_] for cls, type_ in TYPE_OF_CLASS.items()
-}
-
-
-def kind_of(value: Value) -> Kind | None:
-    """Return the kind of a checked value; NaN has none, so no comparison can hold for it."""
-    if value != value:  # noqa: PLR0124 - only NaN differs from itself
-        return None
-    return _KIND_OF_CLASS[type(value)]
-
-
-def check_value(value: object, place: str = "") -> Value:
-    """Return `value` as one of the six types, or say why it is none of them."""
-    # The unbound methods make plain values of subclasses: str() and int() would call what an
-    # enumeration defines, and give 'Colour.RED' instead of 'red'.
-    match value:
-        case bool():
-            return value
-        case int():
-            return _check_int(int.__int__(value), place)
-        case float():
-            return float.__float__(value)
-        case str():
-            return check_text(value, place)
-        case datetime():
-            return _check_datetime(value, place)
-        case Bits():
-            return value if type(value) is Bits else Bits(value)
-        case _:
-            raise EventError(_unknown(value), place=place)
 
 
 def check_text(text: str, place: str = "", *, what: str = "the text") -> str:
@@ -164,16 +84,11 @@ def check_text(text: str, place: str = "", *, what: str = "the text") -> str:
     return text
 
 
-def _unknown(value: object) -> str:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "bytes are not a value that Tamis knows; decode them to text, or send base64 text"
-    return (
-        f"a value of type {type(value).__name__!r} is not one that Tamis knows; "
-        "use int, float, str, bool, datetime or Bits"
-    )
-
-
-def _check_int(value: int, place: str) -> int:
+def check_int(value: int, place: str = "") -> int:
+    """Return `value` as a plain int of 64 bits, or say that it does not fit."""
+    # The unbound method, here and below, makes a plain value of a subclass: int() would call what
+    # an enumeration defines.
+    value = int.__int__(value)
     if not INT64_MIN <= value <= INT64_MAX:
         shown = str(value) if value.bit_length() < 256 else f"of {value.bit_length()} bits"
         raise EventError(
@@ -183,7 +98,8 @@ def _check_int(value: int, place: str) -> int:
     return value
 
 
-def _check_datetime(value: datetime, place: str) -> datetime:
+def check_datetime(value: datetime, place: str = "") -> datetime:
+    """Return `value` as a plain datetime in UTC, or say why it names no instant."""
     if value.utcoffset() is None:
         raise EventError(
             f"the datetime {value.isoformat()} has no time zone, so it names no instant; "
@@ -200,10 +116,28 @@ def _check_datetime(value: datetime, place: str) -> datetime:
     return moment if type(moment) is datetime else _plain(moment)
 
 
+def exact_float(value: int) -> float:
+    """Return an integer as a float; ValueError if that would change it."""
+    if int(float(value)) != value:
+        raise ValueError(f"the integer {value} has no exact float; declare the attribute as 'int'")
+    return float(value)
+
+
+def mask_bits(mask: int) -> Bits | None:
+    """Return the bit set of a mask, None if it is negative."""
+    return Bits.from_mask(mask) if mask >= 0 else None
+
+
 def _plain(moment: datetime) -> datetime:
     day, clock = moment.timetuple()[:3], moment.timetuple()[3:6]
     return datetime(*day, *clock, moment.microsecond, tzinfo=UTC)
 
+
+# --- timestamps ------------------------------------------------------------------------------
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND: Final = timedelta(microseconds=1)
+LAST_INSTANT: Final = datetime.max.replace(tzinfo=UTC)
 
 # Anchored, no nested repetition: linear. Python's fromisoformat would also take week dates and
 # other forms that no event on the wire uses, and which ones depends on Python's version.
@@ -270,3 +204,13 @@ def _zone(offset: str | None) -> timezone:
         return UTC
     distance = timedelta(hours=int(offset[1:3]), minutes=int(offset[4:6]))
     return timezone(-distance if offset[0] == "-" else distance)
+
+
+def microseconds(moment: datetime) -> int:
+    """Return a timestamp as whole microseconds since 1970."""
+    return (moment - _EPOCH) // MICROSECOND
+
+
+def instant(elapsed: int) -> datetime:
+    """Return the timestamp that many microseconds after the beginning of 1970."""
+    return _EPOCH + timedelta(microseconds=int(elapsed))

@@ -18,7 +18,8 @@ import msgspec
 
 from tamis.errors import FilterTypeError
 from tamis.events import Event, Kind, Schema, Type, Value
-from tamis.events.values import INT64_MAX, INT64_MIN, KIND_OF_TYPE, TYPE_OF_CLASS, kind_of
+from tamis.events.kinds import KIND_OF_TYPE, TYPE_OF_CLASS, kind_of
+from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.atoms import COMPARISONS, can_compare, declared
 from tamis.filters.boolean import Filter, one_deeper
 from tamis.filters.modes import View

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Final, Self
 
 from tamis.errors import EventError, FilterTypeError
 from tamis.events import Attribute, Bits, Kind, Schema, Value
+from tamis.events.kinds import KINDS, TYPES, Type
 from tamis.events.schema import fit
-from tamis.events.values import Type
 from tamis.filters.boolean import Filter
 from tamis.filters.modes import View
 from tamis.filters.patterns import compile_like, compile_pattern
@@ -26,8 +26,6 @@ COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 # `5 < x` is `x > 5`.
 MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-ORDERED_KINDS: Final = frozenset((Kind.NUMBER, Kind.TEXT, Kind.TIMESTAMP))
 
 TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {
     "contains": operator.contains,
@@ -109,18 +107,18 @@ class ValueAtom(Atom, frozen=True):
         raise NotImplementedError
 
     def bind(self, schema: Schema) -> ValueAtom:
-        """Check the kind, and turn text into timestamps where the schema wants those."""
+        """Check the kind, and convert texts where the schema declares a type written as text."""
         attribute = self._declared(schema)
         if attribute.kind is self.kind:
             return self
-        if attribute.type is Type.TIMESTAMP and self.kind is Kind.TEXT:
-            return self.with_timestamps()
+        if self.kind is Kind.TEXT and Type.STR in TYPES[attribute.type].conversions:
+            return self.converted(attribute.type)
         raise self._contradiction(attribute)
 
-    def with_timestamps(self) -> ValueAtom:
-        """Return the atom with its texts read as timestamps."""
+    def converted(self, type_: Type) -> ValueAtom:
+        """Return the atom with its texts converted to a type."""
         raise FilterTypeError(
-            f"{show_name(self.attribute)} is declared as 'timestamp', which has no {self!s}",
+            f"{show_name(self.attribute)} is declared as {type_.value!r}, which has no {self!s}",
             attribute=self.attribute,
         )
 
@@ -131,12 +129,12 @@ class ValueAtom(Atom, frozen=True):
             attribute=self.attribute,
         )
 
-    def _timestamp(self, text: Value) -> Value:
+    def _convert(self, text: Value, type_: Type) -> Value:
         try:
-            return fit(text, Type.TIMESTAMP, "")
+            return fit(text, type_, "")
         except EventError as error:
             raise FilterTypeError(
-                f"{show_name(self.attribute)} is declared as 'timestamp', but {error.reason}",
+                f"{show_name(self.attribute)} is declared as {type_.value!r}, but {error.reason}",
                 attribute=self.attribute,
             ) from None
 
@@ -151,9 +149,10 @@ class Compare(ValueAtom, frozen=True):
         """Compare exactly; Python does so between int and float."""
         return COMPARISONS[self.op](value, self.value)
 
-    def with_timestamps(self) -> ValueAtom:
-        """Read the constant as a timestamp."""
-        return Compare(self.attribute, Kind.TIMESTAMP, self.op, self._timestamp(self.value))
+    def converted(self, type_: Type) -> ValueAtom:
+        """Convert the constant."""
+        value = self._convert(self.value, type_)
+        return Compare(self.attribute, TYPES[type_].kind, self.op, value)
 
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} {self.op} {show_value(self.value)}"
@@ -169,10 +168,13 @@ class Between(ValueAtom, frozen=True):
         """Tell whether the value lies in the closed range."""
         return bool(self.low <= value <= self.high)
 
-    def with_timestamps(self) -> ValueAtom:
-        """Read both ends as timestamps."""
+    def converted(self, type_: Type) -> ValueAtom:
+        """Convert both ends."""
         return Between(
-            self.attribute, Kind.TIMESTAMP, self._timestamp(self.low), self._timestamp(self.high)
+            self.attribute,
+            TYPES[type_].kind,
+            self._convert(self.low, type_),
+            self._convert(self.high, type_),
         )
 
     def __str__(self) -> str:
@@ -189,9 +191,10 @@ class In(ValueAtom, frozen=True):
         """Tell whether the value is one of the constants."""
         return value in self.values
 
-    def with_timestamps(self) -> ValueAtom:
-        """Read the constants as timestamps."""
-        return In(self.attribute, Kind.TIMESTAMP, tuple(map(self._timestamp, self.values)))
+    def converted(self, type_: Type) -> ValueAtom:
+        """Convert the constants."""
+        values = tuple(self._convert(value, type_) for value in self.values)
+        return In(self.attribute, TYPES[type_].kind, values)
 
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} in ({', '.join(map(show_value, self.values))})"
@@ -266,4 +269,4 @@ def declared(name: str, schema: Schema) -> Attribute:
 
 def can_compare(op: str, kind: Kind) -> bool:
     """Tell whether values of `kind` have the comparison `op`."""
-    return kind in ORDERED_KINDS or (kind is Kind.BOOLEAN and op in ("=", "!="))
+    return op in KINDS[kind].comparisons

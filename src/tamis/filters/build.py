@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from tamis.errors import EventError, FilterTypeError
 from tamis.events import Bits, Kind, Value
-from tamis.events.values import INT64_MAX, INT64_MIN, KIND_OF_TYPE, check_value, kind_of
+from tamis.events.kinds import KIND_OF_TYPE, KINDS, check_value, kind_of
+from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.arithmetic import (
     Arithmetic,
     Expression,
@@ -74,10 +75,9 @@ def compare(attribute: str, op: str, value: object) -> Filter:
 
 def _comparison(attribute: str, kind: Kind, op: str, checked: Value) -> Filter:
     if not can_compare(op, kind):
-        advice = "use has_all_bits or has_any_bit" if kind is Kind.BITS else "only = and != have"
         raise FilterTypeError(
             f"{show_name(attribute)} {op} {show_value(checked)}: {op} has no meaning for "
-            f"{kind.value}; {advice}",
+            f"{kind.value}; {KINDS[kind].advice}",
             attribute=attribute,
         )
     return Compare(attribute, kind, op, checked)
@@ -141,7 +141,7 @@ def member(attribute: str, values: Iterable[object]) -> Filter:
     if not can_compare("=", kind):
         raise FilterTypeError(
             f"{show_name(attribute)} in: there is no equality of {kind.value}; "
-            "use has_all_bits or has_any_bit",
+            f"{KINDS[kind].advice}",
             attribute=attribute,
         )
     return In(attribute, kind, checked)

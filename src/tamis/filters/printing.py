@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from datetime import datetime
 from typing import Final
 
-from tamis.events import Bits, Value
-from tamis.events.values import format_timestamp
+from tamis.events.kinds import TRAITS_OF_CLASS, TYPE_OF_KEYWORD, Value
 
 # Words that cannot be attribute names unless they stand in backticks.
 RESERVED: Final = frozenset(
     {"and", "or", "xor", "not", "true", "false", "is", "has", "in", "between", "like", "matches"}
-    | {"contains", "within", "starts", "ends", "timestamp", "div"}
+    | {"contains", "within", "starts", "ends", "div"}
+    | set(TYPE_OF_KEYWORD)
 )
 
 PLAIN_NAME: Final = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
@@ -37,14 +35,4 @@ def is_plain_name(name: str) -> bool:
 
 def show_value(value: Value) -> str:
     """Return a constant as the Tamis language writes it."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case str():
-            return json.dumps(value, ensure_ascii=False)
-        case datetime():
-            return f'timestamp "{format_timestamp(value)}"'
-        case Bits():
-            return f"{value.mask:#b}"
-        case _:
-            return repr(value)
+    return TRAITS_OF_CLASS[type(value)].show(value)

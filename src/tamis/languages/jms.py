@@ -20,10 +20,10 @@ from typing import ClassVar, Final
 
 from tamis.errors import FilterSyntaxError, FilterTypeError
 from tamis.events import Kind
-from tamis.events.values import KIND_OF_TYPE
+from tamis.events.kinds import KIND_OF_TYPE, TYPES, Type, types_from
 from tamis.filters import FALSE, TRUE, Filter
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
-from tamis.filters.atoms import Compare, HasKind, In, Present, ValueAtom
+from tamis.filters.atoms import Compare, HasKind, In, Present, ValueAtom, can_compare
 from tamis.filters.boolean import And, Connective, Not, Or
 from tamis.filters.build import between_expressions, compare, compare_expressions, like, member
 from tamis.filters.patterns import like_text
@@ -324,9 +324,10 @@ def settled(filter_: Filter, *, negated: bool = False) -> Filter:
 
 
 def _kinds_of_atom(atom: ValueAtom) -> tuple[Kind, ...]:
-    # A schema may turn the texts of an equality into timestamps: those are then the like type.
-    as_timestamp = atom.kind is Kind.TEXT and isinstance(atom, Compare | In)
-    return (atom.kind, Kind.TIMESTAMP) if as_timestamp else (atom.kind,)
+    if atom.kind is not Kind.TEXT or not isinstance(atom, Compare | In):
+        return (atom.kind,)
+    # A schema may convert the texts of an equality, to timestamps for example: the type is alike.
+    return tuple(dict.fromkeys(TYPES[type_].kind for type_ in types_from(Type.STR)))
 
 
 def _settled_relation(relation: Relation, *, negated: bool) -> Filter:
@@ -345,7 +346,7 @@ def _kinds_of_relation(relation: Relation) -> tuple[Kind, ...]:
     if known:
         return tuple(known) if len(known) == 1 else ()
     if relation.op in EQUALITY:
-        return Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN, Kind.TIMESTAMP
+        return tuple(kind for kind in Kind if can_compare("=", kind))
     return (Kind.NUMBER,)
 
 

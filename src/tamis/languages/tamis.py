@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import ClassVar, Final
 
 from tamis.events import Kind
-from tamis.events.values import parse_timestamp
+from tamis.events.kinds import TYPE_OF_KEYWORD, TYPES, Type, Value
 from tamis.filters import Filter
 from tamis.filters.arithmetic import Literal, Reference
 from tamis.filters.atoms import HasKind, Present
@@ -76,7 +75,7 @@ class TamisParser(ExpressionParser):
     }
 
     def operand(self, word: str) -> Operand | None:
-        """Read a name, a number, a text, true, false or a timestamp."""
+        """Read a name, or a constant."""
         first = word[:1]
         if first.isalpha() or first == "_":
             return Reference(word) if word.lower() not in RESERVED else self._reserved(word)
@@ -93,8 +92,8 @@ class TamisParser(ExpressionParser):
         lower = word.lower()
         if lower in ("true", "false"):
             return Literal.of(lower == "true")
-        if lower == "timestamp":
-            return Literal.of(self._timestamp())
+        if lower in TYPE_OF_KEYWORD:
+            return Literal.of(self._converted(TYPE_OF_KEYWORD[lower]))
         raise self.tokens.error(
             f'"{word}" is a word of the language, so it cannot stand here',
             at=self.tokens.at - 1,
@@ -110,12 +109,14 @@ class TamisParser(ExpressionParser):
             raise self.tokens.error("the name is empty", at=self.tokens.at - 1)
         return name
 
-    def _timestamp(self) -> datetime:
-        text = self._text("timestamp")
+    def _converted(self, type_: Type) -> Value:
+        """Read the text after a keyword: `timestamp "…"`."""
+        text = self._text(TYPES[type_].keyword)
         try:
-            return parse_timestamp(text)
+            value: Value = TYPES[type_].conversions[Type.STR](text)
         except ValueError as error:
             raise self.tokens.error(str(error), at=self.tokens.at - 1) from None
+        return value
 
     # --- predicates --------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tamis.events import Event, Kind, Schema, Value
 from tamis.events.batch import NO_COLUMN, EventBatch, microseconds
 from tamis.events.columns import Entries, split_integers
-from tamis.events.values import INT64_MIN, KIND_OF_TYPE, kind_of
+from tamis.events.kinds import KIND_OF_TYPE, kind_of
+from tamis.events.values import INT64_MIN
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
 from tamis.filters.atoms import COMPARISONS, can_compare
 from tamis.filters.modes import View

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
 from tamis.events import Event
 from tamis.events.batch import EventBatch
-from tamis.events.values import Value, kind_of
+from tamis.events.kinds import Value, kind_of
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.cells import CellFinder
 from tamis.matching.evaluate.posting_kernels import CellsByEvent

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tamis.diagrams.value_order import Bracket, Breakpoint, Partition
 from tamis.errors import SnapshotError
 from tamis.events import Schema
-from tamis.events.columns import instant, microseconds
 from tamis.events.json_text import schema_data, schema_of
+from tamis.events.values import instant, microseconds
 from tamis.filters import Id, Mode
 from tamis.languages import parse
 from tamis.matching.compile.compiled import Compiled, CompiledArrays

@@ -1,0 +1,245 @@
+"""The table of kinds: all that the package knows about each kind of value, in one place.
+
+A *type* is what a schema declares. A *kind* decides whether two values can be compared: integers
+and floats are one kind, because they compare exactly with each other. A new kind is a member of
+`Kind` and of `Type` with an entry in each of the two tables; whatever reads, writes, compares,
+orders or stores values reads the tables. Only what is special to a kind (arithmetic of numbers,
+tests of text, bits) has code elsewhere; `tests/events/test_kinds.py` lists where.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from math import inf
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from tamis.errors import EventError
+from tamis.events.values import (
+    LAST_INSTANT,
+    MICROSECOND,
+    Bits,
+    check_datetime,
+    check_int,
+    check_text,
+    exact_float,
+    format_timestamp,
+    instant,
+    mask_bits,
+    microseconds,
+    parse_timestamp,
+)
+
+Value = int | float | str | bool | datetime | Bits
+
+
+class Kind(StrEnum):
+    """What decides whether values can be compared; its value is how a sentence names it."""
+
+    NUMBER = "a number"
+    TEXT = "text"
+    BOOLEAN = "a boolean"
+    TIMESTAMP = "a timestamp"
+    BITS = "a bit set"
+
+
+class Type(StrEnum):
+    """The types a schema may declare."""
+
+    INT = "int"
+    FLOAT = "float"
+    STR = "str"
+    BOOL = "bool"
+    TIMESTAMP = "timestamp"
+    BITS = "bits"
+
+
+EQUALITY: Final = frozenset(("=", "!="))
+ORDER: Final = EQUALITY | {"<", "<=", ">", ">="}
+
+
+class KindTraits(NamedTuple):
+    """How the values of one kind compare, in which order, and how columns store them."""
+
+    comparisons: frozenset[str]
+    """The operators that mean something between two values of the kind."""
+    dtype: str
+    """The NumPy type of a column."""
+    store: Callable[[Any], Any] | None = None
+    """Return a value as a scalar of the dtype, in the same order. None: columns have their own way.
+    """
+    restore: Callable[[Any], Any] | None = None
+    """Return the value of a stored scalar."""
+    lowest: Any = None
+    """The lowest value, None where there is no order."""
+    successor: Callable[[Any], Any] = lambda _: None
+    """Return the next greater value, None after the last."""
+    examples: tuple[Any, ...] = ()
+    """Pleasant values for a witness."""
+    advice: str = "only = and != have"
+    """What to use where a comparison has no meaning."""
+
+
+# In the order of the brackets of a value order. Snapshots hold their numbers: new kinds come last.
+KINDS: Final[Mapping[Kind, KindTraits]] = MappingProxyType(
+    {
+        Kind.BOOLEAN: KindTraits(
+            comparisons=EQUALITY,
+            dtype="bool",
+            store=bool,
+            restore=bool,
+            lowest=False,
+            successor=lambda value: None if value else True,
+            examples=(True, False),
+        ),
+        # Integers are floats with a residue, so that 64 bits of them stay exact.
+        Kind.NUMBER: KindTraits(comparisons=ORDER, dtype="float64", lowest=-inf),
+        Kind.TIMESTAMP: KindTraits(
+            comparisons=ORDER,
+            dtype="int64",
+            store=microseconds,
+            restore=instant,
+            lowest=datetime.min.replace(tzinfo=UTC),
+            successor=lambda value: None if value >= LAST_INSTANT else value + MICROSECOND,
+            examples=(datetime(2026, 1, 1, tzinfo=UTC),),
+        ),
+        Kind.BITS: KindTraits(
+            comparisons=frozenset(),
+            dtype="uint64",
+            store=lambda value: value.mask,
+            restore=Bits.from_mask,
+            advice="use has_all_bits or has_any_bit",
+        ),
+        # Texts are codes into the distinct ones.
+        Kind.TEXT: KindTraits(
+            comparisons=ORDER,
+            dtype="int32",
+            lowest="",
+            successor=lambda value: value + "\0",
+            examples=("x",),
+        ),
+    }
+)
+
+
+class TypeTraits(NamedTuple):
+    """How the values of one type are checked, converted, printed and carried."""
+
+    kind: Kind
+    cls: type
+    check: Callable[[Any, str], Any]
+    """Return an instance of the class as a plain value, or raise EventError with its place."""
+    trusted: bool = False
+    """Whether every instance of the class itself, not of a subclass, is a value."""
+    conversions: Mapping[Type, Callable[[Any], Any]] = MappingProxyType({})
+    """From which other types a schema takes values; None is no, ValueError says why not."""
+    keyword: str = ""
+    """The word before the text in a filter: `timestamp "…"`; converts from text."""
+    show: Callable[[Any], str] = repr
+    """Return the value as the Tamis language writes it."""
+    to_json: Callable[[Any], Any] | None = None
+    """Return the value as JSON writes it; None is the value itself."""
+    arrow: tuple[str, ...] = ()
+    """The Arrow types that hold such values, the usual one first."""
+
+
+TYPES: Final[Mapping[Type, TypeTraits]] = MappingProxyType(
+    {
+        Type.INT: TypeTraits(
+            kind=Kind.NUMBER,
+            cls=int,
+            check=check_int,
+            arrow=("int64", "int8", "int16", "int32", "uint8", "uint16", "uint32", "uint64"),
+        ),
+        Type.FLOAT: TypeTraits(
+            kind=Kind.NUMBER,
+            cls=float,
+            check=lambda value, _: float.__float__(value),
+            trusted=True,
+            conversions={Type.INT: exact_float},
+            arrow=("float64", "float16", "float32"),
+        ),
+        Type.STR: TypeTraits(
+            kind=Kind.TEXT,
+            cls=str,
+            check=check_text,
+            show=lambda value: json.dumps(value, ensure_ascii=False),
+            arrow=("string", "large_string", "string_view"),
+        ),
+        Type.BOOL: TypeTraits(
+            kind=Kind.BOOLEAN,
+            cls=bool,
+            check=lambda value, _: value,
+            trusted=True,
+            show=lambda value: "true" if value else "false",
+            arrow=("bool",),
+        ),
+        Type.TIMESTAMP: TypeTraits(
+            kind=Kind.TIMESTAMP,
+            cls=datetime,
+            check=check_datetime,
+            conversions={Type.STR: parse_timestamp},
+            keyword="timestamp",
+            show=lambda value: f'timestamp "{format_timestamp(value)}"',
+            to_json=format_timestamp,
+            arrow=("timestamp[us]", "date32", "date64"),
+        ),
+        Type.BITS: TypeTraits(
+            kind=Kind.BITS,
+            cls=Bits,
+            check=lambda value, _: value if type(value) is Bits else Bits(value),
+            trusted=True,
+            conversions={Type.INT: mask_bits},
+            show=lambda value: f"{value.mask:#b}",
+            to_json=lambda value: value.mask,
+        ),
+    }
+)
+
+KIND_OF_TYPE: Final = {type_: traits.kind for type_, traits in TYPES.items()}
+TYPE_OF_CLASS: Final[dict[type, Type]] = {traits.cls: type_ for type_, traits in TYPES.items()}
+TRAITS_OF_CLASS: Final[dict[type, TypeTraits]] = {t.cls: t for t in TYPES.values()}
+TYPE_OF_KEYWORD: Final = {t.keyword: type_ for type_, t in TYPES.items() if t.keyword}
+_KIND_OF_CLASS: Final = {traits.cls: traits.kind for traits in TYPES.values()}
+
+
+def kind_of(value: Value) -> Kind | None:
+    """Return the kind of a checked value; NaN has none, so no comparison can hold for it."""
+    if value != value:  # noqa: PLR0124 - only NaN differs from itself
+        return None
+    return _KIND_OF_CLASS[type(value)]
+
+
+def traits_of(value: object) -> TypeTraits | None:
+    """Return the traits of the type that an object's class is, or is derived from, if any."""
+    traits = TRAITS_OF_CLASS.get(type(value))
+    if traits is not None:
+        return traits
+    return next((traits for traits in TYPES.values() if isinstance(value, traits.cls)), None)
+
+
+def check_value(value: object, place: str = "") -> Value:
+    """Return `value` as one of the known types, or say why it is none of them."""
+    traits = TRAITS_OF_CLASS.get(type(value)) or traits_of(value)
+    if traits is None:
+        raise EventError(_unknown(value), place=place)
+    checked: Value = traits.check(value, place)
+    return checked
+
+
+def _unknown(value: object) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "bytes are not a value that Tamis knows; decode them to text, or send base64 text"
+    *names, last = (traits.cls.__name__ for traits in TYPES.values())
+    return (
+        f"a value of type {type(value).__name__!r} is not one that Tamis knows; "
+        f"use {', '.join(names)} or {last}"
+    )
+
+
+def types_from(type_: Type) -> tuple[Type, ...]:
+    """Return the types that a schema may declare for values of a type."""
+    return type_, *(t for t, traits in TYPES.items() if type_ in traits.conversions)
