@@ -1,7 +1,7 @@
 """Boolean expressions (ABE-Gen): `python -m benchmarks.boolean [--subscriptions 100000 1000000]`.
 
 The A-Tree takes one event at a time and so does a scan, from flat arrays; Tamis takes a batch of
-4,096, as columns of its own and of Arrow, or one event after the other as dicts. Deeper and wider
+4,096, as its own columns or Arrow's, or one event at a time as dicts. Deeper and wider
 expressions are compiled only, for the memory that they need per atom as they are written.
 """
 
@@ -30,7 +30,7 @@ SHAPES = {
 
 
 def measured(count: int) -> list[Row]:
-    """Measure the alternatives on so many expressions."""
+    """Measure the alternatives on a number of expressions."""
     work = boolean.subscriptions(count, 1)
     engine, events = engine_of(work), work.events(EVENTS, 2)
     batch, dicts = EventBatch.of_events(events.dicts()), events.dicts()
@@ -65,7 +65,7 @@ def memory(count: int) -> Sheet:
 
 
 def bytes_per_atom(count: int, shape: Shape) -> float:
-    """Return what an atom takes in the compiled form of so many expressions."""
+    """Return the compiled size of an atom, given a number of expressions."""
     work = boolean.subscriptions(count, 1, shape)
     atoms = int((work.programs.code >= 0).sum())
     return nbytes(compiled_of(work).arrays) / atoms

@@ -1,7 +1,7 @@
 """Building, keeping and changing engines: `python -m benchmarks.building`.
 
 Filters that are already made go into an engine (`--filters` of each workload), on one core. Then an
-engine of the paper's workload (`--subscriptions`) is built in a process of its own, saved, loaded,
+engine of the paper's workload (`--subscriptions`) is built in a separate process, saved, loaded,
 and gets and loses single subscriptions. Memory is what a fresh process holds more than before.
 """
 
@@ -155,7 +155,7 @@ def single_changes(engine: Engine) -> list[Latency]:
 
 
 def kept(count: int) -> list[Sheet]:
-    """Build, save, load and change an engine of so many subscriptions."""
+    """Build, save, load and change an engine with a number of subscriptions."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "engine.tamis"
         new = in_fresh_process(build_and_save, count, path)

@@ -4,7 +4,7 @@ Conjunctions of three equalities, of which every event matches about ten, howeve
 the cardinalities grow with them, all three alike, or with `--one-key` only the first, as
 the number of users would. The slope is that of a line through the points on logarithmic scales:
 0 is time that does not grow, 1 is time that grows as the number of subscriptions does.
-`--largest 10000000` goes on to ten million, in about as many gigabytes.
+`--largest 10000000` continues to ten million, in about as many gigabytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EVENTS = 4_096
 
 
 def contenders(count: int, *, even: bool) -> list[Contender]:
-    """Return the alternatives for so many subscriptions."""
+    """Return the alternatives for a number of subscriptions."""
     work = conjunctions.growth(count, 1, even=even)
     engine, events = engine_of(work), work.events(EVENTS, 2)
     dicts, rows = events.dicts(), events.rows
@@ -57,7 +57,7 @@ def measured(sizes: Sequence[int], *, even: bool) -> list[Row]:
 
 
 def slopes(sizes: Sequence[int], rows: Sequence[Row]) -> Sheet:
-    """Tell how the time of each alternative grows, between all sizes and from end to end."""
+    """Return how the time of each alternative grows, between all sizes and from end to end."""
     table = []
     for name, found in by_name(rows).items():
         times = [1 / row.rate for row in found]

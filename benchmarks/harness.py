@@ -1,4 +1,4 @@
-"""How a figure is made: alternatives take turns, and the median and spread of each are kept."""
+"""How figures are measured: alternatives take turns; each keeps its median and spread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 REPEATS = 7
-# What is slow does fewer things in a run, so that one takes about so many seconds.
+# Slow alternatives do fewer operations in a run, so that a run takes about this many seconds.
 PATIENCE = 0.4
 RESULTS = Path("benchmarks/results")
 
@@ -72,7 +72,7 @@ def measure(contenders: Sequence[Contender], repeats: int = REPEATS) -> list[Row
 
 @contextmanager
 def _everything_here_kept() -> Iterator[None]:
-    """Let the collector look only at what the runs make, not at millions of filters that stay."""
+    """Keep the garbage collector away from millions of filters that stay alive."""
     gc.collect()
     gc.freeze()
     try:
@@ -99,7 +99,7 @@ def _seconds(run: Callable[[], object]) -> float:
 
 
 def fitting(run: Callable[[int], object], most: int) -> int:
-    """Return how many things, out of so many, a run has the time to do."""
+    """Return how many of the operations a run has time for."""
     run(1)
     count = 1
     while count < most and sum(timed([partial(run, count)])) < PATIENCE / 2:

@@ -49,7 +49,7 @@ class Engines(NamedTuple):
 
 
 def engines_of(count: int) -> Engines:
-    """Build everything for so many filters."""
+    """Build everything for a number of filters."""
     work = paper.subscriptions(count, seed=1)
     with step(f"built the paper's BDD of {count:,} filters"):
         builder = Builder(work.programs, every=True)
@@ -141,7 +141,7 @@ def measured(engines: Engines, density: float | None) -> list[Row]:
     contenders = [Contender(name, run, few, group) for name, run in runs.items()]
     contenders.append(Contender("Tamis", partial(ours.evaluate, batch), MESSAGES, group))
     # Cores are compared by themselves, because the others take seconds between their turns; and
-    # more often, because whoever else uses the machine falls on the second core first.
+    # more often, because other users of the machine occupy the second core first.
     cores = [
         Contender("Tamis, one core", partial(ours.evaluate, batch), MESSAGES, group),
         Contender("Tamis, two cores", partial(ours.evaluate, batch, 2), MESSAGES, group),

@@ -1,4 +1,4 @@
-"""What is made of figures: tables on the screen and in a file, and a plot beside them."""
+"""Figures as tables, on the screen and in a file, with a plot."""
 
 from __future__ import annotations
 
@@ -169,9 +169,9 @@ def report(
     console.print(title, style="bold")
     for sheet in sheets:
         console.print(_screen(sheet))
-    told = [*notes, machine(repeats or harness.REPEATS)]
-    console.print(*told, sep="\n")
-    text = "\n\n".join([*map(_markdown, sheets), "\n".join(told)])
+    footer = [*notes, machine(repeats or harness.REPEATS)]
+    console.print(*footer, sep="\n")
+    text = "\n\n".join([*map(_markdown, sheets), "\n".join(footer)])
     (folder / f"{name}.md").write_text(f"{text}\n", encoding="utf-8")
     # No date and no random ids, so that the same figures give the same file.
     with mpl.rc_context({"svg.hashsalt": "tamis"}):

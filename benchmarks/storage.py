@@ -1,10 +1,10 @@
-"""Events in own files or in a table of SQLite: `python -m benchmarks.storage [--events 100000]`.
+"""Events in our own files or in an SQLite table: `python -m benchmarks.storage [--events 100000]`.
 
-Both bring every group of events to the disk before they go on: the log with one write and one
-fsync, SQLite in WAL mode with `synchronous = FULL`. As a bound, the same payloads are written and
-synced without any form. Then all events are read in order, and the older half is removed. Events
-are 300 bytes, with what the log keeps beside them. SQLite writes everything twice, to its log and
-then to its place: how many bytes the system was given to write for each byte of payload is noted.
+Both sync every group of events to disk before they continue: the log with one write and one fsync,
+SQLite in WAL mode with `synchronous = FULL`. As a bound, the same payloads are written and synced
+as plain bytes. Then all events are read in order, and the older half is removed. Events have 300
+bytes, plus what the log stores with them. SQLite writes everything twice, to its WAL and then to
+its place, so the number of bytes written per byte of payload is reported as well.
 """
 
 from __future__ import annotations

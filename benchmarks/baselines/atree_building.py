@@ -42,7 +42,7 @@ class Nodes(NamedTuple):
 
 @kernel
 def share(programs: Programs, predicates: int, most: int) -> Shared:
-    """Return the graph of the programs, of at most so many nodes; the order of operands is none."""
+    """Return the graph of the programs, up to a number of nodes, ignoring operand order."""
     code = programs.code
     op = np.empty(most, np.int8)
     start = np.zeros(most + 1, np.int64)

@@ -2,7 +2,7 @@
 
 The variables are what section 4 of the paper calls atomic formulas, `= < >` and for texts
 `= within contains`; `x <= c` is `x = c or x < c`, as it says. With `every=True` each of the 208
-comparisons is a variable of its own instead.
+comparisons is a separate variable instead.
 """
 
 from __future__ import annotations

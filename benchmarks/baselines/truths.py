@@ -19,7 +19,7 @@ UNKNOWN: Final = 2
 
 @kernel
 def holds(predicates: Predicates, predicate: int, value: float) -> bool:
-    """Tell whether a value passes a predicate."""
+    """Return whether a value passes a predicate."""
     op, low = predicates.op[predicate], predicates.low[predicate]
     if op == EQ:
         return bool(value == low)

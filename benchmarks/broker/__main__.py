@@ -1,8 +1,8 @@
 """The broker: `python -m benchmarks.broker [--many] [--beside] [--stalled] [--restart]`, or all.
 
-Real processes on this machine, over its loopback: the broker, who publishes, and who subscribes.
+Real processes on the loopback interface: the broker, publishers and subscribers.
 With very many subscriptions beside one; beside other brokers; with a tenth of the subscribers
-stalled; and started again with very many. What it takes to run other brokers:
+stalled; and restarting with very many. What it takes to run other brokers:
 `apt-get install mosquitto nats-server` and `pip install paho-mqtt nats-py`; those that are missing
 are left out.
 """
@@ -27,7 +27,7 @@ BESIDE: Final = "From a publisher to a subscriber that wants one event in a hund
 STALL: Final = "A tenth of the subscribers does not read"
 RESTART: Final = "A broker that starts again"
 ROOMS: Final = 10
-"""One subscriber in so many stalls."""
+"""One subscriber in this many stalls."""
 
 
 def report_many(chosen: argparse.Namespace, folder: Path) -> None:
@@ -75,7 +75,7 @@ def report_stalled(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def report_restart(chosen: argparse.Namespace, folder: Path) -> None:
-    """Measure, print and write how fast a broker starts again."""
+    """Measure, print and write how fast a broker restarts."""
     before = os.getloadavg()
     rows = restart.measured(folder, chosen.subscriptions)
     report(

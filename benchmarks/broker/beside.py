@@ -29,7 +29,7 @@ from tamis.languages import parse
 
 WANTED: Final = "f0 < 10"
 """True of one event in a hundred: the field has a thousand values."""
-# A timer of asyncio is late by up to so much; that is no fault of a broker.
+# An asyncio timer may be this late, which is not the broker's fault.
 GRAIN: Final = 0.002
 RECEIVED: Final = 300.0
 
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 
 
 class Connected:
-    """A client in a thread of its own, which lives on between calls."""
+    """A client in its own thread, which stays alive between calls."""
 
     def __init__(self, system: str, port: int) -> None:
         self.system = by_name(system)
@@ -62,12 +62,12 @@ class Connected:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection."""
         self.run(self._stack.aclose())
 
 
 class Publisher(Connected):
-    """Publishes as fast as it can, or so many a second."""
+    """Publishes as fast as it can, or at a given rate."""
 
     def __init__(self, system: str, port: int) -> None:
         super().__init__(system, port)
@@ -113,7 +113,7 @@ class Subscriber(Connected):
         self.run(self.client.subscribe(WANTED, take))
 
     def expect(self, count: int) -> None:
-        """Begin to gather so many events, the last of which is wanted."""
+        """Start collecting a number of events, the last of which matches."""
         self._times, self._last, self._done = [], count - 1, asyncio.Event()
 
     def received(self) -> list[float]:
@@ -189,7 +189,7 @@ def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> Fo
 
 
 def _pairs(stack: ExitStack, folder: Path) -> tuple[list[Pair], list[str]]:
-    """Start all brokers and their clients; those that are missing are told in a sentence."""
+    """Start all brokers and their clients; report those that are not installed."""
     pairs, notes = [], []
     for number, system in enumerate(SYSTEMS):
         try:
@@ -207,7 +207,7 @@ def _pairs(stack: ExitStack, folder: Path) -> tuple[list[Pair], list[str]]:
 
 
 def _paced(pairs: Sequence[Pair], pace: int, seconds: int) -> list[Latency]:
-    """Publish so many events a second, for some seconds in each turn."""
+    """Publish at a given rate, for some seconds in each turn."""
     count = pace * seconds
     times: list[list[float]] = [[] for _ in pairs]
     with step(f"measured {pace:,} events/s") as show:

@@ -1,7 +1,7 @@
-"""Very many subscribers in one process, some of which can stop reading; and who publishes to them.
+"""Very many subscribers in one process, some of which can stop reading, and their publisher.
 
-Every subscriber has a connection and a subscription of its own, to one of many rooms. Of each room
-one subscriber may stall; those also want all that floods.
+Every subscriber has its own connection and a subscription to one of many rooms. In each room one
+subscriber may stall; those also subscribe to the flood.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tamis.protocol.frames import Policy, Reply
 WINDOW: Final = 256
 ENDLESS: Final = 1_000_000_000
 FLOOD: Final = 0
-"""The room that is no room: whoever may stall wants it."""
+"""The room of the flood, to which all subscribers that may stall subscribe."""
 NOBODY: Final = -1
 QUIET: Final = 2.0
-"""Who has read nothing for so long has read everything."""
+"""A subscriber that has received nothing for this long has received everything."""
 PATIENCE: Final = 300.0
 FLOODED: Final = 600
 """Characters in an event that floods."""
@@ -65,7 +65,7 @@ class Account(NamedTuple):
     policy: str
     received: int
     dropped: int
-    """As it was told."""
+    """As the broker reported it."""
     was_ended: bool
 
 
@@ -151,7 +151,7 @@ class Fleet:
         return one
 
     def take(self, steady: int) -> list[float]:
-        """Return how long so many events took to those who never stall."""
+        """Return the latencies of a number of events to subscribers that never stall."""
         times: list[float] = []
         until = time.monotonic() + PATIENCE
         while len(times) < steady:
@@ -163,9 +163,9 @@ class Fleet:
         return times
 
     def stall(self) -> None:
-        """Let those who may stall stop reading.
+        """Make the subscribers that may stall stop reading.
 
-        They connect anew for it: the kernel buffers more for a connection that has read much.
+        They reconnect first: the kernel buffers more for a connection that has read much.
         """
         for number, one in enumerate(self._stalling):
             self._selector.unregister(one.wire)
@@ -174,7 +174,7 @@ class Fleet:
             self._selector.unregister(self._stalling[number].wire)
 
     def resume(self) -> list[Account]:
-        """Let them read all that is left for them, and tell what it was."""
+        """Make them read everything that is left, and return what it was."""
         for one in self._stalling:
             self._selector.register(one.wire, EVENT_READ, one)
         quiet_since = time.monotonic()

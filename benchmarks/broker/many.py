@@ -91,7 +91,7 @@ class Subscriber:
         self._last = 0
 
     def receive(self, count: int) -> int:
-        """Return when so many events have come, each once and in order."""
+        """Return once a number of events have arrived, each once and in order."""
         received = 0
         while received < count:
             for reply in self._wire.replies():
@@ -169,7 +169,7 @@ class Pair(NamedTuple):
     subscriber: Worker
 
     def run(self, count: int) -> None:
-        """Bring so many events from one to the other."""
+        """Send a number of events from one to the other."""
         self.subscriber.begin("receive", count)
         self.publisher.call("publish")
         if self.subscriber.result() != count:

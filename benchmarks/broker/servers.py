@@ -1,4 +1,4 @@
-"""Brokers to measure: each a process of its own on a free port, with a folder of its own."""
+"""Brokers to measure, each in its own process with a free port and its own folder."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def program(name: str) -> str:
 
 
 def package(name: str, module: str) -> None:
-    """Refuse to go on without a Python client."""
+    """Raise an error if the Python client is missing."""
     if find_spec(module) is None:
         raise MissingError(f"{name} is not installed here: pip install {name}")
 

@@ -87,7 +87,7 @@ class Found(NamedTuple):
 
 
 class Memory:
-    """Looks at the memory of a broker now and then."""
+    """Samples the memory of a broker periodically."""
 
     def __init__(self, server: Server) -> None:
         self.samples: list[Sample] = []
@@ -143,7 +143,7 @@ class Scene:
 
     @contextmanager
     def stalled(self, phase: str) -> Iterator[None]:
-        """Let some stop reading for a while, and see that they get afterwards what is theirs."""
+        """Make some stop reading for a while, and check that they receive everything afterwards."""
         self.memory.phase = phase
         self.fleet.call("stall")
         self.due = 0
@@ -168,7 +168,7 @@ class Scene:
 
 
 def is_idle(status: dict[str, Any]) -> bool:
-    """Tell whether all that was stored is matched, and nothing waits."""
+    """Return whether everything stored is matched and nothing is queued."""
     log = status["log"]
     return not any(status["queues"].values()) and log["matched_up_to"] == log["next"] - 1
 

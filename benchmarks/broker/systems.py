@@ -31,7 +31,7 @@ class Client(Protocol):
     """A client of one system; it publishes or subscribes."""
 
     async def subscribe(self, filter_: str, take: Take) -> None:
-        """Let a function be called with every event that comes."""
+        """Register a function to be called with every event."""
 
     async def publish(self, text: bytes) -> None:
         """Send an event, and do not wait until it is acknowledged."""
@@ -165,7 +165,7 @@ async def connect_nats(port: int) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def connect_jetstream(port: int) -> AsyncIterator[Client]:
-    """Connect to NATS, and see to it that there is a stream."""
+    """Connect to NATS and create a stream if there is none."""
     connection = await import_module("nats").connect(f"nats://127.0.0.1:{port}")
     try:
         stream = connection.jetstream()
@@ -207,7 +207,7 @@ class MosquittoClient:
 
 @asynccontextmanager
 async def connect_mosquitto(port: int) -> AsyncIterator[Client]:
-    """Connect to Mosquitto; the client has a thread of its own for the network."""
+    """Connect to Mosquitto; the client has its own network thread."""
     mqtt = import_module("paho.mqtt.client")
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
     client.max_inflight_messages_set(IN_FLIGHT)

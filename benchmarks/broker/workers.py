@@ -44,7 +44,7 @@ class Worker:
 
 @contextmanager
 def worker(make: Calls, *arguments: Any) -> Iterator[Worker]:
-    """Make an object in a process of its own; both end together."""
+    """Create an object in a new process; both end together."""
     here, there = _processes.Pipe()
     process = _processes.Process(target=_serve, args=(there, make, arguments), daemon=True)
     process.start()
@@ -62,7 +62,7 @@ def worker(make: Calls, *arguments: Any) -> Iterator[Worker]:
 
 
 def _serve(pipe: Connection, make: Calls, arguments: tuple[Any, ...]) -> None:
-    """Make the object, then call it, until whoever asks has gone."""
+    """Create the object, then serve calls until the caller has gone."""
     with contextlib.suppress(EOFError, OSError):
         made = _tell(pipe, make, arguments, tells_value=False)
         while made is not None:

@@ -1,8 +1,8 @@
 """On Spark: `python -m benchmarks.spark [--events 2000000] [--subscriptions 100000]`.
 
 Workload A through `mapInArrow` and from files that workers read, beside an identity `mapInArrow`
-over the same events, and on one core beside two; the paper's workload; what one would do without
-Tamis, on a size that it can bear; and what the workers share of a large library. A run is a whole
+over the same events, and on one core beside two; the paper's workload; alternatives without Tamis,
+on a size they can handle; and what the workers share of a large library. A run is a whole
 job with a sink that keeps nothing, on `local[2]` where nothing else is said.
 """
 
@@ -131,7 +131,7 @@ def check_ids(site: Site, makes: Mapping[str, Make], place: Place, truth: Truth)
 
 
 def check_counts(site: Site, makes: Mapping[str, Make], place: Place, wanted: Numbers) -> None:
-    """Refuse alternatives that differ in how many events have so many matches."""
+    """Refuse alternatives that differ in the number of events per number of matches."""
     for name, make in makes.items():
         require_equal(name, site.ask(counts_by_matches, make, place), wanted)
 

@@ -35,7 +35,7 @@ def scanned(spark: SparkSession, place: Place, columns: Sequence[str] = ("*",)) 
 
 
 def handed_over(spark: SparkSession, place: Place, columns: Sequence[str] = ("*",)) -> DataFrame:
-    """Let rows go to Python and come back as they are."""
+    """Send rows to Python and back unchanged."""
 
     def same(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches

@@ -116,7 +116,7 @@ def asked_values(work: conjunctions.Workload) -> Numbers:
 
 
 def truth_of(work: conjunctions.Workload, place: Place) -> Truth:
-    """Count by the one number that three values make."""
+    """Count by the number that encodes three values."""
     table = pq.read_table(place.events, columns=["f0", "f1", "f2"])
     held = np.stack([column.to_numpy() for column in table.columns], axis=1)
     three = [field.cardinality for field in work.fields[:3]]

@@ -1,4 +1,4 @@
-"""How much of a library the workers of a machine share: what Linux tells of their memory."""
+"""How much of a library the workers of a machine share, as Linux reports it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KILOBYTE = 1024
 
 
 class Mapped(NamedTuple):
-    """What one process has of the files in a folder, and of its own; in bytes."""
+    """Memory of one process, mapped from the files in a folder and private; in bytes."""
 
     process: int
     size: int
@@ -50,7 +50,7 @@ def _mapped(process: int, folder: str) -> Mapped | None:
 
 
 def _sizes(lines: Iterable[str]) -> Iterator[tuple[str, str, int]]:
-    """Yield the path of a mapping, what is told of it, and how many bytes."""
+    """Yield the path of a mapping, the name of a figure, and its bytes."""
     path = ""
     for line in lines:
         words = line.split(maxsplit=5)

@@ -1,4 +1,4 @@
-"""Spark sessions in processes of their own, so that different masters can take turns."""
+"""Spark sessions in separate processes, so that different masters can take turns."""
 
 from __future__ import annotations
 
