@@ -14,6 +14,7 @@ from broker.authorization_clients import Client, Collector, Refusal, SessionClie
 from broker.authorization_scenario import FEED, Participant, RequestedFilter, Scenario
 from tamis.broker import Broker, Session
 from tamis.protocol import Subscribe
+from waiting import eventually_async
 
 ATTEMPTS = 2
 EXPLAINED_EVENTS = 2
@@ -93,15 +94,15 @@ async def wait_until_idle(broker: Broker) -> None:
     async with asyncio.timeout(30):
         await broker.committer.drained()
         await broker.matcher.drained()
-        while any(
-            one.attachment is not None and _waits(broker, one) for one in broker.subscription_index
-        ):
-            await asyncio.sleep(0.005)
+        await eventually_async(lambda: not _is_sending(broker), timeout=30)
         await broker.acknowledgement_writer.settled()
 
 
-def _waits(broker: Broker, subscription: Any) -> bool:
-    return broker.store.state.pending_count(subscription.number) > 0
+def _is_sending(broker: Broker) -> bool:
+    return any(
+        one.attachment is not None and broker.store.state.pending_count(one.number) > 0
+        for one in broker.subscription_index
+    )
 
 
 # --- one participant -----------------------------------------------------------------------------
@@ -319,6 +320,4 @@ async def _all(observers: Sequence[Observer], step: str) -> None:
 
 
 async def _wait_for_replays(broker: Broker) -> None:
-    async with asyncio.timeout(30):
-        while broker.replayer._tasks:
-            await asyncio.sleep(0.005)
+    await eventually_async(lambda: not broker.replayer._tasks, timeout=30)

@@ -46,7 +46,7 @@ class ForkedProcess:
         while (code := self.poll()) is None:
             if time.monotonic() > until:
                 raise TimeoutError(f"process {self.pid} has not ended within {timeout} seconds")
-            time.sleep(POLL_SECONDS)
+            time.sleep(POLL_SECONDS)  # a script cannot import `waiting`
         return code
 
     def send_signal(self, number: int) -> None:

@@ -211,7 +211,7 @@ class BrokerMachine(RuleBasedStateMachine):
             attachment = await self.session.attach(
                 name, outlet, credit=credit, acknowledge="manual" if manual else "auto"
             )
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # any number of events may come, or none
             await self.session.detach(attachment)
             assert not outlet.lost
             return outlet.got

@@ -16,6 +16,7 @@ import tamis
 from broker.killed_server import DEATHS, LYING, POINTS
 from broker.server import ServerProcess
 from tamis.client.backoff import Backoff
+from waiting import eventually_async, let_others_run
 
 PUBLISHERS = 3
 KEPT = 20
@@ -107,13 +108,11 @@ class Killing:
             # It died before it could say that it listens.
             return
         if plan.seconds:
-            await asyncio.sleep(plan.seconds)
+            await asyncio.sleep(plan.seconds)  # a random moment
         else:
             # Somebody does all the time what leads there.
-            for _ in range(500):
-                if not self.server.is_running:
-                    break
-                await asyncio.sleep(0.02)
+            with contextlib.suppress(AssertionError):
+                await eventually_async(lambda: not self.server.is_running, timeout=10)
         await asyncio.to_thread(self.server.kill)
 
     async def _publish(self, name: str) -> None:
@@ -126,7 +125,7 @@ class Killing:
                 self.found.sent[name].update(batch)
                 await bus.publish_many([{"publisher": name, "number": n} for n in batch])
                 self.found.acknowledged[name].update(batch)
-                await asyncio.sleep(0)
+                await let_others_run()
 
     async def _subscribe(self) -> None:
         """Make subscriptions, one after the other, and delete all but the last few."""
@@ -142,7 +141,7 @@ class Killing:
                 kept.append(name)
                 if len(kept) > KEPT:
                     await self._delete(bus, kept.popleft())
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # a pace that leaves time for the others
 
     async def _delete(self, bus: tamis.Bus, name: str) -> None:
         self.found.subscribed.discard(name)

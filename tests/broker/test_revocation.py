@@ -45,6 +45,7 @@ from tamis.access import Principal, Rights
 from tamis.broker import Session
 from tamis.broker.subscribe import replay
 from tamis.protocol import Delivery, Hello, Ping, Subscribe
+from waiting import eventually, eventually_async, let_others_run
 
 ALL = "[roles.reader]\nsee = true\n"
 LOW = '[roles.reader]\nsee = "level < 3"\n'
@@ -130,7 +131,7 @@ async def test_a_filter_that_is_no_longer_allowed_rests_until_it_is(tmp_path: Pa
         await fixture.publish(*MIXED)
         await exhaust_attempts(ann, "letters")
         waiting = asyncio.create_task(ann.fetch("letters", wait=20.0))
-        await asyncio.sleep(0)
+        await let_others_run()
         await fixture.change_policy(NO_LEVEL)
         assert data_of(live) == MIXED[:1]
         assert live.end == "the policy no longer allows its filter"
@@ -183,14 +184,13 @@ async def test_the_past_is_looked_through_with_the_rights_of_the_moment(
             await subscribe(ann, "level >= 0", name, start="earliest")
         await fixture.change_policy(NO_LEVEL)
         assert (await refusal(ann.fetch("x"))).startswith("forbidden")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # time for the replay to make a mistake
         fixture.write_policy(LOW)
     async with broker_fixture(tmp_path, NO_LEVEL) as fixture:
         ann = await fixture.login("ann", "reader")
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # as above
         await fixture.change_policy(LOW)
-        while fixture.broker.replayer._tasks:
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: not fixture.broker.replayer._tasks)
         for name in ("x", "y"):
             got = [one for _ in range(3) for one in await fetched(ann, name)]
             assert got == [event for event in events if event["level"] < 3]
@@ -216,8 +216,7 @@ async def test_what_is_still_to_be_looked_through_is_found_by_the_new_rights(
         await asyncio.to_thread(begun.wait, 10)
         await fixture.change_policy(LOW)
         go.set()
-        while replayer._tasks:
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: not replayer._tasks)
         # The first two were being looked at by the rights of the moment before.
         assert (await ann.subscription("x")).pending == 11
         assert await fetched(ann, "x") == MIXED[:1] * 10
@@ -239,8 +238,7 @@ async def test_what_is_being_made_while_the_policy_changes_has_the_new_rights(
                 for n in range(4)
                 for filter_ in ("a > 0", "level > 0")
             ]
-            for _ in range(round_):
-                await asyncio.sleep(0)
+            await let_others_run(round_)
             await fixture.broker.housekeeping.do_all()
             await asyncio.gather(*asked)
             await fixture.publish(*MIXED)
@@ -267,7 +265,7 @@ async def test_what_is_in_the_making_is_not_passed_over(tmp_path: Path) -> None:
         making = asyncio.create_task(subscribe(ann, "a > 0", "x"))
         await asyncio.to_thread(begun.wait, 10)
         changing = asyncio.create_task(fixture.change_policy(LOW))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # time to overtake what is in the making
         go.set()
         await asyncio.gather(making, changing)
         await fixture.publish(*MIXED)
@@ -287,8 +285,8 @@ async def test_rights_hold_before_the_matcher_has_a_moment_for_them(tmp_path: Pa
             matching = asyncio.create_task(fixture.broker.matcher.updater.do(busy.wait))
             before = fixture.broker.access_control.policy
             changing = asyncio.create_task(fixture.change_policy(policy))
-            while fixture.broker.access_control.policy is before:
-                await asyncio.sleep(0.001)
+            access = fixture.broker.access_control
+            await eventually_async(lambda: access.policy is not before)  # noqa: B023
             [got] = await ann.fetch("x")
             assert [as_json(got)["data"]] == seen
             await ann.reject("x", got.sequence, delay=0.0)
@@ -331,10 +329,10 @@ async def test_one_who_waits_for_a_subscription_that_rests_keeps_nobody_busy(
         [got] = await ann.fetch("x")
         await ann.reject("x", got.sequence, delay=5.0)
         waiting = asyncio.create_task(ann.fetch("x", wait=20.0))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # time to begin waiting
         fixture.clock.now += 10
         await fixture.change_policy(NO_LEVEL)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # time to wake up by mistake
         assert not waiting.done()
         await fixture.change_policy(ALL)
         assert [as_json(one)["data"] for one in await waiting] == MIXED[:1]
@@ -611,7 +609,7 @@ async def test_who_has_to_go_goes_also_while_the_connection_is_stuck(tmp_path: P
         connection.flows.clear()
         # The answer to this does not go out, so that nothing more is read.
         await connection.send_frame(Ping(ref=2))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0.01)  # time to read the ping
         await fixture.change_policy('blocked = ["ann"]\n' + ALL)
         await fixture.publish(*MIXED)
         connection.flows.set()
@@ -688,7 +686,7 @@ def test_a_second_after_the_policy_was_rewritten_nothing_hidden_comes(
             assert max(high) < written + 1.0 < max(low)
         # A policy with a mistake changes nothing, and is told to those who can mend it.
         policy_server.policy.write_text("[roles.reader]\nsee = 'level <'")
-        wait_for(lambda: admin.get("/v1/status").json()["problems"])
+        eventually(lambda: admin.get("/v1/status").json()["problems"])
         [problem] = admin.get("/v1/status").json()["problems"]
         assert "roles.reader.see.filter" in problem
         assert reader.client.get("/v1/status").status_code == 403
@@ -705,13 +703,6 @@ def publish_while_rewriting(admin: httpx.Client, policy: Path, text: str) -> flo
             written = time.time()
         n += 1
     return written
-
-
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_within_a_second_whoever_has_to_go_is_disconnected(policy_server: PolicyServer) -> None:

@@ -9,7 +9,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from websockets.exceptions import ConnectionClosed
 from broker.frontend.sockets import Talk
 from broker.server import ServerProcess, running
 from cli.commands import tamis
+from waiting import eventually
 
 
 def serve(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -91,8 +91,7 @@ def test_when_it_stops_streams_end_and_publications_are_answered(tmp_path: Path)
             lines = stream.iter_lines()
             assert next(lines) == "retry: 2000"
             fetching.start()
-            while client_count(server) < 4:
-                time.sleep(0.02)
+            eventually(lambda: client_count(server) >= 4)
             for ref in range(100):
                 talk.say("publish", ref=ref, events=[{"n": ref}])
             talk.say("ping", ref=1000)
@@ -157,11 +156,8 @@ def test_tls_and_websockets_over_it(tmp_path: Path, certificate: tuple[Path, Pat
             with client.stream("GET", "/v1/subscriptions/t/events") as stream:
                 lines = stream.iter_lines()
                 assert any("data" in line for line in lines)
-                deadline = time.monotonic() + 20
                 with server.client(verify=context) as other:
-                    while other.get("/v1/subscriptions/t").json()["pending"]:
-                        assert time.monotonic() < deadline
-                        time.sleep(0.05)
+                    eventually(lambda: not other.get("/v1/subscriptions/t").json()["pending"])
 
 
 @pytest.mark.parametrize(

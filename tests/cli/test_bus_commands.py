@@ -17,6 +17,7 @@ import pytest
 
 import tamis as library
 from broker.server import ServerProcess, running
+from waiting import eventually
 
 from .commands import ROOT, Outcome, tamis
 
@@ -154,8 +155,10 @@ def test_a_durable_subscription_goes_on_where_it_was() -> None:
 @pytest.mark.usefixtures("url")
 def test_the_past_is_found_by_time() -> None:
     tamis("pub", "-e", '{"when": 1}')
-    time.sleep(1.1)
-    between = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    # Times on the command line have whole seconds.
+    after = int(time.time()) + 1
+    eventually(lambda: time.time() > after)
+    between = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(after))
     tamis("pub", "-e", '{"when": 2}')
     [event] = tamis("sub", "when > 0", "--from", between, "-n", 1).json
     assert event == {"when": 2}
@@ -256,8 +259,7 @@ def test_dead_letters_are_shown_and_come_again(url: str) -> None:
         for _ in range(3):
             subscription.next(20).nack(reason="out of paper")
         bus.flush()
-        while len(bus.dead_letters("dead")) < 3:
-            time.sleep(0.01)
+        eventually(lambda: len(bus.dead_letters("dead")) == 3)
         subscription.close()
     shown = tamis("subscriptions", "dead-letters", "dead")
     assert re.search(r'1   out of paper   {"dead":1}', shown.out)

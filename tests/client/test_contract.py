@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import tamis
 from tamis.broker import BrokerSettings
 from tamis.client import Missed, Receipt
 from tamis.protocol import Code
+from waiting import eventually_async, let_others_run
 
 from .places import Connect, events_of, on_every_bus, run, topic
 
@@ -158,7 +159,8 @@ async def test_a_subscription_can_begin_in_the_past(connect: Connect) -> None:
     async with connect() as bus:
         first = await bus.publish({"topic": name, "n": 0})
         assert first.first is not None
-        await asyncio.sleep(0.05)
+        published = datetime.now(UTC)
+        await eventually_async(lambda: datetime.now(UTC) > published + timedelta(milliseconds=5))
         between = datetime.now(UTC)
         await bus.publish_many({"topic": name, "n": n} for n in range(1, 5))
         starts: list[tuple[int | str | datetime, int]] = [
@@ -273,9 +275,7 @@ async def test_a_rejected_event_comes_again_and_in_the_end_to_the_dead_letters(
 
 async def _when(ask: Any, *arguments: Any) -> Any:
     """Return the first answer that is not empty."""
-    while not (answer := await ask(*arguments)):
-        await asyncio.sleep(0.01)
-    return answer
+    return await eventually_async(lambda: ask(*arguments))
 
 
 @on_every_bus
@@ -373,7 +373,7 @@ async def test_no_more_is_on_its_way_than_the_publish_window_holds(connect: Conn
         most = 0
         while not all(task.done() for task in tasks):
             most = max(most, bus._outbox.events)
-            await asyncio.sleep(0)
+            await let_others_run()
         assert 0 < most <= 7
         await asyncio.gather(*tasks)
 
@@ -389,7 +389,7 @@ async def test_functions_are_called_with_events(connect: Connect) -> None:
 
     @bus.on(f"topic = '{name}' and n < 3")
     async def few(event: tamis.Message) -> None:
-        await asyncio.sleep(0)
+        await let_others_run()
         seen.append(("few", event["n"]))
 
     @bus.on(f"topic = '{name}'", start="earliest")
@@ -401,25 +401,22 @@ async def test_functions_are_called_with_events(connect: Connect) -> None:
     done = asyncio.Event()
     async with bus:
         running = asyncio.create_task(bus.run())
-        await _until(lambda: len(bus._reconnector.consumers) == 2)
+        await eventually_async(lambda: len(bus._reconnector.consumers) == 2)
         await bus.flush()
         await bus.publish_many({"topic": name, "n": n} for n in range(5))
         await done.wait()
-        await _until(lambda: len(seen) == 8)
+        await eventually_async(lambda: len(seen) == 8)
     await running
     assert [n for kind, n in seen if kind == "all"] == [0, 1, 2, 3, 4]
     assert [n for kind, n in seen if kind == "few"] == [0, 1, 2]
 
 
-async def _until(condition: Any) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
-
-
 async def _until_nothing_waits(bus: tamis.Bus, name: str) -> None:
     # Acknowledgements reach the broker's disk a little later.
-    while (await bus.subscription(name)).pending:
-        await asyncio.sleep(0.01)
+    async def is_settled() -> bool:
+        return not (await bus.subscription(name)).pending
+
+    await eventually_async(is_settled)
 
 
 @on_every_bus
@@ -457,7 +454,7 @@ async def test_closing_lets_a_function_finish(connect: Connect) -> None:
         @bus.on(f"topic = '{name}'", durable=name, start="earliest")
         async def slow(_: tamis.Message) -> None:
             begun.set()
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # until the bus is closing
             finished.set()
 
         await bus.publish({"topic": name})
@@ -499,7 +496,7 @@ async def test_run_raises_what_is_wrong_with_a_filter(connect: Connect) -> None:
 async def test_closing_waits_for_what_is_on_its_way(connect: Connect) -> None:
     async with connect() as bus:
         tasks = [asyncio.create_task(bus.publish({"n": n})) for n in range(200)]
-        await asyncio.sleep(0)
+        await let_others_run()
     receipts = await asyncio.gather(*tasks)
     assert len({receipt.first for receipt in receipts}) == 200
 
@@ -512,7 +509,7 @@ async def test_closing_ends_the_loops(connect: Connect) -> None:
             return len([event async for event in bus.subscribe("never = 1")])
 
         tasks = [asyncio.create_task(listen()) for _ in range(3)]
-        await _until(lambda: len(bus._reconnector.consumers) == 3)
+        await eventually_async(lambda: len(bus._reconnector.consumers) == 3)
     assert await asyncio.gather(*tasks) == [0, 0, 0]
 
 
@@ -577,7 +574,7 @@ async def test_whoever_stops_waiting_for_an_event_loses_none(connect: Connect) -
             with pytest.raises(TimeoutError):
                 await subscription.next(0.001)
             waiting = asyncio.create_task(anext(subscription))
-            await asyncio.sleep(0)
+            await let_others_run()
             waiting.cancel()
             await bus.publish({"topic": name, "n": n})
             assert (await subscription.next(20))["n"] == n
@@ -595,7 +592,7 @@ async def test_whoever_stops_waiting_for_a_receipt_disturbs_nobody(connect: Conn
             event = {"topic": name, "n": n, "keep": n % 3 != 0}
             task = asyncio.create_task(bus.publish(event))
             (given_up if n % 3 == 0 else kept).append(task)
-        await asyncio.sleep(0)
+        await let_others_run()
         for task in given_up:
             task.cancel()
         await asyncio.gather(*kept)
@@ -609,11 +606,14 @@ async def test_a_subscription_given_up_before_it_was_granted_is_gone(connect: Co
     async with connect() as bus:
         subscription = bus.subscribe("a = 1")
         starting = asyncio.create_task(subscription.start())
-        await asyncio.sleep(0)
+        await let_others_run()
         starting.cancel()
         await subscription.close()
-        while await bus.subscriptions():
-            await asyncio.sleep(0.01)
+
+        async def is_gone() -> bool:
+            return not await bus.subscriptions()
+
+        await eventually_async(is_gone)
 
 
 # --- refusals ------------------------------------------------------------------------------------

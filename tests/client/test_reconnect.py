@@ -17,6 +17,7 @@ from broker.server import ServerProcess, running
 from tamis.client import Missed
 from tamis.client.backoff import Backoff
 from tamis.protocol import Code
+from waiting import eventually_async, let_others_run
 
 from .places import events_of, run
 
@@ -62,8 +63,7 @@ def test_nothing_is_lost_stored_twice_or_out_of_order_when_the_server_is_killed(
 
     async def kill() -> None:
         for reached in (50, 250):
-            while len(received) < reached:
-                await asyncio.sleep(0.005)
+            await eventually_async(lambda: len(received) >= reached)  # noqa: B023
             await asyncio.to_thread(server.kill)
             await asyncio.to_thread(server.start)
 
@@ -154,7 +154,7 @@ def test_without_a_server_nobody_waits_longer_than_they_want(server: ServerProce
 
 async def _close_with_events_on_their_way(bus: tamis.Bus) -> None:
     tasks = [asyncio.create_task(bus.publish({"n": n})) for n in range(3)]
-    await asyncio.sleep(0)
+    await let_others_run()
     await bus.close()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(result) for result in results} == {tamis.DisconnectedError}

@@ -207,7 +207,7 @@ def test_ctrl_c_ends_the_waiting(server: ServerProcess) -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "listening\n"
-        time.sleep(0.3)
+        time.sleep(0.3)  # until it waits for an event
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
     assert (out, err, process.returncode) == ("interrupted\nclosed\n", "", 0)

@@ -16,7 +16,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
@@ -30,6 +29,7 @@ import pytest
 
 import tamis
 from broker.server import ServerProcess
+from waiting import eventually, eventually_async
 
 ROOT = Path(__file__).parent.parent.parent
 TUTORIAL = ROOT / "docs" / "tutorials" / "durable-subscription.md"
@@ -135,8 +135,8 @@ class Session:
 
     def wait_for_subscription(self) -> None:
         """A person is slower than a program, which must not publish before anybody listens."""
-        while "connected     yes" not in self.run_anyhow(["subscriptions", "show", "laptop-7"]):
-            time.sleep(0.05)
+        show = ["subscriptions", "show", "laptop-7"]
+        eventually(lambda: "connected     yes" in self.run_anyhow(show))
 
     def run_anyhow(self, arguments: list[str]) -> str:
         return subprocess.run(  # noqa: S603
@@ -253,8 +253,7 @@ async def prepare(bus: tamis.Bus) -> None:
     async with bus.subscribe("price < 5", **options) as subscription:
         await bus.publish_many([{"symbol": "ACME", "price": n} for n in (1, 2)])
         await (await subscription.next(20)).nack()
-        while not await bus.dead_letters("laptop-7"):
-            await asyncio.sleep(0.01)
+        await eventually_async(lambda: bus.dead_letters("laptop-7"))
 
 
 def test_the_how_to_has_snippets() -> None:

@@ -36,7 +36,7 @@ def wait_until(condition: Callable[[], object], seconds: float = TIMEOUT) -> Non
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{condition} did not come about"
-        time.sleep(0.002)
+        time.sleep(0.002)  # between two looks
 
 
 class Site:

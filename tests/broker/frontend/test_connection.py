@@ -23,6 +23,7 @@ from tamis.protocol import (
     encode,
 )
 from tamis.protocol.frames import Reply, Request
+from waiting import eventually_async
 
 
 class Line:
@@ -93,8 +94,7 @@ def test_what_was_published_before_the_end_is_answered(tmp_path: Path) -> None:
     async def scene(_: Broker, connection: Connection, line: Line) -> None:
         for ref in range(50):
             line.say(_publish(ref))
-        while not line.is_read:
-            await asyncio.sleep(0)
+        await eventually_async(lambda: line.is_read)
         connection.stop()
         assert (await line.closed)[0] == 1012
         answers = [await line.hear() for _ in range(50)]
@@ -121,11 +121,7 @@ def test_who_hangs_up_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> Non
             pass
         line.say(_publish(3))
         line.hang_up()
-        for _attempt in range(1000):
-            if not broker.status()["subscriptions"]:
-                break
-            await asyncio.sleep(0.01)
-        assert broker.status()["subscriptions"] == 0
+        await eventually_async(lambda: broker.status()["subscriptions"] == 0)
         assert not line.closed.done()
 
     play(tmp_path, scene)

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from broker.server import ServerProcess, running
+from waiting import eventually
 
 from .sockets import Talk, raw, read_all
 from .test_http import check_problem, make, publish
@@ -82,7 +83,7 @@ def test_an_answer_arrives_although_the_rest_of_the_body_was_not_read(
 ) -> None:
     with raw(server) as connection:
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % (LIMIT + 1) + b" " * 500_000)
-        time.sleep(0.3)
+        time.sleep(0.3)  # so that the server has answered and closed before it is read
         check_answer(read_all(connection), 413, "too_large")
 
 
@@ -103,7 +104,7 @@ def test_a_slow_body_is_cut(server: ServerProcess, pieces: list[bytes]) -> None:
                 connection.sendall(piece)
             except OSError:
                 break
-            time.sleep(0.05 if piece else 0)
+            time.sleep(0.05 if piece else 0)  # a slow client
         check_answer(read_all(connection), 408, "bad_request")
         assert time.monotonic() - begun < 5
 
@@ -121,7 +122,7 @@ def test_who_sends_a_request_byte_by_byte_is_cut_off(server: ServerProcess) -> N
         try:
             for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 1000:
                 connection.sendall(bytes([byte]))
-                time.sleep(0.02)
+                time.sleep(0.02)  # a slow client
         except OSError:
             pass
         assert time.monotonic() - begun < 5
@@ -143,7 +144,7 @@ def test_a_request_in_pieces_is_a_request(server: ServerProcess) -> None:
     with raw(server) as connection:
         for piece in (b"GET /health HT", b"TP/1.1\r\nHost: local", b"host\r\n\r", b"\n"):
             connection.sendall(piece)
-            time.sleep(0.05)
+            time.sleep(0.05)  # so that each piece is a packet of its own
         assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
@@ -206,12 +207,8 @@ def test_who_does_not_read_a_stream_is_cut_off_and_holds_little(
             b"GET /v1/subscriptions/stalled/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
         )
         path = "/v1/subscriptions/stalled"
-        deadline = time.monotonic() + 20
-        while not client.get(path).json()["connected"]:
-            assert time.monotonic() < deadline
-        while client.get(path).json()["connected"]:
-            assert time.monotonic() < deadline, "it still holds the connection"
-            time.sleep(0.05)
+        eventually(lambda: client.get(path).json()["connected"])
+        eventually(lambda: not client.get(path).json()["connected"])
     assert memory(server) < before + 100_000_000
     view = client.get(path).json()
     assert view["pending"] > 350, "what was not received still waits"
@@ -225,10 +222,7 @@ def test_who_does_not_read_a_websocket_is_cut_off(
         talk.ask("subscribe", "subscribed", **wanted)
         for _ in range(20):
             publish(client, *({"kind": "deaf", "text": "x" * 100_000} for _ in range(20)))
-        deadline = time.monotonic() + 20
-        while client.get("/v1/subscriptions/deaf").json()["connected"]:
-            assert time.monotonic() < deadline, "it still holds the connection"
-            time.sleep(0.05)
+        eventually(lambda: not client.get("/v1/subscriptions/deaf").json()["connected"])
 
 
 def test_there_are_no_more_connections_than_the_limit(server: ServerProcess) -> None:
@@ -260,9 +254,6 @@ def test_there_are_no_more_connections_of_one_principal_than_the_limit(
 
 def test_all_is_as_before(server: ServerProcess, client: httpx.Client) -> None:
     """Runs last: nothing of what came before is still held, and nothing went wrong."""
-    deadline = time.monotonic() + 20
-    while open_files(server) > 40:
-        assert time.monotonic() < deadline, f"{open_files(server)} files are open"
-        time.sleep(0.05)
+    eventually(lambda: open_files(server) <= 40, "too many files are open")
     assert client.get("/ready").status_code == 200
     assert server.errors == ""

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from broker.server import ServerProcess, running
+from waiting import eventually
 
 from .test_http import check_problem, fetch, make, publish
 
@@ -56,10 +57,7 @@ def streaming(
 
 
 def until(look: Any, wanted: object) -> None:
-    deadline = time.monotonic() + 20
-    while look() != wanted:
-        assert time.monotonic() < deadline, f"{look()} instead of {wanted}"
-        time.sleep(0.02)
+    eventually(lambda: look() == wanted, f"never {wanted!r}")
 
 
 def test_events_that_match_come_as_they_are_published(

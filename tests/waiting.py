@@ -1,0 +1,46 @@
+"""Waiting for conditions: a fixed time to sleep is too long most times, and once too short."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+TIMEOUT_SECONDS: Final = 20.0
+"""Long, because the machine may be busy with other tests."""
+POLL_SECONDS: Final = 0.01
+
+
+def eventually(
+    condition: Callable[[], T], message: str = "", *, timeout: float = TIMEOUT_SECONDS
+) -> T:
+    """Return the first true value of a condition; fail if there is none in time."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, message or f"still {value!r} after {timeout} seconds"
+        time.sleep(POLL_SECONDS)
+    return value
+
+
+async def eventually_async(
+    condition: Callable[[], object], message: str = "", *, timeout: float = TIMEOUT_SECONDS
+) -> Any:
+    """Do as `eventually` does, while other tasks run; the condition may be a coroutine function."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value: Any = condition()
+        value = await value if inspect.isawaitable(value) else value
+        if value:
+            return value
+        assert time.monotonic() < deadline, message or f"still {value!r} after {timeout} seconds"
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def let_others_run(turns: int = 1) -> None:
+    """Give every other task of the event loop a turn, or several."""
+    for _ in range(turns):
+        await asyncio.sleep(0)
