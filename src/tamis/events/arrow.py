@@ -7,8 +7,11 @@ error reads like that of any mapping.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -52,28 +55,33 @@ _NESTED: Final = {
     pa.list_view(pa.null()).id,
     pa.large_list_view(pa.null()).id,
 }
+_ENCODED: Final = {
+    pa.dictionary(pa.int32(), pa.null()).id,
+    pa.run_end_encoded(pa.int32(), pa.null()).id,
+}
 
 
-class AttributeSelection:
+class AttributeSelection(NamedTuple):
     """Which attributes are read: some, or all."""
 
-    def __init__(self, names: Collection[str] | None) -> None:
-        self._names = None if names is None else frozenset(names)
-        self._ways = {*(names or ()), *(way for name in names or () for way in _ways(name))}
+    names: frozenset[str] | None
+    ways: frozenset[str]
+    """These names, and those of all structs that they are nested in."""
 
     def reads(self, name: str) -> bool:
-        """Tell whether an attribute is read."""
-        return self._names is None or name in self._names
+        """Return whether an attribute is read."""
+        return self.names is None or name in self.names
 
     def enters(self, name: str) -> bool:
-        """Tell whether an attribute is read, or one that is nested in it."""
-        return self._names is None or name in self._ways
+        """Return whether an attribute is read, or one that is nested in it."""
+        return self.names is None or name in self.ways
 
 
-def _ways(name: str) -> Iterator[str]:
-    while "." in name:
-        name = name.rpartition(".")[0]
-        yield name
+@lru_cache(maxsize=64)
+def selection_of(names: frozenset[str] | None) -> AttributeSelection:
+    """Return the selection of some attributes, or of all; batch after batch wants the same."""
+    ways = {way for name in names or () for way in accumulate(name.split("."), "{}.{}".format)}
+    return AttributeSelection(names, frozenset(ways))
 
 
 class FlatArray(NamedTuple):
@@ -85,29 +93,31 @@ class FlatArray(NamedTuple):
     """Whether it lies in a list, so that an event may hold several."""
 
 
-class FlatArrays:
+class FlatArrays(NamedTuple):
     """The flat arrays of a table, found by going into all that is nested."""
 
-    def __init__(self, selection: AttributeSelection, limits: EventLimits) -> None:
-        self.found: Final[dict[Keys, list[FlatArray]]] = {}
-        self.too_deep: Final[list[Events]] = []
-        """The events in which something is nested deeper than the limit."""
-        self._selection = selection
-        self._limits = limits
+    selection: AttributeSelection
+    limits: EventLimits
+    found: dict[Keys, list[FlatArray]]
+    too_deep: list[Events]
+    """The events in which something is nested deeper than the limit."""
 
     def walk(
         self, keys: Keys, array: pa.Array, events: Events, *, depth: int = 1, repeated: bool = False
     ) -> None:
         """Go into an array that lies `depth` steps below the event."""
         name = ".".join(keys)
-        if not self._selection.enters(name):
+        read, ways = self.selection
+        if read is not None and name not in ways:
             return
-        self._check_name(keys, name)
+        if not keys[-1] or len(name) > self.limits.name:
+            raise self._refuse_name(keys, name)
         if arrow_types.is_null(array.type):
             return
-        array = unpacked(array)
-        if is_nested(array.type):
-            if depth >= self._limits.depth:
+        if array.type.id in _ENCODED:
+            array = unpacked(array)
+        if array.type.id in _NESTED:
+            if depth >= self.limits.depth:
                 self.too_deep.append(events[is_present(array)])
             elif arrow_types.is_struct(array.type):
                 for key, field in fields_of(array, keys):
@@ -115,23 +125,20 @@ class FlatArrays:
             else:
                 items, parents = items_of(array)
                 self.walk(keys, items, events[parents], depth=depth + 1, repeated=True)
-        elif self._selection.reads(name):
+        elif read is None or name in read:
             if type_of_arrow(array.type) is None:
                 raise refuse_type(array.type, places.path(keys))
             self.found.setdefault(keys, []).append(FlatArray(array, events, repeated))
 
-    def _check_name(self, keys: Keys, name: str) -> None:
+    def _refuse_name(self, keys: Keys, name: str) -> EventError | LimitError:
         if not keys[-1]:
-            raise EventError("'' is not an attribute name: a name is a text, and not empty")
-        if len(name) > self._limits.name:
-            what = f"{places.path(keys)}: characters of the name"
-            raise LimitError(what, actual=len(name), limit=self._limits.name)
+            return EventError("'' is not an attribute name: a name is a text, and not empty")
+        what = f"{places.path(keys)}: characters of the name"
+        return LimitError(what, actual=len(name), limit=self.limits.name)
 
 
 def joined(flats: list[FlatArray]) -> FlatArray:
     """Return the stretches of an attribute as one."""
-    if len(flats) == 1:
-        return flats[0]
     arrays = [_decoded(flat.array) for flat in flats]
     if is_text(arrays[0].type):
         # Together they may be longer than small offsets reach.
@@ -141,11 +148,6 @@ def joined(flats: list[FlatArray]) -> FlatArray:
 
 
 # --- steps into an array ---------------------------------------------------------------------
-
-
-def is_nested(type_: pa.DataType) -> bool:
-    """Tell whether an Arrow type has more inside that Tamis can go into."""
-    return type_.id in _NESTED
 
 
 def unpacked(array: pa.Array) -> pa.Array:
@@ -202,7 +204,7 @@ def to_python(
     array = unpacked(array)
     if arrow_types.is_struct(array.type):
         return _mappings(keys, array, selection, depth=depth)
-    if is_nested(array.type):
+    if array.type.id in _NESTED:
         return _lists(keys, array, selection, depth=depth)
     return _flat(array) if selection.reads(name) else [None] * len(array)
 
@@ -271,128 +273,125 @@ def batch_of_arrow(
     >>> batch.event(0), batch.event(1)
     (Event({'price': 5, 'by.name': 'a'}), Event({'by.name': 'b'}))
     """
-    if not isinstance(data, pa.RecordBatch | pa.Table):
-        # Another library's table, which offers its columns in Arrow's layout.
+    if not isinstance(data, pa.Table):
+        # A record batch, or another library's table that offers its columns in Arrow's layout.
         data = pa.table(data)
-    return _Conversion(data, Admission(schema, total=total), wanted).batch()
-
-
-class _Conversion:
-    """A table on its way to a batch: which of its rows are wrong is found on the way."""
-
-    def __init__(
-        self,
-        data: pa.RecordBatch | pa.Table,
-        admission: Admission,
-        wanted: Collection[str] | None,
-    ) -> None:
-        self._admission = admission
-        self._schema = admission.schema
-        self._selection = AttributeSelection(wanted if self._schema is None else self._schema)
-        self._wanted = wanted
-        entered = [name for name in data.column_names if self._selection.enters(name)]
+    names = wanted if schema is None else schema
+    selection = selection_of(None if names is None else frozenset(names))
+    read, ways = selection
+    entered = [name for name in data.column_names if read is None or name in ways]
+    if len(set(entered)) < len(entered):
         check_distinct(entered)
-        self._chunks = {name: _chunks(data.column(name)) for name in entered}
-        self._length: Final[int] = data.num_rows
-        self._wrong: Final = np.zeros(self._length, np.bool_)
+    columns = {name: data.column(name) for name in entered}
+    chunks = {name: found.chunks or [found.combine_chunks()] for name, found in columns.items()}
+    wrong = np.zeros(data.num_rows, np.bool_)
+    return _Conversion(chunks, schema, total, wanted, selection, wrong).batch()
+
+
+@dataclass(slots=True)
+class _Conversion:
+    """A table on its way to a batch, which finds out on the way which rows are wrong."""
+
+    chunks: Mapping[str, list[pa.Array]]
+    schema: Schema | None
+    total: bool
+    wanted: Collection[str] | None
+    selection: AttributeSelection
+    wrong: NDArray[np.bool_]
 
     def batch(self) -> EventBatch:
-        flats = self._flats()
-        if flats is None:
-            return self._row_by_row()
-        columns = {name: self._column(name, flat) for name, flat in flats.items()}
-        self._hold_against_limits(flats, columns)
-        if self._admission.total:
-            self._require_all(flats)
-        kept = {name: column for name, column in columns.items() if self._keeps(name)}
-        if self._wrong.any():
-            kept = {name: column.without(self._wrong) for name, column in kept.items()}
-        filled = {name: column for name, column in kept.items() if column.entries}
-        return EventBatch(self._length, filled, self._errors())
-
-    def _keeps(self, name: str) -> bool:
-        return self._wanted is None or name in self._wanted
-
-    def _flats(self) -> dict[str, FlatArray] | None:
-        """Return the flat values of each attribute, or None if two places have one name."""
-        walk = FlatArrays(self._selection, LIMITS)
-        everyone = np.arange(self._length, dtype=np.int32)
-        for name, chunks in self._chunks.items():
+        flats = FlatArrays(self.selection, LIMITS, {}, [])
+        for name, chunks in self.chunks.items():
             first = 0
             for chunk in chunks:
-                walk.walk((name,), chunk, everyone[first : first + len(chunk)])
+                events = np.arange(first, first + len(chunk), dtype=np.int32)
+                flats.walk((name,), chunk, events)
                 first += len(chunk)
-        for events in walk.too_deep:
-            self._wrong[events] = True
-        flats = {".".join(keys): joined(parts) for keys, parts in walk.found.items()}
-        return flats if len(flats) == len(walk.found) else None
+        by_name = {".".join(keys): parts for keys, parts in flats.found.items()}
+        if len(by_name) < len(flats.found):
+            return self._row_by_row()
+        for events in flats.too_deep:
+            self.wrong[events] = True
+        columns = {
+            name: self._column(name, parts[0] if len(parts) == 1 else joined(parts))
+            for name, parts in by_name.items()
+        }
+        if len(columns) > LIMITS.attributes or any(p[0].repeated for p in by_name.values()):
+            self._hold_against_limits(columns.values())
+        if self.total:
+            self._require_all(by_name)
+        kept = columns
+        if self.wanted is not None:
+            kept = {name: column for name, column in columns.items() if name in self.wanted}
+        has_wrong = bool(self.wrong.any())
+        if has_wrong:
+            kept = {name: column.without(self.wrong) for name, column in kept.items()}
+        filled = {name: column for name, column in kept.items() if column.entries}
+        return EventBatch(len(self.wrong), filled, self._errors() if has_wrong else {})
 
     def _column(self, name: str, flat: FlatArray) -> Column:
-        declared = None if self._schema is None else self._schema[name]
+        declared = None if self.schema is None else self.schema[name]
         if declared and not self._keeps(name) and _is_surely_right(flat, declared):
             return Column({})
         found = find_values(flat.array, flat.events, declared and declared.type)
         if found.wrong is not None:
-            self._wrong[found.wrong] = True
-        column = Column({kind: e for kind, e in found.entries.items() if len(e.events)})
+            self.wrong[found.wrong] = True
+        filled = {kind: e for kind, e in found.entries.items() if len(e.events)}
+        column = Column(filled, is_single=not flat.repeated)
         if declared and flat.repeated and not declared.many:
-            self._wrong[column.several(self._length)] = True
+            self.wrong[column.several(len(self.wrong))] = True
         return column
 
-    def _hold_against_limits(
-        self, flats: Mapping[str, FlatArray], columns: Mapping[str, Column]
-    ) -> None:
-        if len(flats) <= LIMITS.attributes and not any(flat.repeated for flat in flats.values()):
-            return
-        attributes, values = np.zeros((2, self._length), np.int64)
-        for column in columns.values():
-            counts = column.counts(self._length)
+    def _hold_against_limits(self, columns: Iterable[Column]) -> None:
+        attributes, values = np.zeros((2, len(self.wrong)), np.int64)
+        for column in columns:
+            counts = column.counts(len(self.wrong))
             values += counts
             attributes += counts > 0
-        self._wrong[(attributes > LIMITS.attributes) | (values > LIMITS.values)] = True
+        self.wrong[(attributes > LIMITS.attributes) | (values > LIMITS.values)] = True
 
-    def _require_all(self, flats: Mapping[str, FlatArray]) -> None:
-        for name in self._schema or ():
-            lacking = np.ones(self._length, np.bool_)
-            if name in flats:
-                flat = flats[name]
+    def _keeps(self, name: str) -> bool:
+        return self.wanted is None or name in self.wanted
+
+    def _require_all(self, flats: Mapping[str, list[FlatArray]]) -> None:
+        for name in self.schema or ():
+            lacking = np.ones(len(self.wrong), np.bool_)
+            for flat in flats.get(name, ()):
                 lacking[flat.events[is_present(flat.array)]] = False
-            self._wrong[lacking] = True
+            self.wrong[lacking] = True
 
     # --- single rows -------------------------------------------------------------------------
 
     def _errors(self) -> dict[int, TamisError]:
-        if not self._wrong.any():
-            return {}
-        numbers = np.flatnonzero(self._wrong).tolist()
+        numbers = np.flatnonzero(self.wrong).tolist()
         return {
             number: self._error(row)
-            for number, row in zip(numbers, self._rows(self._wrong), strict=True)
+            for number, row in zip(numbers, self._rows(self.wrong), strict=True)
         }
 
     def _error(self, row: Mapping[str, object]) -> TamisError:
         try:
-            admitted = self._admission.admit(row)
+            admitted = Admission(self.schema, total=self.total).admit(row)
         except TamisError as error:
             return error
         raise AssertionError(f"{admitted} was refused, and nothing is wrong with it")
 
     def _row_by_row(self) -> EventBatch:
         """Make the batch of mappings: they know what to do about a name that is given twice."""
-        rows = self._rows(np.ones(self._length, np.bool_))
-        batch = EventBatch.of_events(rows, self._schema, total=self._admission.total)
+        rows = self._rows(np.ones(len(self.wrong), np.bool_))
+        batch = EventBatch.of_events(rows, self.schema, total=self.total)
         kept = {name: column for name, column in batch.columns.items() if self._keeps(name)}
-        return EventBatch(self._length, kept, batch.errors)
+        return EventBatch(batch.length, kept, batch.errors)
 
     def _rows(self, chosen: NDArray[np.bool_]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = [{} for _ in range(int(chosen.sum()))]
-        for name, chunks in self._chunks.items():
+        for name, chunks in self.chunks.items():
             values: list[Any] = []
             first = 0
             for chunk in chunks:
                 for begin, end in _runs(chosen[first : first + len(chunk)]):
                     part = chunk.slice(begin, end - begin)
-                    values += to_python((name,), part, self._selection, depth=LIMITS.depth)
+                    values += to_python((name,), part, self.selection, depth=LIMITS.depth)
                 first += len(chunk)
             for row, value in zip(rows, values, strict=True):
                 row[name] = value
@@ -411,9 +410,3 @@ def _runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """
     edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-
-
-def _chunks(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
-    if isinstance(column, pa.Array):
-        return [column]
-    return column.chunks or [column.combine_chunks()]

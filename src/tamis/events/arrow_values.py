@@ -5,6 +5,7 @@ Only here are Arrow's buffers read: numbers and instants as views, bitmaps unpac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from pyarrow import types as arrow_types
 
 from tamis.errors import EventError
-from tamis.events.columns import Entries, float_entries, integer_entries, split_integers
+from tamis.events.columns import Entries, float_entries, split_integers
 from tamis.events.kinds import KINDS, TYPES, Kind, Type
 from tamis.events.values import INT64_MAX, RejectedValue, microseconds
 
@@ -36,7 +37,7 @@ Events = NDArray[np.int32]
 class ArrowValues(NamedTuple):
     """The entries of an array, and the events of those among them that cannot be taken."""
 
-    entries: dict[Kind | None, Entries]
+    entries: Mapping[Kind | None, Entries]
     wrong: Events | None = None
 
 
@@ -67,12 +68,13 @@ def find_values(array: pa.Array, events: Events, declared: Type | None) -> Arrow
             return _integers(*fixed_width(array, events), declared)
         case Type.FLOAT:
             values, events = fixed_width(array, events)
-            return _of(
-                Type.FLOAT, declared, float_entries(events, values.astype(np.float64, copy=False))
-            )
+            entries = float_entries(events, values.astype(np.float64, copy=False))
+            wrong = None if declared in {None, Type.FLOAT} else events
+            return ArrowValues(entries, wrong)
         case Type.BOOL:
             values, events = _present(array, _bits(array, 1), events)
-            return _of(Type.BOOL, declared, {Kind.BOOLEAN: Entries(events, values)})
+            wrong = None if declared in {None, Type.BOOL} else events
+            return ArrowValues({Kind.BOOLEAN: Entries(events, values)}, wrong)
         case Type.TIMESTAMP:
             return _instants(array, events, declared)
         case None | Type.STR:
@@ -82,14 +84,8 @@ def find_values(array: pa.Array, events: Events, declared: Type | None) -> Arrow
             values, events = fixed_width(array, events)
             kind = TYPES[type_].kind
             stored = values.astype(KINDS[kind].dtype, copy=False)
-            return _of(type_, declared, {kind: Entries(events, stored)})
-
-
-def _of(type_: Type, declared: Type | None, entries: dict[Kind | None, Entries]) -> ArrowValues:
-    """Return entries as they are if the schema allows their type, else all as wrong."""
-    if declared is None or declared is type_:
-        return ArrowValues(entries)
-    return ArrowValues(entries, np.concatenate([e.events for e in entries.values()]))
+            wrong = None if declared in {None, type_} else events
+            return ArrowValues({kind: Entries(events, stored)}, wrong)
 
 
 # --- numbers ---------------------------------------------------------------------------------
@@ -105,8 +101,9 @@ def _integers(values: NDArray[Any], events: Events, declared: Type | None) -> Ar
         floats, residues = split_integers(integers)
         inexact = None if residues is None else events[residues != 0]
         return ArrowValues({Kind.NUMBER: Entries(events, floats)}, _either(wrong, inexact))
-    found = _of(Type.INT, declared, {Kind.NUMBER: integer_entries(events, integers)})
-    return ArrowValues(found.entries, _either(wrong, found.wrong))
+    whole = np.ones(len(integers), np.bool_)
+    entries = Entries(events, *split_integers(integers), whole)
+    return ArrowValues({Kind.NUMBER: entries}, wrong if declared in {None, Type.INT} else events)
 
 
 # --- instants --------------------------------------------------------------------------------
@@ -115,8 +112,8 @@ def _integers(values: NDArray[Any], events: Events, declared: Type | None) -> Ar
 def _instants(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
     values, events = fixed_width(array, events)
     instants, outside = to_microseconds(values, array.type)
-    found = _of(Type.TIMESTAMP, declared, {Kind.TIMESTAMP: Entries(events, instants)})
-    return ArrowValues(found.entries, _either(_where(outside, events), found.wrong))
+    wrong = _where(outside, events) if declared in {None, Type.TIMESTAMP} else events
+    return ArrowValues({Kind.TIMESTAMP: Entries(events, instants)}, wrong)
 
 
 def to_microseconds(
@@ -141,46 +138,30 @@ def to_microseconds(
 
 
 def _texts(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
-    codes, events, dictionary = _coded(array, events)
-    texts, broken = _decoded(dictionary)
-    wrong = _where(broken[codes], events) if broken.any() else None
+    """Return each text as its place among the distinct ones."""
+    encoded = array if arrow_types.is_dictionary(array.type) else array.dictionary_encode()
+    if encoded.dictionary.null_count or len(encoded.dictionary) > len(array):
+        encoded = array.dictionary_decode().dictionary_encode()
+    codes, events = fixed_width(encoded.indices, events)
+    codes, dictionary = codes.astype(np.int32, copy=False), encoded.dictionary
+    if encoded is array:
+        # A dictionary that was given may say the same text twice.
+        distinct = dictionary.dictionary_encode()
+        codes, dictionary = fixed_width(distinct.indices, codes)[0][codes], distinct.dictionary
+    wrong = None
+    try:
+        texts = dictionary.to_pylist()
+    except UnicodeDecodeError:
+        # Arrow does not always check that a text is UTF-8.
+        texts = texts_of(dictionary)
+        broken = np.array([isinstance(text, RejectedValue) for text in texts])
+        texts, wrong = [str(text) for text in texts], _where(broken[codes], events)
     if declared is not None and Type.STR in TYPES[declared].conversions:
         stored, unread = _converted(texts, declared)
-        found = ArrowValues({TYPES[declared].kind: Entries(events, stored[codes])})
-        return ArrowValues(found.entries, _either(wrong, _where(unread[codes], events)))
-    found = _of(Type.STR, declared, {Kind.TEXT: Entries(events, codes, texts=texts)})
-    return ArrowValues(found.entries, _either(wrong, found.wrong))
-
-
-def _coded(array: pa.Array, events: Events) -> tuple[NDArray[np.int32], Events, pa.Array]:
-    """Return each text as its place among the distinct ones, and these."""
-    if not arrow_types.is_dictionary(array.type):
-        encoded = array.dictionary_encode()
-        return *_codes(encoded.indices, events), encoded.dictionary
-    given = array.dictionary
-    if given.null_count or len(given) > len(array):
-        return _coded(array.dictionary_decode(), events)
-    # A dictionary may say the same text twice.
-    codes, events = _codes(array.indices, events)
-    distinct = given.dictionary_encode()
-    renumbered, _ = fixed_width(distinct.indices, codes)
-    return renumbered[codes], events, distinct.dictionary
-
-
-def _codes(indices: pa.Array, events: Events) -> tuple[NDArray[np.int32], Events]:
-    values, events = fixed_width(indices, events)
-    return values.astype(np.int32, copy=False), events
-
-
-def _decoded(dictionary: pa.Array) -> tuple[list[str], NDArray[np.bool_]]:
-    """Return the texts, and which of them are not UTF-8: Arrow does not always look."""
-    broken = np.zeros(len(dictionary), np.bool_)
-    try:
-        return dictionary.to_pylist(), broken
-    except UnicodeDecodeError:
-        texts = texts_of(dictionary)
-        broken[:] = [isinstance(text, RejectedValue) for text in texts]
-        return [str(text) for text in texts], broken
+        wrong = _either(wrong, _where(unread[codes], events))
+        return ArrowValues({TYPES[declared].kind: Entries(events, stored[codes])}, wrong)
+    wrong = wrong if declared in {None, Type.STR} else events
+    return ArrowValues({Kind.TEXT: Entries(events, codes, texts=texts)}, wrong)
 
 
 def texts_of(array: pa.Array) -> list[Any]:
@@ -219,7 +200,7 @@ def fixed_width(array: pa.Array, events: Events) -> tuple[NDArray[Any], Events]:
     if buffer is None or not len(array):
         return np.empty(0, dtype), events[:0]
     values = np.frombuffer(buffer, dtype, len(array), array.offset * dtype.itemsize)
-    return _present(array, values, events)
+    return _present(array, values, events) if array.null_count else (values, events)
 
 
 def _present(array: pa.Array, values: NDArray[Any], events: Events) -> tuple[NDArray[Any], Events]:

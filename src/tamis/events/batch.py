@@ -6,6 +6,7 @@ This module makes them from single events; `arrow` makes them from Arrow's colum
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -244,18 +245,13 @@ def is_arrow(data: object) -> bool:
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 
+@dataclass(frozen=True, eq=False)
 class EventBatch:
-    """Some events as columns; events that had to be refused are empty here and told apart."""
+    """Events as columns; a refused event is empty here, and `errors` says why."""
 
-    def __init__(
-        self,
-        length: int,
-        columns: Mapping[str, Column],
-        errors: Mapping[int, TamisError] | None = None,
-    ) -> None:
-        self.length: Final = length
-        self.columns: Final = columns
-        self.errors: Final = dict(errors or {})
+    length: int
+    columns: Mapping[str, Column]
+    errors: dict[int, TamisError] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return self.length

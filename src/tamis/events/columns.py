@@ -37,12 +37,13 @@ class Entries(NamedTuple):
         )
 
 
-class Column:
+class Column(NamedTuple):
     """The values of one attribute in all events of a batch."""
 
-    def __init__(self, entries: Mapping[Kind | None, Entries]) -> None:
-        self.entries: Final = entries
-        """By kind; values that compare with nothing (NaN) under None."""
+    entries: Mapping[Kind | None, Entries]
+    """By kind; values that compare with nothing (NaN) under None."""
+    is_single: bool = False
+    """Whether it is known that no event holds more than one value."""
 
     def counts(self, length: int) -> NDArray[np.int64]:
         """Return for each event how many values it holds."""
@@ -53,14 +54,17 @@ class Column:
 
     def several(self, length: int) -> NDArray[np.bool_]:
         """Tell of each event whether it holds more than one value."""
-        if len(self.entries) <= 1 and all(_rising(e.events) for e in self.entries.values()):
+        if self.is_single or (
+            len(self.entries) <= 1 and all(_rising(e.events) for e in self.entries.values())
+        ):
             return np.zeros(length, np.bool_)
         return self.counts(length) > 1
 
     def without(self, refused: NDArray[np.bool_]) -> Column:
         """Return the column without the values of some events."""
         kept = ((kind, e.only(~refused[e.events])) for kind, e in self.entries.items())
-        return Column({kind: entries for kind, entries in kept if len(entries.events)})
+        filled = {kind: entries for kind, entries in kept if len(entries.events)}
+        return Column(filled, self.is_single)
 
 
 def _rising(events: NDArray[np.int32]) -> bool:
