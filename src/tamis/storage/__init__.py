@@ -1,14 +1,14 @@
-"""What lasts: a log of events in own files, and all other state in SQLite, in one folder.
+"""Durable storage: a log of events, and all other state in SQLite, in one folder.
 
 ::
 
     folder/LOCK           held by the one process that uses the folder
            log/*.log      events, in segments; see `log`
            state.db       subscriptions, what is pending for them, dead letters, tokens; see `state`
-           state.count    how many lasting changes state.db has seen
+           state.count    the number of durable changes made to state.db
 
-This room knows bytes, numbers, names and times. It waits for the disk, so whoever must not wait
-calls it from a thread.
+It handles bytes, numbers, names and times, and knows nothing about filters. Its calls block on the
+disk, so asyncio code makes them from a thread.
 """
 
 from tamis.storage.log import EventLog

@@ -1,4 +1,4 @@
-"""A SQLite file: one writer at a time, readers beside it, errors as sentences."""
+"""An SQLite file: one writer at a time, concurrent readers, errors as sentences."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ _ADVICE: Final = (
 
 
 class Database:
-    """A SQLite file in WAL mode; whoever writes sees to it that nobody else does.
+    """An SQLite file in WAL mode; the caller ensures that there is only one writer at a time.
 
-    A change that is to last is brought to the disk before it is committed; others are when SQLite
-    gets to it. All of them survive the end of the process, and a power cut loses only a whole end
-    of the others.
+    A durable change is synced to disk before it is committed; SQLite syncs other changes later. All
+    of them survive the end of the process. A power failure loses only the last of the others.
     """
 
     def __init__(self, path: Path, schema: Sequence[str]) -> None:
         self._path: Final = path
-        # For what is below, not for the file: nobody waits for the disk with it.
+        # Protects the fields below, not the file: nobody holds it while waiting for the disk.
         self._lock = Lock()
         self._idle: list[sqlite3.Connection] = []
         self._is_closed = False
         with self._sentences():
             self._check_mode()
-            # Whoever else uses the machine has no business with hashes of tokens.
+            # Other users of the machine must not read the hashes of tokens.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._writer = self._connect()
             try:
@@ -54,7 +53,7 @@ class Database:
 
     @contextmanager
     def writing(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
-        """Give the connection for one transaction, which is committed at the end of the block."""
+        """Yield the connection for one transaction, which is committed at the end of the block."""
         with self._sentences():
             self._set_level(lasting)
             self._writer.execute("BEGIN IMMEDIATE")
@@ -62,14 +61,14 @@ class Database:
                 yield self._writer
                 self._writer.execute("COMMIT")
             except BaseException:
-                # After some errors SQLite has rolled back by itself.
+                # After some errors SQLite has already rolled back.
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """Give a connection to read with."""
+        """Yield a connection for reading."""
         with self._sentences():
             connection = self._take()
             try:
@@ -80,7 +79,7 @@ class Database:
             self._give_back(connection)
 
     def close(self) -> None:
-        """Close all connections; a reader closes its own when it is done."""
+        """Close all connections; a reader closes its own when it has finished."""
         with self._lock:
             self._is_closed = True
             for connection in (*self._idle, self._writer):
@@ -94,14 +93,14 @@ class Database:
         connection = sqlite3.connect(
             self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
-        # Bytes that are no text are still a row, whose checksum tells that it is damaged.
+        # Bytes that are not text still form a row, whose checksum shows that it is damaged.
         connection.text_factory = _text
         connection.execute("PRAGMA cell_size_check = ON")
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
 
     def _check_mode(self) -> None:
-        """Refuse a file that no longer says it has a write-ahead log: SQLite would drop the log."""
+        """Refuse a file whose header no longer mentions a WAL: SQLite would discard the WAL."""
         log = self._path.with_name(f"{self._path.name}-wal")
         if not log.exists() or not log.stat().st_size or not self._path.exists():
             return
@@ -164,8 +163,8 @@ class Database:
         except sqlite3.Error as error:
             raise self._refusal(error) from error
         except UnicodeDecodeError as error:
-            # Python could not even read what SQLite says is wrong.
-            raise _damaged(self._path, "names in it are no text") from error
+            # Python could not even decode the message of SQLite.
+            raise _damaged(self._path, "names in it are not text") from error
 
     def _refusal(self, error: sqlite3.Error) -> StorageError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
@@ -195,7 +194,7 @@ def _number(connection: sqlite3.Connection, question: str) -> int:
 
 
 def _names(connection: sqlite3.Connection) -> list[str]:
-    """Return the statements that made what is in the file."""
+    """Return the statements that created the tables in the file."""
     found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
     return sorted(str(sql) for (sql,) in found)
 
@@ -222,7 +221,7 @@ class ChangeCount:
         return int(_COUNT.unpack(number)[0])
 
     def write(self, number: int) -> None:
-        """Write a number; the state is right without it."""
+        """Write a number; the state is correct without it."""
         data = _COUNT.pack(number)
         with suppress(OSError):
             write_all(self._file, data + _CRC.pack(zlib.crc32(data)), 0)

@@ -1,4 +1,4 @@
-"""What the log and the state ask of the file system."""
+"""File-system operations of the log and the state."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Final
 from tamis.errors import StorageError, StorageFullError
 
 Sync = Callable[[int], None]
-"""Brings a file, or a folder's list of files, to the disk; raises OSError if it could not."""
+"""Syncs a file, or a folder's list of files, to disk; raises OSError on failure."""
 
 _BLOCK: Final = 4096
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def refusal(path: object, action: str, error: OSError) -> StorageError:
-    """Return what to raise when the system refused something."""
+    """Return the error to raise when the system refused an operation."""
     reason = f"{action} failed: {error.strerror or error}"
     if error.errno in FULL:
-        return StorageFullError(path, reason, advice="make room on the disk, and it goes on")
+        return StorageFullError(path, reason, advice="free space on the disk; no restart is needed")
     return StorageError(path, reason)
 
 
 def write_all(file: int, data: bytes, offset: int) -> None:
-    """Write all bytes at an offset; the system may take fewer at a time."""
+    """Write all bytes at an offset, however few the system accepts at a time."""
     rest = memoryview(data)
     while rest:
         written = os.pwrite(file, rest, offset)
@@ -39,7 +39,7 @@ def write_all(file: int, data: bytes, offset: int) -> None:
 
 
 def sync_folder(path: Path, sync: Sync) -> None:
-    """Bring the list of files in a folder to the disk."""
+    """Sync a folder's list of files to disk."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync(folder)
@@ -48,7 +48,7 @@ def sync_folder(path: Path, sync: Sync) -> None:
 
 
 def make_folder(path: Path, sync: Sync) -> None:
-    """Make a folder of one's own that is still there after a power cut."""
+    """Create a private folder that survives a power failure."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in missing:
@@ -56,7 +56,7 @@ def make_folder(path: Path, sync: Sync) -> None:
 
 
 class FolderLock:
-    """A file that one process at a time can hold; the system lets go of it when that ends."""
+    """A file that one process at a time can lock; the system unlocks it when the process ends."""
 
     def __init__(self, path: Path) -> None:
         self._file: Final = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -68,18 +68,18 @@ class FolderLock:
             raise StorageError(
                 path.parent,
                 f"the folder is in use by the process {holder or 'that has just opened it'}",
-                advice="stop that one, or take another folder",
+                advice="stop that process, or use another folder",
             ) from None
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let go; the file stays, as removing it would let two processes hold one each."""
+        """Unlock; the file stays, since after removing it two processes could lock one each."""
         os.close(self._file)
 
 
 class _OpenFile:
-    """An open file that is closed when the last one who reads it lets go."""
+    """An open file that is closed when its last reader releases it."""
 
     def __init__(self, path: Path) -> None:
         self.number: Final = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -90,7 +90,7 @@ class _OpenFile:
 
 
 class FilePool:
-    """Files to read from, of which only so many are open at a time."""
+    """A pool of files for reading, of which only a limited number are open at a time."""
 
     def __init__(
         self, most_open: int = 32, pread: Callable[[int, int, int], bytes] = os.pread
@@ -101,8 +101,8 @@ class FilePool:
         self._lock = Lock()
 
     def read(self, path: Path, offset: int, size: int) -> bytes:
-        """Return some bytes of a file, fewer only at its end; what cannot be read is zeros."""
-        # Held here while it is read, so another thread cannot close it in between.
+        """Return some bytes of a file, fewer only at its end; unreadable bytes are zeros."""
+        # Hold a reference while reading, so that no other thread closes the file.
         file = self._file(path)
         parts, end = [], offset + size
         while offset < end:
@@ -119,7 +119,7 @@ class FilePool:
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-        # A bad sector must not take its neighbours with it: up to the next block, then on.
+        # A bad sector must not affect its neighbours: skip to the next block and continue.
         size = min(size, _BLOCK - offset % _BLOCK)
         try:
             return self._pread(file, size, offset)
@@ -139,7 +139,7 @@ class FilePool:
             return file
 
     def forget(self, path: Path) -> None:
-        """Close a file that will not be read again."""
+        """Close a file that will not be read any more."""
         with self._lock:
             self._open.pop(path, None)
 

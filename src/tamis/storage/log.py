@@ -1,6 +1,6 @@
-"""The log of events: append, read, forget.
+"""The log of events: append, read, remove.
 
-Why it is no table of a database, and what is promised: docs/concepts/storage.md.
+docs/concepts/storage.md explains what it guarantees, and why it is not a database table.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from tamis.storage.segments import (
 
 SEGMENT_BYTES: Final = 64 << 20
 READ_BYTES: Final = 4 << 20
-# A segment that is appended to is closed after this part of the age at which events go, so that no
-# event stays much longer because a younger one lies beside it.
+# A segment is closed after this fraction of the retention age, so that no event is kept much longer
+# because it shares a file with a younger one.
 _AGE_PARTS: Final = 8
 _MOST_DAMAGE_KEPT: Final = 1_000
 
@@ -43,10 +43,10 @@ _begun: Final = attrgetter("header.time")
 
 
 class EventLog:
-    """Events in order, numbered 1, 2, 3, …; one thread appends at a time, any number read.
+    """Events in order, numbered 1, 2, 3, …; one thread appends, any number read.
 
-    Readers see only what is on the disk. They take the tuple of segments as it is; whoever changes
-    it replaces it as a whole.
+    Readers see only what is on disk. They take the current tuple of segments; the writer replaces
+    it as a whole.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class EventLog:
         self._next = opened.next_sequence
         self._last_time = opened.last_time
         self.cut_bytes: Final = opened.cut_bytes
-        """What a crash had left behind, and opening cut off."""
+        """What a crash left unfinished, and opening cut off."""
         self._damaged = {(damage.segment, damage.offset): damage for damage in opened.damaged}
 
     @property
     def first_sequence(self) -> int:
-        """Return the first sequence that is there; the next one if none is."""
+        """Return the first sequence in the log; the next one to be assigned if the log is empty."""
         segments = self._segments
         return segments[0].first if segments else self._next
 
@@ -99,7 +99,7 @@ class EventLog:
 
     @property
     def bytes(self) -> int:
-        """Return how much room the log takes."""
+        """Return the size of the log in bytes."""
         return sum(segment.extent.end for segment in self._segments)
 
     @property
@@ -128,13 +128,13 @@ class EventLog:
             return range(first, self._next)
 
     def _tick(self) -> float:
-        """Return the time, later than at any other append: so it tells appends apart."""
+        """Return the time, later than at any other append, so that it identifies the append."""
         now, last = self._clock(), self._last_time
         self._last_time = now if now > last else math.nextafter(last, math.inf)
         return self._last_time
 
     def _ready(self) -> _Active:
-        """Return a segment that can be appended to, a new one if need be."""
+        """Return a segment to append to, a new one if necessary."""
         if self._is_closed:
             raise StorageError(self._folder, "the log is closed")
         active = self._active
@@ -146,7 +146,8 @@ class EventLog:
         if self._header is None or self._header.first != self._next:
             youngest_before = self._last_time or self._clock()
             self._header = Header(new_mark(), self._next, youngest_before)
-        # Otherwise there was a try before; its file is replaced, as two would begin alike.
+        # Otherwise an earlier attempt failed; its file is replaced, since two would begin with the
+        # same sequence.
         header, path = self._header, self._header.path(self._folder)
         try:
             file = create_segment(self._folder, header, self._sync)
@@ -162,18 +163,18 @@ class EventLog:
         return self._active
 
     def _look_back(self, active: _Active) -> None:
-        """See whether a write that failed has spoiled what lies before it, in the same block."""
+        """Check whether a failed write has damaged what precedes it in the same block."""
         if active.is_spent and active.drop_cache():
-            # If it cannot be read either, that is found out when it is asked for.
+            # If it cannot be read either, the next read will report it.
             with suppress(OSError):
                 self._note_damage(active.segment, max(active.segment.first, self._next - 1))
 
     # --- reading -----------------------------------------------------------------------------
 
     def read(self, first: int, limit: int, max_bytes: int = READ_BYTES) -> list[Record]:
-        """Return records in order from a sequence on; damaged ones are reported and left out.
+        """Return records in order, starting at a sequence; report and skip damaged ones.
 
-        At least one if there is one; an empty list is the end of the log.
+        Return at least one record if there is one; an empty list means the end of the log.
         """
         found: list[Record] = []
         if limit < 1:
@@ -188,14 +189,14 @@ class EventLog:
         return found
 
     def get(self, sequence: int) -> Record | None:
-        """Return one record; None if it was removed, is damaged, or is yet to come."""
+        """Return one record; None if it was removed, is damaged, or does not exist yet."""
         found = self.read(sequence, 1)
         return found[0] if found and found[0].sequence == sequence else None
 
     def sequence_at(self, time: float) -> int:
-        """Return the first sequence at or after a time; the next one if there is none yet."""
+        """Return the first sequence at or after a time; the next one if there is none."""
         segments, following = self._segments, self._next
-        # All in the next segment are at or after its own time, and so after the one asked for.
+        # All events of the next segment are at or after its own time, and so after the one given.
         at = max(0, bisect_left(segments, time, key=_begun) - 1)
         for segment in segments[at:]:
             with self._reading(segment):
@@ -205,7 +206,7 @@ class EventLog:
         return following
 
     def verify(self) -> tuple[Damage, ...]:
-        """Read everything, and return all damage there is."""
+        """Read everything, and return all damage."""
         for segment in self._segments:
             with self._reading(segment):
                 self._note_damage(segment, segment.first)
@@ -224,7 +225,7 @@ class EventLog:
 
     @contextmanager
     def _reading(self, segment: LogSegment) -> Iterator[None]:
-        """Pass over a segment that retention has removed in the meantime."""
+        """Skip a segment that retention has removed in the meantime."""
         try:
             yield
         except OSError as error:
@@ -245,13 +246,13 @@ class EventLog:
     def retain(
         self, *, max_age: float | None = None, max_bytes: int | None = None, keep_from: int
     ) -> range:
-        """Remove the oldest segments that are too old or too much; return the sequences removed.
+        """Remove the oldest segments beyond the age or size limit; return the sequences removed.
 
         The segment that is appended to stays, and so does everything from `keep_from` on.
         """
         with self._writing:
             if max_age is not None and self._is_to_be_closed(max_age):
-                # It can wait, if the disk is full; removing cannot.
+                # Closing can wait if the disk is full; removing cannot.
                 with suppress(StorageError):
                     self._begin()
             first = self.first_sequence
@@ -274,11 +275,11 @@ class EventLog:
 
     def _remove_oldest(self) -> None:
         before = self._segments
-        # First from here: who finds the file gone looks whether it was to go.
+        # Update the tuple first: a reader that finds the file gone checks whether it was removed.
         oldest, self._segments = before[0], before[1:]
         try:
             oldest.path.unlink(missing_ok=True)
-            # One by one: the middle of the log must not be gone before its beginning.
+            # One at a time: the middle of the log must not disappear before its beginning.
             sync_folder(self._folder, self._sync)
         except OSError as error:
             if oldest.path.exists():
@@ -288,7 +289,7 @@ class EventLog:
             self._files.forget(oldest.path)
 
     def close(self) -> None:
-        """Close the files; nothing is lost without it."""
+        """Close the files; nothing is lost otherwise."""
         with self._writing:
             self._is_closed = True
             if self._active is not None:
@@ -298,7 +299,7 @@ class EventLog:
 
 
 class _Active:
-    """The segment that is appended to, and how its file is."""
+    """The segment that is appended to, and the state of its file."""
 
     def __init__(self, segment: LogSegment, file: int, sync: Sync) -> None:
         self.segment: Final = segment
@@ -306,15 +307,16 @@ class _Active:
         self._sync = sync
         self._is_dirty = False
         self.is_spent = False
-        """After a sync that failed nobody can tell what is on the disk: nothing more goes here."""
+        """After a failed sync the content of the disk is unknown, so nothing more is written here.
+        """
 
     @classmethod
     def opened(cls, segment: LogSegment, sync: Sync) -> _Active:
-        """Return a segment that was found, to go on with."""
+        """Return an existing segment to append to."""
         return cls(segment, os.open(segment.path, os.O_RDWR | os.O_CLOEXEC), sync)
 
     def write(self, data: bytes) -> None:
-        """Write past the end, and bring it to the disk; if this fails, it is cut off again."""
+        """Write past the end and sync; on failure, cut it off again."""
         self._is_dirty = True
         try:
             action = "writing"
@@ -328,7 +330,7 @@ class _Active:
         self._is_dirty = False
 
     def is_clean(self) -> bool:
-        """Return whether nothing lies past the end; what a failed append left is cut off."""
+        """Return whether nothing lies past the end; cut off what a failed append left."""
         if self._is_dirty:
             try:
                 os.ftruncate(self._file, self.segment.extent.end)
@@ -339,7 +341,7 @@ class _Active:
         return not self.is_spent
 
     def drop_cache(self) -> bool:
-        """Let go of what memory holds of the file, so that the disk is read; False: cannot."""
+        """Drop the cached pages of the file, so that the disk is read; False if impossible."""
         with suppress(AttributeError, OSError):
             os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
             return True

@@ -1,11 +1,10 @@
-"""Opening a log: what a crash left behind is cut off, and what is damaged is named.
+"""Opening a log: cut off what a crash left unfinished, report what is damaged.
 
-Only the last segment can have been written to when the process or the power went, so it is read as
-a whole. It ends with a group that may never have been acknowledged. If that group is whole, it
-stays. If not, and nothing shows that it was once brought to the disk, it was cut short, and it goes
-as a whole: were a part of what was published together to remain, publishing it again would be taken
-for a repetition. All before was on the disk before anything was written after it, so what is wrong
-there is damage, and what is right stays.
+Only the last segment can have been written to when the process or the power failed, so it is read
+completely. It ends with a group that may never have been acknowledged. If that group is complete,
+it stays. If it is not, and nothing shows that it was ever synced, it is removed completely: if a
+part of a publication remained, a retry would be taken for a repetition. Everything before was on
+disk before anything was written after it, so errors there are damage, and intact records stay.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from tamis.storage.segments import (
     segment_paths,
 )
 
-# More than any sequence: where the last segment ends, its reading is to show.
+# Larger than any sequence: reading the last segment determines its end.
 _UNKNOWN: Final = 1 << 63
 
 
 class OpenedLog(NamedTuple):
-    """A log as it was found, ready to be read."""
+    """A log as found on disk, ready to be read."""
 
     segments: tuple[LogSegment, ...]
     next_sequence: int
@@ -59,19 +58,19 @@ class _AppendGroup(msgspec.Struct):
 
 
 class _LogTail(NamedTuple):
-    """How the last segment ends: where, and before which sequence."""
+    """Where the last segment ends, and before which sequence."""
 
     end: int
     found_stop: int
-    """One more than the last sequence that was found."""
+    """One more than the last sequence found."""
     stop: int
-    """One more than the last sequence that there was."""
+    """One more than the last sequence ever assigned."""
     time: float
     damaged: list[Damage]
 
 
 def open_log(folder: Path, files: FilePool, sync: Sync, synced_up_to: int) -> OpenedLog:
-    """Read what is in a folder; events up to `synced_up_to` are known to have been on the disk."""
+    """Read a folder; events up to `synced_up_to` are known to have been on disk."""
     for left in folder.glob(f"*{PART}"):
         left.unlink()
     segments, damaged = _segments(folder, files)
@@ -80,7 +79,7 @@ def open_log(folder: Path, files: FilePool, sync: Sync, synced_up_to: int) -> Op
     last = segments[-1]
     tail = _tail(last, synced_up_to)
     next_sequence = max(tail.stop, synced_up_to + 1)
-    # Sequences that are lost are passed over from one segment to the next.
+    # Lost sequences are carried over from one segment to the next.
     goes_on = next_sequence == tail.found_stop
     cut = _cut(last, tail.end, sync) if goes_on else 0
     end = tail.end if goes_on else last.extent.end
@@ -110,7 +109,7 @@ def _segments(folder: Path, files: FilePool) -> tuple[list[LogSegment], list[Dam
 
 
 def _first_time(segment: LogSegment) -> float:
-    """Return a time that the header may have had: with one too early, events would go too early."""
+    """Return a possible time for the header: too early a time would remove events too early."""
     found = (item.record.time for item in segment.all_entries() if isinstance(item, LocatedRecord))
     return next(found, segment.header.time)
 
@@ -126,7 +125,7 @@ def _tail(segment: LogSegment, synced_up_to: int) -> _LogTail:
         group = _joined(group, item, end)
         end, expected, time = item.end, item.record.sequence + 1, item.record.time
     if damaged and damaged[-1].lost.stop == _UNKNOWN:
-        # What lies past the last record is no damage but what is cut off.
+        # Bytes past the last record are not damage; they are cut off.
         damaged.pop()
     if group.is_whole or group.first <= synced_up_to:
         return _LogTail(end, expected, group.stop, time, damaged)
@@ -135,14 +134,15 @@ def _tail(segment: LogSegment, synced_up_to: int) -> _LogTail:
 
 
 def _joined(group: _AppendGroup, entry: LocatedRecord, end: int) -> _AppendGroup:
-    """Return the group of a record: the one before it, or another that begins here."""
+    """Return the group of a record: the current one, or a new one that begins here."""
     record = entry.record
     first = record.sequence - entry.place
     if (first, record.time) != (group.first, group.time) or not group.found:
-        # If both begin alike, that one was refused, and this not wholly written over it.
+        # If both begin with the same sequence, the earlier one was refused and not completely
+        # overwritten.
         offset = group.offset
         if first != group.first:
-            # Without its first record it begins in the damage before it.
+            # Without its first record, the group begins in the damage before it.
             offset = entry.offset if entry.place == 0 else end
         group = _AppendGroup(first, first + entry.group, record.time, offset)
     group.found += 1
@@ -150,7 +150,7 @@ def _joined(group: _AppendGroup, entry: LocatedRecord, end: int) -> _AppendGroup
 
 
 def _cut(segment: LogSegment, end: int, sync: Sync) -> int:
-    """Cut off what lies past the end, and bring the rest to the disk: it is going to be used."""
+    """Cut off what lies past the end, and sync the rest before it is used."""
     file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
     try:
         size = os.fstat(file).st_size

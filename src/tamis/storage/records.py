@@ -5,11 +5,11 @@
     mark 4 | crc 4 | size 4 | sequence 8 | time 8 | publisher's sequence 8 | place 4 | group 4
     | format 1 | length of the publisher's name 2 | name | payload
 
-All numbers are little-endian. The size is that of the whole record, and the CRC-32 covers all that
-follows it. The mark is drawn at random for each segment: by it the next record is found after a
-damaged one, and since no publisher can know it, no payload can pose as a record. Records that were
-appended together are a group, which is there as a whole or not at all after a crash; each knows its
-place in the group, from 0, and how many there are.
+All numbers are little-endian. The size is that of the whole record; the CRC-32 covers everything
+after itself. The mark is random for each segment: it locates the next record after a damaged one,
+and since no publisher can know it, no payload can pose as a record. Records that were appended
+together form a group, which survives a crash as a whole or not at all; each record has its place in
+the group, from 0, and the size of the group.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NewRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """An event of the log."""
+    """An event in the log."""
 
     sequence: int
     time: float
@@ -59,7 +59,7 @@ class Record(NamedTuple):
 
 
 class LocatedRecord(NamedTuple):
-    """A record, where it lies in its segment, and its place in its group."""
+    """A record, its offset in the segment, and its place in its group."""
 
     offset: int
     end: int
@@ -69,7 +69,7 @@ class LocatedRecord(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A place in the log that is not what was written, and the sequences that are lost by it."""
+    """A damaged place in the log, and the sequences lost with it."""
 
     segment: str
     offset: int
@@ -83,7 +83,7 @@ class Damage(NamedTuple):
 
 
 def sequences(lost: range) -> str:
-    """Return in words which sequences are lost."""
+    """Return a phrase that names the lost sequences."""
     if not lost:
         return "no record is lost by it"
     return f"lost: {lost[0]:,}" if len(lost) == 1 else f"lost: {lost[0]:,} to {lost[-1]:,}"
@@ -92,7 +92,7 @@ def sequences(lost: range) -> str:
 def encoded(
     records: Sequence[NewRecord], sequence: int, time: float, mark: bytes
 ) -> tuple[bytes, list[int]]:
-    """Return records as a group of bytes, and where in it each begins; a LimitError if too long."""
+    """Return the bytes of a group of records, and their offsets; LimitError if too long."""
     parts: list[bytes] = []
     starts: list[int] = []
     at, group = 0, len(records)
@@ -132,14 +132,14 @@ def _too_large(record: NewRecord, name: bytes) -> LimitError:
 
 
 def decoded(data: bytes, mark: bytes, at: int, base: int) -> Iterator[LocatedRecord]:
-    """Yield the whole records that follow each other; `data` begins at `base` in the file."""
+    """Yield the complete consecutive records in `data`, which begins at offset `base`."""
     view, length = memoryview(data), len(data)
     while at + LEAST_RECORD <= length:
         found, crc, size, sequence, time, own, place, group, format_, name = _FIELDS.unpack_from(
             data, at
         )
         end, name_end = at + size, at + LEAST_RECORD + name
-        # The size is not to be trusted before the checksum: it may be anything.
+        # The size cannot be trusted before the checksum is verified.
         if found != mark or not name_end <= end <= length:
             return
         if zlib.crc32(view[at + _COVERED_FROM : end]) != crc:
@@ -154,7 +154,7 @@ def decoded(data: bytes, mark: bytes, at: int, base: int) -> Iterator[LocatedRec
 
 
 def claimed_size(data: bytes, at: int, mark: bytes) -> int:
-    """Return how large a record says it is; 0 if there is none."""
+    """Return the size that a record claims; 0 if there is none."""
     if at + LEAST_RECORD > len(data) or not data.startswith(mark, at):
         return 0
     return int(_SIZE.unpack_from(data, at + _COVERED_FROM)[0])

@@ -6,11 +6,11 @@
 
     magic 12 | version 2 | mark 4 | first sequence 8 | time 8 | unused 2 | crc 4 | records
 
-A segment whose mark is unknown cannot be read, so the mark is in its name as well as in its header.
-It is written beside its place and renamed into it, so its header is whole.
+A segment cannot be read without its mark, so the mark is in its name as well as in its header. The
+file is written under another name and renamed, so its header is always complete.
 
-There is no index on disk. Marks are found from any place, and records are in order, so a record is
-looked for by halving; what was met on the way is remembered.
+There is no index on disk. Marks can be found from any offset, and records are in order, so a binary
+search finds a record; offsets met on the way are remembered.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ SMALL_READ: Final = 16 << 10
 LARGE_READ: Final = 256 << 10
 
 Read = Callable[[int, int], bytes]
-"""Returns bytes from an offset on, so many if there are."""
+"""Returns a number of bytes at an offset, if there are as many."""
 
 
 class RecordScanner:
-    """A file up to some byte, a part of which is in memory."""
+    """A file up to some byte, partly in memory."""
 
     def __init__(self, read: Read, mark: bytes, end: int, chunk: int) -> None:
         self._read = read
@@ -60,20 +60,20 @@ class RecordScanner:
         self._data = b""
 
     def run(self, at: int) -> Iterator[LocatedRecord]:
-        """Yield records from an offset on, each of which begins where the one before it ends."""
+        """Yield consecutive records, starting at an offset."""
         needed = LEAST_RECORD
         while at + needed <= self._end and self._hold(at, needed):
             for entry in decoded(self._data, self._mark, at - self._base, self._base):
                 at = entry.end
                 yield entry
-            # The next is no record, or not all of it is in memory. What it says of its size is not
-            # to be trusted, but cannot be more than there is.
+            # The next bytes are not a record, or it is not completely in memory. Its size cannot be
+            # trusted, but cannot exceed the rest of the file.
             needed = claimed_size(self._data, at - self._base, self._mark) or LEAST_RECORD
             if at + needed <= self._base + len(self._data):
                 return
 
     def next_entry(self, at: int, stop: int) -> LocatedRecord | None:
-        """Return the first record that begins at an offset or later, but before another."""
+        """Return the first record between two offsets."""
         while (at := self._next_mark(at)) < stop:
             entry = next(self.run(at), None)
             if entry is not None:
@@ -88,12 +88,12 @@ class RecordScanner:
             found = self._data.find(self._mark, at - self._base)
             if found >= 0:
                 return self._base + found
-            # A mark may lie across the end of this part.
+            # A mark may span the end of this part.
             at = self._base + len(self._data) - MARK_BYTES + 1
         return self._end
 
     def _hold(self, at: int, size: int) -> bool:
-        """See to it that some bytes are in memory; False if the file ends before them."""
+        """Ensure that some bytes are in memory; False if the file ends before them."""
         if not self._base <= at <= at + size <= self._base + len(self._data):
             self._data = self._read(at, min(max(size, self._chunk), self._end - at))
             self._base = at
@@ -107,7 +107,7 @@ _CRC: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _FIELDS.size + _CRC.size
 _NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{8})\.log")
 
-# Bytes between two records whose places are remembered, so what reading one has to pass over.
+# Distance in bytes between remembered records, and so the most that reading one has to skip.
 SPACING: Final = 8 << 10
 
 PART: Final = ".part"
@@ -117,15 +117,15 @@ PART: Final = ".part"
 
 
 class Header(NamedTuple):
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     mark: bytes
     first: int
     time: float
-    """No event of the segment is older, and none of the segments before it is younger."""
+    """No event in the segment is older, and none in earlier segments is younger."""
 
     def path(self, folder: Path) -> Path:
-        """Return where the segment lies."""
+        """Return the path of the segment."""
         return folder / f"{self.first:020}-{self.mark.hex()}.log"
 
 
@@ -139,14 +139,14 @@ def segment_paths(folder: Path) -> dict[int, Path]:
                 raise StorageError(
                     path,
                     f"{paths[first].name} begins with the same sequence",
-                    advice="move one of the two away",
+                    advice="move one of them elsewhere",
                 )
             paths[first] = path
     return paths
 
 
 def create_segment(folder: Path, header: Header, sync: Sync) -> int:
-    """Make a segment that is still there after a power cut, and return the open file."""
+    """Create a segment that survives a power failure, and return the open file."""
     path = header.path(folder)
     beside = path.with_suffix(PART)
     file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -164,7 +164,7 @@ def create_segment(folder: Path, header: Header, sync: Sync) -> int:
 
 
 def new_mark() -> bytes:
-    """Return a mark that nobody can guess, and that a part of a file left empty is not."""
+    """Return an unpredictable mark that cannot occur in an empty part of a file."""
     while 0 in (mark := secrets.token_bytes(MARK_BYTES)):
         pass
     return mark
@@ -184,13 +184,13 @@ def read_header(path: Path, files: FilePool) -> Header | None:
         raise StorageError(
             path,
             f"the file was once named {header.path(path.parent).name}",
-            advice="give it that name back",
+            advice="rename it back",
         )
     return header
 
 
 def header_by_name(path: Path, time: float) -> Header:
-    """Return the header that a segment must have had, with a time that it may have had."""
+    """Return the header a segment must have had, with a possible time."""
     first, mark = path.stem.split("-")
     return Header(bytes.fromhex(mark), int(first), time)
 
@@ -206,10 +206,10 @@ class Extent(NamedTuple):
 
 
 class LogSegment:
-    """One file of the log, to read from by any number of threads.
+    """One file of the log, readable by any number of threads.
 
-    `extent` is replaced as a whole by the one thread that appends, so readers see two numbers of
-    the same moment.
+    The appending thread replaces `extent` as a whole, so readers see two numbers of the same
+    moment.
     """
 
     def __init__(self, path: Path, header: Header, extent: Extent, files: FilePool) -> None:
@@ -221,14 +221,14 @@ class LogSegment:
         self._read = partial(files.read, path)
 
     def entries(self, sequence: int, chunk: int = LARGE_READ) -> Iterator[LocatedRecord | Damage]:
-        """Yield in order what lies from shortly before a sequence on."""
+        """Yield records in order, starting shortly before a sequence."""
         extent = self.extent
         low, high = self.places.around(sequence, extent.end)
         start = self._halve(lambda record: record.sequence <= sequence, low, high)
         return self._scan(start, extent, chunk)
 
     def all_entries(self) -> Iterator[LocatedRecord | Damage]:
-        """Yield everything, and remember where it lies."""
+        """Yield everything, and remember the offsets."""
         for item in self._scan(self.places.first, self.extent, LARGE_READ):
             if isinstance(item, LocatedRecord):
                 self.places.note(item.record.sequence, item.offset)
@@ -246,7 +246,7 @@ class LogSegment:
     def _halve(
         self, is_before: Callable[[Record], bool], low: _RecordOffset, high: int
     ) -> _RecordOffset:
-        """Return a place not long before the first record that is not before."""
+        """Return an offset shortly before the first record that is not before."""
         window = RecordScanner(self._read, self.header.mark, high, SMALL_READ)
         while high - low.offset > SPACING:
             middle = (low.offset + high) // 2
@@ -268,11 +268,11 @@ class LogSegment:
             for entry in window.run(at):
                 record = entry.record
                 if record.sequence >= extent.stop:
-                    # It was refused, and could not be cut off.
+                    # It was refused and could not be cut off.
                     at = extent.end
                     break
                 if record.sequence < expected or record.time < time:
-                    # Left over from an append that was refused, under one that was cut short.
+                    # Left over from a refused append, below one that was cut short.
                     at = entry.offset + 1
                     break
                 if record.sequence > expected or entry.offset > good:
@@ -297,7 +297,7 @@ class _RecordOffset(NamedTuple):
 
 
 class _SparseIndex:
-    """Where some records of a segment begin; it is learned by appending and by reading."""
+    """Offsets of some records of a segment, learned by appending and by reading."""
 
     def __init__(self, first: _RecordOffset) -> None:
         self.first: Final = first
@@ -306,14 +306,14 @@ class _SparseIndex:
         self._lock = Lock()
 
     def around(self, sequence: int, end: int) -> tuple[_RecordOffset, int]:
-        """Return the last place known at or before a sequence, and the offset of the next one."""
+        """Return the last known offset at or before a sequence, and the offset of the next one."""
         with self._lock:
             after = max(1, bisect_right(self._sequences, sequence))
             low = _RecordOffset(self._sequences[after - 1], self._offsets[after - 1])
             return low, self._offsets[after] if after < len(self._offsets) else end
 
     def note_group(self, sequence: int, offset: int, starts: Sequence[int]) -> None:
-        """Remember some places of records that were appended at an offset, the last of all."""
+        """Remember offsets of some appended records, including the last."""
         known = self._offsets[-1]
         for place, start in enumerate(starts):
             if offset + start - known >= SPACING:
@@ -321,7 +321,7 @@ class _SparseIndex:
                 self.note(sequence + place, known)
 
     def note(self, sequence: int, offset: int) -> None:
-        """Remember a place, if none is near."""
+        """Remember an offset, if none is nearby."""
         with self._lock:
             at = bisect_right(self._offsets, offset)
             if offset - self._offsets[at - 1] < SPACING:

@@ -1,8 +1,8 @@
-"""Everything but the events, in SQLite.
+"""Everything except events, in SQLite.
 
-Subscriptions, tokens and acts of administrators are on the disk when the call returns. Matches and
-what became of deliveries are committed, but not waited for: after a power cut the state is as it
-was a moment before, and from there the log is matched again and events are delivered again.
+Subscriptions, tokens and administrative acts are on disk when the call returns. Matches and the
+outcomes of deliveries are committed without waiting for the disk: after a power failure the state
+is slightly older, and from there the log is matched again and events are delivered again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MOST_DAMAGE_KEPT: Final = 1_000
 
 
 class _Transaction(NamedTuple):
-    """What a transaction does: by its connection, and to what is known without asking."""
+    """A transaction: its connection, and its effect on cached counters."""
 
     connection: sqlite3.Connection
     counters: Counters
@@ -62,9 +62,10 @@ class _Transaction(NamedTuple):
 
 
 class StateStore:
-    """Subscriptions, what is pending for them, dead letters, publishers, tokens, audit.
+    """Subscriptions, pending events, dead letters, publishers, tokens, audit log.
 
-    All methods may be called from any thread. One writes at a time; readers do not wait for it.
+    All methods may be called from any thread. One thread writes at a time; readers do not wait for
+    it.
     """
 
     def __init__(self, path: Path, *, sync: Sync = os.fsync) -> None:
@@ -79,18 +80,18 @@ class StateStore:
             self._check_rows()
             self._count = ChangeCount(path.with_suffix(".count"))
             self.lost_changes: Final = self._lost_changes()
-            """How many changes that were promised to last are not there any more."""
+            """The number of durable changes that have been lost."""
         except BaseException:
             self._database.close()
             raise
 
     @property
     def damaged(self) -> tuple[DamagedRow, ...]:
-        """Return what was found damaged since the state was opened."""
+        """Return the damage found since the state was opened."""
         return tuple(self._damaged.copy().values())
 
     def check_sequences(self, stop: int) -> None:
-        """Note rows that are for events which the log has never had: from a sequence on."""
+        """Report rows for events that the log never had: those from a sequence on."""
         with self._database.reading() as connection:
             for table in (PENDING, DEAD_LETTERS):
                 strays = _count(connection, table, "sequence >= ?", stop)
@@ -98,9 +99,9 @@ class StateStore:
                     self._note(table.name, "ahead", f"{strays:,} rows are for events to come")
 
     def make_lasting(self) -> None:
-        """Bring everything that was committed to the disk; this needs no room on it."""
-        # What is not on the disk yet is in the write-ahead log. SQLite has no locks on that file,
-        # which closing it would undo.
+        """Sync everything committed to disk; this needs no free space."""
+        # What is not on disk yet is in the WAL. SQLite holds no locks on that file, which closing
+        # it would release.
         path = self._path.with_name(f"{self._path.name}-wal")
         try:
             with path.open("rb") as file:
@@ -108,10 +109,10 @@ class StateStore:
         except FileNotFoundError:
             return
         except OSError as error:
-            raise refusal(path, "bringing it to the disk", error) from error
+            raise refusal(path, "syncing it to disk", error) from error
 
     def close(self) -> None:
-        """Close; nothing is lost without it."""
+        """Close; nothing is lost otherwise."""
         with self._writing:
             self._database.close()
             self._count.close()
@@ -119,11 +120,11 @@ class StateStore:
     # --- subscriptions -----------------------------------------------------------------------
 
     def add_subscription(self, subscription: StoredSubscription) -> int:
-        """Add a subscription, and return its number; its owner has no other of that name."""
+        """Add a subscription and return its number; its owner has no other of that name."""
         return self.add_subscriptions([subscription])[0]
 
     def add_subscriptions(self, subscriptions: Sequence[StoredSubscription]) -> list[int]:
-        """Add all subscriptions or none, and return their numbers."""
+        """Add all subscriptions or none; return their numbers."""
         with self._change(lasting=True) as (connection, counters, added, _):
             first = counters.last_number + 1
             numbers = list(range(first, first + len(subscriptions)))
@@ -141,15 +142,15 @@ class StateStore:
         except sqlite3.IntegrityError:
             raise StorageError(
                 self._path,
-                f"{subscription.owner} has a subscription named {subscription.name} already",
+                f"{subscription.owner} already has a subscription named {subscription.name}",
             ) from None
 
     def remove_subscription(self, number: int) -> bool:
-        """Remove a subscription, its pending events and its dead letters; False: there is none."""
+        """Remove a subscription, its pending events and dead letters; False if there is none."""
         return self.remove_subscriptions([number]) == 1
 
     def remove_subscriptions(self, numbers: Iterable[int]) -> int:
-        """Remove subscriptions with all that is theirs, and return how many there were."""
+        """Remove subscriptions with everything that belongs to them; return their number."""
         with self._change(lasting=True) as (connection, counters, _, removed):
             removed.update(numbers)
             keys = [(number,) for number in removed]
@@ -163,7 +164,7 @@ class StateStore:
         return gone[SUBSCRIPTIONS]
 
     def renew_subscription(self, number: int, expires_at: float) -> bool:
-        """Say anew when a subscription expires; False: there is none."""
+        """Set the expiry of a subscription; False if there is none."""
         with self._change(lasting=True) as (connection, *_):
             return self._alter(connection, number, expires_at=expires_at)
 
@@ -177,7 +178,7 @@ class StateStore:
         return bool(found)
 
     def subscriptions(self) -> list[StoredSubscription]:
-        """Return all subscriptions by number; damaged ones are reported and left out."""
+        """Return all subscriptions by number; report and skip damaged ones."""
         rows = self._rows(f"{SUBSCRIPTIONS.select} ORDER BY number")
         return [_subscription(row) for row in self._whole(SUBSCRIPTIONS, rows)]
 
@@ -185,7 +186,7 @@ class StateStore:
 
     @property
     def matched_up_to(self) -> int:
-        """Return the last sequence whose matches are here."""
+        """Return the last sequence whose matches are stored."""
         return self._counters.matched_up_to
 
     def publishers(self) -> dict[str, int]:
@@ -199,9 +200,9 @@ class StateStore:
         pending: Iterable[tuple[int, int]],
         publishers: Mapping[str, int],
     ) -> None:
-        """Take the (number, sequence) found in the log up to a sequence, all or nothing.
+        """Store the (number, sequence) pairs found in the log up to a sequence, all or none.
 
-        What is for subscriptions that are no more is dropped.
+        Pairs of removed subscriptions are dropped.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             numbers = self._numbers
@@ -211,7 +212,7 @@ class StateStore:
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
 
     def commit_replay(self, number: int, sequences: Iterable[int], extra: str) -> None:
-        """Take events of the past for one subscription, with a note of how far they were sought."""
+        """Store past events of one subscription, with the position the search has reached."""
         with self._change(lasting=False) as (connection, counters, *_):
             rows = (PENDING.row((number, sequence, 0, 0.0)) for sequence in sequences)
             if self._alter(connection, number, extra=extra):
@@ -221,11 +222,11 @@ class StateStore:
 
     @property
     def pending_total(self) -> int:
-        """Return how many events wait for any subscription, each once for each."""
+        """Return the number of pending (event, subscription) pairs."""
         return self._counters.pending
 
     def pending(self, number: int, after_sequence: int, now: float, limit: int) -> list[Pending]:
-        """Return what is due for a subscription, in order, from after a sequence on."""
+        """Return the events due for a subscription, in order, after a sequence."""
         rows = self._rows(
             f"{PENDING.select} WHERE number = ? AND sequence > ? AND due <= ? "
             "ORDER BY sequence LIMIT ?",
@@ -234,12 +235,12 @@ class StateStore:
         return [Pending(*row[1:-1]) for row in self._whole(PENDING, rows)]
 
     def pending_count(self, number: int) -> int:
-        """Return how many events wait for a subscription."""
+        """Return the number of pending events of a subscription."""
         with self._database.reading() as connection:
             return _count(connection, PENDING, "number = ?", number)
 
     def next_due(self, number: int, now: float) -> float | None:
-        """Return when the next retry of a subscription is due, of those that are not yet."""
+        """Return when the next future retry of a subscription is due."""
         question = "SELECT min(due) FROM pending WHERE number = ? AND attempts > 0 AND due > ?"
         ((due,),) = self._rows(question, (number, now))
         return None if due is None else float(due)
@@ -252,14 +253,14 @@ class StateStore:
         retries: Iterable[Retry] = (),
         dead: Iterable[DeadLetter] = (),
     ) -> None:
-        """Note what became of deliveries, all or nothing; pairs are (number, sequence).
+        """Store the outcomes of deliveries, all or none; pairs are (number, sequence).
 
-        What is for subscriptions that are no more is dropped.
+        Pairs of removed subscriptions are dropped.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             again = {row[:2]: row for row in retries if row.number in self._numbers}
             letters = {row[:2]: row for row in dead if row.number in self._numbers}
-            # Rows to write are removed first: they may be here already, or not be here yet.
+            # Remove rows before writing them: they may or may not exist.
             gone = _deleted(connection, PENDING, _ONE, [*acknowledged, *again, *letters])
             gone += _deleted(connection, PENDING, _UP_TO, acknowledged_up_to)
             counters.pending += _inserted(connection, PENDING, again.values()) - gone
@@ -267,7 +268,7 @@ class StateStore:
             counters.dead_letters += _inserted(connection, DEAD_LETTERS, letters.values()) - gone
 
     def drop_pending_below(self, sequence: int) -> dict[int, int]:
-        """Drop what is pending of events that the log has no more; return how many by number."""
+        """Drop pending events that the log no longer has; return counts by number."""
         with self._change(lasting=False) as (connection, counters, *_):
             found = connection.execute(
                 "SELECT number, count(*) FROM pending WHERE sequence < ? GROUP BY number",
@@ -278,7 +279,7 @@ class StateStore:
         return dropped
 
     def drop_oldest(self, number: int, keep: int) -> int:
-        """Drop the oldest events of a subscription until so many are left; return how many."""
+        """Drop the oldest events of a subscription down to a count; return how many."""
         with self._change(lasting=False) as (connection, counters, *_):
             found = connection.execute(
                 "SELECT sequence FROM pending WHERE number = ? "
@@ -294,7 +295,7 @@ class StateStore:
     # --- dead letters ------------------------------------------------------------------------
 
     def dead_letters(self, number: int, after_sequence: int, limit: int) -> list[DeadLetter]:
-        """Return the dead letters of a subscription, in order, from after a sequence on."""
+        """Return the dead letters of a subscription, in order, after a sequence."""
         rows = self._rows(
             f"{DEAD_LETTERS.select} WHERE number = ? AND sequence > ? ORDER BY sequence LIMIT ?",
             (number, after_sequence, limit),
@@ -302,12 +303,12 @@ class StateStore:
         return [DeadLetter(*row[:-1]) for row in self._whole(DEAD_LETTERS, rows)]
 
     def dead_letter_count(self, number: int) -> int:
-        """Return how many dead letters a subscription has."""
+        """Return the number of dead letters of a subscription."""
         with self._database.reading() as connection:
             return _count(connection, DEAD_LETTERS, "number = ?", number)
 
     def delete_dead_letters(self, number: int, sequences: Iterable[int]) -> int:
-        """Delete dead letters of a subscription; return how many there were."""
+        """Delete dead letters of a subscription; return how many."""
         keys = [(number, sequence) for sequence in sequences]
         with self._change(lasting=True) as (connection, counters, *_):
             gone = _deleted(connection, DEAD_LETTERS, _ONE, keys)
@@ -315,9 +316,9 @@ class StateStore:
         return gone
 
     def requeue(self, number: int, sequences: Iterable[int], *, oldest: int) -> list[int]:
-        """Make dead letters pending again, as if they were never sent; return which.
+        """Make dead letters pending again, as if they had never been sent; return which.
 
-        Those below `oldest`, the first sequence that the log still has, stay where they are.
+        Those below `oldest`, the first sequence that the log still has, stay.
         """
         one = f"{DEAD_LETTERS.select} WHERE {_ONE}"
         with self._change(lasting=True) as (connection, counters, *_):
@@ -338,16 +339,16 @@ class StateStore:
             try:
                 connection.execute(TOKENS.insert, TOKENS.row(token))
             except sqlite3.IntegrityError:
-                raise StorageError(self._path, "there is such a token already") from None
+                raise StorageError(self._path, "this token already exists") from None
             counters.tokens += 1
 
     def tokens(self) -> list[StoredToken]:
-        """Return all tokens, oldest first; damaged ones are reported and left out."""
+        """Return all tokens, oldest first; report and skip damaged ones."""
         rows = self._whole(TOKENS, self._rows(f"{TOKENS.select} ORDER BY created_at, hash"))
         return [StoredToken(*row[:-1]) for row in rows]
 
     def revoke_token(self, hash_: bytes, revoked_at: float) -> bool:
-        """Revoke a token; False: there is none that holds."""
+        """Revoke a token; False if no valid one has this id."""
         with self._change(lasting=True) as (connection, *_):
             rows = connection.execute(f"{TOKENS.select} WHERE hash = ?", (hash_,))
             found = [StoredToken(*row[:-1]) for row in self._whole(TOKENS, rows)]
@@ -358,7 +359,7 @@ class StateStore:
         return bool(holding)
 
     def add_audit(self, time: float, principal: str, act: str, detail: str) -> int:
-        """Note an administrative act; return its number, one more than the last."""
+        """Record an administrative act; return its number, one more than the last."""
         with self._change(lasting=True) as (connection, counters, *_):
             counters.audit += 1
             row = AUDIT.row((counters.audit, time, principal, act, detail))
@@ -366,7 +367,7 @@ class StateStore:
             return counters.audit
 
     def audit(self, after: int, limit: int) -> list[AuditEntry]:
-        """Return administrative acts from after a number on."""
+        """Return administrative acts after a number."""
         rows = self._rows(
             f"{AUDIT.select} WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
         )
@@ -380,7 +381,7 @@ class StateStore:
         if not whole and (there or self._rows(SUBSCRIPTIONS.select)):
             raise StorageError(
                 self._path,
-                "both rows of the counters are damaged, so how far matching was is not known",
+                "both rows of the counters are damaged, so the position of matching is unknown",
                 advice="restore state.db from a backup",
             )
         if len(there) == 1:
@@ -388,13 +389,13 @@ class StateStore:
         return Counters(*whole[0][:-1]) if whole else Counters()
 
     def _check_rows(self) -> None:
-        """Look at all rows that may be looked at late or never, and for rows that are gone."""
+        """Check all rows that might otherwise go unread for long, and look for missing ones."""
         with self._database.reading() as connection:
             for table in COUNTED:
                 there, due = _count(connection, table, "TRUE"), getattr(self._counters, table.name)
                 if there != due:
                     self._note(table.name, "", f"{there:,} rows are there, and {due:,} should be")
-            # Where a key is one that can be, its row is looked at together with its neighbours.
+            # A valid key is checked together with the neighbouring rows.
             for table in (PENDING, DEAD_LETTERS):
                 strays = _count(connection, table, _STRAY)
                 if strays:
@@ -414,7 +415,7 @@ class StateStore:
 
     @contextmanager
     def _change(self, *, lasting: bool) -> Iterator[_Transaction]:
-        """Give a connection, and the counters to be kept with what it does, all or nothing."""
+        """Yield a connection and the counters that change with it, all or none."""
         with self._writing:
             counters = msgspec.structs.replace(self._counters)
             counters.changes += lasting
@@ -436,7 +437,7 @@ class StateStore:
             return connection.execute(question, values).fetchall()
 
     def _whole(self, table: ChecksummedTable, rows: Iterable[Row]) -> list[Row]:
-        """Return the rows that are what was written, and note the others."""
+        """Return the intact rows, and report the others."""
         found = []
         for row in rows:
             if is_whole(row):
@@ -479,5 +480,5 @@ def _inserted(
 
 
 def _changed(connection: sqlite3.Connection, statement: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Run a statement for each row, and return how many rows of the table it was for."""
+    """Run a statement for each row, and return how many rows it affected."""
     return max(0, connection.executemany(statement, rows).rowcount)

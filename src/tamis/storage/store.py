@@ -19,7 +19,7 @@ from tamis.storage.tables import DamagedRow
 
 
 class Recovery(NamedTuple):
-    """What opening a store found; `str()` of it is sentences for a person."""
+    """The result of opening a store; `str()` of it is text for people."""
 
     seconds: float
     first_sequence: int
@@ -30,11 +30,11 @@ class Recovery(NamedTuple):
     damaged: tuple[Damage, ...]
     damaged_rows: tuple[DamagedRow, ...]
     lost_changes: int
-    """Changes of the state that were promised to last and are not there."""
+    """Durable changes of the state that are missing."""
 
     @property
     def is_clean(self) -> bool:
-        """Return whether nothing that was acknowledged is damaged or lost."""
+        """Return whether nothing acknowledged is damaged or lost."""
         return not (self.damaged or self.damaged_rows or self.lost_changes)
 
     def __str__(self) -> str:
@@ -64,7 +64,7 @@ _BATCH: Final = 4096
 
 
 class Retention(NamedTuple):
-    """What retention removed: sequences of the log, and how much was pending of them by number."""
+    """What retention removed: sequences of the log, and pending events by subscription number."""
 
     removed: range
     dropped: dict[int, int]
@@ -90,7 +90,7 @@ class Storage:
             opened.callback(self.state.close)
             self.log: Final = EventLog(
                 folder / "log",
-                # Matching reads only what is on the disk.
+                # Matching reads only what is on disk.
                 synced_up_to=self.state.matched_up_to,
                 segment_bytes=segment_bytes,
                 clock=clock,
@@ -113,7 +113,7 @@ class Storage:
         clock: Callable[[], float] = time.time,
         sync: Sync = os.fsync,
     ) -> Self:
-        """Open a folder, make it if there is none, and recover what a crash left behind."""
+        """Open a folder, create it if there is none, and recover from a crash."""
         path = Path(folder).absolute()
         try:
             return cls(path, segment_bytes=segment_bytes, clock=clock, sync=sync)
@@ -121,7 +121,7 @@ class Storage:
             raise refusal(error.filename or path, "opening the store", error) from error
 
     def _publishers(self) -> dict[str, int]:
-        """Return how far each publisher is: what is matched, the state knows; the rest is read."""
+        """Return each publisher's last number: from the state if matched, else from the log."""
         found, matched = self.state.publishers(), self.state.matched_up_to
         while records := self.log.read(matched + 1, _BATCH):
             for record in records:
@@ -143,16 +143,17 @@ class Storage:
         )
 
     def retain(self, *, max_age: float | None = None, max_bytes: int | None = None) -> Retention:
-        """Remove old segments that are matched, and what is still pending of them."""
+        """Remove old segments that are matched, and their pending events."""
         matched = self.state.matched_up_to
-        # What the log forgets, the state must know even after a power cut: who has published what.
+        # Once the log removes events, only the state knows the numbers of their publishers, and
+        # must survive a power failure.
         self.state.make_lasting()
         removed = self.log.retain(max_age=max_age, max_bytes=max_bytes, keep_from=matched + 1)
         dropped = self.state.drop_pending_below(removed.stop) if removed else {}
         return Retention(removed, dropped)
 
     def close(self) -> None:
-        """Let go of the folder; nothing is lost without it."""
+        """Release the folder; nothing is lost otherwise."""
         self._opened.close()
 
     def __enter__(self) -> Self:

@@ -1,8 +1,8 @@
-"""The tables of the state, and the checksum that each of their rows carries.
+"""The tables of the state, and the checksum of each row.
 
-SQLite checks the shape of its pages, not what stands in them. A bit that falls over in the number
-of a row gives another number, and the event of one subscriber would go to another. So each row ends
-with a CRC-32 of all its other columns.
+SQLite checks the structure of its pages, not their content. A flipped bit in the number of a row
+gives another number, and the event of one subscriber would go to another. So each row ends with a
+CRC-32 of all its other columns.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, Final, NamedTuple, get_type_hints
 import msgspec
 
 NEVER: Final = math.inf
-"""The time of what does not come: when something expires that lasts."""
+"""The expiry of something that does not expire."""
 
 
 class StoredSubscription(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription as it is kept; its number is given when it is added, and to no other."""
+    """A stored subscription; its number is assigned when it is added, and never reused."""
 
     number: int = 0
     owner: str
@@ -30,25 +30,25 @@ class StoredSubscription(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     expires_at: float = NEVER
     start: int
-    """Only events of this sequence and later ones are for it."""
+    """The first sequence that it applies to."""
     policy: str
     durable: bool
     max_attempts: int
     extra: str = "{}"
-    """Whatever else there is to know about it, as JSON."""
+    """Further properties, as JSON."""
 
 
 class Pending(NamedTuple):
-    """An event that waits for a subscriber."""
+    """An event that is pending for a subscription."""
 
     sequence: int
     attempts: int
     due: float
-    """Not to be sent before; 0 for an event that was never sent."""
+    """The earliest time to send it; 0 for an event that was never sent."""
 
 
 class Retry(NamedTuple):
-    """An event that is to be sent once more."""
+    """An event to be delivered again."""
 
     number: int
     sequence: int
@@ -57,7 +57,7 @@ class Retry(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """An event that was given up, with all of it: the log may forget it before anyone looks."""
+    """A dead letter, with its content: the log may remove the event before anyone looks."""
 
     number: int
     sequence: int
@@ -72,7 +72,7 @@ class DeadLetter(NamedTuple):
 
 
 class StoredToken(NamedTuple):
-    """A token, of which only the hash is known."""
+    """A token, of which only the hash is stored."""
 
     hash: bytes
     principal: str
@@ -93,7 +93,7 @@ class AuditEntry(NamedTuple):
 
 
 class DamagedRow(NamedTuple):
-    """Something in the state that is not what was written; it is left out."""
+    """A damaged row of the state, which is left out."""
 
     table: str
     key: str
@@ -106,7 +106,7 @@ class DamagedRow(NamedTuple):
 Row = tuple[Any, ...]
 _TYPES: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
     int: ("INTEGER", int),
-    # What is written to such a column as 5 is read as 5.0, which has another checksum.
+    # A 5 written to such a column is read as 5.0, which has another checksum.
     float: ("REAL", float),
     str: ("TEXT", str),
     bytes: ("BLOB", bytes),
@@ -125,7 +125,7 @@ class ChecksummedTable:
         self._converters = [convert for _, convert in kinds.values()]
         columns = [f"{column} {kind}" for column, (kind, _) in kinds.items()]
         columns += ["crc INTEGER", f"PRIMARY KEY ({', '.join(key)})"]
-        # Small rows lie in the order of their key; large ones beside an index of it.
+        # Small rows are stored in key order; large ones use an index.
         end = " WITHOUT ROWID" if by_key else ""
         self.create: Final = f"CREATE TABLE {name} ({', '.join(columns)}){end}"
         into = f"INTO {name} VALUES ({', '.join('?' * (len(kinds) + 1))})"
@@ -142,22 +142,22 @@ class ChecksummedTable:
         return (*row, checksum(row))
 
     def key_of(self, row: Row) -> str:
-        """Return in words which row it is."""
+        """Return a phrase that names the row."""
         return ", ".join(f"{self.columns[place]} {row[place]!r}" for place in self.key)
 
 
 def checksum(values: Row) -> int:
-    """Return what the other columns of a row add up to."""
+    """Return the checksum of the other columns of a row."""
     return zlib.crc32(msgspec.msgpack.encode(values))
 
 
 def is_whole(row: Row) -> bool:
-    """Return whether a row is what was written."""
+    """Return whether the checksum of a row is correct."""
     return bool(checksum(row[:-1]) == row[-1])
 
 
 class PendingRow(NamedTuple):
-    """An event that waits, and for whom."""
+    """A pending event and its subscription."""
 
     number: int
     sequence: int
@@ -166,21 +166,21 @@ class PendingRow(NamedTuple):
 
 
 class Publisher(NamedTuple):
-    """How far a publisher is."""
+    """The last number of a publisher."""
 
     name: str
     sequence: int
 
 
 class Counters(msgspec.Struct):
-    """How far everything is, and how many rows there must be; it is there twice."""
+    """Positions, and the number of rows of each table; stored twice."""
 
     copy: int = 0
     changes: int = 0
-    """Changes that were promised to last."""
+    """The number of durable changes."""
     matched_up_to: int = 0
     last_number: int = 0
-    """The number of the subscription that was added last; none is given again."""
+    """The number of the subscription added last; numbers are never reused."""
     subscriptions: int = 0
     pending: int = 0
     dead_letters: int = 0
@@ -204,6 +204,6 @@ COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, TOKENS, AUDIT)
 SCHEMA: Final = (
     *(table.create for table in (COUNTERS, PUBLISHERS, *COUNTED)),
     "CREATE UNIQUE INDEX names ON subscriptions (owner, name)",
-    # Most rows were never sent; of those that were, the next to be sent again is asked for.
+    # Most rows were never sent; among the others, the next retry is looked up.
     "CREATE INDEX retries ON pending (number, due) WHERE attempts > 0",
 )
