@@ -13,13 +13,9 @@ PACKAGE = Path(tamis.__file__).parent
 EXCEPTIONS: dict[str, str] = {
     "Constant": "to be renamed",
     "Explanation": "to be renamed",
-    "Found": "to be renamed",
-    "Frame": "to be renamed",
-    "Layout": "to be renamed",
     "Literal": "to be renamed",
     "Order": "to be renamed",
     "Reference": "to be renamed",
-    "Stream": "to be renamed",
     "Tokens": "to be renamed",
 }
 """Names that stand for two things all the same, each with the reason."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tamis.spark import Pin
-from tamis.spark.connectors.sinks import Folder
-from tamis.spark.streaming.checkpoints import Checkpoint
+from tamis.spark.connectors.folder import FolderSink
+from tamis.spark.streaming.checkpoint import Checkpoint
 
 
 def plant_unpinned(patch: pytest.MonkeyPatch) -> None:
@@ -26,17 +26,17 @@ def plant_unpinned(patch: pytest.MonkeyPatch) -> None:
 def plant_append(patch: pytest.MonkeyPatch) -> None:
     """Let a batch that runs again write its rows beside those that are there."""
 
-    def place(folder: Folder, batch: int) -> Path:
+    def place(folder: FolderSink, batch: int) -> Path:
         # Spark takes all of these for the same number.
         taken = len(list(folder.path.glob(f"batch=*{batch:08}")))
         return folder.path / f"batch={'0' * taken}{batch:08}"
 
-    def commit(folder: Folder, draft: Path, batch: int) -> None:
+    def commit(folder: FolderSink, draft: Path, batch: int) -> None:
         draft.rename(place(folder, batch))
 
-    patch.setattr(Folder, "has", lambda *_: False)
-    patch.setattr(Folder, "place", place)
-    patch.setattr(Folder, "commit", commit)
+    patch.setattr(FolderSink, "has", lambda *_: False)
+    patch.setattr(FolderSink, "place", place)
+    patch.setattr(FolderSink, "commit", commit)
 
 
 PLANTS = {"unpinned": plant_unpinned, "append": plant_append}

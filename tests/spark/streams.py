@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.spark import Library, Pin, read_batches, read_results, stream_files, total
-from tamis.spark.files.files import Files, matched_files
-from tamis.spark.matching.questions import ask
-from tamis.spark.streaming.checkpoints import Checkpoint
+from tamis.spark.files.match_files import EventFiles, match_event_files
+from tamis.spark.matching.request import MatchOptions
+from tamis.spark.streaming.checkpoint import Checkpoint
 
 TIMEOUT = 300
 
@@ -97,9 +97,9 @@ def _files_by_batch(results: DataFrame) -> dict[int, list[Path]]:
 
 
 def _clean(spark: SparkSession, site: Site, pin: Pin, paths: list[Path], format_: str) -> DataFrame:
-    question = ask(Library(site.library).version(pin.version), output="ids", now=pin.now)
-    files = Files(site.events, sorted(paths), all=False)
-    results = matched_files(spark, question, files, keep=(), format_=format_)
+    request = MatchOptions().request(Library(site.library).version(pin.version), pin.now)
+    files = EventFiles(site.events, sorted(paths), all=False)
+    results = match_event_files(spark, request, files, keep=(), format_=format_)
     outcome = (
         "CASE WHEN error IS NOT NULL THEN 'rejected' WHEN matches = 0 THEN 'unmatched' "
         "ELSE 'matched' END AS outcome"

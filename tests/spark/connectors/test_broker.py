@@ -22,10 +22,11 @@ from spark.streams import TIMEOUT, Site, add_file
 from spark.test_cli import facts, run
 from tamis.errors import SparkError
 from tamis.spark import BrokerSink, read_batches, read_broker, stream, stream_files
-from tamis.spark.connectors.broker import POSITION
-from tamis.spark.connectors.message_sink import MessageSink
-from tamis.spark.connectors.sinks import Folder, sink_of
+from tamis.spark.connectors.broker_source import POSITION
+from tamis.spark.connectors.folder import FolderSink
+from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.runtime.failures import reason_of
+from tamis.spark.streaming.stream import sink_of
 from tamis.storage import NewRecord, Storage
 
 SUBS = [
@@ -101,9 +102,9 @@ def test_all_events_meet_all_subscriptions_once_whatever_happens(
         "maxEventsPerTrigger": "250",
         "tasks": "2",
     }
-    commit = Folder.commit
+    commit = FolderSink.commit
     with monkeypatch.context() as patch:
-        patch.setattr(Folder, "commit", lambda *given: (crash if given[2] else commit)(*given))
+        patch.setattr(FolderSink, "commit", lambda *given: (crash if given[2] else commit)(*given))
         with pytest.raises(StreamingQueryException, match="CrashError"):
             run_stream(spark, server.url, site, **wish)
     assert len(read_batches(site.results)) == 1
@@ -156,8 +157,9 @@ def test_what_is_wrong_is_told_in_a_sentence(
 def test_a_broker_that_is_away_is_told_at_once(spark: SparkSession) -> None:
     with pytest.raises(SparkError, match="cannot be reached"):
         read_broker(spark, "http://127.0.0.1:9", patience="0.1")
+    owner = SinkOwner("a", Path(), has_begun=False)
     with pytest.raises(SparkError, match="cannot be published at"):
-        BrokerSink("http://127.0.0.1:9", patience="0.1").check(None, None)  # type: ignore[arg-type]
+        BrokerSink("http://127.0.0.1:9", patience="0.1").check(owner)
 
 
 def test_what_was_removed_before_it_was_read_fails_the_stream(
@@ -219,18 +221,18 @@ def test_results_are_published_once_however_often_they_are_sent(
             spark, site.library, site.events, to=server.url, checkpoint=site.checkpoint, **where
         )
 
-    write = MessageSink.write
+    write = BrokerSink.write
 
-    def write_and_crash(sink: MessageSink, *given: Any) -> None:
-        sink._send(*given[:2])
+    def write_and_crash(sink: BrokerSink, *given: Any) -> None:
+        sink._publish(*given[:2])
         raise CrashError
 
     for _ in range(2):
         with monkeypatch.context() as patch:
-            patch.setattr(MessageSink, "write", write_and_crash)
+            patch.setattr(BrokerSink, "write", write_and_crash)
             with pytest.raises(StreamingQueryException, match="CrashError"):
                 assert start().awaitTermination(TIMEOUT)
-    assert MessageSink.write is write
+    assert BrokerSink.write is write
     start().awaitTermination(TIMEOUT)
     add_file(site.events, "second.jsonl", [{"symbol": "BOLT", "price": 95}])
     start().awaitTermination(TIMEOUT)

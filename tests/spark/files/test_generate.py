@@ -22,8 +22,8 @@ from tamis.spark import (
     match_files,
     subscription_rows,
 )
-from tamis.spark.files import generating
-from tamis.spark.report.experiment_tables import Measured
+from tamis.spark.files import generate as generate_module
+from tamis.spark.report.experiment_tables import Measurement
 from tamis.workloads import Workload
 
 MARKET = Workload.load("market")
@@ -41,7 +41,7 @@ def in_order(rows: DataFrame) -> pa.Table:
 def test_rows_do_not_depend_on_the_number_of_tasks(
     spark: SparkSession, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generating, "ROWS_AT_ONCE", 97)
+    monkeypatch.setattr(generate_module, "ROWS_PER_BATCH", 97)
     subscriptions = subscription_rows(spark, MARKET, 500, seed=7, tasks=tasks)
     assert in_order(subscriptions).to_pylist() == MARKET.subscriptions(0, 500, 7).to_pylist()
     events = event_rows(spark, "market", 1_000, seed=7, density=0.4, tasks=tasks)
@@ -52,7 +52,7 @@ def test_rows_do_not_depend_on_the_number_of_tasks(
 def test_both_formats_hold_the_same_events_and_match_alike(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    for format_ in generating.FORMATS:
+    for format_ in generate_module.FORMATS:
         generate(spark, MARKET, tmp_path / format_, subscriptions=300, events=500, format_=format_)
     as_parquet = spark.read.parquet(str(tmp_path / "parquet/events"))
     as_lines = spark.read.schema(as_parquet.schema).json(str(tmp_path / "jsonl/events"))
@@ -118,7 +118,7 @@ def test_the_density_experiment_finds_what_the_oracle_finds(
     assert (tmp_path / "density.svg").read_text("utf-8").startswith("<svg xmlns=")
 
 
-def matches_by_the_oracle(one: Measured) -> int:
+def matches_by_the_oracle(one: Measurement) -> int:
     paper = Workload.load("paper")
     filters = paper.filters(0, one.filters, seed=1)
     events = paper.events(0, one.events, seed=1, density=one.density).to_pylist()

@@ -14,12 +14,12 @@ from tamis.spark.library.library import (
     Library,
     Shard,
     Version,
-    described,
+    describe_file,
     new_manifest,
-    pinned,
+    newest_version,
     write_ids,
 )
-from tamis.spark.matching.worker import Shelf
+from tamis.spark.matching.shard_cache import ShardCache
 
 
 def published(path: Path, ids: list[str]) -> Version:
@@ -29,7 +29,9 @@ def published(path: Path, ids: list[str]) -> Version:
         engine.add_many({"id": n, "filter": "price < 5"} for n in range(len(ids)))
         engine.save(draft / "shard-0000.tamis")
         write_ids(draft / "shard-0000.ids.arrow", pa.array(ids, pa.string()))
-        snapshot, names = (described(draft / f"shard-0000.{end}") for end in ("tamis", "ids.arrow"))
+        snapshot, names = (
+            describe_file(draft / f"shard-0000.{end}") for end in ("tamis", "ids.arrow")
+        )
         shard = Shard(0, len(ids), snapshot, names, ("price",))
         manifest = new_manifest(
             mode="sql",
@@ -48,7 +50,7 @@ def test_versions_are_numbered_and_the_newest_is_taken(tmp_path: Path) -> None:
     assert published(tmp_path, ["a"]).number == 1
     assert published(tmp_path, ["a", "b"]).number == 2
     assert Library(tmp_path).versions() == [1, 2]
-    assert pinned(tmp_path).subscriptions == 2
+    assert newest_version(tmp_path).subscriptions == 2
     assert Library(tmp_path).version(1).ids().to_pylist() == ["a"]
 
 
@@ -67,7 +69,7 @@ def test_a_draft_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def test_a_missing_library_is_told(tmp_path: Path) -> None:
     with pytest.raises(LibraryError, match="there is no version in it; compile subscriptions"):
-        pinned(tmp_path / "nowhere")
+        newest_version(tmp_path / "nowhere")
     published(tmp_path, ["a"])
     with pytest.raises(LibraryError, match="there is no version 7 in it; it has 1"):
         Library(tmp_path).version(7)
@@ -97,15 +99,15 @@ def test_a_damaged_manifest_is_told(tmp_path: Path) -> None:
     version = published(tmp_path, ["a"])
     (version.path / "manifest.json").write_text('{"version": 1')
     with pytest.raises(LibraryError, match="the manifest is damaged"):
-        pinned(tmp_path)
+        newest_version(tmp_path)
 
 
 def test_a_worker_keeps_shards_open_but_not_all_of_them(tmp_path: Path) -> None:
     versions = [published(tmp_path, ["a"] * size) for size in (1, 2, 3)]
-    shelf = Shelf(most=2)
+    cache = ShardCache(capacity=2)
 
     def opened(version: Version) -> Engine:
-        return shelf.open(str(version.path), version.manifest.shards)[0].engine
+        return cache.open(str(version.path), version.manifest.shards)[0].engine
 
     first, second = opened(versions[0]), opened(versions[1])
     assert opened(versions[0]) is first
@@ -120,4 +122,4 @@ def test_a_shard_that_is_not_the_one_in_the_manifest_is_told(tmp_path: Path) -> 
     (shard,) = version.manifest.shards
     (other.path / shard.snapshot.name).replace(version.path / shard.snapshot.name)
     with pytest.raises(LibraryError, match="should hold 1 subscriptions, and holds 2"):
-        Shelf().open(str(version.path), [shard])
+        ShardCache().open(str(version.path), [shard])

@@ -26,7 +26,7 @@ from tamis.spark import (
     stream_files,
     total,
 )
-from tamis.spark.connectors.sinks import Folder
+from tamis.spark.connectors.folder import FolderSink
 
 CHEAP = Sub("cheap", "price < 10")
 DEAR = Sub("dear", "price >= 10")
@@ -51,7 +51,7 @@ def test_new_files_and_new_versions_are_taken_batch_by_batch(
 ) -> None:
     add_file(site.events, "a.jsonl", [{"price": 5}, {"price": 50}, '{"price": ', {"n": 1}])
     told: list[int] = []
-    site.run(spark, told=lambda batch: told.append(batch.number))
+    site.run(spark, on_batch=lambda batch: told.append(batch.number))
     assert site.rows(spark, "batch", "version", "outcome", "position", "subscriptions") == [
         (0, 1, "matched", 0, ["cheap"]),
         (0, 1, "rejected", 27, None),
@@ -62,7 +62,7 @@ def test_new_files_and_new_versions_are_taken_batch_by_batch(
     site.run(spark)
     assert len(read_batches(site.results)) == 1, "nothing is new"
     add_file(site.events, "b.jsonl", [{"price": 50}])
-    site.run(spark, told=lambda batch: told.append(batch.number))
+    site.run(spark, on_batch=lambda batch: told.append(batch.number))
     assert (1, 2, "matched", 0, ["dear"]) in site.rows(
         spark, "batch", "version", "outcome", "position", "subscriptions"
     )
@@ -92,7 +92,7 @@ def test_subscriptions_expire_between_batches(
 ) -> None:
     times = [1_000.0, 2_000.0]
     clock = iter(times)
-    monkeypatch.setattr("tamis.spark.streaming.microbatches.time.time", lambda: next(clock))
+    monkeypatch.setattr("tamis.spark.streaming.microbatch.time.time", lambda: next(clock))
     rows = [("short", "price < 10", 1_500.0), ("long", "price < 10", 9_000.0)]
     table = spark.createDataFrame(rows, "id string, filter string, expires_at double")
     compile_subscriptions(
@@ -154,16 +154,16 @@ def crash(*_: object) -> None:
     raise CrashError
 
 
-def commit_and_crash(sink: Folder, draft: Path, batch: int) -> None:
+def commit_and_crash(sink: FolderSink, draft: Path, batch: int) -> None:
     draft.rename(sink.place(batch))
     raise CrashError
 
 
 CRASHES = {
-    "before the pin": ("tamis.spark.streaming.checkpoints.Checkpoint.record", crash),
-    "after the pin": ("tamis.spark.connectors.sinks.Folder.write", crash),
-    "after the results": ("tamis.spark.connectors.sinks.Folder.commit", crash),
-    "after the commit": ("tamis.spark.connectors.sinks.Folder.commit", commit_and_crash),
+    "before the pin": ("tamis.spark.streaming.checkpoint.Checkpoint.record", crash),
+    "after the pin": ("tamis.spark.connectors.folder.FolderSink.write", crash),
+    "after the results": ("tamis.spark.connectors.folder.FolderSink.commit", crash),
+    "after the commit": ("tamis.spark.connectors.folder.FolderSink.commit", commit_and_crash),
 }
 
 

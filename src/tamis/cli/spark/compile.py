@@ -13,7 +13,7 @@ from tamis.cli.spark.progress import following
 from tamis.cli.spark.summary import write_summary
 from tamis.events import Schema
 from tamis.spark import CompileReport, compile_subscriptions, local_session
-from tamis.spark.runtime.failures import told_in_a_sentence
+from tamis.spark.runtime.failures import readable_errors
 
 SHOWN: Final = 20
 
@@ -34,7 +34,7 @@ class Order(NamedTuple):
 def run_compile(order: Order, master: str) -> int:
     """Compile, and say what came of it."""
     spark = local_session(master)
-    with told_in_a_sentence(), following(spark, "compiling"):
+    with readable_errors(), following(spark, "compiling"):
         report = compile_subscriptions(
             order.subscriptions,
             order.library,

@@ -14,7 +14,7 @@ from tamis.cli.spark.progress import following
 from tamis.spark import local_session
 from tamis.spark.report.experiment import density_experiment
 from tamis.spark.report.experiment_tables import COLUMNS, cells
-from tamis.spark.runtime.failures import told_in_a_sentence
+from tamis.spark.runtime.failures import readable_errors
 from tamis.workloads import Workload
 
 
@@ -35,7 +35,7 @@ def run_experiment(order: Order, master: str) -> int:
     refuse_to_replace(order.to, overwrite=order.overwrite)
     workload = Workload.load(order.workload)
     spark = local_session(master)
-    with told_in_a_sentence(), following(spark, "measuring"):
+    with readable_errors(), following(spark, "measuring"):
         found = density_experiment(
             spark,
             workload,

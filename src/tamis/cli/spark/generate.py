@@ -10,7 +10,7 @@ from tamis.cli.options import mistake
 from tamis.cli.spark.progress import following
 from tamis.cli.spark.summary import write_summary
 from tamis.spark import Generated, generate, local_session
-from tamis.spark.runtime.failures import told_in_a_sentence
+from tamis.spark.runtime.failures import readable_errors
 from tamis.workloads import Workload
 
 
@@ -32,7 +32,7 @@ def run_generate(order: Order, master: str) -> int:
     refuse_to_replace(order.to, overwrite=order.overwrite)
     workload = Workload.load(order.workload)
     spark = local_session(master)
-    with told_in_a_sentence(), following(spark, "generating"):
+    with readable_errors(), following(spark, "generating"):
         generated = generate(
             spark,
             workload,

@@ -21,8 +21,8 @@ from tamis.spark import (
     write,
     write_report,
 )
-from tamis.spark.report.notes import overhearing
-from tamis.spark.runtime.failures import told_in_a_sentence
+from tamis.spark.report.notes import collect_notes
+from tamis.spark.runtime.failures import readable_errors
 
 
 class Order(NamedTuple):
@@ -49,7 +49,7 @@ def run_match(order: Order, master: str) -> int:
     version = library.latest() if order.version is None else library.version(order.version)
     spark = local_session(master)
     started, tally = time.monotonic(), Tally()
-    with told_in_a_sentence(), following(spark, "matching"), overhearing() as notes:
+    with readable_errors(), following(spark, "matching"), collect_notes() as notes:
         results = match_files(
             spark,
             version,
@@ -68,7 +68,7 @@ def run_match(order: Order, master: str) -> int:
         run = MatchRun(
             order.to, version, counts, seconds, order.output, str(order.events), tuple(notes)
         )
-        with told_in_a_sentence(), following(spark, "reporting"):
+        with readable_errors(), following(spark, "reporting"):
             facts["report"] = str(write_report(spark, run, order.report).absolute())
     write_summary(facts)
     return FINE if counts.matched else FINDING

@@ -30,9 +30,9 @@ from tamis.spark import (
     stream_files,
     total,
 )
-from tamis.spark.connectors.broker import POSITION
-from tamis.spark.connectors.broker_options import SCHEMES
-from tamis.spark.runtime.failures import told_in_a_sentence
+from tamis.spark.connectors.broker_log import SCHEMES
+from tamis.spark.connectors.broker_source import POSITION
+from tamis.spark.runtime.failures import readable_errors
 
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_SECONDS)})")
@@ -91,7 +91,7 @@ def run_stream(order: Order, master: str) -> int:
     spark = local_session(master)
     batches: list[Batch] = []
     started = time.monotonic()
-    with told_in_a_sentence(), following(spark, "streaming") as console:
+    with readable_errors(), following(spark, "streaming") as console:
         query = _started(spark, order, _teller(batches, console))
         _wait(query, console)
     write_summary(_facts(batches, order.to, time.monotonic() - started))
@@ -128,7 +128,7 @@ def _started(spark: SparkSession, order: Order, tell: Callable[[Batch], None]) -
         "every": order.every,
         "once": order.once,
         "plan": order.plan,
-        "told": tell,
+        "on_batch": tell,
     }
     if order.events.startswith(SCHEMES):
         messages = read_broker(spark, order.events, **_options(order))

@@ -1,12 +1,13 @@
-"""A broker's log as a job reads it: by places, and over again if need be."""
+"""A broker's log as a Spark job reads it: by sequence, as often as needed."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from tamis.client.address import parse_address
 from tamis.client.http import HTTPManagement
@@ -14,62 +15,135 @@ from tamis.errors import DisconnectedError, RefusedError, SparkError
 from tamis.protocol import Delivery
 from tamis.protocol.codes import WORTH_A_RETRY
 from tamis.protocol.views import HistoryView
-from tamis.spark.connectors.broker_options import Settings
 
-_BETWEEN_TRIES: Final = 0.5
-_SECONDS_OF_A_REQUEST: Final = 30.0
+_RETRY_SECONDS: Final = 0.5
+_REQUEST_SECONDS: Final = 30.0
+
+SCHEMES: Final = ("http://", "https://")
+
+# Options that have the names of similar options of Spark.
+_SPARK_NAMES: Final = {"limit": "maxEventsPerTrigger", "fails_on_loss": "failOnDataLoss"}
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+class BrokerOptions(NamedTuple):
+    """The options of a stream from or to a broker."""
+
+    url: str
+    filter: str = "true"
+    language: str = "tamis"
+    mode: str | None = None
+    start: str = "latest"
+    """Where a new stream begins: `latest`, `earliest`, a sequence or a time."""
+    end: str = "latest"
+    """Where a batch job ends."""
+    token: str | None = None
+    """Defaults to the driver's environment variable TAMIS_TOKEN."""
+    ca: str | None = None
+    """A PEM file of certificates to trust, on every machine."""
+    limit: int | None = None
+    """The maximum number of events of the log in a batch, matching or not."""
+    tasks: int = 1
+    """The number of tasks that read a batch."""
+    publishers: int = 4
+    """The number of parallel publishers of a sink; fixed for the life of a stream."""
+    fails_on_loss: bool = True
+    """Whether a stream stops if the broker has removed events before they were read."""
+    patience: float = 60.0
+    """How long the broker may be unreachable, in seconds."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> BrokerOptions:
+        """Parse options, or raise if one is wrong.
+
+        >>> BrokerOptions.parse({"url": "http://localhost:8765", "tasks": "2"}).tasks
+        2
+        """
+        given = dict(_parse(name, value) for name, value in options.items())
+        if not str(given.get("url", "")).startswith(SCHEMES):
+            raise SparkError(
+                "the option url is missing: the address of the broker, http://host:port"
+            )
+        given.setdefault("token", os.environ.get("TAMIS_TOKEN") or None)
+        return cls(**given)
+
+
+def _parse(name: str, value: str) -> tuple[str, Any]:
+    names = {field: _SPARK_NAMES.get(field, field) for field in BrokerOptions._fields}
+    # Spark ignores the case of names, and may have lowered it.
+    fields = [field for field, known in names.items() if known.lower() == name.lower()]
+    if not fields:
+        raise SparkError(f"there is no option {name!r}; there are {', '.join(names.values())}")
+    [field] = fields
+    try:
+        match field:
+            case "limit" | "tasks" | "publishers":
+                return field, _positive(int(value))
+            case "patience":
+                return field, _positive(float(value))
+            case "fails_on_loss":
+                return field, _BOOLEANS[value.lower()]
+    except (ValueError, KeyError):
+        raise SparkError(f"the option {names[field]} cannot be {value!r}") from None
+    return field, value
+
+
+def _positive(number: Any) -> Any:
+    if not number > 0:
+        raise ValueError
+    return number
 
 
 class BrokerLog:
-    """The events of a broker's log that match a filter."""
+    """The events in a broker's log that match a filter."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, options: BrokerOptions) -> None:
+        self._options = options
         self._broker = HTTPManagement(
-            parse_address(settings.url),
-            settings.token,
-            timeout=min(_SECONDS_OF_A_REQUEST, settings.patience),
-            tls=tls_of(settings),
+            parse_address(options.url),
+            options.token,
+            timeout=min(_REQUEST_SECONDS, options.patience),
+            tls=tls_context(options),
         )
 
-    def place(self, text: str) -> int:
-        """Return the sequence that is meant by `latest`, `earliest`, a sequence or a time."""
+    def position(self, text: str) -> int:
+        """Return the sequence for `latest`, `earliest`, a sequence or a time."""
         start = int(text) if text.isdigit() else text
         return self._read(start, start).end
 
-    def pieces(self, start: int, end: int) -> Iterator[Sequence[Delivery]]:
-        """Yield what matches from one place up to but without another, in order."""
+    def pages(self, start: int, end: int) -> Iterator[Sequence[Delivery]]:
+        """Yield the matching events from one sequence up to, not including, another, in order."""
         while start < end:
-            piece = self._read(start, end)
-            if piece.events:
-                yield piece.events
-            if piece.next >= piece.end:
+            page = self._read(start, end)
+            if page.events:
+                yield page.events
+            if page.next >= page.end:
                 return
-            start = piece.next
+            start = page.next
 
     def _read(self, start: int | str, end: int | str) -> HistoryView:
-        """Read a piece, however often that takes while there is patience."""
-        settings, until = self._settings, time.monotonic() + self._settings.patience
+        """Read a page, and retry until the broker's `patience` is over."""
+        options, until = self._options, time.monotonic() + self._options.patience
         while True:
             try:
                 return asyncio.run(
                     self._broker.history(
-                        settings.filter,
-                        language=settings.language,
-                        mode=settings.mode,
+                        options.filter,
+                        language=options.language,
+                        mode=options.mode,
                         start=start,
                         end=end,
                     )
                 )
             except RefusedError as error:
                 if error.code not in WORTH_A_RETRY or time.monotonic() > until:
-                    raise SparkError(f"the broker at {settings.url} refuses: {error}") from None
+                    raise SparkError(f"the broker at {options.url} refuses: {error}") from None
             except DisconnectedError as error:
                 if time.monotonic() > until:
                     raise SparkError(str(error)) from None
-            time.sleep(_BETWEEN_TRIES)
+            time.sleep(_RETRY_SECONDS)
 
 
-def tls_of(settings: Settings) -> ssl.SSLContext | None:
-    """Return what certificates are checked by; None: by those of the system."""
-    return None if settings.ca is None else ssl.create_default_context(cafile=settings.ca)
+def tls_context(options: BrokerOptions) -> ssl.SSLContext | None:
+    """Return a context that trusts the `ca` of the options; None for the system's."""
+    return None if options.ca is None else ssl.create_default_context(cafile=options.ca)

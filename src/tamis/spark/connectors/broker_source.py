@@ -1,7 +1,7 @@
-"""A data source of Spark for the events of a Tamis broker: `tamis`.
+"""The Spark data source `tamis`: events from a Tamis broker.
 
-The driver asks for places in the broker's log, and tasks read between them. What is read is the
-same whenever it is read again, so a stream that keeps these places has every event once.
+The driver asks for positions in the broker's log, and tasks read between them. Reading a range
+again gives the same events, so a stream that records positions has every event once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -28,12 +29,13 @@ from pyspark.sql.types import StructType
 
 from tamis.errors import SparkError
 from tamis.protocol import Delivery
-from tamis.spark.connectors.broker_log import BrokerLog
-from tamis.spark.connectors.broker_options import Settings
+from tamis.spark.connectors.broker_log import BrokerLog, BrokerOptions
 
 LOG: Final = logging.getLogger("tamis.spark.broker")
 
 NAME: Final = "tamis"
+# The column that identifies an event.
+POSITION: Final = ("sequence",)
 COLUMNS: Final = "value string, sequence long, time timestamp, publisher string, format string"
 
 _SEQUENCE: Final = "sequence"
@@ -50,8 +52,30 @@ _ARROW: Final = pa.schema(
 Offset = dict[str, Any]
 
 
+def read_broker(
+    spark: SparkSession,
+    url: str,
+    filter: str = "true",  # noqa: A002 - its name everywhere else
+    **options: str,
+) -> DataFrame:
+    """Return a stream of a broker's events that match a filter, each with its sequence.
+
+    Match them with `stream(read_broker(…), …, json="value", keep=["sequence"])`. For a batch job:
+    `spark.read.format("tamis").option("url", url).load()`.
+    """
+    given = {**options, "url": url, "filter": filter}
+    parsed = BrokerOptions.parse(given)
+    if parsed.token is not None:
+        # Another process, which may lack our environment variables, plans the batches.
+        given["token"] = parsed.token
+    # Report mistakes at once, while the caller waits.
+    BrokerLog(parsed).position("latest")
+    spark.dataSource.register(BrokerSource)
+    return spark.readStream.format(BrokerSource.name()).options(**given).load()
+
+
 class BrokerSource(DataSource):
-    """What Spark calls a data source: this one reads batches and streams."""
+    """The data source, for batches and streams."""
 
     @classmethod
     def name(cls) -> str:
@@ -59,118 +83,118 @@ class BrokerSource(DataSource):
         return NAME
 
     def schema(self) -> str:
-        """Return the columns of what is read."""
+        """Return the columns."""
         return COLUMNS
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
-        """Return what reads all there is."""
-        return BatchReader(Settings.of(self.options))
+        """Return a reader for a batch job."""
+        return BatchReader(BrokerOptions.parse(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """Return what reads a stream."""
-        return StreamReader(Settings.of(self.options))
+        """Return a reader for a stream."""
+        return StreamReader(BrokerOptions.parse(self.options))
 
 
-class Part(InputPartition):
-    """What one task reads: the log from one place up to but without another."""
+class LogRange(InputPartition):
+    """The range of sequences that one task reads; the end is not part of it."""
 
-    def __init__(self, settings: Settings, start: int, end: int) -> None:
-        super().__init__((settings, start, end))
-        self.settings = settings
+    def __init__(self, options: BrokerOptions, start: int, end: int) -> None:
+        super().__init__((options, start, end))
+        self.options = options
         self.start = start
         self.end = end
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Yield the events that match."""
-        log = BrokerLog(self.settings)
-        for deliveries in log.pieces(self.start, self.end):
+        """Yield the matching events."""
+        log = BrokerLog(self.options)
+        for deliveries in log.pages(self.start, self.end):
             yield _rows(deliveries)
-        # Only now is it known that nothing was removed while this was reading.
-        tell_loss(self.settings, self.start, log.place("earliest"))
+        # Only now is it certain that nothing was removed meanwhile.
+        report_loss(self.options, self.start, log.position("earliest"))
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the log has, from `start` to `end`."""
+    """Reads the log from `start` to `end`."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, options: BrokerOptions) -> None:
+        self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return what each task reads."""
-        log = BrokerLog(self._settings)
-        return _parts(
-            self._settings, log.place(self._settings.start), log.place(self._settings.end)
+        """Return the range of each task."""
+        log = BrokerLog(self._options)
+        return _ranges(
+            self._options, log.position(self._options.start), log.position(self._options.end)
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a part; where there is none, Spark asks for that too."""
-        return partition.rows() if isinstance(partition, Part) else iter(())
+        """Read a range; without any, Spark asks for a partition all the same."""
+        return partition.rows() if isinstance(partition, LogRange) else iter(())
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver, and reads their parts in tasks."""
+    """Plans batches on the driver, and reads them in tasks."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._goal: int | None = None
+    def __init__(self, options: BrokerOptions) -> None:
+        self._options = options
+        self._last: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Return where a new stream begins."""
-        return {_SEQUENCE: self._place(self._settings.start)}
+        """Return the position at which a new stream begins."""
+        return {_SEQUENCE: self._position(self._options.start)}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how many events of the log a batch may have."""
-        limit = self._settings.limit
+        """Return the maximum number of events of the log in a batch."""
+        limit = self._options.limit
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note what is there now, which is where this run ends."""
-        self._goal = self._place("latest")
+        """Record the current end of the log, where this run ends."""
+        self._last = self._position("latest")
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return where the next batch ends."""
+        """Return the position at which the next batch ends."""
         begin = start[_SEQUENCE]
-        end = self._place("latest") if self._goal is None else self._goal
-        tell_loss(self._settings, begin, self._place("earliest"))
+        end = self._position("latest") if self._last is None else self._last
+        report_loss(self._options, begin, self._position("earliest"))
         if isinstance(limit, ReadMaxRows):
             end = min(end, begin + limit.max_rows)
         return {_SEQUENCE: max(begin, end)}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Return the parts of a batch."""
-        return _parts(self._settings, start[_SEQUENCE], end[_SEQUENCE])
+        """Return the range of each task."""
+        return _ranges(self._options, start[_SEQUENCE], end[_SEQUENCE])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a part of a batch."""
-        assert isinstance(partition, Part)  # noqa: S101 - it is one of the above
+        """Read a range."""
+        assert isinstance(partition, LogRange)  # noqa: S101 - `partitions` made it
         return partition.rows()
 
-    def _place(self, text: str) -> int:
-        return BrokerLog(self._settings).place(text)
+    def _position(self, text: str) -> int:
+        return BrokerLog(self._options).position(text)
 
 
-def tell_loss(settings: Settings, start: int, first: int) -> None:
-    """Say that events were removed before they were read."""
+def report_loss(options: BrokerOptions, start: int, first: int) -> None:
+    """Raise or warn if events were removed before they were read."""
     if start >= first:
         return
     lost = (
-        f"the broker at {settings.url} has removed the events {start:,} to {first - 1:,} before "
+        f"the broker at {options.url} has removed the events {start:,} to {first - 1:,} before "
         "they were read"
     )
-    if settings.fails_on_loss:
+    if options.fails_on_loss:
         raise SparkError(
-            f"{lost}; let it keep them longer (retention_age, retention_bytes), or set the option "
-            "failOnDataLoss to false to go on without them"
+            f"{lost}; keep them longer there (retention_age, retention_bytes), or set the option "
+            "failOnDataLoss to false to continue without them"
         )
     LOG.warning("%s", lost)
 
 
-def _parts(settings: Settings, start: int, end: int) -> list[Part]:
-    tasks = min(settings.tasks, end - start)
+def _ranges(options: BrokerOptions, start: int, end: int) -> list[LogRange]:
+    tasks = min(options.tasks, end - start)
     if tasks < 1:
         return []
     cuts = [start + (end - start) * number // tasks for number in range(tasks + 1)]
-    return [Part(settings, *span) for span in pairwise(cuts)]
+    return [LogRange(options, *span) for span in pairwise(cuts)]
 
 
 def _rows(deliveries: Sequence[Delivery]) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Files cut into splits: what one task reads, row groups of Parquet or bytes of JSON lines."""
+"""Splits of files, which tasks read: row groups of Parquet, or byte ranges of JSON lines."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from tamis.errors import EventError
 
-# Some hundred thousand small events: half a second's work, beside which starting a task is little.
-# As JSON they take more room and far longer.
-# A core that is done early takes another.
+# A core that finishes early takes another split.
 SPLITS_PER_CORE: Final = 2
-SPLIT_SIZES: Final = {"parquet": 16 * 1024 * 1024, "json": 4 * 1024 * 1024}
+# Some hundred thousand small events: half a second of work, far more than starting a task takes.
+# JSON needs more bytes per event, and far more time per byte.
+SPLIT_BYTES: Final = {"parquet": 16 * 1024 * 1024, "json": 4 * 1024 * 1024}
 
-_ENDS: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_FORMATS: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
 
 
 class Split(NamedTuple):
@@ -29,12 +29,12 @@ class Split(NamedTuple):
     first: int
     last: int
     position: int
-    """The number of the first row, or of the first byte."""
+    """The number of the first row, or the offset of the first byte."""
     size: int
 
 
 def files_in(path: str | PathLike[str]) -> list[Path]:
-    """Return a file, or all files below a folder that are meant to be read."""
+    """Return a file, or all files below a folder except hidden ones."""
     place = Path(str(path).removeprefix("file://"))
     if not place.exists():
         raise EventError(f"there is no file or folder {place} of events")
@@ -50,30 +50,30 @@ def _is_hidden(path: Path) -> bool:
 
 
 def format_of_files(files: Iterable[Path]) -> str:
-    """Return the one format that the names of files tell."""
-    formats = {_ENDS.get(file.suffix) for file in files}
+    """Return the format that the names of all files imply."""
+    formats = {_FORMATS.get(file.suffix) for file in files}
     known = formats.pop() if len(formats) == 1 else None
     if known is None:
         raise EventError(
-            "the names of the files do not tell one format; name it: 'parquet' or 'json'"
+            "the names of the files do not imply one format; name it: 'parquet' or 'json'"
         )
     return known
 
 
-def usual_split_size(files: Iterable[Path], format_: str) -> int:
-    """Return how large splits should be, so that every core of a machine like this has some."""
+def default_split_size(files: Iterable[Path], format_: str) -> int:
+    """Return a split size that gives every core of a machine like this some splits."""
     total = sum(file.stat().st_size for file in files)
-    return max(1, min(SPLIT_SIZES[format_], total // (SPLITS_PER_CORE * (os.cpu_count() or 1))))
+    return max(1, min(SPLIT_BYTES[format_], total // (SPLITS_PER_CORE * (os.cpu_count() or 1))))
 
 
-def splits_of(files: Iterable[Path], format_: str, size: int) -> list[Split]:
-    """Return all files in splits of about `size` bytes."""
+def split_files(files: Iterable[Path], format_: str, size: int) -> list[Split]:
+    """Split all files, into about `size` bytes each."""
     cut = _row_groups if format_ == "parquet" else _byte_ranges
     return [split for file in files for split in cut(file, size)]
 
 
-def tasks_of(splits: Iterable[Split], size: int) -> list[list[Split]]:
-    """Return splits by the task that reads them: small ones share one."""
+def group_into_tasks(splits: Iterable[Split], size: int) -> list[list[Split]]:
+    """Return the splits of each task; small splits share one."""
     tasks: list[list[Split]] = []
     room = 0
     for split in splits:
@@ -89,7 +89,7 @@ def _row_groups(file: Path, size: int) -> Iterator[Split]:
     try:
         metadata = pq.read_metadata(file)
     except (pa.ArrowInvalid, OSError) as error:
-        raise EventError(f"{file} is not a Parquet file that can be read: {error}") from None
+        raise EventError(f"{file} cannot be read as a Parquet file: {error}") from None
     groups, average = metadata.num_row_groups, 1
     if groups:
         average = max(1, file.stat().st_size // groups)

@@ -1,14 +1,15 @@
-"""A library: the compiled subscriptions in a folder that all workers see, version by version.
+"""A library: compiled subscriptions in a folder that all workers see, version by version.
 
 ::
 
-    library/versions/00000001/manifest.json          what there is, with checksums
-                              shard-0000.tamis       a snapshot; its ids are numbers from 0
+    library/versions/00000001/manifest.json          the files, with checksums
+                              shard-0000.tamis       a snapshot; its ids are numbers
                               shard-0000.ids.arrow   the id of each number
-                              rejected.parquet/      the rows that could not be taken
+                              rejected.parquet/      the rejected rows
 
-A version is written beside its place and renamed into it, so whoever sees one sees all of it. It
-never changes after that, so whoever pins one gets the same answers for as long as it is there.
+The compiler writes a version to a draft folder and renames it, so a reader sees all of it or
+nothing. A version never changes, so a reader that pins one gets the same matches as long as it
+exists.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ MANIFEST: Final = "manifest.json"
 REJECTED: Final = "rejected.parquet"
 
 
-# Files that were found whole; a stream asks for every batch, and they do not change.
-_CHECKED: Final[set[tuple[Path, str, int, int]]] = set()
+# Files whose checksum was right. A stream checks before every batch, and files do not change.
+_VERIFIED: Final[set[tuple[Path, str, int, int]]] = set()
 
 
-class File(msgspec.Struct, frozen=True):
-    """A file of a version, and how to know it again."""
+class LibraryFile(msgspec.Struct, frozen=True):
+    """A file of a version: its name, size and checksum."""
 
     name: str
     size: int
@@ -52,16 +53,16 @@ class Shard(msgspec.Struct, frozen=True):
 
     number: int
     subscriptions: int
-    snapshot: File
-    ids: File
+    snapshot: LibraryFile
+    ids: LibraryFile
     attributes: tuple[str, ...]
     """The attributes that its filters mention."""
     bucket: int | None = None
-    """In a library with a key: the bucket of values that its filters ask for, None for any."""
+    """In a library with a key, the bucket of values that its filters require; None for any."""
 
 
-class Manifest(msgspec.Struct, frozen=True):
-    """What a version holds."""
+class VersionManifest(msgspec.Struct, frozen=True):
+    """The contents of a version."""
 
     version: int
     created_at: str
@@ -77,16 +78,16 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 class Version:
-    """One version of a library, pinned: it gives the same answers for as long as it is there."""
+    """One version of a library, which never changes."""
 
-    def __init__(self, path: Path, manifest: Manifest) -> None:
+    def __init__(self, path: Path, manifest: VersionManifest) -> None:
         self.path: Final = path
         self.manifest: Final = manifest
         self.number: Final = manifest.version
 
     @property
     def schema(self) -> Schema | None:
-        """Return the schema that events are held against."""
+        """Return the schema of the events."""
         data = self.manifest.schema
         return None if data is None else schema_of(data)
 
@@ -111,23 +112,23 @@ class Version:
         return pa.chunked_array(tables)
 
     def check(self) -> None:
-        """Raise if a file is missing, or is not what was written."""
+        """Raise if a file is missing or damaged."""
         for shard in self.manifest.shards:
             for file in (shard.snapshot, shard.ids):
                 self._check(file)
 
-    def _check(self, file: File) -> None:
+    def _check(self, file: LibraryFile) -> None:
         path = self.path / file.name
         if not path.exists():
             raise LibraryError(path, "the file is missing; compile the subscriptions again")
-        seen = (path, file.sha256, path.stat().st_mtime_ns, path.stat().st_size)
-        if seen in _CHECKED:
+        identity = (path, file.sha256, path.stat().st_mtime_ns, path.stat().st_size)
+        if identity in _VERIFIED:
             return
-        if described(path) != file:
+        if describe_file(path) != file:
             raise LibraryError(
                 path, "the file is damaged: its checksum is wrong; compile the subscriptions again"
             )
-        _CHECKED.add(seen)
+        _VERIFIED.add(identity)
 
     def __repr__(self) -> str:
         return f"<Version {self.number}: {self.subscriptions:,} subscriptions in {self.path}>"
@@ -137,7 +138,7 @@ class Library:
     """Versions of compiled subscriptions under one path."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        # Spark's other readers take such addresses, so people write them.
+        # People write such addresses because other readers of Spark take them.
         self.path: Final = Path(str(path).removeprefix("file://")).absolute()
         self._versions = self.path / "versions"
 
@@ -159,7 +160,7 @@ class Library:
         path = self._place(number)
         try:
             text = (path / MANIFEST).read_bytes()
-            return Version(path, msgspec.json.decode(text, type=Manifest))
+            return Version(path, msgspec.json.decode(text, type=VersionManifest))
         except FileNotFoundError:
             known = ", ".join(map(str, self.versions())) or "none"
             raise LibraryError(
@@ -170,7 +171,7 @@ class Library:
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
-        """Give a folder to write a version in; it is gone unless `publish` was called."""
+        """Yield a folder to write a version in, and remove it unless it was published."""
         folder = self._versions / f".draft-{uuid4().hex}"
         folder.mkdir(parents=True)
         try:
@@ -178,8 +179,8 @@ class Library:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def publish(self, draft: Path, manifest: Manifest) -> Version:
-        """Make a draft the newest version; its number is given here."""
+    def publish(self, draft: Path, manifest: VersionManifest) -> Version:
+        """Make a draft the newest version, and number it."""
         while True:
             number = max(self.versions(), default=0) + 1
             named = msgspec.structs.replace(manifest, version=number)
@@ -187,7 +188,7 @@ class Library:
             try:
                 draft.rename(self._place(number))
             except OSError:
-                # Another compilation was faster by a moment; then this is the next.
+                # Another compilation took the number; try the next.
                 if not self._place(number).exists():
                     raise
             else:
@@ -200,18 +201,18 @@ class Library:
         return f"<Library {self.path}: versions {self.versions()}>"
 
 
-def pinned(library: Library | Version | str | PathLike[str]) -> Version:
-    """Return a version as it is, and of a library, or the path of one, the newest."""
+def newest_version(library: Library | Version | str | PathLike[str]) -> Version:
+    """Return the newest version of a library or of the library at a path; a version as given."""
     if isinstance(library, Version):
         return library
     return (library if isinstance(library, Library) else Library(library)).latest()
 
 
-def described(path: Path) -> File:
-    """Return how to know a file again."""
+def describe_file(path: Path) -> LibraryFile:
+    """Return the name, size and checksum of a file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return File(path.name, path.stat().st_size, digest)
+    return LibraryFile(path.name, path.stat().st_size, digest)
 
 
 def new_manifest(
@@ -224,9 +225,9 @@ def new_manifest(
     shards: Sequence[Shard],
     key: str | None,
     buckets: int,
-) -> Manifest:
-    """Return the manifest of a version that has no number yet."""
-    return Manifest(
+) -> VersionManifest:
+    """Return the manifest of a version without a number."""
+    return VersionManifest(
         version=0,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         mode=mode,
@@ -244,14 +245,14 @@ def new_manifest(
 
 
 def write_ids(path: Path, ids: pa.Array) -> None:
-    """Write ids so that they can be used where they lie."""
+    """Write ids in a format that can be mapped into memory."""
     batch = pa.record_batch({"id": ids})
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
 
 
 def read_ids(path: Path) -> pa.Array[Any]:
-    """Return ids, mapped into memory."""
+    """Map ids into memory."""
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
     except (OSError, pa.ArrowInvalid) as error:
@@ -259,5 +260,5 @@ def read_ids(path: Path) -> pa.Array[Any]:
     return table.column("id").combine_chunks()
 
 
-def _pretty(manifest: Manifest) -> bytes:
+def _pretty(manifest: VersionManifest) -> bytes:
     return json.dumps(msgspec.to_builtins(manifest), indent=1).encode()

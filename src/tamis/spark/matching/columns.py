@@ -1,4 +1,4 @@
-"""Which columns of a DataFrame reach Python: the kept ones, and those that filters ask for."""
+"""The columns of a DataFrame that reach Python: kept columns, and attributes filters mention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tamis.events.arrow_values import is_surely, type_of_arrow
 from tamis.events.schema import did_you_mean
 from tamis.filters.printing import show_name
 
-# What values of a type may be declared as.
+# The declared types that accept values of a type.
 _MAY_BE: Final = {
     Type.INT: {Type.INT, Type.FLOAT, Type.BITS},
     Type.FLOAT: {Type.FLOAT},
@@ -28,8 +28,8 @@ _MAY_BE: Final = {
 _SHOWN: Final = 8
 
 
-class Way(NamedTuple):
-    """How an attribute is found in a row: from a column through fields, perhaps through arrays."""
+class AttributePath(NamedTuple):
+    """Where a row holds an attribute: a column, then fields, possibly within arrays."""
 
     keys: tuple[str, ...]
     type: T.DataType
@@ -42,11 +42,11 @@ class Way(NamedTuple):
 
     @property
     def is_flat(self) -> bool:
-        """Tell whether Spark can follow the way: it goes through one array, not through two."""
+        """Return whether Spark can follow the path: through one array, not through two."""
         return self.arrays <= 1
 
     def arrow_type(self) -> pa.DataType | None:
-        """Return the type of a single value in Arrow, None if Spark hands none over."""
+        """Return the Arrow type of a single value, None if Spark cannot convert it."""
         type_ = self.type
         while isinstance(type_, T.ArrayType):
             type_ = type_.elementType
@@ -56,18 +56,18 @@ class Way(NamedTuple):
             return None
 
 
-class Selection(NamedTuple):
-    """Columns to select, and what each is for."""
+class ColumnSelection(NamedTuple):
+    """Columns to select, and the purpose of each."""
 
     columns: list[Column]
     kept: tuple[str, ...]
-    """The names of the first columns, which come out again."""
+    """The names of the first columns, which the results repeat."""
     attributes: tuple[tuple[str, int], ...]
     """The name and the place of each column that is part of the event."""
 
 
 def quoted(name: str) -> str:
-    """Return a name as Spark takes it, whatever is in it.
+    """Return a column name in backticks, safe for Spark whatever it contains.
 
     >>> quoted("unit price")
     '`unit price`'
@@ -75,8 +75,10 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def select_columns(events: DataFrame, keep: Sequence[str], wanted: Collection[str]) -> Selection:
-    """Return the kept columns, and the attributes that are wanted, each under its dotted name."""
+def select_columns(
+    events: DataFrame, keep: Sequence[str], wanted: Collection[str]
+) -> ColumnSelection:
+    """Return the kept columns and the wanted attributes, each under its dotted name."""
     columns = [F.col(quoted(name)) for name in keep]
     attributes: dict[str, int] = {}
     for name, column in _needed(events.schema, wanted).items():
@@ -85,99 +87,102 @@ def select_columns(events: DataFrame, keep: Sequence[str], wanted: Collection[st
         else:
             attributes[name] = len(columns)
             columns.append(column)
-    # Of rows without columns, Arrow does not know how many there are.
+    # Arrow cannot count rows without columns.
     columns = columns or [F.lit(0)]
-    # Kept columns and attributes may share a name, and Arrow's tables had better not.
+    # Kept columns and attributes may share a name, which Arrow tables should not.
     named = [column.alias(f"c{place}") for place, column in enumerate(columns)]
-    return Selection(named, tuple(keep), tuple(attributes.items()))
+    return ColumnSelection(named, tuple(keep), tuple(attributes.items()))
 
 
 def _needed(schema: T.StructType, wanted: Collection[str]) -> dict[str, Column]:
-    ways = {name: list(ways_to(schema, name)) for name in sorted(wanted)}
-    # Two ways to one name, or one that Spark cannot follow: Tamis sees the whole columns.
-    whole = {way.keys[0] for found in ways.values() for way in found if not _is_plain(found)}
+    paths = {name: list(paths_to(schema, name)) for name in sorted(wanted)}
+    # With two paths to one name, or one that Spark cannot follow, select the whole columns.
+    whole = {path.keys[0] for found in paths.values() for path in found if not _is_plain(found)}
     needed = {name: F.col(quoted(name)) for name in sorted(whole)}
-    for name, found in ways.items():
+    for name, found in paths.items():
         if _is_plain(found) and found[0].keys[0] not in whole:
             needed[name] = found[0].column
     return needed
 
 
-def _is_plain(ways: Sequence[Way]) -> bool:
-    return len(ways) == 1 and ways[0].is_flat
+def _is_plain(paths: Sequence[AttributePath]) -> bool:
+    return len(paths) == 1 and paths[0].is_flat
 
 
-def ways_to(schema: T.StructType, name: str) -> Iterator[Way]:
-    """Yield the ways to an attribute; a field's own name may have dots in it."""
-    yield from _ways(schema, name, (), 0)
+def paths_to(schema: T.StructType, name: str) -> Iterator[AttributePath]:
+    """Yield the paths to an attribute; a field's own name may contain dots."""
+    yield from _paths(schema, name, (), 0)
 
 
-def _ways(struct: T.StructType, name: str, keys: tuple[str, ...], arrays: int) -> Iterator[Way]:
+def _paths(
+    struct: T.StructType, name: str, keys: tuple[str, ...], arrays: int
+) -> Iterator[AttributePath]:
     for field in struct:
         inner, lists = field.dataType, 0
         while isinstance(inner, T.ArrayType):
             inner, lists = inner.elementType, lists + 1
-        way = (*keys, field.name)
+        path = (*keys, field.name)
         if field.name == name and not isinstance(inner, T.StructType):
-            yield Way(way, field.dataType, arrays)
+            yield AttributePath(path, field.dataType, arrays)
         elif isinstance(inner, T.StructType) and name.startswith(f"{field.name}."):
             rest = name.removeprefix(f"{field.name}.")
-            yield from _ways(inner, rest, way, arrays + lists)
+            yield from _paths(inner, rest, path, arrays + lists)
 
 
-# --- held against the schema -------------------------------------------------------------------
+# --- checked against the schema ----------------------------------------------------------------
 
 
 def wanted_attributes(
     events: DataFrame, mentioned: Collection[str], schema: Schema | None, *, total: bool
 ) -> frozenset[str]:
-    """Return what must reach Python: what filters mention, and what may contradict the schema."""
+    """Return the attributes that filters mention, and those that may contradict the schema."""
     check_columns(events, mentioned, schema, total=total)
     if schema is None:
         return frozenset(mentioned)
     doubtful = {
         name
         for name, declared in schema.items()
-        if total or not all(_is_surely(way, declared.type) for way in ways_to(events.schema, name))
+        if total
+        or not all(_is_surely(path, declared.type) for path in paths_to(events.schema, name))
     }
     return frozenset(mentioned) | doubtful
 
 
-def _is_surely(way: Way, declared: Type) -> bool:
-    if way.arrays or isinstance(way.type, T.ArrayType):
+def _is_surely(path: AttributePath, declared: Type) -> bool:
+    if path.arrays or isinstance(path.type, T.ArrayType):
         return False
-    type_ = way.arrow_type()
+    type_ = path.arrow_type()
     return type_ is not None and is_surely(type_, declared)
 
 
 def check_columns(
     events: DataFrame, mentioned: Collection[str], schema: Schema | None, *, total: bool
 ) -> None:
-    """Refuse events that have nothing that filters ask for, or that the schema cannot be about."""
-    known = {name for name in mentioned if any(ways_to(events.schema, name))}
+    """Raise if no filter mentions a column, or a column contradicts the schema."""
+    known = {name for name in mentioned if any(paths_to(events.schema, name))}
     if mentioned and not known:
         raise SchemaError(
-            f"the events have no attribute that a filter mentions: filters ask for "
+            f"the events have no attribute that a filter mentions: filters mention "
             f"{_shown(mentioned)}, and the columns are {_shown(events.columns)}"
         )
     for name, declared in (schema or {}).items():
-        ways = list(ways_to(events.schema, name))
-        if total and not ways:
+        paths = list(paths_to(events.schema, name))
+        if total and not paths:
             hint = did_you_mean(name, events.columns)
             raise SchemaError(
                 f"the events lack {show_name(name)}, and in mode 'total' every event must have "
                 f"every attribute of the schema{'; ' + hint if hint else ''}"
             )
-        for way in ways:
-            _check_type(name, way, declared.type)
+        for path in paths:
+            _check_type(name, path, declared.type)
 
 
-def _check_type(name: str, way: Way, declared: Type) -> None:
-    type_ = way.arrow_type()
+def _check_type(name: str, path: AttributePath, declared: Type) -> None:
+    type_ = path.arrow_type()
     held = None if type_ is None else type_of_arrow(type_)
     if held is not None and declared not in _MAY_BE[held]:
         raise SchemaError(
-            f"{show_name(name)} has the type {way.type.simpleString()} in the events, and the "
+            f"{show_name(name)} has the type {path.type.simpleString()} in the events, and the "
             f"schema declares it as {declared.value!r}; cast the column"
         )
 
@@ -188,7 +193,7 @@ def _shown(names: Collection[str]) -> str:
 
 
 def empty_table(schema: T.StructType) -> Any:
-    """Return a table of Arrow with the columns of a DataFrame, and no rows."""
+    """Return an Arrow table with the columns of a DataFrame and no rows."""
     return pa.table(
         {f.name: pa.array([], to_arrow_type(f.dataType, timezone="UTC")) for f in schema}
     )

@@ -1,76 +1,160 @@
-"""What a Python worker keeps from task to task: the shards that it has opened.
-
-Spark uses a worker again for the next task, job or micro-batch, and a module lives as long as its
-worker does. A shard is known by its path and its checksum, so a new version is never taken for an
-old one.
-"""
+"""A match job as a worker runs it: batches of rows in, batches of results out."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from tamis.errors import LibraryError
-from tamis.matching import Engine
-from tamis.spark.library.library import Shard, read_ids
+from tamis.errors import EventError, JSONError, TamisError
+from tamis.events import EventLimits, Schema, schema_of
+from tamis.events.arrow import batch_of_arrow
+from tamis.events.batch import EventBatch
+from tamis.events.json_text import kind_of_json, parse_json
+from tamis.filters import Mode
+from tamis.spark.library.library import Shard
+from tamis.spark.matching.outputs import (
+    Output,
+    ShardMatches,
+    SubscriptionNumbers,
+    result_columns,
+    result_fields,
+    result_size,
+)
+from tamis.spark.matching.shard_cache import SHARDS, OpenShard
 
-# What is mapped but not used costs little; this bounds what several versions may add up to.
-MOST_OPEN: Final = 64
-
-
-class Clock:
-    """The time that expiry goes by: what the driver says, so that a task run again agrees."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        """Return the time, in seconds since 1970."""
-        return self.now
-
-
-class OpenShard(NamedTuple):
-    """A shard in memory: its engine knows subscriptions by number."""
-
-    engine: Engine
-    ids: pa.Array[Any]
+# Larger results leave in several batches, so that memory stays within some 100 MB.
+MAX_MATCHES_PER_BATCH: Final = 2_000_000
 
 
-class Shelf:
-    """The shards that are open, the least recently used first."""
+class RowLayout(NamedTuple):
+    """The purpose of each column of the rows, by position."""
 
-    def __init__(self, most: int = MOST_OPEN) -> None:
-        self.clock: Final = Clock()
-        self._most = most
-        self._open: OrderedDict[tuple[str, str], OpenShard] = OrderedDict()
+    kept: tuple[tuple[str, int], ...]
+    """The columns to return, and their names."""
+    attributes: tuple[tuple[str, int], ...] = ()
+    text: int | None = None
+    """The column that holds the whole event as JSON, if any."""
+    group: int | None = None
+    """The column that names the shard group a row is to meet, if any."""
 
-    def open(self, folder: str, shards: Iterable[Shard]) -> list[OpenShard]:
-        """Return shards, opened now or before."""
-        opened = [self._one(folder, shard) for shard in shards]
-        while len(self._open) > max(self._most, len(opened)):
-            self._open.popitem(last=False)
-        return opened
 
-    def _one(self, folder: str, shard: Shard) -> OpenShard:
-        known = (folder, shard.snapshot.sha256)
-        if known not in self._open:
-            self._open[known] = self._opened(Path(folder), shard)
-        self._open.move_to_end(known)
-        return self._open[known]
+class MatchJob(NamedTuple):
+    """Everything a worker must know."""
 
-    def _opened(self, folder: Path, shard: Shard) -> OpenShard:
-        engine = Engine.load(folder / shard.snapshot.name, clock=self.clock)
-        ids = read_ids(folder / shard.ids.name)
-        if not len(engine) == len(ids) == shard.subscriptions:
-            raise LibraryError(
-                folder / shard.snapshot.name,
-                f"it should hold {shard.subscriptions:,} subscriptions, and holds {len(engine):,}",
+    folder: str
+    shards: tuple[Shard, ...]
+    numbers: SubscriptionNumbers
+    schema: dict[str, Any] | None
+    mode: str
+    wanted: frozenset[str]
+    output: Output
+    unmatched: bool
+    now: float
+    layout: RowLayout
+    shard_groups: tuple[tuple[int, ...], ...] = ()
+    """The shards to open together; a row meets the group it names, or else all shards."""
+
+    def decoder(self) -> EventDecoder:
+        """Return a decoder for the rows."""
+        schema = None if self.schema is None else schema_of(self.schema)
+        return EventDecoder(schema, self.mode == Mode.TOTAL, self.wanted)
+
+
+def match_rows(batches: Iterable[pa.RecordBatch], job: MatchJob) -> Iterator[pa.RecordBatch]:
+    """Match the rows of a partition."""
+    matcher = RowMatcher(job)
+    for batch in batches:
+        yield from matcher.results(batch)
+
+
+class RowMatcher:
+    """Runs a job on one partition."""
+
+    def __init__(self, job: MatchJob) -> None:
+        self._job = job
+        self._decoder = job.decoder()
+        added = result_fields(job.output, job.numbers)
+        self._names = [*(name for name, _ in job.layout.kept), *(field.name for field in added)]
+
+    def results(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the results of some rows, in several batches if there are very many."""
+        if not rows.num_rows:
+            return
+        shards, numbers = self._shards(rows)
+        found = ShardMatches(self._events(rows), shards, self._job.now)
+        parts = -(-result_size(found, self._job.output, numbers) // MAX_MATCHES_PER_BATCH)
+        if parts > 1 < rows.num_rows:
+            size = -(-rows.num_rows // parts)
+            for start in range(0, rows.num_rows, size):
+                yield from self.results(rows.slice(start, size))
+        else:
+            yield self._batch(rows, found, numbers)
+
+    def _events(self, rows: pa.RecordBatch) -> EventBatch:
+        layout = self._job.layout
+        if layout.text is not None:
+            return self._decoder.from_json(rows.column(layout.text).to_pylist())
+        names = [name for name, _ in layout.attributes]
+        if not names:
+            return EventBatch(rows.num_rows, {})
+        columns = [rows.column(place) for _, place in layout.attributes]
+        return self._decoder.from_columns(pa.RecordBatch.from_arrays(columns, names))
+
+    def _shards(self, rows: pa.RecordBatch) -> tuple[list[OpenShard], SubscriptionNumbers]:
+        job = self._job
+        if job.layout.group is None:
+            return SHARDS.open(job.folder, job.shards), job.numbers
+        # Rows are partitioned by group, so all rows of a batch name the same one.
+        group = job.shard_groups[rows.column(job.layout.group)[0].as_py()]
+        firsts = tuple(job.numbers.firsts[at] for at in group)
+        opened = SHARDS.open(job.folder, [job.shards[at] for at in group])
+        return opened, job.numbers._replace(firsts=firsts)
+
+    def _batch(
+        self, rows: pa.RecordBatch, found: ShardMatches, numbers: SubscriptionNumbers
+    ) -> pa.RecordBatch:
+        job = self._job
+        added = result_columns(found, job.output, numbers, unmatched=job.unmatched)
+        kept = [rows.column(place) for _, place in job.layout.kept]
+        if added.rows is not None:
+            places = pa.array(added.rows)
+            kept = [column.take(places) for column in kept]
+        return pa.RecordBatch.from_arrays([*kept, *added.columns], self._names)
+
+
+class EventDecoder(NamedTuple):
+    """Decodes rows to batches of events, checked against a schema."""
+
+    schema: Schema | None
+    total: bool
+    wanted: Collection[str]
+    limits: EventLimits = EventLimits()
+
+    def from_columns(self, rows: pa.RecordBatch) -> EventBatch:
+        """Decode rows with a column per attribute."""
+        return batch_of_arrow(rows, self.schema, total=self.total, wanted=self.wanted)
+
+    def from_json(self, texts: Iterable[str | bytes | None]) -> EventBatch:
+        """Decode texts that each hold a JSON object."""
+        events: list[dict[str, object]] = []
+        errors: dict[int, TamisError] = {}
+        for number, text in enumerate(texts):
+            try:
+                events.append(self._object(text))
+            except TamisError as error:
+                errors[number] = error
+                events.append({})
+        batch = EventBatch.of_events(events, self.schema, total=self.total)
+        return EventBatch(len(batch), batch.columns, dict(sorted((batch.errors | errors).items())))
+
+    def _object(self, text: str | bytes | None) -> dict[str, object]:
+        if text is None:
+            raise EventError("there is no event: the text is null")
+        data = parse_json(text, self.limits)
+        if not isinstance(data, dict):
+            raise JSONError(
+                f"an event is a JSON object, not {kind_of_json(data)}", place="top level"
             )
-        return OpenShard(engine, ids)
-
-
-SHELF: Final = Shelf()
+        return data

@@ -1,4 +1,4 @@
-"""Charts as SVG, to stand in a page or in a file of their own."""
+"""Charts as SVG, for a page or for a file of their own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tamis.spark.report.markup import Markup, joined, tag
 
 WIDTH: Final = 640
 HEIGHT: Final = 260
-# Two histograms stand side by side, so their letters are not drawn smaller than they are.
-_BARS: Final = 440
+# Half the page: two histograms stand side by side, and their text must not shrink.
+_BAR_CHART_WIDTH: Final = 440
 _FLOOR: Final = HEIGHT - 28
 _LEFT: Final = 64
 _RIGHT: Final = 150
@@ -33,7 +33,7 @@ _COLOURS: Final = ("var(--one)", "var(--two)", "var(--three)", "var(--four)")
 
 
 class Bar(NamedTuple):
-    """A bar of a histogram: where it stands, how high it is, and what to say of it."""
+    """A bar of a histogram, with its label, height and tooltip."""
 
     label: str
     height: int
@@ -41,7 +41,7 @@ class Bar(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A place in a plot, with its spread."""
+    """A point of a plot, with its spread."""
 
     x: float
     y: float
@@ -49,7 +49,7 @@ class Point(NamedTuple):
     high: float
 
 
-def alone(chart: Markup) -> str:
+def standalone(chart: Markup) -> str:
     """Return a chart as the text of an SVG file."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}"'
     return chart.replace("<svg", head, 1).replace(">", f"><style>{STYLE}</style>", 1) + "\n"
@@ -71,12 +71,12 @@ def compact(number: float) -> str:
 
 
 def bar_chart(bars: Sequence[Bar], name: str) -> Markup:
-    """Return a histogram; every bar says its height, so there is no axis to read it from."""
+    """Return a histogram; every bar shows its height, so there is no vertical axis."""
     highest = max((bar.height for bar in bars), default=1) or 1
-    step = _BARS / max(1, len(bars))
+    step = _BAR_CHART_WIDTH / max(1, len(bars))
     drawn = [_bar(bar, at * step, step, bar.height / highest) for at, bar in enumerate(bars)]
-    rule = tag("line", x1=0, x2=_BARS, y1=_FLOOR, y2=_FLOOR, class_="rule")
-    return _svg(name, _BARS, *drawn, rule)
+    rule = tag("line", x1=0, x2=_BAR_CHART_WIDTH, y1=_FLOOR, y2=_FLOOR, class_="rule")
+    return _svg(name, _BAR_CHART_WIDTH, *drawn, rule)
 
 
 def _bar(bar: Bar, left: float, step: float, share: float) -> Markup:
@@ -116,63 +116,63 @@ def _svg(name: str, width: int, *content: Markup) -> Markup:
 # --- lines ---------------------------------------------------------------------------------------
 
 
-class Frame(NamedTuple):
-    """Where numbers are in a plot: across evenly from 0, upward by powers of ten."""
+class PlotAxes(NamedTuple):
+    """The axes of a plot: linear from 0 across, logarithmic upward."""
 
     right: float
     low: int
     high: int
 
     @classmethod
-    def around(cls, points: Sequence[Point]) -> Frame:
-        """Return a frame that holds all points."""
+    def around(cls, points: Sequence[Point]) -> PlotAxes:
+        """Return axes that span all points."""
         low = math.floor(math.log10(min(point.low for point in points)))
         high = math.ceil(math.log10(max(point.high for point in points)))
         return cls(max(point.x for point in points), low, max(high, low + 1))
 
     def x(self, value: float) -> float:
-        """Return how far from the left a number is."""
+        """Return the distance of a value from the left."""
         return _LEFT + value / self.right * (WIDTH - _LEFT - _RIGHT)
 
     def y(self, value: float) -> float:
-        """Return how far from the top a number is."""
+        """Return the distance of a value from the top."""
         share = (math.log10(value) - self.low) / (self.high - self.low)
         return HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM)
 
 
 def line_chart(series: Mapping[str, Sequence[Point]], across: str, upward: str) -> Markup:
-    """Return lines over an axis that begins at 0, in a logarithmic scale."""
-    frame = Frame.around([point for points in series.values() for point in points])
-    ends = apart([frame.y(points[-1].y) for points in series.values()])
+    """Return a line per series, over a linear axis from 0 and a logarithmic one."""
+    axes = PlotAxes.around([point for points in series.values() for point in points])
+    ends = spread_labels([axes.y(points[-1].y) for points in series.values()])
     lines = [
-        _line(name, points, frame, _COLOURS[at % len(_COLOURS)], end)
+        _line(name, points, axes, _COLOURS[at % len(_COLOURS)], end)
         for at, ((name, points), end) in enumerate(zip(series.items(), ends, strict=True))
     ]
-    return _svg(f"{upward} over {across}", WIDTH, _axes(frame, across, upward), *lines)
+    return _svg(f"{upward} over {across}", WIDTH, _axes(axes, across, upward), *lines)
 
 
-def _axes(frame: Frame, across: str, upward: str) -> Markup:
+def _axes(axes: PlotAxes, across: str, upward: str) -> Markup:
     rules = [
         joined(
             tag("line", x1=_LEFT, x2=WIDTH - _RIGHT, y1=y, y2=y, class_="rule"),
             _text(f"{10.0**power:,.6g}", _LEFT - 8, y + 4, "end"),
         )
-        for power in range(frame.low, frame.high + 1)
-        for y in (frame.y(10.0**power),)
+        for power in range(axes.low, axes.high + 1)
+        for y in (axes.y(10.0**power),)
     ]
     marks = [
-        _text(f"{value:.6g}", frame.x(value), HEIGHT - _BOTTOM + 18)
-        for value in (frame.right * quarter / 4 for quarter in range(5))
+        _text(f"{value:.6g}", axes.x(value), HEIGHT - _BOTTOM + 18)
+        for value in (axes.right * quarter / 4 for quarter in range(5))
     ]
     middle = (_LEFT + WIDTH - _RIGHT) / 2
     names = (_text(across, middle, HEIGHT - 8), _text(upward, 8, 14, "start"))
     return joined(*rules, *marks, *names)
 
 
-def apart(places: Sequence[float], least: float = 15) -> list[float]:
-    """Return places for names beside points: in their order, and none on another.
+def spread_labels(places: Sequence[float], least: float = 15) -> list[float]:
+    """Return positions for labels beside points: in order, and without overlaps.
 
-    >>> apart([50, 20, 22])
+    >>> spread_labels([50, 20, 22])
     [50, 20, 35]
     """
     found: dict[int, float] = {}
@@ -182,20 +182,20 @@ def apart(places: Sequence[float], least: float = 15) -> list[float]:
     return [found[at] for at in range(len(places))]
 
 
-def _line(name: str, points: Sequence[Point], frame: Frame, colour: str, end: float) -> Markup:
-    places = " ".join(f"{frame.x(p.x):.1f},{frame.y(p.y):.1f}" for p in points)
+def _line(name: str, points: Sequence[Point], axes: PlotAxes, colour: str, end: float) -> Markup:
+    places = " ".join(f"{axes.x(p.x):.1f},{axes.y(p.y):.1f}" for p in points)
     beside = WIDTH - _RIGHT + 10
     return tag(
         "g",
         tag("polyline", points=places, class_="line", stroke=colour),
-        *(_dot(point, frame, colour) for point in points),
+        *(_dot(point, axes, colour) for point in points),
         tag("text", name, x=beside, y=end + 4, style=f"fill: {colour}"),
     )
 
 
-def _dot(point: Point, frame: Frame, colour: str) -> Markup:
-    x = frame.x(point.x)
+def _dot(point: Point, axes: PlotAxes, colour: str) -> Markup:
+    x = axes.x(point.x)
     return joined(
-        tag("line", x1=x, x2=x, y1=frame.y(point.low), y2=frame.y(point.high), stroke=colour),
-        tag("circle", cx=x, cy=frame.y(point.y), r=3, fill=colour),
+        tag("line", x1=x, x2=x, y1=axes.y(point.low), y2=axes.y(point.high), stroke=colour),
+        tag("circle", cx=x, cy=axes.y(point.y), r=3, fill=colour),
     )

@@ -1,8 +1,8 @@
 """The density experiment of the paper's section 8, as Spark jobs of any size.
 
 Events have each attribute with a certain probability, their density, and are matched in mode
-`strict`, which is the paper's StSL; events with every attribute are also matched in mode `total`,
-its SiSL. What is measured is a whole job: files are read, events are matched, matches counted.
+`strict`, the paper's StSL; events with every attribute are also matched in mode `total`, its SiSL.
+The time is that of a whole job: reading files, matching events and counting matches.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pyspark.sql import SparkSession
 
 from tamis.errors import SparkError
 from tamis.filters import Mode
-from tamis.spark.files.files import match_files
-from tamis.spark.files.generating import event_rows, subscription_rows
-from tamis.spark.library.compiling import compile_subscriptions
+from tamis.spark.files.generate import event_rows, subscription_rows
+from tamis.spark.files.match_files import match_files
+from tamis.spark.library.compile import compile_subscriptions
 from tamis.spark.library.library import Version
+from tamis.spark.matching.counts import Tally
 from tamis.spark.matching.outputs import Output
-from tamis.spark.matching.tallying import Tally
-from tamis.spark.report.experiment_tables import Measured, write_tables
+from tamis.spark.report.experiment_tables import Measurement, write_tables
 from tamis.workloads import Workload
 
 DENSITIES: Final = (0.077, 0.154, 0.231, 0.308, 1.0)
-# Some tasks for each core, so that none waits long for the last.
+# Several tasks per core, so that no core waits long for the last.
 _EVENTS_PER_FILE: Final = 25_000
-_MOST_FILES: Final = 400
+_MAX_FILES: Final = 400
 
 
-class Case(NamedTuple):
-    """Events of one density against one version of a library."""
+class ExperimentCase(NamedTuple):
+    """Events of one density, and one version of a library."""
 
     version: Version
     density: float
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
     @property
     def mode(self) -> str:
-        """Return what an absent attribute means."""
+        """Return the mode of the filters."""
         return self.version.manifest.mode
 
 
@@ -56,27 +56,27 @@ def density_experiment(
     densities: Sequence[float] = DENSITIES,
     seed: int = 1,
     repeat: int = 5,
-) -> list[Measured]:
-    """Generate, compile and match; write a table and a plot into a folder, and return the table."""
+) -> list[Measurement]:
+    """Generate, compile and match; write a table and a plot to a folder, and return the table."""
     folder = Path(to)
     source = workload if isinstance(workload, Workload) else Workload.load(workload)
-    cases = list(Setup(spark, source, folder, seed).cases(filters, events, densities))
+    cases = list(ExperimentSetup(spark, source, folder, seed).cases(filters, events, densities))
     seconds: list[list[float]] = [[] for _ in cases]
     matches = [_run(spark, case, events)[1] for case in cases]
-    # One after the other again and again, so that what slows the machine slows all alike.
+    # In turns, so that whatever slows the machine down slows all cases alike.
     for _ in range(repeat):
         for case, times in zip(cases, seconds, strict=True):
             times.append(_run(spark, case, events)[0])
-    found = [
-        _measured(case, events, times, count)
+    measurements = [
+        _measurement(case, events, times, count)
         for case, times, count in zip(cases, seconds, matches, strict=True)
     ]
-    write_tables(found, folder, source.source)
-    return found
+    write_tables(measurements, folder, source.source)
+    return measurements
 
 
-class Setup(NamedTuple):
-    """What all cases have in common."""
+class ExperimentSetup(NamedTuple):
+    """The setup that all cases share."""
 
     spark: SparkSession
     workload: Workload
@@ -85,19 +85,19 @@ class Setup(NamedTuple):
 
     def cases(
         self, filters: Sequence[int], events: int, densities: Sequence[float]
-    ) -> Iterator[Case]:
-        """Generate events, compile filters, and yield what is to be matched with what."""
+    ) -> Iterator[ExperimentCase]:
+        """Generate events, compile filters, and yield the cases."""
         paths = {density: self._events(events, density) for density in densities}
         for count in filters:
             for mode in (Mode.STRICT, Mode.TOTAL):
                 version = self._version(count, mode)
                 for density, path in paths.items():
                     if mode is Mode.STRICT or density == 1:
-                        yield Case(version, density, path)
+                        yield ExperimentCase(version, density, path)
 
     def _events(self, count: int, density: float) -> Path:
         path = self.folder / f"data/events-{density:.3f}"
-        tasks = min(-(-count // _EVENTS_PER_FILE), _MOST_FILES)
+        tasks = min(-(-count // _EVENTS_PER_FILE), _MAX_FILES)
         rows = event_rows(
             self.spark, self.workload, count, seed=self.seed, density=density, tasks=tasks
         )
@@ -111,8 +111,8 @@ class Setup(NamedTuple):
         return compile_subscriptions(table, library, schema=schema, mode=mode).version
 
 
-def _run(spark: SparkSession, case: Case, events: int) -> tuple[float, int]:
-    """Return the seconds that a job takes, and the matches it finds."""
+def _run(spark: SparkSession, case: ExperimentCase, events: int) -> tuple[float, int]:
+    """Return the seconds of a job, and the number of its matches."""
     started, tally = time.monotonic(), Tally()
     results = match_files(
         spark,
@@ -125,12 +125,14 @@ def _run(spark: SparkSession, case: Case, events: int) -> tuple[float, int]:
     results.write.format("noop").mode("overwrite").save()
     seconds, counts = time.monotonic() - started, tally.counts()
     if (counts.events, counts.rejected) != (events, 0):
-        raise SparkError(f"of {events:,} events, these were matched: {counts}")
+        raise SparkError(f"the job should have matched {events:,} events: {counts}")
     return seconds, counts.matches
 
 
-def _measured(case: Case, events: int, seconds: Sequence[float], matches: int) -> Measured:
-    return Measured(
+def _measurement(
+    case: ExperimentCase, events: int, seconds: Sequence[float], matches: int
+) -> Measurement:
+    return Measurement(
         filters=case.version.subscriptions,
         mode=case.mode,
         density=case.density,

@@ -1,4 +1,4 @@
-"""What is made of the figures of an experiment: CSV, Parquet, Markdown and a plot."""
+"""The figures of an experiment as CSV, Parquet, Markdown and a plot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from tamis.filters import Mode
-from tamis.spark.report.charts import Point, alone, line_chart
+from tamis.spark.report.charts import Point, line_chart, standalone
 
 NAME: Final = "density"
 
@@ -25,8 +25,8 @@ PAPER: Final = {
 PAPER_TOTAL: Final = {25_000: 20.12, 50_000: 41.58, 75_000: 61.75, 100_000: 81.64}
 
 
-class Measured(NamedTuple):
-    """How long jobs took that matched events of one density against so many filters."""
+class Measurement(NamedTuple):
+    """The time of jobs that match events of one density against some filters."""
 
     filters: int
     mode: str
@@ -45,7 +45,7 @@ class Measured(NamedTuple):
 
     @property
     def in_the_paper(self) -> float | None:
-        """Return the seconds for 1,000 messages that the paper tells, if it does."""
+        """Return the paper's seconds for 1,000 messages, if it has this case."""
         if self.mode == Mode.TOTAL:
             return PAPER_TOTAL.get(self.filters)
         return PAPER.get(self.filters, {}).get(self.density)
@@ -57,8 +57,8 @@ COLUMNS: Final = (
 )
 
 
-def cells(one: Measured) -> tuple[str, ...]:
-    """Return a line of the table, for people."""
+def cells(one: Measurement) -> tuple[str, ...]:
+    """Return a row of the table, formatted."""
     fastest, median, slowest = (
         f"{1e6 * seconds / one.events:,.1f}" for seconds in (one.fastest, one.seconds, one.slowest)
     )
@@ -75,7 +75,7 @@ def cells(one: Measured) -> tuple[str, ...]:
     )
 
 
-def write_tables(found: Sequence[Measured], folder: Path, workload: str) -> None:
+def write_tables(found: Sequence[Measurement], folder: Path, workload: str) -> None:
     """Write the table in three formats, and the plot."""
     table = pa.Table.from_pylist([one._asdict() for one in found])
     pq.write_table(table, folder / f"{NAME}.parquet")
@@ -84,16 +84,16 @@ def write_tables(found: Sequence[Measured], folder: Path, workload: str) -> None
     (folder / f"{NAME}.svg").write_text(_plot(found), encoding="utf-8")
 
 
-def _markdown(found: Iterable[Measured], workload: str) -> str:
+def _markdown(found: Iterable[Measurement], workload: str) -> str:
     lines = (COLUMNS, ("---:",) * len(COLUMNS), *map(cells, found))
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"# Density of events, {workload}\n\n{table}\n\n![plot]({NAME}.svg)\n"
 
 
-def _plot(found: Iterable[Measured]) -> str:
+def _plot(found: Iterable[Measurement]) -> str:
     series: dict[str, list[Point]] = {}
     for one in found:
         y, low, high = (1e6 * s / one.events for s in (one.seconds, one.fastest, one.slowest))
         name = f"{one.filters:,} {one.mode}"
         series.setdefault(name, []).append(Point(100 * one.density, y, low, high))
-    return alone(line_chart(series, "density of events, %", "ms for 1,000 events"))
+    return standalone(line_chart(series, "density of events, %", "ms for 1,000 events"))

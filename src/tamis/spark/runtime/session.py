@@ -1,4 +1,4 @@
-"""A Spark session on this machine, set up for Tamis."""
+"""A Spark session on this machine, configured for Tamis."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from tamis.spark.runtime.java import provide_java
 
 SETTINGS: Final = {
-    # Half of what Tamis saves by matching batches would go into starting workers.
+    # Otherwise starting workers costs half of the time that matching batches saves.
     "spark.python.daemon.module": "tamis.spark.daemon",
     "spark.python.worker.reuse": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "true",
-    # One table with three outcomes is written without sorting it first.
+    # Spark need not sort a table to write its three outcomes.
     "spark.sql.maxConcurrentOutputFileWriters": "8",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
@@ -32,10 +32,10 @@ SETTINGS: Final = {
 def local_session(
     master: str = "local[*]", *, name: str = "tamis", settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return a session on this machine, or the one that is already there."""
+    """Return a session on this machine, or the existing one."""
     provide_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # A laptop's own name often leads to no address at all.
+    # The host name of a laptop often has no address.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**SETTINGS, **(settings or {})}.items():

@@ -148,7 +148,7 @@ def test_mistakes_are_told_before_anything_is_written(spark: SparkSession, tmp_p
         compile_subscriptions(table, tmp_path, schema=Schema({"symbol": "str"}), key="symbl")
     with pytest.raises(FilterError, match="the key 'n' should be a text"):
         compile_subscriptions(table, tmp_path, schema=Schema({"n": "int"}), key="n")
-    with pytest.raises(FilterError, match="does not tell a format"):
+    with pytest.raises(FilterError, match="does not imply a format"):
         compile_subscriptions(tmp_path, tmp_path, spark=spark)
     with pytest.raises(LibraryError, match="no such file"):
         compile_subscriptions(tmp_path / "none.parquet", tmp_path, spark=spark)

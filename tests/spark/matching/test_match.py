@@ -22,9 +22,9 @@ from tamis.spark import (
     split,
     write,
 )
-from tamis.spark.matching import running
+from tamis.spark.matching import worker
 from tamis.spark.matching.columns import select_columns
-from tamis.spark.matching.questions import ask
+from tamis.spark.matching.outputs import Output, SubscriptionNumbers
 
 SUBS = [Sub("cheap", "price < 10"), Sub("dear", "price >= 10"), Sub("acme", 'symbol = "ACME"')]
 EVENTS = [(1, "ACME", 5.0), (2, "BOLT", 50.0), (3, None, None), (4, "ACME", None)]
@@ -186,13 +186,23 @@ def test_expiry_goes_by_the_time_that_was_pinned(spark: SparkSession, tmp_path: 
 def test_very_many_matches_come_in_pieces(
     market: CompileReport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    question = ask(market.version, output="pairs", now=0)
-    layout = running.Layout((("n", 0),), (("price", 1),))
-    job = question.job(layout, {"price"}, question.planned(has_key=False))
+    manifest = market.version.manifest
+    job = worker.MatchJob(
+        folder=str(market.version.path),
+        shards=manifest.shards,
+        numbers=SubscriptionNumbers((0, manifest.shards[0].subscriptions), 3, "string"),
+        schema=None,
+        mode="sql",
+        wanted=frozenset({"price"}),
+        output=Output.PAIRS,
+        unmatched=False,
+        now=0,
+        layout=worker.RowLayout((("n", 0),), (("price", 1),)),
+    )
     rows = pa.record_batch({"n": list(range(100)), "price": [float(n) for n in range(100)]})
-    whole = list(running.match_rows([rows], job))
-    monkeypatch.setattr(running, "MOST_MATCHES", 7)
-    pieces = list(running.match_rows([rows], job))
+    whole = list(worker.match_rows([rows], job))
+    monkeypatch.setattr(worker, "MAX_MATCHES_PER_BATCH", 7)
+    pieces = list(worker.match_rows([rows], job))
     assert len(whole) == 1 < len(pieces)
     assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches(whole))
 
@@ -216,7 +226,6 @@ def test_no_subscriptions_and_no_attributes(spark: SparkSession, tmp_path: Path)
     ("options", "sentence"),
     [
         ({"output": "list"}, "'list' is not an output; the outputs are 'ids', 'pairs'"),
-        ({"xml": "symbol"}, "cannot be read as XML"),
         ({"json": "payload"}, "the events have no column 'payload'"),
         ({"json": "price"}, "'price' should hold JSON as text, and has the type double"),
         ({"json": "symbol", "variant": "symbol"}, "not in both"),

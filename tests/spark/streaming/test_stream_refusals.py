@@ -96,7 +96,7 @@ def test_a_pinned_version_must_stay(
 ) -> None:
     add_file(site.events, "a.jsonl", [{"price": 5}])
     with monkeypatch.context() as patch:
-        patch.setattr("tamis.spark.connectors.sinks.Folder.write", lambda *_: 1 / 0)
+        patch.setattr("tamis.spark.connectors.folder.FolderSink.write", lambda *_: 1 / 0)
         with pytest.raises(StreamingQueryException):
             site.run(spark)
     compiled(spark, [Sub("cheap", "price < 10")], site.library)

@@ -1,9 +1,9 @@
-"""How events meet subscriptions: all in every worker, dealt out by a key, or in a grid.
+"""How events meet subscriptions: all shards in every worker, shuffled by a key, or in a grid.
 
 =======  ==========================================================================================
-single   every worker opens all shards, which are shared on a machine; nothing is shuffled
-keyed    events go to the worker that has the shards of their key's bucket; shuffled once
-grid     shards are grouped, and every event meets every group in another task; results are joined
+single   every worker opens all shards; workers on one machine share the memory; no shuffle
+keyed    events go to the worker that holds the shards of their key's bucket; one shuffle
+grid     shards form groups, every event meets every group in a separate task; results are joined
 =======  ==========================================================================================
 """
 
@@ -20,9 +20,9 @@ from tamis.spark.library.library import Shard, Version
 
 LOG: Final = logging.getLogger(__name__)
 
-# Measured: what a worker needs beside the file that it maps, most of it for ids.
-PRIVATE_BYTES: Final = 150
-# Of the machine's memory; the rest is for events, results and Spark.
+# Measured: what a worker needs per subscription beside the mapped file, mostly for ids.
+PRIVATE_BYTES_PER_SUBSCRIPTION: Final = 150
+# The rest of the machine's memory is for events, results and Spark.
 SHARE_OF_MEMORY: Final = 0.5
 
 
@@ -35,22 +35,22 @@ class Strategy(StrEnum):
 
 
 class Plan(NamedTuple):
-    """A strategy, the shards that belong together under it, and why it was chosen."""
+    """A strategy, the groups of shards that it opens together, and the reason for it."""
 
     strategy: Strategy
-    shares: tuple[tuple[int, ...], ...]
+    shard_groups: tuple[tuple[int, ...], ...]
     reason: str
 
 
 class Machine(NamedTuple):
-    """What a worker's machine can bear."""
+    """The resources of a worker's machine."""
 
     memory: int
     workers: int
 
     @classmethod
     def like_this(cls, memory: int | None = None) -> Machine:
-        """Return a machine like the driver's, or one with so much memory for subscriptions."""
+        """Return a machine like the driver's, or with the given bytes for subscriptions."""
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         return cls(memory or int(whole * SHARE_OF_MEMORY), os.cpu_count() or 1)
 
@@ -58,7 +58,7 @@ class Machine(NamedTuple):
 def choose_plan(
     version: Version, machine: Machine, *, has_key: bool, wanted: str | None = None
 ) -> Plan:
-    """Return the cheapest plan that fits into memory, or the one that is wanted."""
+    """Return the wanted plan, or the cheapest one that fits into memory."""
     plan = _wanted(version, machine, wanted, has_key=has_key) if wanted else None
     plan = plan or _fitting(version, machine, has_key=has_key)
     LOG.info("the plan is %s: %s", plan.strategy, plan.reason)
@@ -67,21 +67,21 @@ def choose_plan(
 
 def _fitting(version: Version, machine: Machine, *, has_key: bool) -> Plan:
     shards = version.manifest.shards
-    need = _need(shards, machine.workers)
-    told = f"{version.subscriptions:,} subscriptions need {_megabytes(need)} on a machine"
+    need = _bytes_needed(shards, machine.workers)
+    fact = f"{version.subscriptions:,} subscriptions need {_megabytes(need)} on a machine"
     if need <= machine.memory:
-        return _single(version, f"{told}, and {_megabytes(machine.memory)} are there for them")
-    told = f"{told}, more than the {_megabytes(machine.memory)} that are there for them"
+        return _single(version, f"{fact}, which has {_megabytes(machine.memory)} for them")
+    fact = f"{fact}, which has only {_megabytes(machine.memory)} for them"
     if has_key:
-        keyed = _keyed(version, f"{told}, and events carry the key {version.manifest.key!r}")
-        # Workers on one machine may all have another bucket.
-        if all(_fits(shards, share, machine) for share in keyed.shares):
+        keyed = _keyed(version, f"{fact}, and events carry the key {version.manifest.key!r}")
+        # Workers on one machine may each hold a different bucket.
+        if all(_fits(shards, group, machine) for group in keyed.shard_groups):
             return keyed
-    return _grid(version, machine, told)
+    return _grid(version, machine, fact)
 
 
 def _wanted(version: Version, machine: Machine, name: str, *, has_key: bool) -> Plan:
-    reason = "it was asked for"
+    reason = "the caller asked for it"
     try:
         strategy = Strategy(name)
     except ValueError:
@@ -94,8 +94,8 @@ def _wanted(version: Version, machine: Machine, name: str, *, has_key: bool) -> 
     if not has_key:
         raise LibraryError(
             version.path,
-            "its plan cannot be 'keyed': it takes a library that was compiled with a key, and "
-            "events that have the key in a column of texts",
+            "its plan cannot be 'keyed': that takes a library compiled with a key, and events "
+            "with the key in a string column",
         )
     return _keyed(version, reason)
 
@@ -106,33 +106,34 @@ def _single(version: Version, reason: str) -> Plan:
 
 def _keyed(version: Version, reason: str) -> Plan:
     shards = list(enumerate(version.manifest.shards))
-    shares = tuple(
+    groups = tuple(
         tuple(at for at, shard in shards if shard.bucket in (None, bucket))
         for bucket in range(version.manifest.buckets)
     )
-    return Plan(Strategy.KEYED, shares, reason)
+    return Plan(Strategy.KEYED, groups, reason)
 
 
 def _grid(version: Version, machine: Machine, reason: str) -> Plan:
-    """Group shards in order, as many as a worker can hold while all others hold as many."""
+    """Group shards in order, as many as a worker can hold while all workers hold as many."""
     shards = version.manifest.shards
-    shares: list[tuple[int, ...]] = []
+    groups: list[tuple[int, ...]] = []
     for at in range(len(shards)):
-        if shares and _fits(shards, (*shares[-1], at), machine):
-            shares[-1] = (*shares[-1], at)
+        if groups and _fits(shards, (*groups[-1], at), machine):
+            groups[-1] = (*groups[-1], at)
         else:
-            shares.append((at,))
-    return Plan(Strategy.GRID, tuple(shares), f"{reason}; groups: {len(shares):,}")
+            groups.append((at,))
+    return Plan(Strategy.GRID, tuple(groups), f"{reason}; groups: {len(groups):,}")
 
 
-def _fits(shards: Sequence[Shard], share: Sequence[int], machine: Machine) -> bool:
-    return _need([shards[at] for at in share], 1) <= machine.memory // machine.workers
+def _fits(shards: Sequence[Shard], group: Sequence[int], machine: Machine) -> bool:
+    return _bytes_needed([shards[at] for at in group], 1) <= machine.memory // machine.workers
 
 
-def _need(shards: Sequence[Shard], workers: int) -> int:
-    """Return the bytes for some shards: their files once, and what is each worker's own."""
+def _bytes_needed(shards: Sequence[Shard], workers: int) -> int:
+    """Return the bytes for some shards: their files once, and each worker's own share."""
     mapped = sum(shard.snapshot.size + shard.ids.size for shard in shards)
-    return mapped + workers * PRIVATE_BYTES * sum(shard.subscriptions for shard in shards)
+    subscriptions = sum(shard.subscriptions for shard in shards)
+    return mapped + workers * PRIVATE_BYTES_PER_SUBSCRIPTION * subscriptions
 
 
 def _megabytes(size: int) -> str:

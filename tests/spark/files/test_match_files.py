@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.contract import Sub, compiled
 from tamis.errors import EventError, SchemaError
 from tamis.spark import CompileReport, Tally, match, match_files
-from tamis.spark.files.reading import read_json_lines
-from tamis.spark.files.splits import Split, splits_of, tasks_of
+from tamis.spark.files.readers import read_json_lines
+from tamis.spark.files.splits import Split, group_into_tasks, split_files
 
 SUBS = [
     Sub("cheap", "price < 10"),
@@ -113,14 +113,20 @@ def test_json_lines_are_read_by_their_bytes(
 def test_every_line_is_in_one_split(size: int, end: bytes, tmp_path: Path) -> None:
     path = tmp_path / "lines.json"
     path.write_bytes(b"1\n22\n\n333\r\n4444" + end)
-    splits = splits_of([path], "json", size)
+    splits = split_files([path], "json", size)
     read = [batch.column(2).to_pylist() for batch in read_json_lines(splits)]
     assert [line for lines in read for line in lines] == [b"1", b"22", b"333", b"4444"]
 
 
 def test_small_splits_share_a_task() -> None:
     splits = [Split("a", 0, 1, 0, size) for size in (5, 4, 3, 9, 1)]
-    assert [[s.size for s in task] for task in tasks_of(splits, 9)] == [[5, 4], [3], [9], [1]]
+    tasks = group_into_tasks(splits, 9)
+    assert [[split.size for split in task] for task in tasks] == [
+        [5, 4],
+        [3],
+        [9],
+        [1],
+    ]
 
 
 def test_what_cannot_be_read_is_told(
@@ -135,7 +141,7 @@ def test_what_cannot_be_read_is_told(
     with pytest.raises(EventError, match="there is no file of events in"):
         read("")
     (tmp_path / "events.txt").write_text("{}")
-    with pytest.raises(EventError, match="do not tell one format"):
+    with pytest.raises(EventError, match="do not imply one format"):
         read("events.txt")
     with pytest.raises(EventError, match="'avro' is not a format"):
         read("events.txt", format_="avro")

@@ -1,4 +1,4 @@
-"""Where the events of a stream come from, as a name by which to know the source again."""
+"""The names of the sources of a stream, by which a checkpoint recognises them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,27 @@ from pyspark.sql import DataFrame
 
 from tamis.errors import SchemaError, SparkError
 
-# Options that say what is read; all others say how, and may change.
-_TELLING: Final = ("path", "subscribe", "subscribepattern", "assign", "filter", "language", "mode")
+# Options that select what is read; all others say how, and may change.
+_SELECTING: Final = (
+    "path",
+    "subscribe",
+    "subscribepattern",
+    "assign",
+    "filter",
+    "language",
+    "mode",
+)
 
 
-def source_of(events: DataFrame) -> str:
+def source_names(events: DataFrame) -> str:
     """Return the names of a streaming DataFrame's sources.
 
-    A checkpoint only counts what was read, and would go on counting in another folder or topic.
+    A checkpoint only records how far a stream has read, and would continue from there in another
+    folder or topic.
     """
     if not events.isStreaming:
-        raise SchemaError("the events are not a stream; match them, or read them by readStream")
-    # Only the JVM knows, and a client of Spark Connect has none.
+        raise SchemaError("the events are not a stream; use `match`, or read them with readStream")
+    # Only the JVM knows the sources, and a client of Spark Connect has none.
     frame: Any = getattr(events, "_jdf", None)
     if frame is None:
         raise SparkError(
@@ -39,5 +48,5 @@ def _name(relation: Any) -> str:
     if kind != "StreamingRelationV2":
         return name
     options = {key.lower(): value for key, value in relation.extraOptions().items()}
-    told = ", ".join(f"{key} {options[key]}" for key in _TELLING if key in options)
-    return f"{name}[{told}]"
+    selected = ", ".join(f"{key} {options[key]}" for key in _SELECTING if key in options)
+    return f"{name}[{selected}]"

@@ -1,4 +1,4 @@
-"""Compiling: a table of subscriptions becomes a new version of a library."""
+"""Compiling a table of subscriptions to a new version of a library."""
 
 from __future__ import annotations
 
@@ -20,16 +20,22 @@ from tamis.events import Schema, Type
 from tamis.events.json_text import schema_data
 from tamis.filters import Mode
 from tamis.filters.modes import as_mode, require_schema
-from tamis.spark.library.building import REJECTED_SCHEMA, Built, Order, add_buckets, build_shards
 from tamis.spark.library.library import REJECTED, Library, Version, new_manifest
-from tamis.spark.library.tables import id_type, numbered, read_table
+from tamis.spark.library.shard_builder import (
+    REJECTED_SCHEMA,
+    BuiltShard,
+    ShardOptions,
+    add_buckets,
+    build_shards,
+)
+from tamis.spark.library.subscription_table import id_type, numbered, read_table
 
-# Large enough that an event meets few shards, small enough that two workers share the building.
-SHARD_SIZE: Final = 250_000
+# Large enough that an event meets few shards, small enough that workers share the building.
+SUBSCRIPTIONS_PER_SHARD: Final = 250_000
 
 
 class CompileReport(NamedTuple):
-    """What came of a compilation: rows = subscriptions + rejected."""
+    """The outcome of a compilation: rows = subscriptions + rejected."""
 
     version: Version
     rows: int
@@ -40,7 +46,7 @@ class CompileReport(NamedTuple):
 
     @property
     def rejected_path(self) -> str:
-        """Return where the rejected rows are: row, id, reason, line, column, filter."""
+        """Return the table of rejected rows: row, id, reason, line, column, filter."""
         return str(self.version.path / REJECTED)
 
 
@@ -51,16 +57,16 @@ def compile_subscriptions(
     schema: Schema | None = None,
     mode: str = Mode.SQL,
     shards: int | None = None,
-    shard_size: int = SHARD_SIZE,
+    shard_size: int = SUBSCRIPTIONS_PER_SHARD,
     key: str | None = None,
     lint: bool = False,
     format_: str | None = None,
     spark: SparkSession | None = None,
 ) -> CompileReport:
-    """Compile subscriptions to a new version of a library; rows that cannot be taken are told.
+    """Compile subscriptions to a new version of a library, and report rejected rows.
 
-    With a `key`, a text attribute that most filters pin down, subscriptions are sharded by it, so
-    that matching can deal events out by it too.
+    A `key`, a text attribute that most filters pin down, shards the subscriptions, so that
+    matching can shuffle events by it too.
     """
     started = time.monotonic()
     require_schema(as_mode(mode), schema)
@@ -72,13 +78,13 @@ def compile_subscriptions(
     with target.draft() as draft:
         declared = None if schema is None else schema_data(schema)
         buckets = number if key else 0
-        order = Order(str(draft), declared, mode, id_type(table), key, buckets, lint)
-        built = _build(_dealt(rows, number, order), order)
+        options = ShardOptions(str(draft), declared, mode, id_type(table), key, buckets, lint)
+        built = _build(_sharded(rows, number, options), options)
         rejected = sum(one.rejected for one in built)
         manifest = new_manifest(
             mode=mode,
             schema=schema,
-            id_type=order.id_type,
+            id_type=options.id_type,
             rows=count,
             rejected=rejected,
             shards=[one.shard for one in built],
@@ -111,33 +117,33 @@ def _check_key(key: str | None, schema: Schema | None) -> None:
         raise FilterError(f"the key {key!r} should be a text, and is {schema[key].type.value!r}")
 
 
-def _dealt(rows: DataFrame, shards: int, order: Order) -> DataFrame:
-    """Return the rows, each in the partition of its shard, in the order of the table."""
+def _sharded(rows: DataFrame, shards: int, options: ShardOptions) -> DataFrame:
+    """Return the rows partitioned by shard, in the order of the table."""
     by_id = F.pmod(F.xxhash64("id"), F.lit(shards)).cast("int")
-    if not order.key:
-        dealt = rows.withColumn("shard", by_id)
-        return dealt.repartitionById(shards, "shard").sortWithinPartitions("row")
+    if not options.key:
+        sharded = rows.withColumn("shard", by_id)
+        return sharded.repartitionById(shards, "shard").sortWithinPartitions("row")
     schema = T.StructType([*rows.schema, T.StructField("bucket", T.IntegerType())])
 
     def bucketed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return add_buckets(batches, order)
+        return add_buckets(batches, options)
 
     shard = F.coalesce(F.col("bucket"), by_id + shards)
-    dealt = rows.mapInArrow(bucketed, schema).withColumn("shard", shard).drop("bucket")
-    return dealt.repartitionById(2 * shards, "shard").sortWithinPartitions("row")
+    sharded = rows.mapInArrow(bucketed, schema).withColumn("shard", shard).drop("bucket")
+    return sharded.repartitionById(2 * shards, "shard").sortWithinPartitions("row")
 
 
-def _build(dealt: DataFrame, order: Order) -> list[Built]:
+def _build(sharded: DataFrame, options: ShardOptions) -> list[BuiltShard]:
     def build(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return build_shards(batches, order)
+        return build_shards(batches, options)
 
-    told = dealt.mapInArrow(build, "built string").collect()
-    built = [msgspec.json.decode(row.built, type=Built) for row in told]
+    rows = sharded.mapInArrow(build, "built string").collect()
+    built = [msgspec.json.decode(row.built, type=BuiltShard) for row in rows]
     return sorted(built, key=lambda one: one.shard.number)
 
 
 def _require_table(path: Path) -> None:
-    """Make sure that there is a table to read, even if no row was rejected."""
+    """Make sure that there is a table to read even if no row was rejected."""
     if not path.exists():
         path.mkdir()
         pq.write_table(REJECTED_SCHEMA.empty_table(), path / "none.parquet")

@@ -1,4 +1,4 @@
-"""Building shards inside a worker: rows come in, snapshots and rejected rows are written."""
+"""Building shards in a worker: rows in, snapshots and tables of rejected rows out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tamis.filters import Filter, Mode
 from tamis.languages import parse
 from tamis.matching import Engine
 from tamis.matching.store.tables import rows_of
-from tamis.spark.library.keys import bucket_of_filter
-from tamis.spark.library.library import REJECTED, Shard, described, write_ids
+from tamis.spark.library.buckets import bucket_of_filter
+from tamis.spark.library.library import REJECTED, Shard, describe_file, write_ids
 
 FINDINGS: Final = "findings.parquet"
 
@@ -39,8 +39,8 @@ FINDINGS_SCHEMA: Final = pa.schema(
 )
 
 
-class Order(NamedTuple):
-    """What all shards of a version have in common."""
+class ShardOptions(NamedTuple):
+    """The options that all shards of a version share."""
 
     folder: str
     schema: dict[str, Any] | None
@@ -50,69 +50,71 @@ class Order(NamedTuple):
     buckets: int = 0
     lint: bool = False
 
-    def tamis_schema(self) -> Schema | None:
+    def event_schema(self) -> Schema | None:
         """Return the schema."""
         return None if self.schema is None else schema_of(self.schema)
 
 
-class Built(msgspec.Struct, frozen=True):
-    """What came of one shard: its rows = its subscriptions + those rejected."""
+class BuiltShard(msgspec.Struct, frozen=True):
+    """A shard and its counts: rows = subscriptions + rejected."""
 
     shard: Shard
     rejected: int
     findings: int
 
 
-class Builder:
+class ShardBuilder:
     """A shard under construction."""
 
-    def __init__(self, order: Order, number: int) -> None:
-        self._order = order
+    def __init__(self, options: ShardOptions, number: int) -> None:
+        self._options = options
         self._number = number
-        self._schema = order.tamis_schema()
-        self._engine = Engine(self._schema, order.mode)
-        self._linted = Engine(self._schema, order.mode) if order.lint else None
+        self._schema = options.event_schema()
+        self._engine = Engine(self._schema, options.mode)
+        self._linted = Engine(self._schema, options.mode) if options.lint else None
         self._ids: list[str | int] = []
         self._attributes: set[str] = set()
         self._rejected: list[dict[str, object]] = []
 
     def add(self, row: dict[str, Any], number: int, first: int) -> None:
-        """Take a row in, or note why not."""
+        """Add a row, or record why it was rejected."""
         try:
             if row.get("broken") is not None:
                 raise FilterError("this line is not JSON")
-            self._admit(row, number, first)
+            self._add(row, number, first)
         except TamisError as error:
             self._rejected.append(_rejection(row, number, error))
 
-    def _admit(self, row: dict[str, Any], number: int, first: int) -> None:
+    def _add(self, row: dict[str, Any], number: int, first: int) -> None:
         if row["id"] is None:
             raise FilterError("the id is missing")
         if number != first:
             raise FilterError(f"the id {row['id']!r} is already that of row {first}")
         filter_, mode = parsed(row), row.get("mode")
-        expires_at = _moment(row.get("expires_at"))
+        expires_at = _expiry(row.get("expires_at"))
         self._engine.add(len(self._ids), filter_, mode=mode, expires_at=expires_at)
         self._ids.append(row["id"])
         self._attributes |= filter_.attributes()
         if self._linted is not None and len(self._ids) <= FILTERS:
             self._linted.add(row["id"], filter_, mode=mode)
 
-    def write(self) -> Built:
-        """Write what was taken in, and what was not."""
-        folder = Path(self._order.folder)
+    def write(self) -> BuiltShard:
+        """Write the subscriptions and the rejected rows."""
+        folder = Path(self._options.folder)
         name = f"shard-{self._number:04}"
         snapshot, ids = folder / f"{name}.tamis", folder / f"{name}.ids.arrow"
         self._engine.save(snapshot)
-        type_ = pa.int64() if self._order.id_type == "bigint" else pa.string()
+        type_ = pa.int64() if self._options.id_type == "bigint" else pa.string()
         write_ids(ids, pa.array(self._ids, type_))
         if self._rejected:
             _write_table(folder / REJECTED / f"{name}.parquet", self._rejected, REJECTED_SCHEMA)
         attributes = tuple(sorted(self._attributes))
-        bucket = self._number if self._number < self._order.buckets else None
+        bucket = self._number if self._number < self._options.buckets else None
         size = len(self._ids)
-        shard = Shard(self._number, size, described(snapshot), described(ids), attributes, bucket)
-        return Built(shard, len(self._rejected), self._write_findings(name))
+        shard = Shard(
+            self._number, size, describe_file(snapshot), describe_file(ids), attributes, bucket
+        )
+        return BuiltShard(shard, len(self._rejected), self._write_findings(name))
 
     def _write_findings(self, name: str) -> int:
         if self._linted is None:
@@ -122,42 +124,46 @@ class Builder:
             for f in self._linted.lint()
         ]
         _write_table(
-            Path(self._order.folder, FINDINGS, f"{name}.parquet"), findings, FINDINGS_SCHEMA
+            Path(self._options.folder, FINDINGS, f"{name}.parquet"), findings, FINDINGS_SCHEMA
         )
         return len(findings)
 
 
-# --- the functions that Spark calls ------------------------------------------------------------
+# --- functions that Spark calls ----------------------------------------------------------------
 
 
-def build_shards(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
-    """Build the shards of a partition; yield what came of each, as JSON."""
-    builders: dict[int, Builder] = {}
+def build_shards(
+    batches: Iterable[pa.RecordBatch], options: ShardOptions
+) -> Iterator[pa.RecordBatch]:
+    """Build the shards of a partition; yield a description of each, as JSON."""
+    builders: dict[int, ShardBuilder] = {}
     for batch in batches:
         shards, numbers, firsts = (batch.column(n).to_pylist() for n in ("shard", "row", "first"))
         for shard, row, number, first in zip(shards, _rows(batch), numbers, firsts, strict=True):
             if shard not in builders:
-                builders[shard] = Builder(order, shard)
+                builders[shard] = ShardBuilder(options, shard)
             builders[shard].add(row, number, first)
     built = [msgspec.json.encode(builder.write()).decode() for builder in builders.values()]
     yield pa.record_batch({"built": pa.array(built, pa.string())})
 
 
-def add_buckets(batches: Iterable[pa.RecordBatch], order: Order) -> Iterator[pa.RecordBatch]:
-    """Add the bucket of each row; null where its filter may match events of any."""
+def add_buckets(
+    batches: Iterable[pa.RecordBatch], options: ShardOptions
+) -> Iterator[pa.RecordBatch]:
+    """Add the bucket of each row; null if its filter may match events of several."""
     for batch in batches:
-        buckets = [_bucket(row, order) for row in _rows(batch)]
+        buckets = [_bucket(row, options) for row in _rows(batch)]
         yield batch.append_column("bucket", pa.array(buckets, pa.int32()))
 
 
-def _bucket(row: dict[str, Any], order: Order) -> int | None:
-    # A default stands in for an absent key, so such a filter matches events without it.
-    if (row.get("mode") or order.mode) == Mode.DEFAULT or order.key is None:
+def _bucket(row: dict[str, Any], options: ShardOptions) -> int | None:
+    # A default replaces an absent key, so such a filter matches events without it.
+    if (row.get("mode") or options.mode) == Mode.DEFAULT or options.key is None:
         return None
     try:
-        return bucket_of_filter(parsed(row), order.key, order.buckets)
+        return bucket_of_filter(parsed(row), options.key, options.buckets)
     except TamisError:
-        # It is rejected where the shards are built, wherever that is.
+        # `ShardBuilder.add` rejects the row.
         return None
 
 
@@ -169,7 +175,7 @@ def parsed(row: dict[str, Any]) -> Filter:
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Return rows as mappings, with what `rows_of` does not take for itself."""
+    """Return rows as mappings, including columns that `rows_of` does not accept."""
     texts = {
         name: batch.column(name).to_pylist()
         for name in ("broken", "expires_at")
@@ -180,7 +186,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
         yield row | {name: values[place] for name, values in texts.items()}
 
 
-def _moment(given: float | str | None) -> float | datetime | None:
+def _expiry(given: float | str | None) -> float | datetime | None:
     if not isinstance(given, str):
         return given
     try:

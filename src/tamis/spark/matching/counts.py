@@ -1,4 +1,4 @@
-"""What became of the events: counted while the results flow, and told apart when written."""
+"""The outcome of each event, matched, unmatched or rejected: counted, and used to write results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tamis.spark.matching.outputs import Output
 
 
 class Counts(NamedTuple):
-    """How many events there were: events = matched + unmatched + rejected."""
+    """The number of events by outcome: events = matched + unmatched + rejected."""
 
     events: int
     matched: int
@@ -27,21 +27,21 @@ class Counts(NamedTuple):
 
 
 class Tally:
-    """Counts events as a by-product of the first action on the results, for one `match`."""
+    """Counts the events of one `match` during the first action on its results."""
 
     def __init__(self) -> None:
         self._observation = Observation()
 
     def observe(self, results: DataFrame, output: Output) -> DataFrame:
-        """Return the results, counted as they pass."""
+        """Return the results, with a counter attached."""
         counted = _first_rows() if output is Output.PAIRS else _every_row()
         named = (column.alias(name) for name, column in counted.items())
         return results.observe(self._observation, *named)
 
     def counts(self) -> Counts:
-        """Return the counts; waits for the end of the action."""
-        told = self._observation.get
-        return Counts(**{name: told[name] or 0 for name in Counts._fields})
+        """Wait for the end of the action and return the counts."""
+        observed = self._observation.get
+        return Counts(**{name: observed[name] or 0 for name in Counts._fields})
 
 
 def _every_row() -> dict[str, Column]:
@@ -66,11 +66,11 @@ def _first_rows() -> dict[str, Column]:
     }
 
 
-# --- results, by what became of the event -------------------------------------------------------
+# --- results by outcome ------------------------------------------------------------------------
 
 
 def outcome(results: DataFrame) -> Column:
-    """Return a column that says `matched`, `unmatched` or `rejected` of each row."""
+    """Return a column with `matched`, `unmatched` or `rejected` for each row."""
     by_count = "matches" in results.columns
     unmatched = F.col("matches") == 0 if by_count else F.col("subscription").isNull()
     return (
@@ -81,18 +81,18 @@ def outcome(results: DataFrame) -> Column:
 
 
 def split(results: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return the results without an error, and the rejected events with theirs.
+    """Return the results without errors, and the rejected events with theirs.
 
-    Each is computed when it is used; to have both of one computation, `write` them.
+    Spark computes each when it is used; `write` computes both at once.
     """
     fine = F.col("error").isNull()
     return results.filter(fine).drop("error"), results.filter(~fine)
 
 
 def write(results: DataFrame, path: str, *, format_: str = "parquet", mode: str = "error") -> None:
-    """Write results at once to a table with a partition for each outcome.
+    """Write results to a table with a partition per outcome.
 
-    `path/outcome=rejected` is the table of what could not be taken, and why.
+    `path/outcome=rejected` holds the rejected events and the reasons.
     """
-    told = results.withColumn("outcome", outcome(results))
-    told.write.partitionBy("outcome").format(format_).mode(mode).save(path)
+    results = results.withColumn("outcome", outcome(results))
+    results.write.partitionBy("outcome").format(format_).mode(mode).save(path)

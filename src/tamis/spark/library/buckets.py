@@ -1,7 +1,7 @@
-"""Keys: an attribute that most filters pin down, by which events and subscriptions are dealt out.
+"""Buckets: subscriptions and events partitioned by a key, an attribute most filters pin down.
 
-A subscription belongs to a bucket if every event that it matches has a value of that bucket in the
-key; then only these events need to meet it. All others are in no bucket, and meet every event.
+A subscription belongs to a bucket if every event it matches has a key value in that bucket; only
+these events need to meet it. Subscriptions without a bucket meet every event.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import functions as F  # noqa: N812
 
 from tamis.filters import Filter
 from tamis.filters.atoms import Compare, In
@@ -22,12 +22,12 @@ def bucket_of(text: str, buckets: int) -> int:
 
 
 def bucket_column(key: Column, buckets: int) -> Column:
-    """Return the bucket of a column's values; an absent one may go anywhere, so to the first."""
+    """Return the bucket of a column's values; absent values go to the first, as any would do."""
     return F.coalesce(F.crc32(key.cast("binary")) % buckets, F.lit(0)).cast("int")
 
 
 def bucket_of_filter(filter_: Filter, key: str, buckets: int) -> int | None:
-    """Return the one bucket of the events that a filter can match, or None.
+    """Return the only bucket whose events a filter can match, or None.
 
     >>> from tamis.languages import parse
     >>> bucket_of_filter(parse('symbol = "ACME" and price < 5'), "symbol", 4)
@@ -40,10 +40,10 @@ def bucket_of_filter(filter_: Filter, key: str, buckets: int) -> int | None:
 
 
 def required_texts(filter_: Filter, key: str) -> frozenset[str] | None:
-    """Return texts of which every event that matches has at least one in the key, or None.
+    """Return texts such that every matching event has at least one of them in the key, or None.
 
-    Of an `and`, the smallest set is taken, not what all have in common: an event may hold several
-    values, one for each term.
+    For an `and` this is the smallest set, not the intersection: an event may hold several values,
+    one for each term.
     """
     match filter_:
         case Compare(attribute=attribute, op="=", value=str(text)) if attribute == key:

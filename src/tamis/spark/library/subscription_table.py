@@ -1,4 +1,4 @@
-"""Tables of subscriptions, as Spark reads them: the columns checked, the rows numbered."""
+"""Tables of subscriptions as Spark reads them, with checked columns and numbered rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tamis.events.schema import did_you_mean
 
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 
-# What Spark's readers are told. Filters hold quotes and line ends, which CSV writes in quotes.
+# Options of Spark's readers. Filters contain quotes and line ends, which CSV quotes.
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "parquet": {},
     "csv": {"header": True, "escape": '"', "multiLine": True},
@@ -24,7 +24,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
 }
 _OPTIONAL: Final = ("language", "mode", "expires_at", "broken")
 _INTEGERS: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-# `monotonically_increasing_id` counts from 0 in every partition, above these bits.
+# `monotonically_increasing_id` holds the partition above these bits, the row in it below.
 _PLACE_BITS: Final = 33
 
 
@@ -41,19 +41,19 @@ def read_table(
 
 
 def format_of(path: str | PathLike[str]) -> str:
-    """Return the format that a file's name, or the first one in a folder, tells."""
+    """Return the format that the name of a file, or of the first file in a folder, implies."""
     place = Path(path)
     names = [place, *(sorted(place.iterdir()) if place.is_dir() else ())]
     for name in names:
         if name.suffix in FORMATS and not name.name.startswith(("_", ".")):
             return FORMATS[name.suffix]
     raise FilterError(
-        f"the name {place.name!r} does not tell a format; name one of {', '.join(_OPTIONS)}"
+        f"the name {place.name!r} does not imply a format; name one of {', '.join(_OPTIONS)}"
     )
 
 
 def id_type(table: DataFrame) -> str:
-    """Return `bigint` or `string`, or say what is wrong with the columns of a table."""
+    """Return `bigint` or `string`, or raise if the columns of a table are wrong."""
     for name in ("id", "filter"):
         if name not in table.columns:
             hint = did_you_mean(name, table.columns)
@@ -72,7 +72,7 @@ def id_type(table: DataFrame) -> str:
 
 
 def numbered(table: DataFrame) -> tuple[DataFrame, int]:
-    """Return the columns that count, with each row's number and that of the first with its id.
+    """Return the relevant columns, each row's number, and that of the first row with its id.
 
     Rows are numbered from 1 in the order in which Spark reads them.
     """

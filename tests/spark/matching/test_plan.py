@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 from spark.contract import Sub, compiled
 from tamis.errors import LibraryError, SchemaError
 from tamis.spark import CompileReport, Tally, Version, match
-from tamis.spark.library.library import File, Shard, new_manifest
-from tamis.spark.matching.planning import Machine, Strategy, choose_plan
+from tamis.spark.library.library import LibraryFile, Shard, new_manifest
+from tamis.spark.matching.plan import Machine, Strategy, choose_plan
 
 MB = 1_000_000
 
@@ -25,8 +25,8 @@ def version(sizes: list[int], *, buckets: int = 0) -> Version:
         Shard(
             number,
             1_000,
-            File(f"{number}", size * MB, ""),
-            File(f"{number}.ids", 0, ""),
+            LibraryFile(f"{number}", size * MB, ""),
+            LibraryFile(f"{number}.ids", 0, ""),
             ("symbol",),
             number if number < buckets else None,
         )
@@ -47,7 +47,7 @@ def version(sizes: list[int], *, buckets: int = 0) -> Version:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "buckets", "memory", "has_key", "strategy", "shares"),
+    ("sizes", "buckets", "memory", "has_key", "strategy", "groups"),
     [
         ([100, 100], 0, 300, False, "single", [(0, 1)]),
         ([100, 100, 100], 0, 250, False, "grid", [(0,), (1,), (2,)]),
@@ -64,12 +64,12 @@ def test_the_cheapest_plan_that_fits_is_taken(  # noqa: PLR0917 - a table
     memory: int,
     has_key: bool,
     strategy: str,
-    shares: list[Any],
+    groups: list[Any],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
     plan = choose_plan(version(sizes, buckets=buckets), Machine(memory * MB, 2), has_key=has_key)
-    assert (plan.strategy, list(plan.shares)) == (strategy, shares)
+    assert (plan.strategy, list(plan.shard_groups)) == (strategy, groups)
     assert f"the plan is {strategy}: {plan.reason}" in caplog.text
     assert "MB" in plan.reason
 

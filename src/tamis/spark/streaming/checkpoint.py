@@ -1,13 +1,13 @@
-"""What a stream records beside Spark's own checkpoint, so that a batch can be run again.
+"""The records of a stream beside Spark's own checkpoint, which make a batch repeatable.
 
 ::
 
-    checkpoint/tamis/stream.json             which stream this is
-                     batches/00000007.json   the version and the time that batch 7 goes by
+    checkpoint/tamis/stream.json             the stream that owns the checkpoint
+                     batches/00000007.json   the version and the time of batch 7
 
-Spark records which events are in a batch before it runs it. The version of the library and the
-time that expiry goes by are recorded here before any result is written. So a batch that runs again,
-after whatever happened, gives the same rows, even if subscriptions changed in between.
+Spark records which events are in a batch before it runs the batch. Tamis records the version of the
+library, and the time by which subscriptions expire, before it writes any result. So a batch that
+runs again gives the same rows, even if subscriptions changed in between.
 """
 
 from __future__ import annotations
@@ -22,32 +22,22 @@ from uuid import uuid4
 import msgspec
 
 from tamis.errors import StreamError
+from tamis.spark.connectors.batches import Pin
 from tamis.spark.runtime.records import local_folder, read_record, write_record
 
-# As many batches as Spark remembers; only the last one can run again by itself.
-KEPT_PINS: Final = 100
-
-
-class Pin(msgspec.Struct, frozen=True):
-    """What a batch goes by, however often it runs."""
-
-    batch: int
-    version: int
-    now: float
-    """The time that expiry goes by, in seconds since 1970."""
-    offsets: str = ""
-    """The checksum of Spark's own record of the events in the batch."""
+# As many batches as Spark remembers; Spark itself runs only the last one again.
+MAX_PINS: Final = 100
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """Whose checkpoint this is: the id of the stream, and what makes it this one."""
+    """The owner of a checkpoint: the id of the stream, and what identifies it."""
 
     stream: str
     identity: dict[str, str]
 
 
 class Checkpoint:
-    """The folder in which Spark and Tamis record how far a stream has come."""
+    """The folder in which Spark and Tamis record the progress of a stream."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.path: Final = local_folder(path)
@@ -55,11 +45,11 @@ class Checkpoint:
         self._pins = self.path / "tamis" / "batches"
 
     def claim(self, identity: Mapping[str, str]) -> Claim:
-        """Take the checkpoint for a stream, or say whose it is."""
-        held = read_record(self._claim, Claim)
-        if held is not None:
-            _require_same(self, held.identity, identity)
-            return held
+        """Return the claim of a stream, new or recorded, or raise if another stream owns it."""
+        recorded = read_record(self._claim, Claim)
+        if recorded is not None:
+            _require_same(self, recorded.identity, identity)
+            return recorded
         if (self.path / "metadata").exists() or (self.path / "offsets").exists():
             raise StreamError(
                 self.path,
@@ -68,11 +58,11 @@ class Checkpoint:
         return Claim(uuid4().hex, dict(identity))
 
     def keep(self, claim: Claim) -> None:
-        """Record whose checkpoint this is."""
+        """Record the owner of the checkpoint."""
         write_record(self._claim, claim)
 
     def pin(self, batch: int) -> Pin | None:
-        """Return what a batch goes by, None if it was never begun."""
+        """Return the pin of a batch, None if it was never begun."""
         pin = read_record(self._place(batch), Pin)
         if pin is not None and pin.offsets != self.offsets(batch):
             raise StreamError(
@@ -83,19 +73,19 @@ class Checkpoint:
         return pin
 
     def record(self, pin: Pin) -> None:
-        """Record what a batch goes by; after this, it may write results."""
+        """Record the pin of a batch; after this, it may write results."""
         write_record(self._place(pin.batch), pin)
-        self._place(pin.batch - KEPT_PINS).unlink(missing_ok=True)
+        self._place(pin.batch - MAX_PINS).unlink(missing_ok=True)
 
     def pins(self) -> list[Pin]:
-        """Return what the last batches went by, oldest first."""
+        """Return the pins of the last batches, oldest first."""
         found = (read_record(path, Pin) for path in sorted(self._pins.glob("[0-9]*.json")))
         return [pin for pin in found if pin is not None]
 
     def offsets(self, batch: int) -> str:
-        """Return the checksum of what Spark recorded of a batch, empty where it keeps it elsewhere.
+        """Return the checksum of Spark's record of a batch, empty if Spark keeps it elsewhere.
 
-        Spark writes that file before it runs a batch, and never again.
+        Spark writes the record before it runs a batch, and never again.
         """
         try:
             return hashlib.sha256((self.path / "offsets" / str(batch)).read_bytes()).hexdigest()
@@ -107,12 +97,12 @@ class Checkpoint:
 
 
 def _require_same(
-    checkpoint: Checkpoint, held: Mapping[str, str], given: Mapping[str, str]
+    checkpoint: Checkpoint, recorded: Mapping[str, str], given: Mapping[str, str]
 ) -> None:
     for name, value in given.items():
-        if held.get(name) != value:
+        if recorded.get(name) != value:
             raise StreamError(
                 checkpoint.path,
-                f"it is the checkpoint of another stream, whose {name} is {held.get(name)}, and "
-                f"not {value}; name another checkpoint",
+                f"it is the checkpoint of another stream, whose {name} is {recorded.get(name)}, "
+                f"and not {value}; name another checkpoint",
             )
