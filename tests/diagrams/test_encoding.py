@@ -13,7 +13,7 @@ from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import TRUE
-from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
+from tamis.diagrams.value_order import ABSENT, BRACKET_OF_KIND, OTHER, TEXTS, Breakpoint
 from tamis.diagrams.variable_order import Variable
 from tamis.events import Bits, Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
@@ -25,14 +25,14 @@ from tamis.filters.modes import View, view_of
 def position(value: Value) -> Breakpoint:
     kind = kind_of(value)
     if kind is None:
-        return (Bracket.OTHER, 0)
+        return (OTHER, 0)
     if kind is Kind.BITS:
-        return (Bracket.BITS, 0)
+        return (BRACKET_OF_KIND[Kind.BITS], 0)
     return (BRACKET_OF_KIND[kind], value)
 
 
 def backward(value: Value) -> Breakpoint:
-    return (Bracket.TEXT, value[::-1]) if isinstance(value, str) else (Bracket.TEXT,)
+    return (TEXTS, value[::-1]) if isinstance(value, str) else (TEXTS,)
 
 
 def says(variable: Variable, event: Event, completed: Event) -> bool:
@@ -56,7 +56,7 @@ def says(variable: Variable, event: Event, completed: Event) -> bool:
             return any(tuple(low) <= place(v) < tuple(high) for v in texts)
         case _:
             place = position if role == "forward" else backward
-            at = place(values[0]) if values else (Bracket.ABSENT, 0)
+            at = place(values[0]) if values else (ABSENT, 0)
             assert isinstance(subject, tuple)
             return at < subject
 
@@ -103,4 +103,4 @@ def test_an_events_assignment_leads_to_the_oracles_answer_in_volume(seed: int) -
 
 
 def test_nan_is_on_the_line_but_compares_with_nothing() -> None:
-    assert position(math.nan) == (Bracket.OTHER, 0)
+    assert position(math.nan) == (OTHER, 0)

@@ -16,7 +16,16 @@ from itertools import islice
 from typing import Any, Final
 
 from tamis.diagrams.atom_intervals import TextPredicate
-from tamis.diagrams.value_order import BEGIN, BRACKET_OF_KIND, END, Bracket, Interval, text_ends
+from tamis.diagrams.value_order import (
+    BEGIN,
+    BRACKET_OF_KIND,
+    END,
+    NUMBERS,
+    OTHER,
+    TEXTS,
+    Interval,
+    text_ends,
+)
 from tamis.diagrams.variable_order import AttributeVariables
 from tamis.diagrams.witness import ABSENT, Values, cell_values, texts_for
 from tamis.events import Bits, Event, Kind, Type, Value
@@ -147,8 +156,8 @@ def _position(value: Value | None) -> tuple[Any, ...]:
         return BEGIN
     kind = kind_of(value)
     if kind is None:
-        return (Bracket.OTHER,)
-    return (BRACKET_OF_KIND[kind], value) if kind is not Kind.BITS else (Bracket.BITS,)
+        return (OTHER,)
+    return (BRACKET_OF_KIND[kind], value) if kind is not Kind.BITS else (BRACKET_OF_KIND[kind],)
 
 
 def _values_in(
@@ -177,7 +186,7 @@ def _near_numbers(
         return
     if not math.isfinite(at):
         return
-    below = (Bracket.NUMBER, at) < low
+    below = (NUMBERS, at) < low
     edge = low if below else high
     if len(edge) < 2 or not math.isfinite(edge[1]):
         return
@@ -186,7 +195,7 @@ def _near_numbers(
         step = Decimal(1).scaleb(exponent)
         found = _beside(Decimal(edge[1]), step, below=below)
         value = int(found) if whole and found == found.to_integral_value() else float(found)
-        if low <= (Bracket.NUMBER, value) < high and _fits(attribute, value):
+        if low <= (NUMBERS, value) < high and _fits(attribute, value):
             yield value
             return
 
@@ -198,7 +207,7 @@ def _near_instants(attribute: AttributeVariables, cell: Interval) -> Iterator[Va
     for edge in (low, high):
         if low < high and len(edge) == 2:
             for moment in _moments(edge[1].replace(microsecond=0)):
-                if low <= (Bracket.TIMESTAMP, moment) < high:
+                if low <= (BRACKET_OF_KIND[Kind.TIMESTAMP], moment) < high:
                     yield moment
 
 
@@ -270,7 +279,7 @@ def _edited(
 
 
 def _is_text(point: tuple[Any, ...]) -> bool:
-    return len(point) == 2 and point[0] == Bracket.TEXT
+    return len(point) == 2 and point[0] == TEXTS
 
 
 # --- several attributes ----------------------------------------------------------------------

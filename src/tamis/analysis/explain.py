@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tamis.analysis.counterfactuals import Counterfactual, nearest_counterfactual
 from tamis.analysis.reasons import deciding_atoms
-from tamis.events import Event, Kind, Schema, Value
+from tamis.events import Event, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import (
@@ -169,18 +169,10 @@ def _need(atom: Filter, held: Mapping[str, tuple[Value, ...]]) -> str:
     if not values:
         return ""
     if isinstance(atom, ValueAtom) and all(kind_of(value) is not atom.kind for value in values):
-        return f": it asks for {_KINDS[atom.kind]}"
+        return f": it asks for {atom.kind.value}"
     needed = _needed(atom)
     return f": it needs {needed}" if needed else ""
 
-
-_KINDS: Final = {
-    Kind.NUMBER: "a number",
-    Kind.TEXT: "a text",
-    Kind.BOOLEAN: "true or false",
-    Kind.TIMESTAMP: "a timestamp",
-    Kind.BITS: "a bit set",
-}
 
 _NEEDS: Final = {
     "=": "exactly",
@@ -222,7 +214,7 @@ def _needed(atom: Atom) -> str:
         case HasBits(op=op, bits=bits):
             return f"{op} of the bits {', '.join(map(str, sorted(bits)))}" if bits else ""
         case HasKind(kind=kind):
-            return _KINDS[kind]
+            return kind.value
         case _:
             return ""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-from datetime import datetime
 from typing import Final
 
-from tamis.events import Bits, Event, Value
-from tamis.events.values import format_timestamp
+from tamis.events import Event, Value
+from tamis.events.json_text import json_form
 from tamis.filters.printing import show_name, show_value
 
 _PLAIN: Final = re.compile(r"[\w.:+-]+")
@@ -49,6 +48,7 @@ def _brief(value: object) -> str:
 def plain_event(event: Event) -> dict[str, object]:
     """Return an event as values for JSON, with NaN and infinities as text.
 
+    >>> from tamis.events import Bits
     >>> plain_event(Event({"price": float("nan"), "flags": Bits([0, 2])}))
     {'price': 'nan', 'flags': 5}
     """
@@ -59,12 +59,6 @@ def plain_event(event: Event) -> dict[str, object]:
 
 
 def _plain(value: Value) -> object:
-    match value:
-        case datetime():
-            return format_timestamp(value)
-        case Bits():
-            return value.mask
-        case float() if not math.isfinite(value):
-            return str(value)
-        case _:
-            return value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json_form(value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 from tamis.diagrams.atom_intervals import TextPredicate
@@ -16,31 +15,34 @@ from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FREE, TRUE
 from tamis.diagrams.value_order import (
+    ABSENT,
     BEGIN,
-    BRACKET_OF_KIND,
     END,
-    LOWEST,
+    KIND_OF_BRACKET,
+    NUMBERS,
+    OTHER,
+    TEXTS,
     Bracket,
     Breakpoint,
     Interval,
     ValueOrder,
     after_prefix,
+    lowest_of,
 )
 from tamis.diagrams.variable_order import BACKWARD, AttributeVariables, Variable
-from tamis.events import Bits, Value
+from tamis.events import Bits, Kind, Value
+from tamis.events.values import MICROSECOND
 from tamis.filters.arithmetic import Relation
 from tamis.filters.printing import show_name, show_value
 
 # --- regions in words ----------------------------------------------------------------------
 
 
-_KIND_OF_BRACKET: Final = {bracket: kind for kind, bracket in BRACKET_OF_KIND.items()}
 _WORDS_OF_BRACKET: Final = {
-    Bracket.ABSENT: "is absent",
-    Bracket.OTHER: "is NaN",
-    **{bracket: f"is {kind.value}" for bracket, kind in _KIND_OF_BRACKET.items()},
+    ABSENT: "is absent",
+    OTHER: "is NaN",
+    **{bracket: f"is {kind.value}" for bracket, kind in KIND_OF_BRACKET.items()},
 }
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def free_words(variable: Variable) -> str:
@@ -64,7 +66,7 @@ def region_words(name: str, value_order: ValueOrder, intervals: Iterable[Interva
     held = {bracket: part for bracket, part in parts.items() if part}
     if all(part == [_whole(bracket)] for bracket, part in parts.items()):
         return "true"
-    present = [bracket for bracket in value_order.brackets if bracket is not Bracket.ABSENT]
+    present = [bracket for bracket in value_order.brackets if bracket != ABSENT]
     if list(held) == present and all(part == [_whole(s)] for s, part in held.items()):
         return f"{name} is present"
     return " or ".join(
@@ -116,20 +118,17 @@ def _gaps(bracket: Bracket, part: Iterable[Interval]) -> list[Interval]:
 
 
 def _value(bracket: Bracket, point: Breakpoint) -> Any:
-    return point[1] if len(point) == 2 else LOWEST[bracket]
+    return point[1] if len(point) == 2 else lowest_of(bracket)
 
 
 def _is_point(value_order: ValueOrder, bracket: Bracket, interval: Interval) -> bool:
     """Tell whether there is just one value in an interval of a bracket."""
-    if bracket not in LOWEST:
-        return False
     low, high = interval
-    if bracket is Bracket.BOOLEAN:
-        return True
     value = _value(bracket, low)
-    if bracket is Bracket.NUMBER and not math.isfinite(value):
+    if value is None or (bracket == NUMBERS and not math.isfinite(value)):
         return False
-    return value_order.above(_KIND_OF_BRACKET[bracket], value) == high
+    above = value_order.above(KIND_OF_BRACKET[bracket], value)
+    return above == high or (above == value_order.end(bracket) and high == _whole(bracket)[1])
 
 
 def _range_words(name: str, bracket: Bracket, interval: Interval) -> str:
@@ -137,7 +136,7 @@ def _range_words(name: str, bracket: Bracket, interval: Interval) -> str:
     if len(low) == 1:
         value, included = _edge(high)
         return f"{name} {'<=' if included else '<'} {_show(value)}"
-    if bracket is Bracket.TEXT and after_prefix(low[1]) == (high[1] if len(high) == 2 else None):
+    if bracket == TEXTS and after_prefix(low[1]) == (high[1] if len(high) == 2 else None):
         return f"{name} starts with {_show(low[1])}"
     first, above = _edge(low)
     if len(high) == 1:
@@ -155,12 +154,12 @@ def _edge(point: Breakpoint) -> tuple[Any, bool]:
     The breakpoint just over 1000 stands at the next float; a reader would rather say `<= 1000`.
     """
     bracket, value = point
-    match bracket:
-        case Bracket.TEXT if value.endswith("\0"):
+    match KIND_OF_BRACKET[bracket]:
+        case Kind.TEXT if value.endswith("\0"):
             return value[:-1], True
-        case Bracket.TIMESTAMP if value.microsecond % 1000 == 1:
-            return value - _MICROSECOND, True
-        case Bracket.NUMBER if isinstance(value, float) and math.isfinite(value):
+        case Kind.TIMESTAMP if value.microsecond % 1000 == 1:
+            return value - MICROSECOND, True
+        case Kind.NUMBER if isinstance(value, float) and math.isfinite(value):
             before = math.nextafter(value, -math.inf)
             if len(repr(before)) < len(repr(value)):
                 return before, True
@@ -179,7 +178,7 @@ def suffix_words(name: str, value_order: ValueOrder, intervals: Iterable[Interva
         low, high = inside[0]
         if len(low) == 2 and after_prefix(low[1]) == (high[1] if len(high) == 2 else None):
             return f"{name} ends with {_show(low[1][::-1])}"
-    cropped = [(max(low, (Bracket.TEXT,)), high) for low, high in inside]
+    cropped = [(max(low, (TEXTS,)), high) for low, high in inside]
     return region_words(f"{name} backwards", value_order, cropped)
 
 

@@ -13,16 +13,14 @@ have equal breakpoints: `x < 5.5` and `x <= 5` for integers, `x <= "a"` and `x <
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from enum import IntEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
 from tamis.events import Attribute, Kind, Type
-from tamis.events.kinds import kind_of
+from tamis.events.kinds import KINDS, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters import Mode
 
@@ -31,33 +29,22 @@ Breakpoint = tuple[Any, ...]
 Interval = tuple[Breakpoint, Breakpoint]
 
 
-class Bracket(IntEnum):
-    """The parts of a value order, in their order."""
+Bracket = int
+"""A part of the value order, by its place in it: absence, NaN, then one for each kind."""
 
-    ABSENT = 0
-    # Beside absence, so that one breakpoint parts both from what can be compared.
-    OTHER = 1
-    BOOLEAN = 2
-    NUMBER = 3
-    TIMESTAMP = 4
-    BITS = 5
-    TEXT = 6
+ABSENT: Final[Bracket] = 0
+# Beside absence, so that one breakpoint parts both from what can be compared.
+OTHER: Final[Bracket] = 1
+BRACKET_OF_KIND: Final[dict[Kind, Bracket]] = {kind: n for n, kind in enumerate(KINDS, 2)}
+KIND_OF_BRACKET: Final = {bracket: kind for kind, bracket in BRACKET_OF_KIND.items()}
+BRACKETS: Final[range] = range(2 + len(KINDS))
+NUMBERS: Final = BRACKET_OF_KIND[Kind.NUMBER]
+TEXTS: Final = BRACKET_OF_KIND[Kind.TEXT]
 
-
-BEGIN: Final[Breakpoint] = (Bracket.ABSENT,)
-END: Final[Breakpoint] = (len(Bracket),)
-
-BRACKET_OF_KIND: Final = {
-    Kind.BOOLEAN: Bracket.BOOLEAN,
-    Kind.NUMBER: Bracket.NUMBER,
-    Kind.TIMESTAMP: Bracket.TIMESTAMP,
-    Kind.BITS: Bracket.BITS,
-    Kind.TEXT: Bracket.TEXT,
-}
+BEGIN: Final[Breakpoint] = (ABSENT,)
+END: Final[Breakpoint] = (len(BRACKETS),)
 
 LAST_CHARACTER: Final = "\U0010ffff"
-_LAST_INSTANT: Final = datetime.max.replace(tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class ValueOrder:
@@ -68,11 +55,7 @@ class ValueOrder:
         self.default = declared.default if declared and mode is Mode.DEFAULT else None
         self.number_type = declared.type if declared else None
         self.brackets: Sequence[Bracket] = _brackets(declared, mode)
-        self._begins = {bracket: self._find_begin(bracket) for bracket in Bracket}
-        self._ends = {
-            bracket: self._begins[Bracket(bracket + 1)] if bracket < Bracket.TEXT else END
-            for bracket in Bracket
-        }
+        self._begins = [*map(self._find_begin, BRACKETS), END]
 
     def below(self, kind: Kind, value: Any) -> Breakpoint:
         """Return the breakpoint under a value: what lies left of it is less than the value."""
@@ -85,7 +68,7 @@ class ValueOrder:
     def above_prefix(self, prefix: str) -> Breakpoint:
         """Return the breakpoint over all texts that begin with `prefix`."""
         bound = after_prefix(prefix)
-        return self.end(Bracket.TEXT) if bound is None else self.below(Kind.TEXT, bound)
+        return self.end(TEXTS) if bound is None else self.below(Kind.TEXT, bound)
 
     def begin(self, bracket: Bracket) -> Breakpoint:
         """Return the breakpoint under a bracket."""
@@ -99,7 +82,7 @@ class ValueOrder:
 
     def end(self, bracket: Bracket) -> Breakpoint:
         """Return the breakpoint over a bracket."""
-        return self._ends[bracket]
+        return self._begins[bracket + 1]
 
     def whole(self, kind: Kind) -> Interval:
         """Return the interval of all values of a kind."""
@@ -108,14 +91,14 @@ class ValueOrder:
 
     def present(self) -> Interval:
         """Return the interval of everything but absence."""
-        return self.begin(Bracket.OTHER), END
+        return self.begin(OTHER), END
 
     def default_lies_in(self, intervals: Sequence[Interval]) -> bool:
         """Tell whether the default, where one stands in for absence, lies in the intervals."""
         if self.default is None:
             return False
         kind = kind_of(self.default)
-        at = (Bracket.OTHER,) if kind is None else (BRACKET_OF_KIND[kind], self.default)
+        at = (OTHER,) if kind is None else (BRACKET_OF_KIND[kind], self.default)
         return any(low <= at < high for low, high in intervals)
 
     def _breakpoint(self, bracket: Bracket, first: Any) -> Breakpoint:
@@ -123,7 +106,7 @@ class ValueOrder:
             return self.begin(bracket)
         if first is None:
             return self.end(bracket)
-        lowest = INT64_MIN if self.number_type is Type.INT else LOWEST[bracket]
+        lowest = INT64_MIN if self.number_type is Type.INT else lowest_of(bracket)
         return self.begin(bracket) if first == lowest else (bracket, first)
 
     def _first_from(self, kind: Kind, value: Any) -> Any:
@@ -138,17 +121,9 @@ class ValueOrder:
 
     def _first_after(self, kind: Kind, value: Any) -> Any:
         """Return the first value of the attribute's type that is greater than `value`."""
-        match kind:
-            case Kind.NUMBER:
-                return self._first_number_after(value)
-            case Kind.TEXT:
-                return value + "\0"
-            case Kind.TIMESTAMP:
-                return None if value >= _LAST_INSTANT else value + _MICROSECOND
-            case _:
-                return None if value else True
+        return self._number_after(value) if kind is Kind.NUMBER else KINDS[kind].successor(value)
 
-    def _first_number_after(self, value: float) -> int | float | None:
+    def _number_after(self, value: float) -> int | float | None:
         if self.number_type is Type.INT:
             return _within_int64(math.floor(value) + 1)
         after = _float_after(value)
@@ -187,6 +162,18 @@ class Partition:
         """Return the number of the cell that starts at a breakpoint; END's is one past the last."""
         return self._number[point]
 
+    def values_by_bracket(self) -> list[list[Any]]:
+        """Return the breakpoints inside each bracket as values, ascending."""
+        values: list[list[Any]] = [[] for _ in BRACKETS]
+        for point in self.breakpoints:
+            if len(point) == 2:
+                values[point[0]].append(point[1])
+        return values
+
+    def first_cells(self) -> list[int]:
+        """Return for each bracket the cell that its first position lies in."""
+        return [bisect_right(self.breakpoints, (bracket,)) for bracket in BRACKETS]
+
     def cells_in(self, intervals: Iterable[Interval]) -> CellSet:
         """Return the cells that make up the intervals."""
         cells = 0
@@ -195,22 +182,19 @@ class Partition:
         return cells
 
 
-# A breakpoint at the lowest value of a bracket is the beginning of the bracket.
-LOWEST: Final[dict[Bracket, Any]] = {
-    Bracket.BOOLEAN: False,
-    Bracket.NUMBER: -math.inf,
-    Bracket.TIMESTAMP: datetime.min.replace(tzinfo=UTC),
-    Bracket.TEXT: "",
-}
+def lowest_of(bracket: Bracket) -> Any:
+    """Return the lowest value of a bracket, None without an order. There the bracket begins."""
+    return KINDS[KIND_OF_BRACKET[bracket]].lowest
 
 
-def _brackets(declared: Attribute | None, mode: Mode) -> list[Bracket]:
+def _brackets(declared: Attribute | None, mode: Mode) -> Sequence[Bracket]:
     if declared is None:
-        return list(Bracket)
+        return BRACKETS
     brackets = [BRACKET_OF_KIND[declared.kind]]
     if declared.type is Type.FLOAT:
-        brackets.insert(0, Bracket.OTHER)
-    return brackets if mode is Mode.TOTAL else [Bracket.ABSENT, *brackets]
+        # Only floats have NaN.
+        brackets.insert(0, OTHER)
+    return brackets if mode is Mode.TOTAL else [ABSENT, *brackets]
 
 
 def _within_int64(value: int) -> int | None:

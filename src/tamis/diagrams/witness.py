@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from itertools import chain, islice, product
 from typing import Any, Final
 
@@ -12,9 +11,13 @@ from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.value_order import (
+    ABSENT as ABSENT_BRACKET,
+)
+from tamis.diagrams.value_order import (
     BEGIN,
     END,
-    LOWEST,
+    KIND_OF_BRACKET,
+    OTHER,
     Bracket,
     Interval,
     Partition,
@@ -24,12 +27,12 @@ from tamis.diagrams.value_order import (
 )
 from tamis.diagrams.variable_order import AttributeVariables
 from tamis.events import Bits, Event, Kind, Type, Value
+from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.patterns import like_parts
 
 # Beyond the ends of a cell, something to compute with.
 _NUMBERS: Final = (1, -1, 2, 10, 100, 10_000)
-_INSTANT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 Values = tuple[Value, ...]
 ABSENT: Final[Values] = ()
@@ -40,7 +43,7 @@ def cell_values(
 ) -> Iterator[Values]:
     """Yield what an attribute may hold to lie in a cell; nothing at all is an empty tuple."""
     # What compares with nothing comes last: a witness should say something.
-    for bracket in sorted(value_order.brackets, key=Bracket.OTHER.__eq__):
+    for bracket in sorted(value_order.brackets, key=OTHER.__eq__):
         low, high = max(cell[0], (bracket,)), min(cell[1], (bracket + 1,))
         if low < high:
             for value in _bracket_values(value_order, bracket, (low, high), bits, texts):
@@ -50,21 +53,17 @@ def cell_values(
 def _bracket_values(
     value_order: ValueOrder, bracket: Bracket, cell: Interval, bits: Bits, texts: Sequence[str]
 ) -> Iterable[Value | None]:
-    match bracket:
-        case Bracket.ABSENT:
-            return (None,)
-        case Bracket.BITS:
+    match KIND_OF_BRACKET.get(bracket):
+        case None:
+            return (None,) if bracket == ABSENT_BRACKET else (math.nan,)
+        case Kind.BITS:
             return (bits,)
-        case Bracket.OTHER:
-            return (math.nan,)
-        case Bracket.BOOLEAN:
-            return _within(bracket, cell, (True, False))
-        case Bracket.NUMBER:
+        case Kind.NUMBER:
             return _within(bracket, cell, _numbers(value_order, cell))
-        case Bracket.TIMESTAMP:
-            return _within(bracket, cell, _instants(cell))
-        case Bracket.TEXT:
-            return _within(bracket, cell, (*texts, "x", _end(cell[0], "")))
+        case Kind.TEXT as kind:
+            return _within(bracket, cell, (*texts, *_samples(kind, cell)))
+        case kind:
+            return _within(bracket, cell, _samples(kind, cell))
 
 
 def _within(bracket: Bracket, cell: Interval, values: Iterable[Value]) -> list[Value]:
@@ -94,12 +93,14 @@ def _numbers(value_order: ValueOrder, cell: Interval) -> Iterator[int | float]:
             yield value if not (whole and isinstance(value, float)) else low
 
 
-def _instants(cell: Interval) -> Iterator[datetime]:
-    low = _end(cell[0], LOWEST[Bracket.TIMESTAMP])
-    yield from (_INSTANT, low)
+def _samples(kind: Kind, cell: Interval) -> Iterator[Value]:
+    traits = KINDS[kind]
+    yield from traits.examples
+    yield _end(cell[0], traits.lowest)
     high = _end(cell[1], None)
-    if high is not None:
-        yield high - timedelta(microseconds=1)
+    last = None if high is None else traits.predecessor(high)
+    if last is not None:
+        yield last
 
 
 def texts_for(

@@ -77,6 +77,8 @@ class KindTraits(NamedTuple):
     """The lowest value, None where there is no order."""
     successor: Callable[[Any], Any] = lambda _: None
     """Return the next greater value, None after the last."""
+    predecessor: Callable[[Any], Any] = lambda _: None
+    """Return a value just below another that is not the lowest, None where there is no such."""
     examples: tuple[Any, ...] = ()
     """Pleasant values for a witness."""
     advice: str = "only = and != have"
@@ -93,6 +95,7 @@ KINDS: Final[Mapping[Kind, KindTraits]] = MappingProxyType(
             restore=bool,
             lowest=False,
             successor=lambda value: None if value else True,
+            predecessor=lambda _: False,
             examples=(True, False),
         ),
         # Integers are floats with a residue, so that 64 bits of them stay exact.
@@ -104,6 +107,7 @@ KINDS: Final[Mapping[Kind, KindTraits]] = MappingProxyType(
             restore=instant,
             lowest=datetime.min.replace(tzinfo=UTC),
             successor=lambda value: None if value >= LAST_INSTANT else value + MICROSECOND,
+            predecessor=lambda value: value - MICROSECOND,
             examples=(datetime(2026, 1, 1, tzinfo=UTC),),
         ),
         Kind.BITS: KindTraits(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from strategies import generators
 from tamis.diagrams.atom_intervals import intervals_of
-from tamis.diagrams.value_order import Bracket, Partition, ValueOrder
+from tamis.diagrams.value_order import BRACKET_OF_KIND, Partition, ValueOrder
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value
 from tamis.events.batch import Column, EventBatch
 from tamis.events.columns import entries_of
@@ -413,16 +413,14 @@ def test_no_events_and_no_predicates_are_no_special_case() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_numbers_pass_the_cuts_that_are_not_above_them(seed: int) -> None:
-    rng = Random(seed)
+def test_numbers_pass_the_breakpoints_that_are_not_above_them(seed: int) -> None:
+    rng, bracket = Random(seed), BRACKET_OF_KIND[Kind.NUMBER]
     near = [base + step for base in (2**53, -(2**53), 2**62, 2**63 - 2000) for step in range(9)]
     pool: list[int | float] = [n for n in NUMBERS if isinstance(n, int | float)]
     pool += near + [float(n) for n in near]
     for _ in range(50):
         breakpoints = rng.sample(pool, rng.randint(0, 30))
-        partition = Partition(
-            [(Bracket.NUMBER,), *((Bracket.NUMBER, point) for point in breakpoints)]
-        )
+        partition = Partition([(bracket,), *((bracket, point) for point in breakpoints)])
         values = rng.choices(pool, k=40)
         entries = entries_of(Kind.NUMBER, np.arange(40, dtype=np.int32), values)
         _, cells = Ranker(partition).rank(Column({Kind.NUMBER: entries}))
@@ -432,11 +430,11 @@ def test_numbers_pass_the_cuts_that_are_not_above_them(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_texts_pass_the_cuts_that_are_not_above_them(seed: int) -> None:
-    rng = Random(seed)
+def test_texts_pass_the_breakpoints_that_are_not_above_them(seed: int) -> None:
+    rng, bracket = Random(seed), BRACKET_OF_KIND[Kind.TEXT]
     for _ in range(30):
         breakpoints = {random_text(rng, 4) for _ in range(30)} - {""}
-        partition = Partition([(Bracket.TEXT,), *((Bracket.TEXT, point) for point in breakpoints)])
+        partition = Partition([(bracket,), *((bracket, point) for point in breakpoints)])
         values = [random_text(rng, 4) for _ in range(40)]
         entries = entries_of(Kind.TEXT, np.arange(40, dtype=np.int32), values)
         _, cells = Ranker(partition).rank(Column({Kind.TEXT: entries}))

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Partition
+from tamis.diagrams.value_order import BRACKET_OF_KIND, NUMBERS, OTHER, TEXTS, Partition
 from tamis.events import Kind
-from tamis.events.batch import Column, Entries, EventBatch, microseconds, split_numbers
+from tamis.events.batch import Column, Entries, EventBatch, split_numbers
+from tamis.events.kinds import KINDS
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.batch_kernels import RankTable, look_up, sort_by_event
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
@@ -35,19 +36,15 @@ class Ranker:
     """Finds cells of one partition."""
 
     def __init__(self, partition: Partition) -> None:
-        keys: dict[Bracket, list[Any]] = {bracket: [] for bracket in Bracket}
-        for point in partition.breakpoints:
-            if len(point) == 2:
-                keys[Bracket(point[0])].append(point[1])
-        self._base: Final = {
-            bracket: bisect_right(partition.breakpoints, (bracket,)) for bracket in Bracket
+        keys = partition.values_by_bracket()
+        self._base: Final = partition.first_cells()
+        self._numbers: Final = _NumberBreakpoints(keys[NUMBERS])
+        self._texts: Final[Sequence[str]] = keys[TEXTS]
+        self._stored: Final = {
+            kind: np.array(list(map(traits.store, keys[BRACKET_OF_KIND[kind]])), traits.dtype)
+            for kind, traits in KINDS.items()
+            if traits.store is not None
         }
-        self._booleans: Final = len(keys[Bracket.BOOLEAN])
-        self._numbers: Final = _NumberBreakpoints(keys[Bracket.NUMBER])
-        self._instants: Final = np.array(
-            [microseconds(k) for k in keys[Bracket.TIMESTAMP]], np.int64
-        )
-        self._texts: Final[Sequence[str]] = keys[Bracket.TEXT]
         self._passed_at: Final = {text: passed for passed, text in enumerate(self._texts, 1)}
 
     def rank(self, column: Column) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -59,7 +56,7 @@ class Ranker:
         return np.concatenate(events), np.concatenate(cells)
 
     def _cells(self, kind: Kind | None, entries: Entries) -> NDArray[np.int32]:
-        bracket = Bracket.OTHER if kind is None else BRACKET_OF_KIND[kind]
+        bracket = OTHER if kind is None else BRACKET_OF_KIND[kind]
         return np.asarray(self._base[bracket] + self._passed(kind, entries), np.int32)
 
     def _passed(self, kind: Kind | None, entries: Entries) -> Any:
@@ -67,15 +64,12 @@ class Ranker:
         match kind:
             case Kind.NUMBER:
                 return self._numbers.passed(entries)
-            case Kind.TIMESTAMP:
-                return np.searchsorted(self._instants, entries.values, side="right")
             case Kind.TEXT:
                 return self._passed_by_texts(entries.texts)[entries.values]
-            case Kind.BOOLEAN:
-                # There is one breakpoint inside at most, the one under true.
-                return np.multiply(entries.values, self._booleans)
-            case _:
+            case None:
                 return np.zeros(len(entries.events), np.int32)
+            case _:
+                return _passed_stored(self._stored[kind], entries.values)
 
     def _passed_by_texts(self, texts: Sequence[str]) -> NDArray[np.int32]:
         # A text that some filter names is a breakpoint itself, and found five times as fast.
@@ -83,6 +77,13 @@ class Ranker:
         return np.array(
             [passed_at(text) or bisect_right(breakpoints, text) for text in texts], np.int32
         )
+
+
+def _passed_stored(breakpoints: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    if len(breakpoints) > 1:
+        return np.searchsorted(breakpoints, values, side="right")
+    # With one breakpoint, as booleans have, a comparison is many times as fast.
+    return values >= breakpoints[0] if len(breakpoints) else np.zeros(len(values), np.int32)
 
 
 class _NumberBreakpoints:

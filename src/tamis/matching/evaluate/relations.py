@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.events import Event, Kind, Schema, Value
-from tamis.events.batch import NO_COLUMN, EventBatch, microseconds
+from tamis.events.batch import NO_COLUMN, EventBatch
 from tamis.events.columns import Entries, split_integers
-from tamis.events.kinds import KIND_OF_TYPE, kind_of
+from tamis.events.kinds import KIND_OF_TYPE, KINDS, kind_of
 from tamis.events.values import INT64_MIN
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
 from tamis.filters.atoms import COMPARISONS, can_compare
@@ -158,12 +157,6 @@ ON_FLOATS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
 # The oracle is done with so few events before columns are made of them.
 MIN_COLUMN_EVENTS: Final = 4
 
-DTYPES: Final[dict[Kind, type]] = {
-    Kind.TEXT: np.object_,
-    Kind.BOOLEAN: np.bool_,
-    Kind.TIMESTAMP: np.int64,
-}
-
 
 class Plain(NamedTuple):
     """A value of one kind per event, where it is known."""
@@ -217,7 +210,9 @@ class Operands:
 
     def _find_plain(self, name: str, kind: Kind) -> Plain:
         known = self._blank()
-        values: NDArray[Any] = np.zeros(len(self.batch), DTYPES[kind])
+        values: NDArray[Any] = np.zeros(
+            len(self.batch), np.object_ if kind is Kind.TEXT else KINDS[kind].dtype
+        )
         entries = self._entries(name, kind)
         if entries is not None:
             known[entries.events] = True
@@ -226,7 +221,8 @@ class Operands:
         if default is not None and kind_of(default) is kind:
             absent = self._absent(name)
             known |= absent
-            values[absent] = microseconds(default) if isinstance(default, datetime) else default
+            store = KINDS[kind].store
+            values[absent] = default if store is None else store(default)
         return Plain(known, values)
 
     def _find_numbers(self, name: str) -> Numbers:
@@ -294,8 +290,8 @@ def _decide(relation: Relation, operands: Operands) -> Decision | None:
 
 def _decide_plain(op: str, left: str, right: str, operands: Operands) -> Decision:
     known, holds, unsure = _decide_numbers(op, operands.numbers(left), operands.numbers(right))
-    for kind in DTYPES:
-        if can_compare(op, kind):
+    for kind in KINDS:
+        if kind is not Kind.NUMBER and can_compare(op, kind):
             ours, theirs = operands.plain(left, kind), operands.plain(right, kind)
             both = ours.known & theirs.known
             holds[both] = COMPARISONS[op](ours.values[both], theirs.values[both])

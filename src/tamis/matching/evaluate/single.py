@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.value_order import BRACKET_OF_KIND, Bracket, Breakpoint
+from tamis.diagrams.value_order import BRACKET_OF_KIND, OTHER, Partition
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.events.kinds import Value, kind_of
@@ -40,7 +40,7 @@ class SingleEvaluator:
         self._waiting = waiting
         variables, arrays = compiled.variables, compiled.arrays
         self._rankers = {
-            name: _SingleRanker(number, block.partition.breakpoints)
+            name: _SingleRanker(number, block.partition)
             for number, (name, block) in enumerate(variables.blocks.items())
         }
         self._upward = _upward(compiled)
@@ -123,14 +123,10 @@ class SingleEvaluator:
 class _SingleRanker:
     """Finds the cell of one value at a time, on the value order of one attribute."""
 
-    def __init__(self, number: int, breakpoints: Sequence[Breakpoint]) -> None:
+    def __init__(self, number: int, partition: Partition) -> None:
         self.number: Final = number
-        keys: dict[Bracket, list[Any]] = {bracket: [] for bracket in Bracket}
-        for point in breakpoints:
-            if len(point) == 2:
-                keys[Bracket(point[0])].append(point[1])
-        begins = {bracket: bisect_right(breakpoints, (bracket,)) for bracket in Bracket}
-        self._other: Final = begins[Bracket.OTHER]
+        keys, begins = partition.values_by_bracket(), partition.first_cells()
+        self._other: Final = begins[OTHER]
         self._of_kind: Final = {
             kind: (begins[bracket], _compact(keys[bracket]))
             for kind, bracket in BRACKET_OF_KIND.items()

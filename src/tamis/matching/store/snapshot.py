@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.value_order import Bracket, Breakpoint, Partition
+from tamis.diagrams.value_order import KIND_OF_BRACKET, Breakpoint, Partition
 from tamis.errors import SnapshotError
 from tamis.events import Schema
 from tamis.events.json_text import schema_data, schema_of
-from tamis.events.values import instant, microseconds
+from tamis.events.kinds import KINDS
 from tamis.filters import Id, Mode
 from tamis.languages import parse
 from tamis.matching.compile.compiled import Compiled, CompiledArrays
@@ -112,16 +111,14 @@ def _variables(arrays: Arrays) -> Variables:
 
 
 def _plain(point: Breakpoint) -> list[Any]:
-    """Return a cut as JSON has it; instants as microseconds."""
-    if len(point) == 2 and isinstance(point[1], datetime):
-        return [point[0], microseconds(point[1])]
-    return list(point)
+    """Return a breakpoint as JSON has it; instants as microseconds."""
+    store = KINDS[KIND_OF_BRACKET[point[0]]].store if len(point) == 2 else None
+    return list(point) if store is None else [point[0], store(point[1])]
 
 
 def _breakpoint(plain: list[Any]) -> Breakpoint:
-    if len(plain) == 2 and plain[0] == Bracket.TIMESTAMP:
-        return (plain[0], instant(plain[1]))
-    return tuple(plain)
+    restore = KINDS[KIND_OF_BRACKET[plain[0]]].restore if len(plain) == 2 else None
+    return tuple(plain) if restore is None else (plain[0], restore(plain[1]))
 
 
 def _named(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -14,17 +14,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 from tamis.errors import SchemaError
 from tamis.events import Schema, Type
 from tamis.events.arrow_values import is_surely, type_of_arrow
+from tamis.events.kinds import types_from
 from tamis.events.schema import did_you_mean
 from tamis.filters.printing import show_name
 
-# The declared types that accept values of a type.
-_MAY_BE: Final = {
-    Type.INT: {Type.INT, Type.FLOAT, Type.BITS},
-    Type.FLOAT: {Type.FLOAT},
-    Type.BOOL: {Type.BOOL},
-    Type.STR: {Type.STR, Type.TIMESTAMP},
-    Type.TIMESTAMP: {Type.TIMESTAMP},
-}
 _SHOWN: Final = 8
 
 
@@ -180,7 +173,7 @@ def check_columns(
 def _check_type(name: str, path: AttributePath, declared: Type) -> None:
     type_ = path.arrow_type()
     held = None if type_ is None else type_of_arrow(type_)
-    if held is not None and declared not in _MAY_BE[held]:
+    if held is not None and declared not in types_from(held):
         raise SchemaError(
             f"{show_name(name)} has the type {path.type.simpleString()} in the events, and the "
             f"schema declares it as {declared.value!r}; cast the column"
