@@ -36,7 +36,7 @@ TOTAL: Final = "total messages"
 class Engines(NamedTuple):
     """The same filters in every form."""
 
-    work: paper.Workload
+    work: paper.PaperWorkload
     plain: Bdd
     restricted: Bdd
     total: Evaluator

@@ -24,8 +24,8 @@ from benchmarks.broker.systems import SYSTEMS, Client, System, by_name
 from benchmarks.broker.workers import Worker, worker
 from benchmarks.harness import Contender, DisagreementError, Latency, Row, measure, step
 from benchmarks.reporting import Sheet, latencies, rates
-from benchmarks.workloads import conjunctions
 from tamis.languages import parse
+from tamis.workloads import Workload
 
 WANTED: Final = "f0 < 10"
 """True of one event in a hundred: the field has a thousand values."""
@@ -142,7 +142,7 @@ class Subscriber(Connected):
 
 def drawn(count: int) -> list[dict[str, Any]]:
     """Return events; the last of them is wanted, so that its arrival is the end."""
-    events = conjunctions.workload_a(1, 1).events(count, 2).dicts()
+    events = Workload.load("be-a").events(0, count, 2).to_pylist()
     events[-1]["f0"] = 0
     return [{"n": number, **event} for number, event in enumerate(events)]
 

@@ -23,8 +23,8 @@ from benchmarks.broker.wire import Wire
 from benchmarks.broker.workers import Worker, worker
 from benchmarks.harness import Contender, DisagreementError, Row, measure, step
 from benchmarks.reporting import Sheet, rates
-from benchmarks.workloads import conjunctions
 from tamis.protocol import Acknowledge, Credit, Deliver, Publish, Published, Subscribe, Subscribed
+from tamis.workloads import Workload
 
 # A publication, and how many of them wait for their answers at a time.
 TOGETHER: Final = 250
@@ -115,19 +115,16 @@ class Subscriber:
 def events(count: int) -> Iterator[dict[str, int | float | str]]:
     """Yield events that satisfy the planted subscription."""
     planted = {f"f{place}": value for place, value in enumerate(PLANTED)}
-    for event in conjunctions.workload_a(1, 1).events(count, 2).dicts():
+    for event in Workload.load("be-a").events(0, count, 2).to_pylist():
         yield event | planted
 
 
 def others(count: int) -> Iterator[str]:
     """Yield filters of workload A that no event satisfies."""
-    work = conjunctions.workload_a(count, 1)
-    base = [0, *(sum(conjunctions.CARDINALITIES_A[:n]) for n in (1, 2))]
-    for terms in work.terms.tolist():
-        values = [term - first for term, first in zip(terms, base, strict=True)]
-        if tuple(values) == PLANTED:
-            values[0] += 1
-        yield text(values)
+    drawn = Workload.load("be-a").subscriptions(0, count, 1).column("filter").to_pylist()
+    nearly, *rest = PLANTED
+    for filter_ in drawn:
+        yield text((nearly + 1, *rest)) if filter_ == text(PLANTED) else filter_
 
 
 def text(values: Sequence[int]) -> str:

@@ -103,19 +103,19 @@ class Truth(NamedTuple):
     """How many events have no match, one match, two and so on."""
 
 
-def write_rules(place: Place, work: conjunctions.Workload) -> None:
+def write_rules(place: Place, work: conjunctions.Conjunctions) -> None:
     """Write the three values of each subscription, as a table to join with."""
     values = asked_values(work)
     columns = {f"s{field}": values[:, field] for field in range(3)}
     pq.write_table(pa.table({"id": np.arange(len(values)), **columns}), place.rules)
 
 
-def asked_values(work: conjunctions.Workload) -> Numbers:
+def asked_values(work: conjunctions.Conjunctions) -> Numbers:
     """Return the values that each subscription asks for, a row each."""
-    return work.predicates.low[work.terms].astype(np.int64)
+    return np.asarray(work.predicates.low[work.terms], np.int64)
 
 
-def truth_of(work: conjunctions.Workload, place: Place) -> Truth:
+def truth_of(work: conjunctions.Conjunctions, place: Place) -> Truth:
     """Count by the number that encodes three values."""
     table = pq.read_table(place.events, columns=["f0", "f1", "f2"])
     held = np.stack([column.to_numpy() for column in table.columns], axis=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 
 from benchmarks.workloads.events import Field
 from benchmarks.workloads.forms import (
@@ -17,7 +16,6 @@ from benchmarks.workloads.forms import (
     OR,
     XOR,
     Predicates,
-    Programs,
 )
 from tamis.filters import Filter
 from tamis.filters.boolean import And, Not, Or, Xor
@@ -73,29 +71,3 @@ def _members(predicates: Predicates, number: int) -> list[int]:
         return []
     first, last = predicates.member_start[number : number + 2]
     return [int(value) for value in predicates.members[first:last]]
-
-
-def filters_of(programs: Programs, atoms: Sequence[Filter]) -> list[Filter]:
-    """Return the filters that the programs build."""
-    code, start = programs.code.tolist(), programs.start.tolist()
-    with collector_paused():
-        return [_filter(code, first, last, atoms) for first, last in pairwise(start)]
-
-
-def _filter(code: list[int], first: int, last: int, atoms: Sequence[Filter]) -> Filter:
-    stack: list[Filter] = []
-    for token in code[first:last]:
-        if token >= 0:
-            stack.append(atoms[token])
-        else:
-            operands = (-1 - token) >> 2
-            terms = stack[-operands:]
-            del stack[-operands:]
-            stack.append(JOIN[(-1 - token) & 3](terms))
-    return stack[0]
-
-
-def part_of(programs: Programs, first: int, last: int) -> Programs:
-    """Return some of the programs, so that filters can be built a part at a time."""
-    start = programs.start[first : last + 1]
-    return Programs(programs.code[start[0] : start[-1]], start - start[0])

@@ -89,19 +89,3 @@ def predicates(
         members=np.zeros(0, np.float64),
         texts=np.zeros((0, 0), np.bool_),
     )
-
-
-def conjunctions(terms: NDArray[np.int32]) -> Programs:
-    """Return one conjunction for each row of predicates."""
-    count, width = terms.shape
-    code = np.empty((count, width + 1), np.int32)
-    code[:, :-1] = terms
-    code[:, -1] = connective(AND, width)
-    return Programs(code.reshape(-1), np.arange(count + 1, dtype=np.int64) * (width + 1))
-
-
-def rows_of(present: NDArray[np.bool_], values: NDArray[np.float64]) -> Rows:
-    """Return a table of events by attributes without its absent values."""
-    start = np.zeros(len(present) + 1, np.int64)
-    np.cumsum(present.sum(axis=1), out=start[1:])
-    return Rows(start, np.nonzero(present)[1].astype(np.int32), values[present])

@@ -1,9 +1,7 @@
 """Section 8 of the paper on BDD filtering: ten attributes, 208 atoms, 7.6 of them in a filter.
 
-Its query generator is not public. What is known of it is kept: the attributes, constants and
-operators, 7.6 atoms and 7.7 Boolean operators per filter, messages over 0 to 80 and twenty texts.
-The grammar is ours: a filter joins groups and a group joins terms, each by `and` or `or`, and
-atoms or whole groups may be negated.
+The shipped workload `paper` draws the filters and messages. Here are its atoms as the paper's BDD
+numbers them, one Boolean variable each.
 """
 
 from __future__ import annotations
@@ -12,16 +10,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from benchmarks.workloads.building import filters_of, part_of
-from benchmarks.workloads.events import Events, Field, schema_of
-from benchmarks.workloads.forms import COMPARISONS, EQ, GT, LT, TEXT, Predicates, Programs, rows_of
-from benchmarks.workloads.paper_kernels import Grammar, draw_programs
+from benchmarks.workloads.drawn import Drawn
+from benchmarks.workloads.events import Field
+from benchmarks.workloads.forms import COMPARISONS, EQ, GT, LT, TEXT, Predicates
 from tamis.events import Schema
 from tamis.filters import Filter
 from tamis.filters.atoms import ValueAtom
 from tamis.filters.build import compare, text_test
+from tamis.workloads import Workload
 
 TOP: Final = 80
 FIELDS: Final = (
@@ -40,14 +37,6 @@ ALTERNATIVES: Final = (
 )
 
 DENSITIES: Final = (0.077, 0.154, 0.231, 0.308, 1.0)
-
-GRAMMAR: Final = Grammar(
-    groups=np.cumsum([0.06, 0.34, 0.38, 0.22]),
-    terms=np.cumsum([0.06, 0.34, 0.38, 0.22]),
-    conjunction=0.52,
-    negated_group=0.15,
-    negated_atom=0.09,
-)
 
 
 class Atom(NamedTuple):
@@ -109,52 +98,29 @@ def value_atom(atom: Atom) -> ValueAtom:
     return filter_
 
 
-class Workload(NamedTuple):
-    """Subscriptions drawn by the grammar."""
-
-    programs: Programs
-    predicates: Predicates
-    atoms: tuple[Filter, ...]
-
-    @property
-    def fields(self) -> Sequence[Field]:
-        """Return the ten attributes."""
-        return FIELDS
+class PaperWorkload(Drawn):
+    """Subscriptions of the paper's grammar; atoms have the numbers of ATOMS."""
 
     @property
     def schema(self) -> Schema:
         """Return the schema, which mode `total` needs."""
-        return schema_of(FIELDS)
+        return self.workload.schema
 
-    def filters(self, first: int = 0, last: int | None = None) -> list[Filter]:
-        """Return the subscriptions, or some of them, as filters."""
-        end = len(self.programs) if last is None else last
-        return filters_of(part_of(self.programs, first, end), self.atoms)
+    @property
+    def texts(self) -> Sequence[str]:
+        """Return the texts that messages have."""
+        return ALTERNATIVES
 
-    def events(self, count: int, seed: int, density: float = 1.0) -> Events:
-        """Return messages that define each attribute with a probability."""
-        rng = np.random.default_rng((seed, 2))
-        present = rng.random((count, len(FIELDS))) < density
-        return Events(FIELDS, rows_of(present, _values(rng, count)), ALTERNATIVES)
+    def _atoms(self) -> Sequence[Filter]:
+        return [atom.as_filter() for atom in ATOMS]
 
-
-def subscriptions(count: int, seed: int, grammar: Grammar = GRAMMAR) -> Workload:
-    """Draw subscriptions."""
-    rng = np.random.default_rng((seed, 1))
-    longest = 4 * (len(grammar.groups) * len(grammar.terms))
-    code = np.empty(longest * count, np.int32)
-    start = np.zeros(count + 1, np.int64)
-    draw_programs(rng, grammar, len(ATOMS), code, start)
-    programs = Programs(code[: start[-1]].copy(), start)
-    return Workload(programs, predicates_of(ATOMS), tuple(atom.as_filter() for atom in ATOMS))
+    def _predicates(self, atoms: Sequence[Filter]) -> Predicates:
+        if len(atoms) > len(ATOMS):
+            raise ValueError(f"{atoms[len(ATOMS)]} is none of the paper's atoms")
+        return predicates_of(ATOMS)
 
 
-def _values(rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-    values = np.empty((count, len(FIELDS)))
-    for number, field in enumerate(FIELDS):
-        if field.type is float:
-            # One decimal, so that a double is sometimes equal to a constant.
-            values[:, number] = np.round(rng.random(count) * TOP, 1)
-        else:
-            values[:, number] = rng.integers(field.cardinality, size=count)
-    return values
+def subscriptions(count: int, seed: int) -> PaperWorkload:
+    """Return subscriptions of the shipped workload."""
+    cardinalities = [field.cardinality for field in FIELDS]
+    return PaperWorkload(Workload.load("paper"), count, seed, cardinalities)

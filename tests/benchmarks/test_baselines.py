@@ -61,7 +61,7 @@ def test_a_tree_and_scan_agree_with_the_oracle_on_boolean_expressions(shape: boo
     ],
 )
 def test_counting_and_scan_agree_with_the_oracle_on_conjunctions(
-    draw: Callable[[int, int], conjunctions.Workload],
+    draw: Callable[[int, int], conjunctions.Conjunctions],
 ) -> None:
     workload = draw(800, 5)
     events = workload.events(24, 6)

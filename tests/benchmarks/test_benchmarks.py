@@ -79,7 +79,7 @@ def test_alternatives_may_count_fewer_events() -> None:
 
 
 def test_a_benchmark_refuses_an_engine_that_misses_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    def without_one(work: conjunctive.Workload) -> Engine:
+    def without_one(work: conjunctive.Conjunctions) -> Engine:
         engine = engine_of(work)
         for id_ in engine.match(work.events(1, 2).dicts()[0])[:1]:
             engine.remove(id_)
