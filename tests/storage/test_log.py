@@ -233,7 +233,7 @@ def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_with_room(tmp_path: P
     log.append([EVENT] * 5)
     size = one_file(tmp_path).stat().st_size
     with files_no_longer_than(size + 130):
-        with pytest.raises(StorageFullError, match=r"writing failed: .*; make room on the disk"):
+        with pytest.raises(StorageFullError, match=r"writing failed: .*; free space on the disk"):
             log.append([EVENT] * 3)
         # The part that found room is no part of the log, and is gone.
         assert one_file(tmp_path).stat().st_size == size

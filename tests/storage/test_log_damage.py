@@ -248,11 +248,11 @@ def test_files_of_others_are_refused_or_left_alone(quick_path: Path) -> None:
     EventLog(quick_path, sync=no_sync).close()
     assert sorted(p.suffix for p in quick_path.iterdir()) == [".log", ".log"]
     renamed = path.rename(path.with_name(f"{5:020}-aabbccdd.log"))
-    with pytest.raises(StorageError, match=f"once named {path.name}; give it that name back"):
+    with pytest.raises(StorageError, match=f"once named {path.name}; rename it back"):
         EventLog(quick_path, sync=no_sync)
     shutil.copy(renamed, path)
     renamed.rename(path.with_name(f"{1:020}-aabbccdd.log"))
-    with pytest.raises(StorageError, match="begins with the same sequence; move one of the two"):
+    with pytest.raises(StorageError, match="begins with the same sequence; move one of them"):
         EventLog(quick_path, sync=no_sync)
 
 

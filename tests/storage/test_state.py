@@ -100,7 +100,7 @@ class StateMachine(RuleBasedStateMachine):
     def add_subscription(self, name: str, durable: bool, expires_at: float) -> None:
         new = subscription(name, durable=durable, expires_at=expires_at, start=self.matched + 1)
         if any(other.name == name for other in self.subscriptions.values()):
-            with pytest.raises(StorageError, match=f"bob has a subscription named {name} already"):
+            with pytest.raises(StorageError, match=f"bob already has a subscription named {name}"):
                 self.state.add_subscription(new)
             return
         self.last_number += 1
@@ -212,7 +212,7 @@ class StateMachine(RuleBasedStateMachine):
     def add_token(self, name: bytes, expires_at: float) -> None:
         token = StoredToken(name, "bob", float(len(self.tokens)), expires_at, NEVER, "my laptop")
         if name in self.tokens:
-            with pytest.raises(StorageError, match="there is such a token already"):
+            with pytest.raises(StorageError, match="this token already exists"):
                 self.state.add_token(token)
             return
         self.state.add_token(token)
@@ -291,7 +291,7 @@ def test_a_state_says_what_was_done_to_it_for_long() -> None:
 def test_all_subscriptions_are_added_or_none(quick_path: Path) -> None:
     state = StateStore(quick_path / "state.db")
     names = ["a", "b", "a"]
-    with pytest.raises(StorageError, match="bob has a subscription named a already"):
+    with pytest.raises(StorageError, match="bob already has a subscription named a"):
         state.add_subscriptions([subscription(name) for name in names])
     assert state.subscriptions() == []
     # Whoever has the same name at another owner is no other.
@@ -339,7 +339,7 @@ def test_a_full_disk_refuses_changes_and_goes_on_with_room(small_disk: Path) -> 
     filler.write_bytes(bytes(800_000))
     pairs = [(1, sequence) for sequence in range(2, 10_000)]
     for _ in range(2):
-        with pytest.raises(StorageFullError, match="the disk is full; make room on the disk"):
+        with pytest.raises(StorageFullError, match="the disk is full; free space on the disk"):
             state.commit_matches(9_999, pairs, {"p": 9_999})
         assert (state.matched_up_to, state.pending_total, state.publishers()) == (1, 1, {"p": 1})
     filler.unlink()

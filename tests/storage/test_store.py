@@ -35,7 +35,7 @@ def test_a_folder_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
         second = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
         assert second.returncode == 1
         assert "the folder is in use by the process" in second.stderr
-        with pytest.raises(StorageError, match=r"in use by the process .*; stop that one, or take"):
+        with pytest.raises(StorageError, match=r"in use by the process .*; stop that process"):
             Storage.open(tmp_path / "data")
     subprocess.run(command, check=True)  # noqa: S603
     Storage.open(tmp_path / "data").close()

@@ -169,7 +169,7 @@ class Database:
     def _refusal(self, error: sqlite3.Error) -> StorageError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
-            advice = "make room on the disk, and it goes on"
+            advice = "free space on the disk; no restart is needed"
             return StorageFullError(self._path, "the disk is full", advice=advice)
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
             return _damaged(self._path, str(error))
