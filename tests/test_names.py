@@ -14,7 +14,6 @@ EXCEPTIONS: dict[str, str] = {
     "Constant": "to be renamed",
     "Explanation": "to be renamed",
     "Literal": "to be renamed",
-    "Order": "to be renamed",
     "Reference": "to be renamed",
     "Tokens": "to be renamed",
 }

@@ -48,7 +48,7 @@ def test_compile_and_match(spark: SparkSession, tmp_path: Path) -> None:
     }
     again = run(*matching)
     assert again.exit_code == 2
-    assert "is there already; name another folder, or --overwrite it" in again.stderr
+    assert "exists already; name another folder, or --overwrite it" in again.stderr
     assert run(*matching, "--overwrite", "--only-matched").exit_code == 0
 
 

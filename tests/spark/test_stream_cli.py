@@ -46,7 +46,7 @@ def test_ctrl_c_ends_a_stream_and_the_next_start_goes_on(site: Site) -> None:
     result = run(*arguments(site), "--every", "100ms")
     interrupting.join()
     assert result.exit_code == 0, result.output
-    assert "stopped; the next start goes on from here" in result.stderr
+    assert "stopped; the next start continues from here" in result.stderr
     assert facts(result)["batches"] == "1"
     add_file(site.events, "b.jsonl", [{"price": 5}])
     assert facts(run(*arguments(site), "--once"))["events"] == "1"
@@ -60,7 +60,7 @@ def interrupt_after_a_batch(site: Site) -> None:
 def test_mistakes_of_streams_are_sentences(site: Site) -> None:
     result = run(*arguments(site), "--every", "soon")
     assert result.exit_code == 2
-    assert "'soon' is not a duration; write it as 500ms, 10s, 5m or 1h" in result.stderr
+    assert "'soon' is no duration; write one like 30, 30s, 5 minutes" in result.stderr
     result = run(*arguments(site), "--every", "1s", "--once")
     assert result.exit_code == 2
     assert "not both" in result.stderr

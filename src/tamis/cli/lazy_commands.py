@@ -67,7 +67,7 @@ COMMANDS: Final = {
     "token": CommandEntry(
         "Issue, list and revoke tokens; for administrators.", "tamis.cli.broker.token:token"
     ),
-    "spark": CommandEntry("Compile and match in bulk on Spark.", "tamis.cli.spark.workloads:spark"),
+    "spark": CommandEntry("Compile and match in bulk on Spark.", "tamis.cli.spark.commands:spark"),
 }
 
 

@@ -81,7 +81,7 @@ def test_the_command_writes_what_it_says(tmp_path: Path) -> None:
     assert filters == Workload.load("be-a").subscriptions(0, 20, 5).to_pylist()
     again = run(*given)
     assert again.exit_code == 2
-    assert "is there already; name another folder, or --overwrite it" in again.stderr
+    assert "exists already; name another folder, or --overwrite it" in again.stderr
     assert run(*given, "--overwrite", "--format", "jsonl").exit_code == 0
 
 

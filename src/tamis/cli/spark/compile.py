@@ -1,63 +1,102 @@
-"""What `tamis spark compile` does, once it is known that Spark is there."""
+"""`tamis spark compile`: a table of subscriptions becomes a version of a library."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
 
-import pyarrow.parquet as pq
+import typer
 
 from tamis.cli.console import count, say, stderr
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.spark.progress import following
-from tamis.cli.spark.summary import write_summary
-from tamis.events import Schema
-from tamis.spark import CompileReport, compile_subscriptions, local_session
-from tamis.spark.runtime.failures import readable_errors
+from tamis.cli.options import ModeOption, SchemaFile, read_schema
+from tamis.cli.spark.jobs import spark_job, write_summary
+from tamis.cli.spark.options import LibraryFolder, Master
+from tamis.filters import Mode
 
-SHOWN: Final = 20
+if TYPE_CHECKING:
+    from tamis.spark import CompileReport
+
+EXAMPLES: Final = """[bold]Examples[/bold]
+
+tamis spark compile subscriptions.parquet --library subscriptions/
+tamis spark compile subscriptions.csv --library subscriptions/ --schema schema.json --key symbol
+
+[bold]Exit code[/bold]
+
+0 all rows compiled
+1 a row was rejected
+2 a mistake; no version was written"""
+
+_MAX_SHOWN: Final = 20
 
 
-class Order(NamedTuple):
-    """What the command line asked for."""
+def compile_(
+    subscriptions: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SUBSCRIPTIONS", help="Parquet, CSV or JSON lines.", show_default=False
+        ),
+    ],
+    *,
+    library: LibraryFolder,
+    schema: SchemaFile = None,
+    mode: ModeOption = Mode.SQL,
+    shards: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="How many.", show_default=False)
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A text attribute to shard subscriptions by.", show_default=False
+        ),
+    ] = None,
+    lint: Annotated[bool, typer.Option("--lint", help="Look for mistakes in filters.")] = False,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="parquet, csv or json, if file names do not say.", show_default=False
+        ),
+    ] = None,
+    master: Master = "local[*]",
+) -> int:
+    """Compile a table of subscriptions to a new version of a library.
 
-    subscriptions: Path
-    library: Path
-    schema: Schema | None
-    mode: str
-    shards: int | None
-    key: str | None
-    lint: bool
-    format: str | None
+    Rejected rows are reported, and written to a table with the reasons.
+    """
+    from tamis.spark import (  # noqa: PLC0415 - pyspark is an extra
+        compile_subscriptions,
+        local_session,
+    )
 
-
-def run_compile(order: Order, master: str) -> int:
-    """Compile, and say what came of it."""
+    declared = read_schema(schema)
     spark = local_session(master)
-    with readable_errors(), following(spark, "compiling"):
+    with spark_job(spark, "compiling"):
         report = compile_subscriptions(
-            order.subscriptions,
-            order.library,
-            schema=order.schema,
-            mode=order.mode,
-            shards=order.shards,
-            key=order.key,
-            lint=order.lint,
-            format_=order.format,
+            subscriptions,
+            library,
+            schema=declared,
+            mode=mode,
+            shards=shards,
+            key=key,
+            lint=lint,
+            format_=format_,
             spark=spark,
         )
-    _say_rejected(report)
-    write_summary(_facts(report, lint=order.lint))
+    _report_rejected(report)
+    write_summary(_facts(report, lint=lint))
     return FINDING if report.rejected else FINE
 
 
-def _say_rejected(report: CompileReport) -> None:
-    rows = pq.read_table(report.rejected_path).sort_by("row").slice(0, SHOWN).to_pylist()
+def _report_rejected(report: CompileReport) -> None:
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and the help does not need it
+
+    rows = pq.read_table(report.rejected_path).sort_by("row").slice(0, _MAX_SHOWN).to_pylist()
     for row in rows:
         id_ = "" if row["id"] is None else f", {row['id']}"
         say(stderr(), f"rejected: row {row['row']}{id_}: {row['reason']}")
-    if report.rejected > SHOWN:
-        more = count(report.rejected - SHOWN, "more row")
+    if report.rejected > _MAX_SHOWN:
+        more = count(report.rejected - _MAX_SHOWN, "more row")
         say(stderr(), f"and {more} in {report.rejected_path}")
 
 

@@ -1,75 +1,110 @@
-"""What `tamis spark match` does, once it is known that Spark is there."""
+"""`tamis spark match`: the events in files, matched against a library."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
 
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
-from tamis.cli.spark.progress import following
-from tamis.cli.spark.summary import write_summary
-from tamis.spark import (
-    Counts,
-    Library,
-    MatchRun,
-    Tally,
-    Version,
-    local_session,
-    match_files,
-    write,
-    write_report,
+from tamis.cli.spark.jobs import spark_job, write_summary
+from tamis.cli.spark.options import (
+    EventFormat,
+    KeptColumns,
+    LibraryFolder,
+    Master,
+    OnlyMatched,
+    OutputForm,
+    Overwrite,
+    PlanName,
+    TargetFolder,
 )
-from tamis.spark.report.notes import collect_notes
-from tamis.spark.runtime.failures import readable_errors
+
+if TYPE_CHECKING:
+    from tamis.spark import Counts, Version
+
+EXAMPLES: Final = """[bold]Examples[/bold]
+
+tamis spark match events/ --library subscriptions/ --to matches/
+tamis spark match events.jsonl --library subscriptions/ --to matches/ --output pairs
+tamis spark match events/ --library subscriptions/ --to matches/ --report report.html
+
+[bold]Exit code[/bold]
+
+0 an event matched
+1 no event matched
+2 a mistake, or an error of Spark"""
 
 
-class Order(NamedTuple):
-    """What the command line asked for."""
+def match(
+    events: Annotated[
+        Path,
+        typer.Argument(
+            metavar="EVENTS", help="Parquet or JSON lines, a file or a folder.", show_default=False
+        ),
+    ],
+    *,
+    library: LibraryFolder,
+    to: TargetFolder,
+    version: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="A version other than the newest.", show_default=False),
+    ] = None,
+    output: OutputForm = "ids",
+    keep: KeptColumns = None,
+    only_matched: OnlyMatched = False,
+    overwrite: Overwrite = False,
+    plan: PlanName = None,
+    format_: EventFormat = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a report, as HTML.", show_default=False),
+    ] = None,
+    master: Master = "local[*]",
+) -> int:
+    """Match the events in files against a library, and write the matches of each.
 
-    events: Path
-    library: Path
-    to: Path
-    version: int | None
-    output: str
-    keep: tuple[str, ...]
-    only_matched: bool
-    overwrite: bool
-    plan: str | None
-    format: str | None
-    report: Path | None = None
+    The results are Parquet, with a folder for each outcome: matched, unmatched and rejected.
+    """
+    from tamis.spark import (  # noqa: PLC0415 - pyspark is an extra
+        Library,
+        MatchRun,
+        Tally,
+        local_session,
+        match_files,
+        write,
+        write_report,
+    )
+    from tamis.spark.report.notes import collect_notes  # noqa: PLC0415 - as above
 
-
-def run_match(order: Order, master: str) -> int:
-    """Match, and say what came of it."""
-    if order.to.exists() and not order.overwrite:
-        raise mistake(f"{order.to} is there already; name another folder, or --overwrite it")
-    library = Library(order.library)
-    version = library.latest() if order.version is None else library.version(order.version)
+    if to.exists() and not overwrite:
+        raise mistake(f"{to} exists already; name another folder, or --overwrite it")
+    versions = Library(library)
+    pinned = versions.latest() if version is None else versions.version(version)
     spark = local_session(master)
     started, tally = time.monotonic(), Tally()
-    with readable_errors(), following(spark, "matching"), collect_notes() as notes:
+    with spark_job(spark, "matching"), collect_notes() as notes:
         results = match_files(
             spark,
-            version,
-            order.events,
-            output=order.output,
-            keep=order.keep,
-            format_=order.format,
-            unmatched=False if order.only_matched else None,
+            pinned,
+            events,
+            output=output,
+            keep=keep or (),
+            format_=format_,
+            unmatched=False if only_matched else None,
             tally=tally,
-            plan=order.plan,
+            plan=plan,
         )
-        write(results, str(order.to), mode="overwrite" if order.overwrite else "error")
+        write(results, str(to), mode="overwrite" if overwrite else "error")
     counts, seconds = tally.counts(), time.monotonic() - started
-    facts = _facts(counts, version, order.to, seconds)
-    if order.report is not None:
-        run = MatchRun(
-            order.to, version, counts, seconds, order.output, str(order.events), tuple(notes)
-        )
-        with readable_errors(), following(spark, "reporting"):
-            facts["report"] = str(write_report(spark, run, order.report).absolute())
+    facts = _facts(counts, pinned, to, seconds)
+    if report is not None:
+        run = MatchRun(to, pinned, counts, seconds, output, str(events), tuple(notes))
+        with spark_job(spark, "reporting"):
+            facts["report"] = str(write_report(spark, run, report).absolute())
     write_summary(facts)
     return FINE if counts.matched else FINDING
 

@@ -1,8 +1,7 @@
-"""What `tamis spark stream` does, once it is known that Spark is there."""
+"""`tamis spark stream`: the files in a folder or the events of a broker, batch by batch."""
 
 from __future__ import annotations
 
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,73 +9,204 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from types import FrameType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+import typer
 from rich.console import Console
 
 from tamis.cli.console import say
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
-from tamis.cli.spark.progress import following
-from tamis.cli.spark.summary import write_summary
-from tamis.spark import (
-    Batch,
-    BrokerSink,
-    local_session,
-    read_broker,
-    stream,
-    stream_files,
-    total,
+from tamis.cli.spark.jobs import spark_job, write_summary
+from tamis.cli.spark.options import (
+    EventFormat,
+    KeptColumns,
+    LibraryFolder,
+    Master,
+    OnlyMatched,
+    OutputForm,
+    PlanName,
 )
-from tamis.spark.connectors.broker_log import SCHEMES
-from tamis.spark.connectors.broker_source import POSITION
-from tamis.spark.runtime.failures import readable_errors
+from tamis.units import seconds
 
-_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(rf"(\d+(?:\.\d+)?) ?({'|'.join(_SECONDS)})")
-_SECONDS_BETWEEN_LOOKS: Final = 1
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
+    from tamis.spark import Batch, Counts
 
-class Order(NamedTuple):
-    """What the command line asked for."""
+EXAMPLES: Final = """[bold]Examples[/bold]
 
-    events: str
-    library: Path
-    to: str
-    checkpoint: Path
-    output: str
-    keep: tuple[str, ...]
-    only_matched: bool
-    once: bool
-    every: float | None
-    files_per_batch: int | None
-    events_per_batch: int | None
-    plan: str | None
-    format: str | None
-    options: dict[str, str]
-    to_options: dict[str, str]
+tamis spark stream events/ --library subscriptions/ --to matches/ --checkpoint checkpoint/
+tamis spark stream events/ -L subscriptions/ --to matches/ --checkpoint checkpoint/ --every 10s
+tamis spark stream http://broker:8765 -L subscriptions/ --to matches/ --checkpoint at/
+
+[bold]Exit code[/bold]
+
+0 an event matched
+1 no event matched
+2 a mistake, or an error of Spark"""
+
+_KAFKA: Final = "kafka://"
+_BROKER: Final = ("http://", "https://")
+_POLL_SECONDS: Final = 1
 
 
-def seconds_of(duration: str | None) -> float | None:
-    """Return a duration such as `10s` in seconds.
+def stream(
+    events: Annotated[
+        str,
+        typer.Argument(
+            metavar="EVENTS",
+            help="A folder of Parquet or JSON lines, or the URL of a broker.",
+            show_default=False,
+        ),
+    ],
+    *,
+    library: LibraryFolder,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="FOLDER",
+            help="Where to write results: a folder, or the URL of a broker.",
+            show_default=False,
+        ),
+    ],
+    checkpoint: Annotated[
+        Path,
+        typer.Option(
+            metavar="FOLDER", help="Where the stream records its progress.", show_default=False
+        ),
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Stop after the events there are.")] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="How often to look for events: 500ms, 10s, 5m, 1h.",
+            show_default=False,
+        ),
+    ] = None,
+    files_per_batch: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Maximum number of files.", show_default=False),
+    ] = None,
+    events_per_batch: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of events from a broker.", show_default=False
+        ),
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An option of reading a broker; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="An option of publishing to a broker; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
+    output: OutputForm = "ids",
+    keep: KeptColumns = None,
+    only_matched: OnlyMatched = False,
+    plan: PlanName = None,
+    format_: EventFormat = None,
+    master: Master = "local[*]",
+) -> int:
+    """Match the files in a folder, and those moved into it, until Ctrl-C.
 
-    >>> seconds_of("500ms"), seconds_of("1.5 m"), seconds_of(None)
-    (0.5, 90.0, None)
+    Each batch uses the newest version of the library, and is written to a folder exactly once,
+    whatever fails: started again with the same checkpoint, the stream continues.
     """
-    if duration is None:
+    from tamis import spark as tamis_spark  # noqa: PLC0415 - pyspark is an extra
+    from tamis.spark.connectors.broker_source import POSITION  # noqa: PLC0415 - as above
+
+    from_broker, to_broker = events.startswith(_BROKER), to.startswith(_BROKER)
+    if events.startswith(_KAFKA) or to.startswith(_KAFKA):
+        raise mistake(
+            "the command line does not stream Kafka; a program does, with Spark's own connector: "
+            "see docs/how-to/stream-on-spark.md"
+        )
+    if once and every is not None:
+        raise mistake("a stream runs --once or --every so often, not both")
+    for name, given, fits, purpose in (
+        ("--files-per-batch", files_per_batch, not from_broker, "files"),
+        ("--format", format_, not from_broker, "files"),
+        ("--events-per-batch", events_per_batch, from_broker, "brokers"),
+        ("--option", option, from_broker, "brokers"),
+        ("--to-option", to_option, to_broker, "results that go to a broker"),
+    ):
+        if given and not fits:
+            raise mistake(f"{name} is for {purpose}")
+    batches: list[Batch] = []
+    source_options, sink_options = parse_options(option or ()), parse_options(to_option or ())
+    shared: dict[str, Any] = {
+        "checkpoint": checkpoint,
+        "output": output,
+        "unmatched": False if only_matched else None,
+        "every": _duration(every),
+        "once": once,
+        "plan": plan,
+    }
+    spark, started = tamis_spark.local_session(master), time.monotonic()
+    with spark_job(spark, "streaming") as console:
+        shared["to"] = tamis_spark.BrokerSink(to, **sink_options) if to_broker else to
+        shared["on_batch"] = _reporter(batches, console)
+        if from_broker:
+            if events_per_batch is not None:
+                source_options["maxEventsPerTrigger"] = str(events_per_batch)
+            messages = tamis_spark.read_broker(spark, events, **source_options)
+            columns = tuple(dict.fromkeys((*POSITION, *(keep or ()))))
+            query = tamis_spark.stream(messages, library, json="value", keep=columns, **shared)
+        else:
+            query = tamis_spark.stream_files(
+                spark,
+                library,
+                events,
+                keep=keep or (),
+                format_=format_,
+                files_per_batch=files_per_batch,
+                **shared,
+            )
+        _wait(query, console)
+    counts = tamis_spark.total(batches)
+    write_summary(_facts(batches, counts, to, time.monotonic() - started))
+    return FINE if counts.matched else FINDING
+
+
+def _facts(
+    batches: list[Batch], counts: Counts, to: str, elapsed: float
+) -> dict[str, int | float | str]:
+    versions = sorted({batch.version for batch in batches})
+    return {
+        "batches": len(batches),
+        "versions": ", ".join(map(str, versions)) or "none",
+        **counts._asdict(),
+        "seconds": elapsed,
+        "events per second": round(counts.events / elapsed),
+        "written to": to,
+    }
+
+
+def _duration(text: str | None) -> float | None:
+    if text is None:
         return None
-    found = _DURATION.fullmatch(duration.strip())
-    if found is None:
-        raise mistake(f"{duration!r} is not a duration; write it as 500ms, 10s, 5m or 1h")
-    return float(found[1]) * _SECONDS[found[2]]
+    try:
+        return float(str(seconds(text)))
+    except ValueError as error:
+        raise mistake(f"--every: {error}") from None
 
 
-def options_of(given: Sequence[str]) -> dict[str, str]:
-    """Return options that were given as `NAME=VALUE`.
+def parse_options(given: Sequence[str]) -> dict[str, str]:
+    """Return options given as `NAME=VALUE`.
 
-    >>> options_of(["start=earliest", "filter=symbol = 'ACME'"])
+    >>> parse_options(["start=earliest", "filter=symbol = 'ACME'"])
     {'start': 'earliest', 'filter': "symbol = 'ACME'"}
     """
     for one in given:
@@ -85,119 +215,34 @@ def options_of(given: Sequence[str]) -> dict[str, str]:
     return dict(one.split("=", 1) for one in given)
 
 
-def run_stream(order: Order, master: str) -> int:
-    """Stream until all is done or somebody ends it, and say what came of it."""
-    _require_sense(order)
-    spark = local_session(master)
-    batches: list[Batch] = []
-    started = time.monotonic()
-    with readable_errors(), following(spark, "streaming") as console:
-        query = _started(spark, order, _teller(batches, console))
-        _wait(query, console)
-    write_summary(_facts(batches, order.to, time.monotonic() - started))
-    return FINE if total(batches).matched else FINDING
-
-
-def _require_sense(order: Order) -> None:
-    if order.once and order.every is not None:
-        raise mistake("a stream runs --once or --every so often, not both")
-    if "kafka://" in (order.events[:8], order.to[:8]):
-        raise mistake(
-            "Kafka is not for the command line: a program reads it with Spark's own connector, "
-            "see docs/how-to/stream-on-spark.md"
-        )
-    is_remote, goes_far = (one.startswith(SCHEMES) for one in (order.events, order.to))
-    only_here = {
-        "--files-per-batch": (order.files_per_batch, "files", not is_remote),
-        "--format": (order.format, "files", not is_remote),
-        "--events-per-batch": (order.events_per_batch, "brokers", is_remote),
-        "--option": (order.options, "brokers", is_remote),
-        "--to-option": (order.to_options, "results that go to a broker", goes_far),
-    }
-    for name, (given, what, fits) in only_here.items():
-        if given and not fits:
-            raise mistake(f"{name} is for {what}")
-
-
-def _started(spark: SparkSession, order: Order, tell: Callable[[Batch], None]) -> StreamingQuery:
-    given: dict[str, Any] = {
-        "to": _sink(order),
-        "checkpoint": order.checkpoint,
-        "output": order.output,
-        "unmatched": False if order.only_matched else None,
-        "every": order.every,
-        "once": order.once,
-        "plan": order.plan,
-        "on_batch": tell,
-    }
-    if order.events.startswith(SCHEMES):
-        messages = read_broker(spark, order.events, **_options(order))
-        keep = tuple(dict.fromkeys((*POSITION, *order.keep)))
-        return stream(messages, order.library, json="value", keep=keep, **given)
-    return stream_files(
-        spark,
-        order.library,
-        order.events,
-        keep=order.keep,
-        format_=order.format,
-        files_per_batch=order.files_per_batch,
-        **given,
-    )
-
-
-def _sink(order: Order) -> str | BrokerSink:
-    if order.to.startswith(SCHEMES):
-        return BrokerSink(order.to, **order.to_options)
-    return order.to
-
-
-def _options(order: Order) -> dict[str, str]:
-    if order.events_per_batch is None:
-        return order.options
-    return {**order.options, "maxEventsPerTrigger": str(order.events_per_batch)}
-
-
-def _teller(batches: list[Batch], console: Console) -> Callable[[Batch], None]:
-    def tell(batch: Batch) -> None:
+def _reporter(batches: list[Batch], console: Console) -> Callable[[Batch], None]:
+    def report(batch: Batch) -> None:
         batches.append(batch)
         say(console, f"batch {batch.number}, version {batch.version}: {batch.counts}")
 
-    return tell
+    return report
 
 
 def _wait(query: StreamingQuery, console: Console) -> None:
-    """Wait for the end, or for Ctrl-C; a batch that this cuts short runs again the next time."""
+    """Wait for the end, or for Ctrl-C; a batch that it interrupts runs again at the next start."""
     with _interruptions() as interrupted:
-        while not query.awaitTermination(_SECONDS_BETWEEN_LOOKS):
+        while not query.awaitTermination(_POLL_SECONDS):
             if interrupted.is_set():
                 query.stop()
-                say(console, "stopped; the next start goes on from here")
+                say(console, "stopped; the next start continues from here")
                 return
 
 
 @contextmanager
 def _interruptions() -> Iterator[Event]:
-    """Note Ctrl-C, where Spark would cancel all jobs and let the stream fail."""
+    """Catch Ctrl-C, on which Spark would cancel all jobs and make the stream fail."""
     interrupted = Event()
 
-    def note(_number: int, _frame: FrameType | None) -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
         interrupted.set()
 
-    before = signal.signal(signal.SIGINT, note)
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _facts(batches: list[Batch], to: str, seconds: float) -> dict[str, int | float | str]:
-    counts = total(batches)
-    versions = sorted({batch.version for batch in batches})
-    return {
-        "batches": len(batches),
-        "versions": ", ".join(map(str, versions)) or "none",
-        **counts._asdict(),
-        "seconds": seconds,
-        "events per second": round(counts.events / seconds),
-        "written to": to,
-    }

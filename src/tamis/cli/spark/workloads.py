@@ -1,14 +1,20 @@
-"""`tamis spark generate` and `tamis spark experiment`: data by chance, and figures from it."""
+"""`tamis spark generate` and `tamis spark experiment`: random data, and measurements with it."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Final
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from rich.table import Table
 
-from tamis.cli.spark.commands import Master, spark
-from tamis.lazy import require_extra
+from tamis.cli.console import say, stdout
+from tamis.cli.exits import FINE
+from tamis.cli.spark.jobs import spark_job, write_summary
+from tamis.cli.spark.options import Master, Overwrite, TargetFolder, require_new
+
+if TYPE_CHECKING:
+    from tamis.spark import Generated
 
 GENERATE_EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -27,15 +33,9 @@ WorkloadName = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option(metavar="S", help="Another seed gives other data.")]
-Folder = Annotated[
-    Path,
-    typer.Option("--to", metavar="FOLDER", help="Where what is written goes.", show_default=False),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Seed = Annotated[int, typer.Option(metavar="S", help="A different seed gives different data.")]
 
 
-@spark.command(epilog=GENERATE_EXAMPLES, no_args_is_help=True)
 def generate(
     workload: WorkloadName,
     *,
@@ -43,7 +43,7 @@ def generate(
         int, typer.Option(min=0, metavar="N", help="How many.", show_default=False)
     ],
     events: Annotated[int, typer.Option(min=0, metavar="M", help="How many.", show_default=False)],
-    to: Folder,
+    to: TargetFolder,
     seed: Seed = 1,
     density: Annotated[
         float | None,
@@ -51,7 +51,7 @@ def generate(
             min=0,
             max=1,
             metavar="D",
-            help="The share of attributes that an event has, from 0 to 1.",
+            help="The fraction of attributes that an event has.",
             show_default=False,
         ),
     ] = None,
@@ -61,27 +61,54 @@ def generate(
 ) -> int:
     """Write subscriptions and events of a workload, and its schema.
 
-    The same seed gives the same data, on any machine and however the work is cut.
+    The same seed gives the same data on any machine, with any number of tasks.
     """
-    require_extra("spark")
-    from tamis.cli.spark.generate import Order, run_generate  # noqa: PLC0415 - pyspark is an extra
+    from tamis import spark as tamis_spark  # noqa: PLC0415 - pyspark is an extra
+    from tamis.workloads import Workload  # noqa: PLC0415 - slow to import
 
-    given = Order(workload, subscriptions, events, to, seed, density, format_, overwrite)
-    return run_generate(given, master)
+    require_new(to, overwrite=overwrite)
+    source = Workload.load(workload)
+    spark = tamis_spark.local_session(master)
+    with spark_job(spark, "generating"):
+        generated = tamis_spark.generate(
+            spark,
+            source,
+            to,
+            subscriptions=subscriptions,
+            events=events,
+            seed=seed,
+            density=density,
+            format_=format_,
+            overwrite=overwrite,
+        )
+    write_summary(_facts(generated))
+    return FINE
 
 
-@spark.command(epilog=EXPERIMENT_EXAMPLES, no_args_is_help=True)
+def _facts(generated: Generated) -> dict[str, int | float | str]:
+    rows = generated.subscriptions + generated.events
+    return {
+        "subscriptions": generated.subscriptions,
+        "events": generated.events,
+        "seconds": generated.seconds,
+        "rows per second": round(rows / generated.seconds),
+        "subscriptions in": str(generated.subscriptions_path),
+        "events in": str(generated.events_path),
+        "schema in": str(generated.schema_path),
+    }
+
+
 def experiment(
     workload: WorkloadName,
     *,
     filters: Annotated[
         list[int],
-        typer.Option(min=1, metavar="N", help="How many; may be repeated.", show_default=False),
+        typer.Option(min=1, metavar="N", help="How many; repeatable.", show_default=False),
     ],
     events: Annotated[int, typer.Option(min=1, metavar="M", help="For each density.")] = 200_000,
-    to: Folder,
+    to: TargetFolder,
     seed: Seed = 1,
-    repeat: Annotated[int, typer.Option(min=1, metavar="R", help="Times to measure each.")] = 5,
+    repeat: Annotated[int, typer.Option(min=1, metavar="R", help="Measurements of each case.")] = 5,
     overwrite: Overwrite = False,
     master: Master = "local[*]",
 ) -> int:
@@ -89,10 +116,26 @@ def experiment(
 
     The folder gets a table (CSV, Parquet and Markdown) and a plot.
     """
-    require_extra("spark")
-    from tamis.cli.spark.experiment import (  # noqa: PLC0415 - pyspark is an extra
-        Order,
-        run_experiment,
-    )
+    from tamis.spark import density_experiment, local_session  # noqa: PLC0415 - as above
+    from tamis.spark.report.experiment_tables import COLUMNS, cells  # noqa: PLC0415 - as above
+    from tamis.workloads import Workload  # noqa: PLC0415 - as above
 
-    return run_experiment(Order(workload, filters, events, to, seed, repeat, overwrite), master)
+    require_new(to, overwrite=overwrite)
+    source = Workload.load(workload)
+    spark = local_session(master)
+    with spark_job(spark, "measuring"):
+        measurements = density_experiment(
+            spark, source, to, filters=filters, events=events, seed=seed, repeat=repeat
+        )
+    _print_table(COLUMNS, map(cells, measurements))
+    say(stdout(), f"written to {to}")
+    return FINE
+
+
+def _print_table(names: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    stdout().print(table)

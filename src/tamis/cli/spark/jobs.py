@@ -1,0 +1,89 @@
+"""Spark jobs of a command: the session, a progress bar, errors as sentences, a summary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from tamis.cli.console import printable, stderr, stdout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_UPDATE_SECONDS: Final = 0.25
+
+
+@contextmanager
+def spark_job(spark: SparkSession, what: str) -> Iterator[Console]:
+    """Show the progress of the jobs inside, if stderr is a terminal.
+
+    Yield the console for messages. Errors of Spark become a `SparkError` with one sentence.
+    """
+    from tamis.spark.runtime.failures import readable_errors  # noqa: PLC0415 - pyspark is an extra
+
+    with readable_errors():
+        if not sys.stderr.isatty():
+            yield stderr()
+            return
+        done = Event()
+        with _progress() as bar:
+            follower = Thread(target=_follow, args=(spark, bar, what, done), daemon=True)
+            follower.start()
+            try:
+                yield bar.console
+            finally:
+                done.set()
+                follower.join()
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:.0f} of {task.total:.0f} tasks"),
+        TimeElapsedColumn(),
+        console=stderr(),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def _follow(spark: SparkSession, bar: Progress, what: str, done: Event) -> None:
+    task = bar.add_task(what, total=1)
+    while not done.wait(_UPDATE_SECONDS):
+        completed, total = running_tasks(spark)
+        if total:
+            bar.update(task, completed=completed, total=total)
+
+
+def running_tasks(spark: SparkSession) -> tuple[int, int]:
+    """Return the number of finished tasks of the active stages, and of all their tasks."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    known = [stage for stage in stages if stage is not None]
+    return sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known)
+
+
+def write_summary(facts: Mapping[str, int | float | str]) -> None:
+    """Write facts, one per line."""
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(justify="left", overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, Text(_shown(value)))
+    stdout().print(table)
+
+
+def _shown(value: float | str) -> str:
+    if isinstance(value, str):
+        return printable(value)
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}"
