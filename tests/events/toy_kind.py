@@ -70,7 +70,7 @@ def check_relations() -> None:
     assert covers(wide, narrow)
     witness = covers(narrow, wide).witness()
     assert witness is not None
-    assert isinstance(witness["wait"][0], timedelta)
+    assert type(witness["wait"][0]).__name__ == "timedelta"
     assert not intersects(parse('wait < duration "1s"'), narrow)
 
 
