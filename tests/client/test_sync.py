@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -224,3 +225,10 @@ def test_the_twins_have_the_same_names() -> None:
         names(tamis.client.SyncConsumer),
     )
     assert synchronous <= asynchronous | {"expires_at", "missed"}
+
+
+def test_the_generated_methods_are_current() -> None:
+    root = Path(__file__).parents[2]
+    command = [sys.executable, str(root / "tools" / "generate_sync.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert (done.returncode, done.stderr) == (0, "")

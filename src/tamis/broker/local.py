@@ -6,31 +6,23 @@ import asyncio
 import contextlib
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import Final, Self, TypeVar, Unpack
 
 from tamis.broker.broker import Broker
 from tamis.broker.frontend.connection import Connection
 from tamis.broker.operations.settings import BrokerSettings
-from tamis.broker.sessions import MOST_AT_ONCE, Session
 from tamis.client.bus import Bus
 from tamis.client.options import ClientOptions, ConnectOptions, Token
 from tamis.client.reconnector import resolve_token
 from tamis.client.sync import SyncBus
 from tamis.client.transport import Transport
-from tamis.errors import DisconnectedError, RefusedError
-from tamis.protocol import Code
-from tamis.protocol.views import (
-    DeadLetterView,
-    HistoryView,
-    IssuedTokenView,
-    SubscriptionView,
-    TokenView,
-    Trial,
-)
+from tamis.errors import DisconnectedError
+from tamis.protocol.management import ManagementCall
 
-MOST_FRAMES: Final = 64
+T = TypeVar("T")
+
+MAX_FRAMES: Final = 64
 
 
 def open_bus(
@@ -154,7 +146,7 @@ class _Lane:
 
     async def put(self, frame: bytes) -> None:
         async with self._change:
-            await self._change.wait_for(lambda: self._is_closed or len(self._frames) < MOST_FRAMES)
+            await self._change.wait_for(lambda: self._is_closed or len(self._frames) < MAX_FRAMES)
             if self._is_closed:
                 raise DisconnectedError("the other side has gone")
             self._frames.append(frame)
@@ -203,107 +195,22 @@ class _BrokerSide(_ClientSide):
 
 
 class LocalManagement:
-    """Asks a broker in the same process."""
+    """Makes management calls to a broker in the same process."""
 
     def __init__(self, host: _Host, token: Token) -> None:
         self._host = host
         self._token = token
 
-    @contextlib.asynccontextmanager
-    async def _session(self) -> AsyncIterator[Session]:
+    async def open(self) -> None:
+        """Do nothing: there is no connection."""
+
+    async def call(self, call: ManagementCall[T]) -> T:
+        """Return the broker's answer to a call."""
         session = await self._host.broker.authenticate(await resolve_token(self._token))
         try:
-            yield session
+            return await session.perform(call)
         finally:
             await session.close()
 
-    async def subscriptions(self) -> list[SubscriptionView]:
-        """Return one's own subscriptions."""
-        async with self._session() as session:
-            return await session.subscriptions()
-
-    async def subscription(self, id_: str) -> SubscriptionView:
-        """Return one of them."""
-        async with self._session() as session:
-            return await session.subscription(id_)
-
-    async def renew(self, id_: str, lifetime: float | None) -> SubscriptionView:
-        """Let a subscription live for so many seconds from now on."""
-        async with self._session() as session:
-            return await session.renew(id_, lifetime)
-
-    async def delete(self, id_: str) -> None:
-        """Delete a subscription."""
-        async with self._session() as session:
-            await session.delete(id_)
-
-    async def dead_letters(self, id_: str, *, after: int, limit: int) -> list[DeadLetterView]:
-        """Return events that were given up."""
-        async with self._session() as session:
-            return await session.dead_letters(id_, after=after, limit=limit)
-
-    async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
-        """Let dead letters come again."""
-        async with self._session() as session:
-            return await session.requeue(id_, sequences)
-
-    async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
-        """Delete dead letters."""
-        async with self._session() as session:
-            return await session.delete_dead_letters(id_, sequences)
-
-    async def history(
-        self, filter_: str, *, language: str, mode: str | None, start: int | str, end: int | str
-    ) -> HistoryView:
-        """Return a piece of the past."""
-        async with self._session() as session:
-            return await session.history(
-                filter_, language=language, mode=mode, start=start, end=end, limit=MOST_AT_ONCE
-            )
-
-    async def try_filter(
-        self, filter_: str, events: Sequence[bytes], *, language: str, mode: str | None
-    ) -> list[Trial]:
-        """Tell which sample events a filter matches."""
-        async with self._session() as session:
-            return await asyncio.to_thread(
-                session.try_filter, filter_, language=language, mode=mode, events=events
-            )
-
-    async def explain(
-        self, event: bytes, *, id_: str | None, filter_: str, language: str, mode: str | None
-    ) -> str:
-        """Say why a sample event matches, or why not."""
-        async with self._session() as session:
-            return await asyncio.to_thread(
-                session.explain,
-                id_=id_,
-                filter_=filter_,
-                language=language,
-                mode=mode,
-                event=event,
-            )
-
-    async def status(self) -> dict[str, Any]:
-        """Return a few numbers that tell how the broker does."""
-        async with self._session() as session:
-            if not session.rights.is_admin:
-                raise RefusedError(Code.FORBIDDEN, "this is for administrators")
-            return self._host.broker.status()
-
-    async def issue_token(
-        self, principal: str, roles: Sequence[str], lifetime: float | None, note: str
-    ) -> IssuedTokenView:
-        """Return a new token."""
-        async with self._session() as session:
-            return await session.issue_token(principal, roles, lifetime, note)
-
-    async def tokens(self) -> list[TokenView]:
-        """Return what is known of all tokens."""
-        async with self._session() as session:
-            return await session.tokens()
-
-    async def revoke_token(self, id_: str) -> None:
-        """Let a token be worth nothing from now on."""
-        async with self._session() as session:
-            await session.revoke_token(id_)
+    async def close(self) -> None:
+        """Do nothing: there is no connection."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from math import isinf
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -20,22 +20,30 @@ from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.filters import Mode
 from tamis.protocol import Code, Delivery, Subscribe
+from tamis.protocol.frames import LONGEST_NAME
+from tamis.protocol.management import (
+    MAX_PAGE_ITEMS,
+    OPERATIONS,
+    ManagementCall,
+    parse_position,
+)
 from tamis.protocol.views import (
+    AuditEntryView,
     DeadLetterView,
     HistoryView,
     IssuedTokenView,
     Receipt,
+    SubscriptionList,
     SubscriptionView,
     TokenView,
     Trial,
 )
-from tamis.storage import AuditEntry
 
 if TYPE_CHECKING:
     from tamis.broker.broker import Broker
 
-LONGEST_NAME: Final = 200
-MOST_AT_ONCE: Final = 1_000
+T = TypeVar("T")
+
 LONGEST_WAIT: Final = 60.0
 
 
@@ -51,6 +59,16 @@ class Session:
         self._attachments: set[Attachment] = set()
         self._passing: set[ActiveSubscription] = set()
         """Subscriptions that go with the session."""
+
+    async def perform(self, call: ManagementCall[T]) -> T:
+        """Do what a management call asks, by the method that the table names for it."""
+        method = getattr(self, OPERATIONS[type(call)].does)
+        arguments = msgspec.structs.asdict(call)
+        if asyncio.iscoroutinefunction(method):
+            result: T = await method(**arguments)
+            return result
+        # Trying and explaining filters is work for a thread.
+        return await asyncio.to_thread(method, **arguments)
 
     # --- publishing ------------------------------------------------------------------------------
 
@@ -160,6 +178,13 @@ class Session:
         owned = self._broker.subscription_index.owned_by(self.principal.name)
         return [await self._view(subscription) for subscription in owned]
 
+    async def list_subscriptions(self, after: str = "", limit: int = 100) -> SubscriptionList:
+        """Return a page of the principal's subscriptions, by id."""
+        owned = sorted(await self.subscriptions(), key=lambda one: one.id)
+        rest = [one for one in owned if one.id > after]
+        page = rest[:limit]
+        return SubscriptionList(page, page[-1].id if len(rest) > len(page) else None)
+
     async def subscription(self, id_: str) -> SubscriptionView:
         """Return one of the principal's subscriptions."""
         return await self._view(self._find(id_))
@@ -253,7 +278,7 @@ class Session:
     ) -> list[DeadLetterView]:
         """Return events that were given up, as far as they may be seen today."""
         subscription, letters = self._with_letters(id_), self._broker.letters
-        most = min(limit, MOST_AT_ONCE)
+        most = min(limit, MAX_PAGE_ITEMS)
         return await asyncio.to_thread(letters.listed, subscription, self.rights, after, most)
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
@@ -293,8 +318,9 @@ class Session:
         parsed, chosen = self._broker.subscription_manager.understood(
             filter_, language, mode, self.rights
         )
-        log, most = self._broker.store.log, min(limit, MOST_AT_ONCE)
-        wanted = HistoryQuery(parsed, chosen, place_of(log, start), place_of(log, end), most)
+        log, most = self._broker.store.log, min(limit, MAX_PAGE_ITEMS)
+        first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
+        wanted = HistoryQuery(parsed, chosen, first, end_, most)
         return await asyncio.to_thread(self._broker.history.read, wanted, self.rights)
 
     # --- trying ----------------------------------------------------------------------------------
@@ -383,11 +409,17 @@ class Session:
         self._require_admin()
         return [_token_view(record) for record in self._broker.access_control.tokens()]
 
-    async def audit(self, after: int = 0, limit: int = 100) -> list[AuditEntry]:
+    async def audit(self, after: int = 0, limit: int = 100) -> list[AuditEntryView]:
         """Return administrative acts from after a number on."""
         self._require_admin()
         state = self._broker.store.state
-        return await asyncio.to_thread(state.audit, after, min(limit, MOST_AT_ONCE))
+        found = await asyncio.to_thread(state.audit, after, min(limit, MAX_PAGE_ITEMS))
+        return [AuditEntryView(**entry._asdict()) for entry in found]
+
+    async def status(self) -> dict[str, Any]:
+        """Return the broker's state and its main counters."""
+        self._require_admin()
+        return self._broker.status()
 
     def _require_admin(self) -> None:
         self._require_open()

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
 from tamis.client.consumer import Consumer, Handler, HandlerTask
-from tamis.client.management import Management, Managing
+from tamis.client.management import Management, ManagingBus
 from tamis.client.messages import (
     EncodedEvent,
     Publishable,
@@ -34,7 +34,7 @@ _SECONDS_TO_CLOSE: Final = 2.0
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class Bus(Managing):
+class Bus(ManagingBus):
     """A connection to a broker that reconnects by itself; made by `tamis.connect`."""
 
     def __init__(
@@ -114,6 +114,7 @@ class Bus(Managing):
     async def open(self) -> Self:
         """Connect; `async with` does this."""
         await self._reconnector.open()
+        await self._management.open()
         self._is_open = True
         for handler in self._handlers:
             handler.start()
@@ -132,6 +133,7 @@ class Bus(Managing):
                 await self._finish([task for task in tasks if task is not mine], drain=drain)
             finally:
                 await self._reconnector.close()
+                await self._management.close()
                 self._closed.set_result(None)
         elif mine not in tasks:
             await asyncio.shield(self._closed)

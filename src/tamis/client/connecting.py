@@ -8,7 +8,7 @@ from typing import Unpack
 
 from tamis.client.address import DEFAULT_URL, parse_address
 from tamis.client.bus import Bus
-from tamis.client.http import HTTPManagement
+from tamis.client.management import HTTPManagement
 from tamis.client.options import ClientOptions, ConnectOptions
 from tamis.client.reconnector import time_to_connect
 from tamis.client.transport import websocket_dial

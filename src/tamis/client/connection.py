@@ -34,7 +34,7 @@ from tamis.protocol import (
     decode_reply,
     encode,
 )
-from tamis.protocol.codes import WORTH_A_RETRY
+from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.frames import Reply, Request
 
 
@@ -232,7 +232,7 @@ class ClientConnection:
                 self._pause(error.retry_after)
         elif ref in self._subscribing:
             consumer = self._subscribing.pop(ref)
-            if consumer.was_confirmed and reply.code in WORTH_A_RETRY:
+            if consumer.was_confirmed and reply.code in RETRYABLE:
                 # It was active before the connection was lost: reconnect and try again.
                 raise error
             consumer.end(error)

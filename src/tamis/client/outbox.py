@@ -18,7 +18,7 @@ import msgspec
 from tamis.client.messages import FRAME_OVERHEAD_BYTES, MAX_EVENTS_PER_FRAME, EncodedEvent
 from tamis.errors import RefusedError
 from tamis.protocol import Code, Publish, Published
-from tamis.protocol.codes import WORTH_A_RETRY
+from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.views import Receipt
 
 
@@ -53,7 +53,7 @@ class Outbox:
         self, publisher: str, max_events: int, max_bytes: int, *, is_patient: bool = False
     ) -> None:
         self._publisher = publisher
-        self._retried = WORTH_A_RETRY if is_patient else frozenset({Code.UNAVAILABLE})
+        self._retried = RETRYABLE if is_patient else frozenset({Code.UNAVAILABLE})
         """The refusal codes after which events are sent again."""
         self._max_events = max_events
         self._max_bytes = max_bytes

@@ -19,7 +19,7 @@ from tamis.client.outbox import Outbox
 from tamis.client.transport import Dial, Transport
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, TamisError
 from tamis.protocol import Code, Hello, Refused, Welcome, decode_reply, encode
-from tamis.protocol.codes import WORTH_A_RETRY
+from tamis.protocol.codes import RETRYABLE
 
 logger: Final = logging.getLogger("tamis.client")
 
@@ -248,7 +248,7 @@ class Reconnector:
     def _is_final(self, reason: Exception) -> bool:
         if self._welcome is None or not self._reconnects:
             return True
-        return not (isinstance(reason, RefusedError) and reason.code in WORTH_A_RETRY)
+        return not (isinstance(reason, RefusedError) and reason.code in RETRYABLE)
 
     def _fail(self, error: RefusedError) -> None:
         self.failure = self.failure or error

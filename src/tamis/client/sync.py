@@ -1,4 +1,8 @@
-"""The synchronous twin: the same names, without `await`."""
+"""The synchronous bus: the same names as the asynchronous one, without `await`.
+
+Its regular methods are generated (`sync_methods.py`). Here are those that need more: events cross
+from the thread of the event loop to the caller's.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import CancelledError, Future
 from datetime import datetime
 from functools import partial
 from itertools import islice
@@ -17,8 +22,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 from tamis.client.bus import Bus
 from tamis.client.connecting import connect
 from tamis.client.consumer import Consumer
-from tamis.client.loop_thread import LoopThread
-from tamis.client.management import PastSearch
+from tamis.client.management import HistorySearch, read_history
 from tamis.client.messages import (
     MAX_EVENTS_PER_FRAME,
     Message,
@@ -26,62 +30,119 @@ from tamis.client.messages import (
     Publishable,
     ReceivedEvent,
 )
-from tamis.client.options import ConnectOptions, Lifetime, SubscribeOptions, position
+from tamis.client.options import ConnectOptions, SubscribeOptions
+from tamis.client.sync_methods import SyncMethods
 from tamis.errors import DisconnectedError
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
-from tamis.protocol.views import DeadLetterView, Receipt, SubscriptionView, Trial
+from tamis.protocol.views import Receipt
 
 T = TypeVar("T")
 AnyFunction = TypeVar("AnyFunction", bound=Callable[["SyncMessage"], object])
 
-# Fetched from the other thread together, since each time costs more than an event does.
-_AT_ONCE: Final = 64
+# Fetched from the other thread together: each crossing costs more than an event.
+_EVENTS_PER_FETCH: Final = 64
+
+
+class LoopThread:
+    """An event loop in its own thread, which runs coroutines for other threads."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="tamis client", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether it can still run coroutines."""
+        return not self._loop.is_closed()
+
+    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result; Ctrl-C cancels it."""
+        future = self.start(coroutine)
+        try:
+            return future.result()
+        except CancelledError:
+            raise DisconnectedError("the bus is closed") from None
+        except BaseException:
+            future.cancel()
+            raise
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine."""
+        if not self.is_running:
+            coroutine.close()
+            raise DisconnectedError("the bus is closed")
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def soon(self, function: Callable[..., object], *arguments: object) -> None:
+        """Call a function in the loop soon; do nothing if the loop is closed."""
+        if self.is_running:
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def close(self) -> None:
+        """Stop the loop and the thread."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        finally:
+            self._loop.close()
 
 
 class SyncMessage(ReceivedEvent):
-    """An event that a subscription of `tamis.connect_sync` gives."""
+    """An event from a `SyncConsumer`."""
 
     __slots__ = ()
 
     def ack(self) -> None:
-        """Let it not come again; acknowledgements are sent together, a moment later."""
+        """Acknowledge it, so that it is not sent again; acknowledgements go out in batches."""
         self.acknowledge()
 
     def nack(self, *, delay: float | None = None, reason: str = "") -> None:
-        """Let it come again: after `delay` seconds, or when the broker thinks fit."""
+        """Reject it; it is sent again after `delay` seconds, or when the broker decides."""
         self.reject(delay, reason)
 
 
 class _LoopSettler:
-    """Brings decisions about events to the thread of the loop."""
+    """Settles events in the thread of the event loop."""
 
     def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
         self._thread = thread
         self._consumer = consumer
 
     def acknowledge(self, sequence: int) -> None:
-        """Let an event not come again."""
+        """Acknowledge an event."""
         self._thread.soon(self._consumer.acknowledge, sequence)
 
     def reject(self, sequence: int, delay: float | None, reason: str) -> None:
-        """Let an event come again."""
+        """Reject an event."""
         self._thread.soon(self._consumer.reject, sequence, delay, reason)
 
 
 class _MessageSettler:
-    """Brings a decision about one event, that a function was called with, to its message."""
+    """Settles the message behind one event in the thread of the event loop."""
 
     def __init__(self, thread: LoopThread, message: Message) -> None:
         self._thread = thread
         self._message = message
 
     def acknowledge(self, _: int) -> None:
-        """Let it not come again."""
+        """Acknowledge the message."""
         self._thread.soon(self._message.acknowledge)
 
     def reject(self, _: int, delay: float | None, reason: str) -> None:
-        """Let it come again."""
+        """Reject the message."""
         self._thread.soon(self._message.reject, delay, reason)
 
 
@@ -97,7 +158,7 @@ class SyncConsumer:
 
     @property
     def id(self) -> str | None:
-        """Return the broker's name for it: that of a durable one is yours."""
+        """Return the subscription's id; for a durable subscription, the name you gave it."""
         return self._consumer.id
 
     @property
@@ -107,12 +168,12 @@ class SyncConsumer:
 
     @property
     def expires_at(self) -> float | None:
-        """Return when it ends unless it is renewed, in seconds since 1970."""
+        """Return when the subscription ends unless it is renewed, in seconds since 1970."""
         return self._consumer.expires_at
 
     @property
     def missed(self) -> int:
-        """Return how many events did not come, as far as anybody knows."""
+        """Return how many events are known to be missing."""
         return self._consumer.missed
 
     def __repr__(self) -> str:
@@ -147,7 +208,7 @@ class SyncConsumer:
 
     async def _fetch(self, timeout: float | None) -> list[Delivery]:
         async with asyncio.timeout(timeout):
-            return await self._consumer.deliveries(_AT_ONCE)
+            return await self._consumer.deliveries(_EVENTS_PER_FETCH)
 
     def _settle_in_hand(self) -> None:
         if self._in_hand is not None:
@@ -155,7 +216,10 @@ class SyncConsumer:
             self._in_hand = None
 
     def close(self, *, delete: bool = False) -> None:
-        """End it. A durable one stays with the broker and gathers events, unless it is deleted."""
+        """Stop receiving events.
+
+        A durable subscription stays with the broker and collects events, unless you delete it.
+        """
         self._here.clear()
         self._thread.call(self._consumer.close(delete=delete))
 
@@ -173,36 +237,36 @@ class SyncConsumer:
         self.close()
 
 
-class _Call(NamedTuple):
-    """A function that is to be called in the thread of `run`."""
+class _HandlerCall(NamedTuple):
+    """A function for the thread of `run` to call."""
 
     function: Callable[[SyncMessage], object]
     message: SyncMessage
     answer: asyncio.Future[None]
 
 
-class SyncBus:
-    """A connection to a broker that comes back by itself; made by `tamis.connect_sync`.
+class SyncBus(SyncMethods):
+    """A connection to a broker that reconnects by itself; made by `tamis.connect_sync`.
 
-    All of it can be used from several threads.
+    Its methods may be called from several threads.
     """
 
     def __init__(self, make: Callable[[], Bus]) -> None:
         self._make = make
         self._thread: LoopThread | None = None
         self._bus: Bus | None = None
-        self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[_HandlerCall | None] = queue.SimpleQueue()
         self._calling: int | None = None
-        """The thread in which functions are called, while one is."""
+        """The thread that calls functions, while it calls one."""
         self._closing = threading.Lock()
 
     def __repr__(self) -> str:
         return "<SyncBus, not open>" if self._bus is None else f"<Sync{repr(self._bus)[1:]}"
 
-    # --- beginning and end -----------------------------------------------------------------------
+    # --- opening and closing ---------------------------------------------------------------------
 
     def open(self) -> Self:
-        """Connect; `with` does it."""
+        """Connect; `with` does this."""
         self._thread = LoopThread()
         try:
             self._bus = self._thread.call(self._opened())
@@ -215,9 +279,9 @@ class SyncBus:
         return await self._make().open()
 
     def close(self, *, drain: bool = True) -> None:
-        """Disconnect, once all publications are acknowledged and acknowledgements sent.
+        """Disconnect, after all publications are acknowledged and all acknowledgements sent.
 
-        In a function that `run` calls, this happens when the function has returned.
+        Called from a function that `run` calls, it takes effect when that function returns.
         """
         if self._calling == threading.get_ident():
             self._calls.put(None)
@@ -247,41 +311,19 @@ class SyncBus:
             raise DisconnectedError("the bus is not open; use `with`")
         return self._thread, self._bus
 
-    def _call(self, ask: Callable[[Bus], Coroutine[Any, Any, T]]) -> T:
+    @property
+    def _async_bus(self) -> Bus:
+        return self._open[1]
+
+    def _wait(self, ask: Callable[[Bus], Coroutine[Any, Any, T]]) -> T:
         thread, bus = self._open
         return thread.call(ask(bus))
 
-    # --- what it is ------------------------------------------------------------------------------
-
-    @property
-    def publisher(self) -> str:
-        """Return the name that publications go under."""
-        return self._open[1].publisher
-
-    @property
-    def sequence(self) -> int:
-        """Return the number that the next event will have."""
-        return self._open[1].sequence
-
-    @property
-    def principal(self) -> str:
-        """Return who the broker takes us for."""
-        return self._open[1].principal
-
-    @property
-    def is_connected(self) -> bool:
-        """Tell whether there is a connection at the moment."""
-        return self._open[1].is_connected
-
     # --- publishing and subscribing --------------------------------------------------------------
-
-    def publish(self, event: Publishable, *, sequence: int | None = None) -> Receipt:
-        """Publish an event, and return when it is on the broker's disk."""
-        return self._call(lambda bus: bus.publish(event, sequence=sequence))
 
     def publish_many(self, events: Iterable[Publishable]) -> Receipt:
         """Publish events in order, and return when all are on the broker's disk."""
-        # They may come from a subscription of this very bus, so they are asked for in this thread.
+        # Iterated in this thread, since they may come from a subscription of this bus.
         thread, bus = self._open
         remaining = iter(events)
         total = Receipt(0)
@@ -289,16 +331,12 @@ class SyncBus:
             total += thread.call(bus.publish_many(some))
         return total
 
-    def flush(self) -> None:
-        """Wait until all publications are acknowledged and the broker has our acknowledgements."""
-        self._call(lambda bus: bus.flush())
-
     def subscribe(
         self,
         filter: str | Filter = "true",  # noqa: A002
         **options: Unpack[SubscribeOptions],
     ) -> SyncConsumer:
-        """Return the events that match a filter; the subscription is in force from now on."""
+        """Subscribe to a filter, and return the events that match it."""
         thread, bus = self._open
         consumer = bus.subscribe(filter, **options)
         thread.call(consumer.start())
@@ -315,7 +353,7 @@ class SyncBus:
         def decorate(function: AnyFunction) -> AnyFunction:
             async def hand_over(message: Message) -> None:
                 answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._calls.put(_Call(function, _copy(thread, message), answer))
+                self._calls.put(_HandlerCall(function, _copy(thread, message), answer))
                 await answer
 
             async def register() -> None:
@@ -328,7 +366,7 @@ class SyncBus:
         return decorate
 
     def run(self) -> None:
-        """Call functions with events, in this thread, until the bus is closed or Ctrl-C."""
+        """Call the functions registered with `on`, in this thread, until the bus is closed."""
         thread, bus = self._open
         over = thread.start(bus.run())
         over.add_done_callback(lambda _: self._calls.put(None))
@@ -341,7 +379,7 @@ class SyncBus:
             over.cancel()
         over.result()
 
-    def _answer(self, thread: LoopThread, call: _Call) -> None:
+    def _answer(self, thread: LoopThread, call: _HandlerCall) -> None:
         self._calling = threading.get_ident()
         try:
             call.function(call.message)
@@ -352,42 +390,6 @@ class SyncBus:
         finally:
             self._calling = None
 
-    # --- managing --------------------------------------------------------------------------------
-
-    def subscriptions(self) -> list[SubscriptionView]:
-        """Return your subscriptions, connected or not."""
-        return self._call(lambda bus: bus.subscriptions())
-
-    def subscription(self, id: str) -> SubscriptionView:  # noqa: A002
-        """Return one of your subscriptions; `RefusedError` if there is none."""
-        return self._call(lambda bus: bus.subscription(id))
-
-    def renew(self, id: str, lifetime: Lifetime) -> SubscriptionView:  # noqa: A002
-        """Let a subscription live for so long from now on; None: for ever."""
-        return self._call(lambda bus: bus.renew(id, lifetime))
-
-    def delete(self, id: str) -> None:  # noqa: A002
-        """Delete a subscription with all that waits for it."""
-        self._call(lambda bus: bus.delete(id))
-
-    def dead_letters(
-        self,
-        id: str,  # noqa: A002
-        *,
-        after: int = 0,
-        limit: int = 100,
-    ) -> list[DeadLetterView]:
-        """Return events of a subscription that were given up, from after a sequence on."""
-        return self._call(lambda bus: bus.dead_letters(id, after=after, limit=limit))
-
-    def requeue(self, id: str, sequences: Iterable[int]) -> int:  # noqa: A002
-        """Let dead letters come again, as if never sent; return how many."""
-        return self._call(lambda bus: bus.requeue(id, sequences))
-
-    def delete_dead_letters(self, id: str, sequences: Iterable[int]) -> int:  # noqa: A002
-        """Delete dead letters; return how many there were."""
-        return self._call(lambda bus: bus.delete_dead_letters(id, sequences))
-
     def history(
         self,
         filter: str | Filter = "true",  # noqa: A002
@@ -397,40 +399,11 @@ class SyncBus:
         language: str = "tamis",
         mode: Mode | str | None = None,
     ) -> Iterator[SyncMessage]:
-        """Give the events of the past that match a filter, in order, up to but without `end`."""
-        search = PastSearch(str(filter), position(start), position(end), language, mode)
+        """Yield the past events that match a filter, in order, from `start` up to before `end`."""
+        search = HistorySearch(read_history(filter, start, end, language, mode))
         while not search.is_over:
-            for delivery in self._call(lambda bus: search.step(bus.management)):
+            for delivery in self._wait(search.next_page):
                 yield SyncMessage(delivery, NoSettler())
-
-    def try_filter(
-        self,
-        filter: str | Filter,  # noqa: A002
-        events: Iterable[Publishable],
-        *,
-        language: str = "tamis",
-        mode: Mode | str | None = None,
-    ) -> list[Trial]:
-        """Tell which sample events a filter matches, without subscribing."""
-        return self._call(lambda bus: bus.try_filter(filter, events, language=language, mode=mode))
-
-    def explain(
-        self,
-        event: Publishable,
-        *,
-        id: str | None = None,  # noqa: A002
-        filter: str | Filter | None = None,  # noqa: A002
-        language: str = "tamis",
-        mode: Mode | str | None = None,
-    ) -> str:
-        """Say why a sample event matches a subscription, or a filter, or why not."""
-        return self._call(
-            lambda bus: bus.explain(event, id=id, filter=filter, language=language, mode=mode)
-        )
-
-    def status(self) -> dict[str, Any]:
-        """Return a few numbers that tell how the broker does."""
-        return self._call(lambda bus: bus.status())
 
 
 def connect_sync(
@@ -439,7 +412,7 @@ def connect_sync(
     tls: ssl.SSLContext | None = None,
     **options: Unpack[ConnectOptions],
 ) -> SyncBus:
-    """Return a bus, to be used with `with`; the options are those of `tamis.connect`."""
+    """Return a synchronous bus, for use with `with`; the options are those of `tamis.connect`."""
     return SyncBus(partial(connect, url, tls=tls, **options))
 
 

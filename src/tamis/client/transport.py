@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, Protocol
 
 from websockets.asyncio.client import ClientConnection as WebSocket
@@ -88,7 +88,9 @@ def websocket_dial(
         except InvalidStatus as error:
             raise _refused(address, error) from None
         except (OSError, TimeoutError, WebSocketException) as error:
-            raise DisconnectedError(f"{address.web} cannot be reached: {_reason(error)}") from None
+            raise DisconnectedError(
+                f"{address.web} cannot be reached: {failure_reason(error)}"
+            ) from None
 
     return dial
 
@@ -109,9 +111,17 @@ def _disconnected(error: ConnectionClosed) -> DisconnectedError:
     return DisconnectedError(f"the broker closed the connection ({received.code}){reason}")
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, ConnectionError) and error.errno:
-        return os.strerror(error.errno)
+def failure_reason(error: BaseException) -> str:
+    """Return why a connection failed; libraries wrap the error of the system in their own."""
+    for cause in _chain(error):
+        if isinstance(cause, TimeoutError):
+            return "no answer in time"
+        if isinstance(cause, ConnectionError) and cause.errno:
+            return os.strerror(cause.errno)
     return str(error) or type(error).__name__
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

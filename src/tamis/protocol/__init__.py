@@ -1,11 +1,11 @@
-"""What clients and brokers say to each other: frames, deliveries, codes of refusals."""
+"""What clients and brokers exchange: frames, management calls, and codes of refusals."""
 
 from tamis.protocol.codes import Code
-from tamis.protocol.delivery import Delivery
 from tamis.protocol.frames import (
     Acknowledge,
     Credit,
     Deliver,
+    Delivery,
     Dropped,
     Ended,
     Hello,

@@ -1,4 +1,4 @@
-"""Why a broker refuses something, in one word that programs can act on."""
+"""The codes of refusals, for programs to act on."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Final
 
 
 class Code(StrEnum):
-    """The kinds of refusals."""
+    """Why a broker refuses a request."""
 
     BAD_REQUEST = "bad_request"
-    """Something that is not a request, or lacks a part."""
+    """Not a request, or an incomplete one."""
     BAD_FILTER = "bad_filter"
     BAD_EVENT = "bad_event"
     UNAUTHENTICATED = "unauthenticated"
@@ -39,6 +39,7 @@ STATUS: Final = {
     Code.STORAGE_FULL: 507,
     Code.UNAVAILABLE: 503,
 }
-"""The HTTP status of each."""
+"""The HTTP status of each code."""
 
-WORTH_A_RETRY: Final = frozenset({Code.TOO_MANY, Code.STORAGE_FULL, Code.UNAVAILABLE})
+RETRYABLE: Final = frozenset({Code.TOO_MANY, Code.STORAGE_FULL, Code.UNAVAILABLE})
+"""The refusals that are temporary."""

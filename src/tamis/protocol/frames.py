@@ -1,8 +1,8 @@
-"""The frames of a WebSocket connection: JSON objects, told apart by their `type`.
+"""The frames of a WebSocket connection: JSON objects, distinguished by their `type`.
 
-A client begins with `hello`, unless its token came with the HTTP request. A request that is to be
-answered carries a number, `ref`, which the answer repeats. A subscription sends no more events than
-the client has given it credit for.
+A client starts with `hello`, unless its token came with the HTTP request. A request that expects an
+answer has a number, `ref`, which the answer repeats. The broker sends a subscription no more events
+than the client has granted credit for.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 
 from tamis.errors import ProtocolError
-from tamis.protocol.delivery import Delivery
 
 Policy = Literal["wait", "drop", "disconnect"]
 Format = Literal["json", "cloudevents"]
 
 LONGEST_NAME: Final = 200
 
-# What fits in 64 bits; whether it makes sense is for the one who is asked.
+# What fits in 64 bits; the receiver checks whether it makes sense.
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Attempts = Annotated[int, msgspec.Meta(le=1_000_000)]
 
@@ -32,21 +31,35 @@ class _Frame(
     tag_field="type",
     tag=str.lower,
 ):
-    """What all frames have in common."""
+    """The base of all frames."""
+
+
+class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An event that matched a subscription, with its metadata."""
+
+    sequence: int
+    """Its position in the broker's log; events of one publisher arrive in this order."""
+    time: float
+    """When the broker stored it, in seconds since 1970."""
+    publisher: str
+    data: msgspec.Raw
+    """The event as it was published, without the parts that the subscriber may not see."""
+    attempt: int = 1
+    format: str = "json"
 
 
 # --- from clients --------------------------------------------------------------------------------
 
 
 class Hello(_Frame):
-    """Says who the client is; the first frame."""
+    """The first frame: authenticates the client."""
 
     token: str | None = None
     client: str = ""
 
 
 class Publish(_Frame):
-    """Events, stored all or none. `sequence` is that of the first; a repeated one is a no-op."""
+    """Events, stored all or none; `sequence` numbers the first, and a repeated one is a no-op."""
 
     ref: Number
     events: list[msgspec.Raw]
@@ -56,7 +69,7 @@ class Publish(_Frame):
 
 
 class Subscribe(_Frame):
-    """A subscription, new or, if it is durable and has this name already, taken up again."""
+    """Creates a subscription, or resumes the durable one of this name."""
 
     ref: Number
     filter: str
@@ -64,25 +77,25 @@ class Subscribe(_Frame):
     mode: str | None = None
     durable: str | None = None
     lifetime: float | None = None
-    """Seconds until it expires, renewed at every connection."""
+    """Seconds until it expires, counted from the latest connection."""
     start: Number | str = "latest"
     """`latest`, `earliest`, a sequence, or a time as ISO text."""
     policy: Policy = "wait"
     acknowledge: Literal["auto", "manual"] = "auto"
-    """`auto`: what is sent counts as received."""
+    """`auto`: sending an event acknowledges it."""
     credit: Number = 0
     max_attempts: Attempts = 0
 
 
 class Credit(_Frame):
-    """Lets a subscription send so many events more."""
+    """Grants a subscription credit for more events."""
 
     subscription: str
     events: Number
 
 
 class Acknowledge(_Frame, tag="ack"):
-    """Events that need not come again: each alone, or all up to one."""
+    """Acknowledges events: single ones, or all up to one."""
 
     subscription: str
     sequences: list[Number] = []
@@ -90,7 +103,7 @@ class Acknowledge(_Frame, tag="ack"):
 
 
 class Reject(_Frame, tag="nack"):
-    """An event that is to come again later."""
+    """Rejects an event, so that it is sent again later."""
 
     subscription: str
     sequence: Number
@@ -99,7 +112,7 @@ class Reject(_Frame, tag="nack"):
 
 
 class Unsubscribe(_Frame):
-    """Ends the sending; a durable subscription stays unless it is to be deleted."""
+    """Ends a subscription; a durable one is kept, unless `delete` is set."""
 
     ref: Number
     subscription: str
@@ -107,7 +120,7 @@ class Unsubscribe(_Frame):
 
 
 class Ping(_Frame):
-    """Asks for a pong."""
+    """Requests a pong."""
 
     ref: Number = 0
 
@@ -127,7 +140,7 @@ class Welcome(_Frame):
 
 
 class Published(_Frame):
-    """The events are on disk; `first` is the place of the first that was new."""
+    """The events are on disk; `first` is the position of the first new one."""
 
     ref: int
     count: int
@@ -136,18 +149,18 @@ class Published(_Frame):
 
 
 class Subscribed(_Frame):
-    """The subscription is in force; its id is for the frames that follow."""
+    """The subscription is active; later frames refer to it by this id."""
 
     ref: int
     subscription: str
     resumed: bool = False
     expires_at: float | None = None
     start: int = 1
-    """The first event that it is for: a new one can begin there after a lost connection."""
+    """The first event it covers: where to start again after a lost connection."""
 
 
 class Unsubscribed(_Frame):
-    """No event of the subscription comes after this."""
+    """No event of the subscription follows this frame."""
 
     ref: int
     subscription: str
@@ -161,7 +174,7 @@ class Deliver(_Frame):
 
 
 class Dropped(_Frame):
-    """Events that will not come, and why: `slow` or `retention`."""
+    """Events that were dropped, and why: `slow` or `retention`."""
 
     subscription: str
     count: int
@@ -169,20 +182,20 @@ class Dropped(_Frame):
 
 
 class Ended(_Frame):
-    """A subscription is over: expired, deleted, revoked, taken over, or too slow."""
+    """A subscription ended: expired, deleted, revoked, taken over, or too slow."""
 
     subscription: str
     reason: str
 
 
 class Refused(_Frame):
-    """A request could not be granted; without `ref` the connection is about to be closed."""
+    """A request was refused; without `ref`, the broker is about to close the connection."""
 
     code: str
     message: str
     ref: int | None = None
     retry_after: float | None = None
-    """Seconds after which it may be granted."""
+    """Seconds after which to try again."""
 
 
 class Pong(_Frame):
@@ -210,17 +223,17 @@ def encode(frame: Request | Reply) -> bytes:
 
 
 def decode_request(text: str | bytes) -> Request:
-    """Return what a client sent, or say what is wrong with it."""
-    return _decoded(_requests, text)
+    """Return the frame a client sent; raise `ProtocolError` if it is not one."""
+    return _decode(_requests, text)
 
 
 def decode_reply(text: str | bytes) -> Reply:
-    """Return what a broker sent."""
-    return _decoded(_replies, text)
+    """Return the frame a broker sent; raise `ProtocolError` if it is not one."""
+    return _decode(_replies, text)
 
 
-def _decoded(decoder: msgspec.json.Decoder[T], text: str | bytes) -> T:
+def _decode(decoder: msgspec.json.Decoder[T], text: str | bytes) -> T:
     try:
         return decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ProtocolError(f"this is no frame: {error}") from None
+        raise ProtocolError(f"this is not a frame: {error}") from None

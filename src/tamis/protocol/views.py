@@ -1,21 +1,21 @@
-"""What a broker tells of publications, subscriptions, dead letters and tokens."""
+"""What a broker returns: receipts, subscriptions, dead letters, history, tokens."""
 
 from __future__ import annotations
 
 import msgspec
 
-from tamis.protocol.delivery import Delivery
+from tamis.protocol.frames import Delivery
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """What came of a publication."""
+    """The outcome of a publication."""
 
     count: int
-    """The events that were given."""
+    """The number of events in it."""
     duplicates: int = 0
-    """Those of them that the broker had stored before."""
+    """How many of them the broker had stored before."""
     first: int | None = None
-    """The place in the broker's log of the first that was new."""
+    """The position in the broker's log of the first new one."""
 
     def __add__(self, other: Receipt) -> Receipt:
         first = other.first if self.first is None else self.first
@@ -39,22 +39,30 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     dead: int
     max_attempts: int
     start: int
-    """The first event that it is for, by its place in the log."""
+    """The sequence of the first event it covers."""
     expires_at: float | None = None
 
 
+class SubscriptionList(msgspec.Struct):
+    """A page of subscriptions, by id."""
+
+    subscriptions: list[SubscriptionView]
+    next: str | None
+    """The `after` of the next page; null: this is the last."""
+
+
 class HistoryView(msgspec.Struct, frozen=True):
-    """A piece of the past: what was found of it, and where to go on."""
+    """A page of past events, and where the next page starts."""
 
     events: list[Delivery]
     next: int
-    """The first event that was not looked at."""
+    """The first event that was not searched."""
     end: int
-    """Where the past ends, or what was asked for of it: when `next` is there, that is all."""
+    """Where the search ends; once `next` is equal, it is complete."""
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An event that was given up, as the subscriber may see it."""
+    """An event that failed after too many attempts, as the subscriber may see it."""
 
     sequence: int
     time: float
@@ -67,14 +75,14 @@ class DeadLetterView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """What a filter says of a sample event; None where the event cannot be read."""
+    """Whether a filter matches a sample event; None if the event is not valid."""
 
     matches: bool | None
     error: str = ""
 
 
 class TokenView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of a token; the token itself is shown only once."""
+    """A token's metadata; the token itself is shown only when it is issued."""
 
     id: str
     principal: str
@@ -85,7 +93,17 @@ class TokenView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class IssuedTokenView(msgspec.Struct, frozen=True):
-    """A new token: its text, which is shown this once, and what is known of it."""
+    """A new token: its text, shown only this once, and its metadata."""
 
     text: str
     token: TokenView
+
+
+class AuditEntryView(msgspec.Struct):
+    """An administrative act."""
+
+    number: int
+    time: float
+    principal: str
+    act: str
+    detail: str

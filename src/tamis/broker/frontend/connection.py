@@ -40,7 +40,7 @@ from tamis.protocol import (
     decode_request,
     encode,
 )
-from tamis.protocol.codes import STATUS, WORTH_A_RETRY
+from tamis.protocol.codes import RETRYABLE, STATUS
 from tamis.protocol.frames import Reply, Request
 
 LOG: Final = get_logger("tamis.connection")
@@ -57,7 +57,7 @@ OWN_CODES: Final = 4000
 """A refusal ends a connection with this and its HTTP status: 4401 says who are you."""
 
 # A subscription may end while a client still answers for it; what cannot be stored comes again.
-FORGIVEN: Final = WORTH_A_RETRY | {Code.NOT_FOUND}
+FORGIVEN: Final = RETRYABLE | {Code.NOT_FOUND}
 
 
 class FrameTransport(Protocol):

@@ -18,6 +18,7 @@ from tamis.cli.broker.connection import BrokerTarget, duration, format_time, wit
 from tamis.cli.console import Format, printable, say, stdout, write_list
 from tamis.cli.exits import FINE
 from tamis.cli.options import FormatOption
+from tamis.protocol.management import IssueToken, ListTokens, RevokeToken
 from tamis.protocol.views import TokenView
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -85,7 +86,7 @@ def create(
     if data is not None:
         text = _create_in(data, principal, roles, lasts, note)
     else:
-        issued = target.call(lambda bus: bus.management.issue_token(principal, roles, lasts, note))
+        issued = target.call(lambda bus: bus.call(IssueToken(principal, roles, lasts, note)))
         text = issued.text
     sys.stdout.write(f"{text}\n")
     return FINE
@@ -95,7 +96,7 @@ def create(
 @with_broker
 def list_(target: BrokerTarget, *, format_: FormatOption = Format.TEXT) -> int:
     """List the valid tokens."""
-    found = target.call(lambda bus: bus.management.tokens())
+    found = target.call(lambda bus: bus.call(ListTokens()))
     write_list(found, format_, _table, empty="there are no tokens")
     return FINE
 
@@ -109,7 +110,7 @@ def revoke(
     ],
 ) -> int:
     """Revoke a token and close the connections that use it."""
-    target.call(lambda bus: bus.management.revoke_token(id_))
+    target.call(lambda bus: bus.call(RevokeToken(id_)))
     say(stdout(), f"{id_} is revoked")
     return FINE
 

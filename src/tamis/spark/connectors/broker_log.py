@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tamis.client.address import parse_address
-from tamis.client.http import HTTPManagement
+from tamis.client.management import HTTPManagement, read_history
 from tamis.errors import DisconnectedError, RefusedError, SparkError
 from tamis.protocol import Delivery
-from tamis.protocol.codes import WORTH_A_RETRY
+from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.views import HistoryView
 
 _RETRY_SECONDS: Final = 0.5
@@ -124,19 +124,12 @@ class BrokerLog:
     def _read(self, start: int | str, end: int | str) -> HistoryView:
         """Read a page, and retry until the broker's `patience` is over."""
         options, until = self._options, time.monotonic() + self._options.patience
+        page = read_history(options.filter, start, end, options.language, options.mode)
         while True:
             try:
-                return asyncio.run(
-                    self._broker.history(
-                        options.filter,
-                        language=options.language,
-                        mode=options.mode,
-                        start=start,
-                        end=end,
-                    )
-                )
+                return asyncio.run(self._broker.call(page))
             except RefusedError as error:
-                if error.code not in WORTH_A_RETRY or time.monotonic() > until:
+                if error.code not in RETRYABLE or time.monotonic() > until:
                     raise SparkError(f"the broker at {options.url} refuses: {error}") from None
             except DisconnectedError as error:
                 if time.monotonic() > until:

@@ -104,6 +104,12 @@ class Operation(NamedTuple):
         return self.handler.__name__
 
 
+def describe(documented: object) -> tuple[str, str]:
+    """Return the summary and the description of an operation, from its docstring."""
+    summary, _, description = (inspect.getdoc(documented) or "").partition("\n\n")
+    return summary.rstrip("."), description
+
+
 class Operations:
     """The operations of one subject, gathered by a decorator."""
 
@@ -126,14 +132,14 @@ class Operations:
 
         def register(handler: H) -> H:
             types = typing.get_type_hints(handler, include_extras=True)
-            summary, _, description = inspect.cleandoc(handler.__doc__ or "").partition("\n\n")
+            summary, description = describe(handler)
             result = types["return"]
             self.all.append(
                 Operation(
                     method,
                     path,
                     handler,
-                    summary.rstrip("."),
+                    summary,
                     description,
                     self.tag,
                     types.get("body"),

@@ -115,7 +115,7 @@ def _decode_texts(texts: dict[str, Any], kind: type[S], what: str) -> S:
 
 
 def _query(request: Request, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
     given = request.query_params
     return {
         name: given.getlist(name)

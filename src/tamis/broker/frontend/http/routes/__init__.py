@@ -4,7 +4,7 @@ from tamis.broker.frontend.http.routes import (
     administration,
     delivery,
     events,
-    filters,
+    management,
     subscriptions,
 )
 
@@ -12,7 +12,7 @@ OPERATIONS = [
     *events.operations.all,
     *subscriptions.operations.all,
     *delivery.operations.all,
-    *filters.operations.all,
+    *management.ROUTES,
     *administration.operations.all,
 ]
 

@@ -3,58 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from starlette.responses import Response
 
 from tamis.broker.frontend.http.bodies import (
     Alive,
-    AuditEntryView,
-    AuditLog,
-    AuditPage,
-    NewToken,
     Ready,
-    TokenList,
 )
 from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
 from tamis.errors import RefusedError
 from tamis.protocol import Code
-from tamis.protocol.views import IssuedTokenView
 
 operations: Final = Operations("Administration")
-
-
-@operations.add("POST", "/v1/tokens", status=201, refuses=(Code.STORAGE_FULL,))
-async def issue_token(call: OperationCall, body: NewToken) -> IssuedTokenView:
-    """Issue a token."""
-    return await call.session.issue_token(body.principal, body.roles, body.lifetime, body.note)
-
-
-@operations.add("GET", "/v1/tokens")
-async def list_tokens(call: OperationCall) -> TokenList:
-    """List the tokens that are valid."""
-    return TokenList(tokens=await call.session.tokens())
-
-
-@operations.add("DELETE", "/v1/tokens/{token}", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
-async def revoke_token(call: OperationCall, token: str) -> None:
-    """Revoke a token; connections that use it are ended."""
-    await call.session.revoke_token(token)
-
-
-@operations.add("GET", "/v1/audit")
-async def read_audit_log(call: OperationCall, query: AuditPage) -> AuditLog:
-    """Read the log of administrative acts."""
-    found = await call.session.audit(query.after, query.limit)
-    return AuditLog(entries=[AuditEntryView(**entry._asdict()) for entry in found])
-
-
-@operations.add("GET", "/v1/status")
-async def status(call: OperationCall) -> dict[str, Any]:
-    """Show a few numbers that tell how the broker does."""
-    call.require_admin()
-    return call.broker.status()
 
 
 @operations.add("GET", "/metrics", gives=Content({"text/plain": {"type": "string"}}))

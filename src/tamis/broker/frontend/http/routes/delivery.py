@@ -6,14 +6,9 @@ from typing import Final
 
 from tamis.broker.frontend.http.bodies import (
     Acknowledgement,
-    CountView,
-    DeadLetterList,
-    DeadLetterPage,
-    DeadLetterQuery,
     Fetch,
     Fetched,
     Rejection,
-    SequenceList,
 )
 from tamis.broker.frontend.http.operations import OperationCall, Operations
 from tamis.broker.frontend.streams import long_poll
@@ -46,34 +41,3 @@ async def acknowledge(call: OperationCall, subscription: str, body: Acknowledgem
 async def reject(call: OperationCall, subscription: str, body: Rejection) -> None:
     """Reject an event: it comes again later, or goes to the dead letters."""
     await call.session.reject(subscription, body.sequence, delay=body.delay, reason=body.reason)
-
-
-@operations.add("GET", f"{_SUBSCRIPTION}/dead-letters", refuses=(Code.NOT_FOUND,))
-async def list_dead_letters(
-    call: OperationCall, subscription: str, query: DeadLetterPage
-) -> DeadLetterList:
-    """List events that were given up."""
-    found = await call.session.dead_letters(subscription, after=query.after, limit=query.limit)
-    return DeadLetterList(dead_letters=found)
-
-
-@operations.add(
-    "POST",
-    f"{_SUBSCRIPTION}/dead-letters/requeue",
-    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
-)
-async def requeue_dead_letters(
-    call: OperationCall, subscription: str, body: SequenceList
-) -> CountView:
-    """Let dead letters come again, as if they had never been sent."""
-    return CountView(count=await call.session.requeue(subscription, body.sequences))
-
-
-@operations.add(
-    "DELETE", f"{_SUBSCRIPTION}/dead-letters", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL)
-)
-async def delete_dead_letters(
-    call: OperationCall, subscription: str, query: DeadLetterQuery
-) -> CountView:
-    """Delete dead letters."""
-    return CountView(count=await call.session.delete_dead_letters(subscription, query.sequence))

@@ -8,7 +8,6 @@ from starlette.responses import Response
 
 from tamis.broker.frontend.http.bodies import (
     EventStreamQuery,
-    HistoryParameters,
     PublisherHeaders,
     ResumeHeaders,
 )
@@ -24,7 +23,8 @@ from tamis.broker.frontend.http.reading import (
 )
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
 from tamis.protocol import Code, Subscribe
-from tamis.protocol.views import HistoryView, Receipt
+from tamis.protocol.management import parse_position
+from tamis.protocol.views import Receipt
 
 operations: Final = Operations("Events")
 
@@ -91,29 +91,8 @@ async def stream_events(
         filter=query.filter,
         language=query.language,
         mode=query.mode,
-        start=(headers.after or 0) + 1 if is_resumed else _start(query.start),
+        start=(headers.after or 0) + 1 if is_resumed else parse_position(query.start),
         policy=query.policy,
     )
     view = await call.session.subscribe(wanted)
     return EventStream(call, view.id, acknowledge="auto")
-
-
-@operations.add("GET", "/v1/history", refuses=(Code.BAD_FILTER,))
-async def read_history(call: OperationCall, query: HistoryParameters) -> HistoryView:
-    """Read events of the past that match a filter, piece by piece, without a subscription.
-
-    A piece may be empty and yet not the last: go on with `start` set to `next`, and `end` to `end`,
-    until both are the same.
-    """
-    return await call.session.history(
-        query.filter,
-        language=query.language,
-        mode=query.mode,
-        start=_start(query.start),
-        end=_start(query.end),
-        limit=query.limit,
-    )
-
-
-def _start(text: str) -> int | str:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else text

@@ -10,10 +10,7 @@ from starlette.responses import Response
 from tamis.broker.frontend.http.bodies import (
     FollowQuery,
     NewSubscription,
-    Page,
-    Renewal,
     ResumeHeaders,
-    SubscriptionList,
 )
 from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
@@ -46,45 +43,6 @@ async def create_subscription(call: OperationCall, body: NewSubscription) -> Sub
         max_attempts=body.max_attempts,
     )
     return await call.session.subscribe(wanted)
-
-
-@operations.add("GET", "/v1/subscriptions")
-async def list_subscriptions(call: OperationCall, query: Page) -> SubscriptionList:
-    """List your subscriptions."""
-    owned = sorted(await call.session.subscriptions(), key=lambda one: one.id)
-    rest = [one for one in owned if one.id > query.after]
-    shown = rest[: query.limit]
-    return SubscriptionList(
-        subscriptions=shown, next=shown[-1].id if len(rest) > len(shown) else None
-    )
-
-
-@operations.add("GET", "/v1/subscriptions/{subscription}", refuses=(Code.NOT_FOUND,))
-async def read_subscription(call: OperationCall, subscription: str) -> SubscriptionView:
-    """Show one of your subscriptions."""
-    return await call.session.subscription(subscription)
-
-
-@operations.add(
-    "PATCH",
-    "/v1/subscriptions/{subscription}",
-    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
-)
-async def renew_subscription(
-    call: OperationCall, subscription: str, body: Renewal
-) -> SubscriptionView:
-    """Renew a subscription: it expires so many seconds from now."""
-    return await call.session.renew(subscription, body.lifetime)
-
-
-@operations.add(
-    "DELETE",
-    "/v1/subscriptions/{subscription}",
-    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
-)
-async def delete_subscription(call: OperationCall, subscription: str) -> None:
-    """Delete a subscription and all that waits for it."""
-    await call.session.delete(subscription)
 
 
 @operations.add(

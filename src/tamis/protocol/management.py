@@ -1,0 +1,471 @@
+"""The table of management calls: everything a client can ask of a broker besides frames.
+
+Each call is a struct, declared once with its HTTP method and path, the method of the broker's
+session that does it, and its result. The HTTP routes, the OpenAPI document, the HTTP client, the
+in-process client and `Bus.call` follow from it. To add a call, add a struct here and a method to
+the session.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+
+import msgspec
+from msgspec import Meta, field
+
+from tamis.filters import FilterLimits, Mode
+from tamis.languages.registry import LANGUAGES
+from tamis.protocol.codes import Code
+from tamis.protocol.frames import LONGEST_NAME
+from tamis.protocol.views import (
+    AuditEntryView,
+    DeadLetterView,
+    HistoryView,
+    IssuedTokenView,
+    SubscriptionList,
+    SubscriptionView,
+    TokenView,
+    Trial,
+)
+
+T = TypeVar("T")
+
+MAX_PAGE_ITEMS: Final = 1_000
+MAX_NUMBER: Final = 2**63 - 1
+MAX_LIFETIME_SECONDS: Final = 100 * 366 * 86_400
+
+# --- types of fields -----------------------------------------------------------------------------
+
+FilterText = Annotated[
+    str, Meta(max_length=FilterLimits().text, description="The filter.", examples=["price < 5"])
+]
+LanguageName = Annotated[
+    str,
+    Meta(description="The language of the filter.", extra_json_schema={"enum": [*LANGUAGES]}),
+]
+ModeName = Annotated[
+    Mode | None, Meta(description="What an absent attribute means; null: the broker's setting.")
+]
+PrincipalName = Annotated[
+    str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"^[!-~]([ -~]*[!-~])?$")
+]
+RoleName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:/-]+$")]
+SequenceNumber = Annotated[
+    int, Meta(ge=1, le=MAX_NUMBER, description="An event's position in the log.")
+]
+After = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)]
+LifetimeSeconds = Annotated[
+    float,
+    Meta(gt=0, le=MAX_LIFETIME_SECONDS, description="Seconds until it expires; null: never."),
+]
+MOMENT_SCHEMA: Final = {"anyOf": [{"enum": ["latest", "earliest"]}, {"format": "date-time"}]}
+PositionText = Annotated[
+    str,
+    Meta(
+        max_length=64,
+        description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z.",
+        extra_json_schema={"anyOf": [*MOMENT_SCHEMA["anyOf"], {"pattern": "^[0-9]{1,18}$"}]},
+    ),
+]
+JSONObject = Annotated[
+    msgspec.Raw, Meta(description="An event.", extra_json_schema={"type": "object"})
+]
+
+# --- the table -----------------------------------------------------------------------------------
+
+_PATH_FIELD: Final = re.compile(r"{(\w+)}")
+_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class ManagementCall(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
+    """A call to the broker, and its arguments; `T` is the type of its result."""
+
+
+class ManagementOperation(NamedTuple):
+    """How one kind of call is made and answered."""
+
+    call: type[ManagementCall[Any]]
+    name: str
+    """Its name in the OpenAPI document."""
+    method: str
+    path: str
+    does: str
+    """The method of the broker's session that does it, which takes the same arguments."""
+    tag: str
+    status: int
+    refuses: tuple[Code, ...]
+    result: Any
+    """The type that the session's method returns."""
+    response: Any
+    """The type of the response's body: the result, or a struct with the result as only field."""
+    payload: type[msgspec.Struct] | None
+    """The arguments that are not part of the path; None if there are none."""
+
+    @property
+    def has_body(self) -> bool:
+        """Return whether the arguments are the body of the request, rather than its query."""
+        return self.payload is not None and self.method not in ("GET", "DELETE")
+
+    @property
+    def wrapper(self) -> str | None:
+        """Return the field of the response that holds the result, if it is not all of it."""
+        return None if self.response is self.result else self.response.__struct_fields__[0]
+
+    def path_arguments(self, call: ManagementCall[Any]) -> dict[str, str]:
+        """Return the arguments in the path, by their names there."""
+        fields = msgspec.structs.fields(self.call)
+        names = _PATH_FIELD.findall(self.path)
+        return {f.encode_name: getattr(call, f.name) for f in fields if f.encode_name in names}
+
+    def arguments(self, call: ManagementCall[Any]) -> msgspec.Struct | None:
+        """Return the arguments that are not part of the path."""
+        if self.payload is None:
+            return None
+        return self.payload(**{f: getattr(call, f) for f in self.payload.__struct_fields__})
+
+    def make_call(self, path: dict[str, str], payload: msgspec.Struct | None) -> Any:
+        """Return the call from the arguments in the path and the others."""
+        fields = msgspec.structs.fields(self.call)
+        values = {f.name: path[f.encode_name] for f in fields if f.encode_name in path}
+        return self.call(**values, **({} if payload is None else msgspec.structs.asdict(payload)))
+
+
+OPERATIONS: Final[dict[type[ManagementCall[Any]], ManagementOperation]] = {}
+
+
+def _operation(
+    method: str,
+    path: str,
+    does: str,
+    *,
+    tag: str,
+    name: str | None = None,
+    status: int = 200,
+    response: type[msgspec.Struct] | None = None,
+    refuses: tuple[Code, ...] = (),
+) -> Callable[[type[T]], type[T]]:
+    """Enter a call into the table."""
+
+    def enter(call: Any) -> Any:
+        [base] = [b for b in call.__orig_bases__ if get_args(b)]
+        [result] = get_args(base)
+        OPERATIONS[call] = ManagementOperation(
+            call,
+            name or _WORD.sub("_", call.__name__).lower(),
+            method,
+            path,
+            does,
+            tag,
+            204 if result is type(None) else status,
+            refuses,
+            result,
+            response or result,
+            _payload(call, _PATH_FIELD.findall(path)),
+        )
+        return call
+
+    return enter
+
+
+def _payload(call: type[ManagementCall[Any]], in_path: list[str]) -> type[msgspec.Struct] | None:
+    types = get_type_hints(call, include_extras=True)
+    fields = [f for f in msgspec.structs.fields(call) if f.encode_name not in in_path]
+    if not fields:
+        return None
+    return msgspec.defstruct(
+        call.__name__,
+        [
+            (
+                f.name,
+                types[f.name],
+                _field(f),
+            )
+            for f in fields
+        ],
+        namespace={"__doc__": inspect.getdoc(call)},
+        kw_only=True,
+        forbid_unknown_fields=True,
+    )
+
+
+def _field(info: msgspec.structs.FieldInfo) -> Any:
+    if info.default is not msgspec.NODEFAULT:
+        return field(default=info.default, name=info.encode_name)
+    if info.default_factory is not msgspec.NODEFAULT:
+        return field(default_factory=info.default_factory, name=info.encode_name)
+    return field(name=info.encode_name)
+
+
+# --- responses that are more than the result -----------------------------------------------------
+
+
+class DeadLetterList(msgspec.Struct):
+    """Events that failed after too many attempts."""
+
+    dead_letters: list[DeadLetterView]
+
+
+class CountView(msgspec.Struct):
+    """How many there were."""
+
+    count: int
+
+
+class TrialResults(msgspec.Struct):
+    """One result for each event, in order."""
+
+    results: list[Trial]
+
+
+class ExplanationView(msgspec.Struct):
+    """Why an event matches or does not, in lines of text."""
+
+    explanation: str
+
+
+class TokenList(msgspec.Struct):
+    """The valid tokens."""
+
+    tokens: list[TokenView]
+
+
+class AuditLog(msgspec.Struct):
+    """Administrative acts, in order."""
+
+    entries: list[AuditEntryView]
+
+
+# --- subscriptions -------------------------------------------------------------------------------
+
+_SUBSCRIPTION: Final = "/v1/subscriptions/{subscription}"
+
+
+@_operation("GET", "/v1/subscriptions", "list_subscriptions", tag="Subscriptions")
+class ListSubscriptions(ManagementCall[SubscriptionList]):
+    """List your subscriptions."""
+
+    after: Annotated[str, Meta(max_length=LONGEST_NAME, description="The last id seen.")] = ""
+    limit: PageSize = 100
+
+
+@_operation("GET", _SUBSCRIPTION, "subscription", tag="Subscriptions", refuses=(Code.NOT_FOUND,))
+class ReadSubscription(ManagementCall[SubscriptionView]):
+    """Show one of your subscriptions."""
+
+    id_: str = field(name="subscription")
+
+
+@_operation(
+    "PATCH",
+    _SUBSCRIPTION,
+    "renew",
+    tag="Subscriptions",
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+class RenewSubscription(ManagementCall[SubscriptionView]):
+    """Renew a subscription: set when it expires, in seconds from now."""
+
+    id_: str = field(name="subscription")
+    lifetime: LifetimeSeconds | None
+
+
+@_operation(
+    "DELETE",
+    _SUBSCRIPTION,
+    "delete",
+    tag="Subscriptions",
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+class DeleteSubscription(ManagementCall[None]):
+    """Delete a subscription and the events that wait for it."""
+
+    id_: str = field(name="subscription")
+
+
+# --- dead letters --------------------------------------------------------------------------------
+
+
+@_operation(
+    "GET",
+    f"{_SUBSCRIPTION}/dead-letters",
+    "dead_letters",
+    tag="Delivery",
+    response=DeadLetterList,
+    refuses=(Code.NOT_FOUND,),
+)
+class ListDeadLetters(ManagementCall[list[DeadLetterView]]):
+    """List dead letters: events that failed after too many attempts."""
+
+    id_: str = field(name="subscription")
+    after: Annotated[int, Meta(ge=0, le=MAX_NUMBER, description="The last one seen.")] = 0
+    limit: PageSize = 100
+
+
+@_operation(
+    "POST",
+    f"{_SUBSCRIPTION}/dead-letters/requeue",
+    "requeue",
+    tag="Delivery",
+    response=CountView,
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+class RequeueDeadLetters(ManagementCall[int]):
+    """Send dead letters again, as if they had never been sent."""
+
+    id_: str = field(name="subscription")
+    sequences: Annotated[list[SequenceNumber], Meta(min_length=1, max_length=10_000)]
+
+
+@_operation(
+    "DELETE",
+    f"{_SUBSCRIPTION}/dead-letters",
+    "delete_dead_letters",
+    tag="Delivery",
+    response=CountView,
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+class DeleteDeadLetters(ManagementCall[int]):
+    """Delete dead letters."""
+
+    id_: str = field(name="subscription")
+    sequences: Annotated[list[SequenceNumber], Meta(min_length=1, max_length=1000)] = field(
+        name="sequence"
+    )
+
+
+# --- history and filters -------------------------------------------------------------------------
+
+
+@_operation("GET", "/v1/history", "history", tag="Events", refuses=(Code.BAD_FILTER,))
+class ReadHistory(ManagementCall[HistoryView]):
+    """Read past events that match a filter, page by page, without a subscription.
+
+    A page can be empty and yet not the last: continue with `start` set to `next`, and `end` to
+    `end`, until both are equal.
+    """
+
+    filter_: FilterText = field(name="filter", default="true")
+    language: LanguageName = "tamis"
+    mode: ModeName = None
+    start: PositionText = "earliest"
+    """The first event to read."""
+    end: PositionText = "latest"
+    """The first event not to read."""
+    limit: Annotated[
+        int, Meta(ge=1, le=MAX_PAGE_ITEMS, description="The maximum number of events.")
+    ] = 100
+
+
+@_operation(
+    "POST",
+    "/v1/filters/try",
+    "try_filter",
+    tag="Filters",
+    response=TrialResults,
+    refuses=(Code.BAD_FILTER,),
+)
+class TryFilter(ManagementCall[list[Trial]]):
+    """Try a filter on sample events, without subscribing."""
+
+    filter_: FilterText = field(name="filter")
+    events: Annotated[list[msgspec.Raw], Meta(max_length=MAX_PAGE_ITEMS)]
+    language: LanguageName = "tamis"
+    mode: ModeName = None
+
+
+@_operation(
+    "POST",
+    "/v1/filters/explain",
+    "explain",
+    tag="Filters",
+    response=ExplanationView,
+    refuses=(Code.BAD_FILTER, Code.BAD_EVENT),
+)
+class ExplainFilter(ManagementCall[str]):
+    """Explain why a filter matches a sample event, or why not."""
+
+    filter_: FilterText = field(name="filter")
+    event: JSONObject
+    language: LanguageName = "tamis"
+    mode: ModeName = None
+
+
+@_operation(
+    "POST",
+    f"{_SUBSCRIPTION}/explain",
+    "explain",
+    tag="Filters",
+    response=ExplanationView,
+    refuses=(Code.NOT_FOUND, Code.BAD_FILTER, Code.BAD_EVENT),
+)
+class ExplainSubscription(ManagementCall[str]):
+    """Explain why a subscription matches a sample event, or why not."""
+
+    id_: str = field(name="subscription")
+    event: JSONObject
+
+
+# --- administration ------------------------------------------------------------------------------
+
+
+@_operation(
+    "POST",
+    "/v1/tokens",
+    "issue_token",
+    tag="Administration",
+    status=201,
+    refuses=(Code.STORAGE_FULL,),
+)
+class IssueToken(ManagementCall[IssuedTokenView]):
+    """Issue a token."""
+
+    principal: PrincipalName
+    roles: Annotated[list[RoleName], Meta(max_length=100)] = []
+    lifetime: LifetimeSeconds | None = None
+    note: Annotated[str, Meta(max_length=500, description="For readers of the list.")] = ""
+
+
+@_operation("GET", "/v1/tokens", "tokens", tag="Administration", response=TokenList)
+class ListTokens(ManagementCall[list[TokenView]]):
+    """List the valid tokens."""
+
+
+@_operation(
+    "DELETE",
+    "/v1/tokens/{token}",
+    "revoke_token",
+    tag="Administration",
+    refuses=(Code.NOT_FOUND, Code.STORAGE_FULL),
+)
+class RevokeToken(ManagementCall[None]):
+    """Revoke a token and close the connections that use it."""
+
+    token_id: str = field(name="token")
+
+
+@_operation("GET", "/v1/audit", "audit", tag="Administration", response=AuditLog)
+class ReadAuditLog(ManagementCall[list[AuditEntryView]]):
+    """Read the log of administrative acts."""
+
+    after: After = 0
+    limit: PageSize = 100
+
+
+@_operation("GET", "/v1/status", "status", tag="Administration", name="status")
+class ReadStatus(ManagementCall[dict[str, Any]]):
+    """Show the broker's state and its main counters."""
+
+
+def parse_position(text: int | str) -> int | str:
+    """Return a position in the log, with a sequence as a number.
+
+    >>> parse_position("12"), parse_position("earliest")
+    (12, 'earliest')
+    """
+    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19:
+        return int(text)
+    return text
