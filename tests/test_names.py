@@ -12,10 +12,8 @@ PACKAGE = Path(tamis.__file__).parent
 
 EXCEPTIONS: dict[str, str] = {
     "Constant": "to be renamed",
-    "Explanation": "to be renamed",
     "Literal": "to be renamed",
     "Reference": "to be renamed",
-    "Tokens": "to be renamed",
 }
 """Names that stand for two things all the same, each with the reason."""
 
