@@ -99,7 +99,7 @@ def test_every_line_that_holds_no_filter_is_named_with_its_place(tmp_path: Path)
     code, out, err = check_file(tmp_path, text)
     assert code == 2
     assert [line for line in out if line.startswith("error")] == [
-        'error: f.txt:2:15: a condition or value should stand here, not "<"',
+        'error: f.txt:2:15: expected a condition or value, found "<"',
         "error: f.txt:3: the id 'ok' is already used on line 1",
         'error: f.txt:4: this is not a filter as JSON: Expected "str", got "int" - at "$.filter"',
         "error: f.txt:5: the id 'a b' has other characters than letters, digits, _ . / and -",

@@ -62,7 +62,7 @@ def test_a_mistake_is_a_sentence_and_exit_code_2(arguments: tuple[str, ...], wor
         (b"{", "line 1, column 2"),
         (b"[]", "a schema is a JSON object, not an array"),
         (b'{"a": "integer"}', "a: 'integer' is not a type"),
-        (b'{"a": 5}', "a: a type, or an object with one, should stand here, not a number"),
+        (b'{"a": 5}', "a: expected a type, or an object with one, not a number"),
         (b"\xff", "UTF-8"),
     ],
 )

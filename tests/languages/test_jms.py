@@ -67,7 +67,7 @@ def test_random_selectors_mean_what_an_evaluator_written_from_the_standard_says(
         ("a IS 5", 'after "IS" stands "NULL" or "NOT NULL"', 5),
         ("a = 012389", "012389 is not a number as Java writes it", 4),
         ("a + 'x' > 3", '"x" is not a number, so a + "x" has no value', 2),
-        ("b = 1 AND a = NULL", '"NULL" is a word of the language, so it cannot stand here', 14),
+        ("b = 1 AND a = NULL", '"NULL" is a reserved word and cannot be used here', 14),
         ('a = "x"', "text stands in single quotes, not in double ones", 4),
         ("a NOT BETWEEN 1", '"BETWEEN" needs "AND" and a second value', 6),
         ("a = b +", "a condition or value is missing at the end", 7),

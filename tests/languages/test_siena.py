@@ -18,11 +18,11 @@ from tamis.languages.siena import OPERATORS, apply, covers, intersects, triple
     ("filter_", "reason", "caret"),
     [
         ("(x, >)", '">" takes a value', 4),
-        ("(x, >, )", 'a value should stand here, not ")"', 7),
+        ("(x, >, )", 'expected a value, found ")"', 7),
         ("(x any 5)", '"any" takes no value', 3),
         ("(a = 1) (x < true)", "x < true: < has no meaning for a boolean; only = and != have", 11),
         ("(x = 1", '")" is missing at the end of the triple', 6),
-        ("(x = 1) 5", 'a triple should stand here, not "5"', 8),
+        ("(x = 1) 5", 'expected a triple, found "5"', 8),
         ('[["x", ">"]]', '">" takes a value', 7),
         ('[["a", "=", 1], ["x", "*", 5]]', "x contains 5: contains takes a text", 27),
         ('[["x", "=", 1]', '"," or "]" is missing in the array', 14),

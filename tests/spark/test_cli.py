@@ -29,7 +29,7 @@ def test_compile_and_match(spark: SparkSession, tmp_path: Path) -> None:
     table.write_text("\n".join(map(json.dumps, rows)))
     result = run("compile", table, "--library", tmp_path / "library", "--lint")
     assert result.exit_code == 1, result.output
-    assert 'rejected: row 2, typo: a condition or value should stand here, not "<"' in result.stderr
+    assert 'rejected: row 2, typo: expected a condition or value, found "<"' in result.stderr
     told = facts(result)
     assert (told["version"], told["rows"], told["rejected"]) == ("1", "2", "1")
 

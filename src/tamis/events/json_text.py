@@ -275,8 +275,7 @@ def _declaration(name: str, given: object) -> str | Attribute:
             raise SchemaError(f"{path([name])}: {reason}")
         case _:
             raise SchemaError(
-                f"{path([name])}: a type, or an object with one, should stand here, "
-                f"not {kind_of_json(given)}"
+                f"{path([name])}: expected a type, or an object with one, not {kind_of_json(given)}"
             )
 
 
@@ -291,7 +290,7 @@ def _attribute(place: str, members: Mapping[str, object]) -> Attribute:
     if not isinstance(type_, str):
         raise SchemaError(f"{place}: its type is missing")
     if not isinstance(many, bool):
-        raise SchemaError(f"{place}.many: true or false should stand here")
+        raise SchemaError(f"{place}.many: expected true or false")
     try:
         return attribute(type_, default=members.get("default"), many=many)
     except SchemaError as error:

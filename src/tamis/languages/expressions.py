@@ -184,7 +184,7 @@ class ExpressionParser:
         if not isinstance(operand, Literal):
             at = self.tokens.at - 1
             word = describe(self.tokens.words[at])
-            raise self.tokens.error(f"a value should stand here, not {word}", at=at)
+            raise self.tokens.error(f"expected a value, found {word}", at=at)
         return (self._signed("-", operand) if negated else self._in_range(operand)).constant
 
     def _signed(self, sign: str, literal: Literal) -> Literal:
@@ -208,7 +208,7 @@ class ExpressionParser:
             return self.tokens.error("a condition or value is missing at the end", at=at)
         hint = self._instead_of(word)
         return self.tokens.error(
-            f"a condition or value should stand here, not {describe(word)}", at=at, hint=hint
+            f"expected a condition or value, found {describe(word)}", at=at, hint=hint
         )
 
     # --- operators ---------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class ExpressionParser:
         if not word:
             return self.tokens.error("the text ends in the middle of a condition", at=at)
         return self.tokens.error(
-            f"an operator should stand here, not {describe(word)}", at=at, hint=hint, known=known
+            f"expected an operator, found {describe(word)}", at=at, hint=hint, known=known
         )
 
     def _instead_of(self, word: str) -> str:

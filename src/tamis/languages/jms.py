@@ -183,7 +183,7 @@ class JMSParser(ExpressionParser):
             return Literal.of(lower == "true")
         if lower in RESERVED:
             hint = 'test for it with "IS NULL" or "IS NOT NULL"' if lower == "null" else ""
-            raise self._error(f'"{word}" is a word of the language, so it cannot stand here', hint)
+            raise self._error(f'"{word}" is a reserved word and cannot be used here', hint)
         return Reference(self._name(word))
 
     def _name(self, word: str) -> str:

@@ -243,7 +243,7 @@ class TextReader:
         if braces:
             tokens.expect("}", "at the end of the triples")
         if tokens.current:
-            raise tokens.error(f"a triple should stand here, not {describe(tokens.current)}")
+            raise tokens.error(f"expected a triple, found {describe(tokens.current)}")
         return all_of(*triples)
 
     def _triples(self) -> list[Filter]:
@@ -277,7 +277,7 @@ class TextReader:
         elif not found and self.tokens.at == 0:
             hint = "the filter that every event matches is {}"
         return self.tokens.error(
-            f"a triple such as (price, <, 10) should stand here, not {describe(found)}", hint=hint
+            f"expected a triple such as (price, <, 10), found {describe(found)}", hint=hint
         )
 
     def _name(self) -> str:
@@ -286,7 +286,7 @@ class TextReader:
             return read_quoted(word, self.tokens)
         if word[:1].isalpha() or word[:1] == "_":
             return word
-        raise self._error(f"the name of an attribute should stand here, not {describe(word)}")
+        raise self._error(f"expected the name of an attribute, found {describe(word)}")
 
     def _operator(self) -> str:
         word = self.tokens.take()
@@ -304,7 +304,7 @@ class TextReader:
         if word.lower() in ("true", "false"):
             return word.lower() == "true"
         hint = f'text stands in quotes: "{word}"' if word[:1].isalpha() else ""
-        raise self._error(f"a value should stand here, not {describe(word)}", hint)
+        raise self._error(f"expected a value, found {describe(word)}", hint)
 
     def _number(self, word: str) -> int | float:
         value = read_number(word.lstrip("+-"), self.tokens)

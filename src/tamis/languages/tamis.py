@@ -95,7 +95,7 @@ class TamisParser(ExpressionParser):
         if lower in TYPE_OF_KEYWORD:
             return Literal.of(self._converted(TYPE_OF_KEYWORD[lower]))
         raise self.tokens.error(
-            f'"{word}" is a word of the language, so it cannot stand here',
+            f'"{word}" is a reserved word and cannot be used here',
             at=self.tokens.at - 1,
             hint=f"as the name of an attribute write `{word}`",
         )
@@ -154,7 +154,7 @@ class TamisParser(ExpressionParser):
         word = self.tokens.take()
         if not word[:1].isdecimal() or "." in word or "e" in word.lower().removeprefix("0x"):
             raise self.tokens.error(
-                f"a bit mask such as 0b101 should stand here, not {describe(word)}",
+                f"expected a bit mask such as 0b101, found {describe(word)}",
                 at=self.tokens.at - 1,
             )
         return read_mask(word, self.tokens)

@@ -26,7 +26,7 @@ ROWS: list[dict[str, str | None]] = [
     {"id": "quoted", "filter": 'name = "a, ""b"', "language": None},
 ]
 REASONS = {
-    2: 'should stand here, not "<"',
+    2: 'expected a condition or value, found "<"',
     3: "the id 'cheap' is already that of row 1",
     5: "cobol",
     6: "the id is missing",
