@@ -68,7 +68,7 @@ def test_a_filter_prints_back_as_it_was_understood(text: str, printed: str) -> N
         ('a = "abc', 'this " is never closed', "", 4),
         ('a = "abc\\"', 'this " is never closed', "", 4),
         ("`a = 1", "this ` is never closed", "", 0),
-        ("in = 5", '"in" is a word of the language', "write `in`", 0),
+        ("in = 5", '"in" is a reserved word', "write `in`", 0),
         ("active and b = 1", "active is not a condition", "write active = true", 0),
         ("b = 1 and active", "active is not a condition", "write active = true", 10),
         ("a + 1", "a + 1 is not a condition", "", 2),
