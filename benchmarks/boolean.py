@@ -2,7 +2,7 @@
 
 The A-Tree takes one event at a time and so does a scan, from flat arrays; Tamis takes a batch of
 4,096, as its own columns or Arrow's, or one event at a time as dicts. Deeper and wider
-expressions are compiled only, for the memory that they need per atom as they are written.
+expressions are only compiled, to measure their memory per atom.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Filters that are already made go into an engine (`--filters` of each workload), on one core. Then an
 engine of the paper's workload (`--subscriptions`) is built in a separate process, saved, loaded,
-and gets and loses single subscriptions. Memory is what a fresh process holds more than before.
+and changed one subscription at a time. Memory is the growth of a fresh process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tamis.matching import Engine
 
 TITLE = "Building"
 CHANGES = 200
-# Few, since the results of a batch take memory too.
+# Few, because the results of a batch take memory too.
 EVENTS = 64
 
 PAPER: Final = Case(paper.subscriptions, schema_of(paper.FIELDS), Mode.TOTAL)
@@ -68,7 +68,7 @@ def building_rates(count: int) -> list[Row]:
 
 
 class Holding(NamedTuple):
-    """What a process held of an engine, and what that engine found."""
+    """The memory of an engine in a process, and the matches it found."""
 
     resident: int
     counts: Counts
@@ -77,7 +77,7 @@ class Holding(NamedTuple):
 def in_fresh_process(
     work: Callable[Parameters, Result], *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
-    """Run a function where nothing else has been before."""
+    """Run a function in a fresh process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(work, *args, **kwargs).result()
 
@@ -107,7 +107,7 @@ def _held_by(make: Callable[[], Engine]) -> Holding:
 
 
 def _load_code() -> None:
-    """Do all of it in the small, so that what the code itself needs is there before."""
+    """Run everything on a small engine, so that the code itself is already in memory."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "small.tamis"
         engine = engine_of(PAPER.draw(EVENTS, 1), PAPER)
@@ -122,7 +122,7 @@ def _matched(engine: Engine) -> Counts:
 
 
 def _resident() -> int:
-    """Return the memory of this process, without what is free already."""
+    """Return the resident memory of this process after freeing what can be freed."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     status = Path("/proc/self/status").read_text(encoding="ascii")
@@ -134,7 +134,7 @@ def _resident() -> int:
 
 
 def single_changes(engine: Engine) -> list[Latency]:
-    """Time single changes, and what they leave to do for the next match."""
+    """Time single changes, and the match after each."""
     rng, ids = Random(4), engine.ids()
     gone = rng.sample(ids, min(CHANGES, len(ids)))
     spare = PAPER.draw(len(gone), 9).filters()

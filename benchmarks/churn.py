@@ -2,7 +2,7 @@
 
 Of ten operations nine are events and one adds or removes a subscription, in turns. Events come one
 by one, or in batches of 90 with ten changes between two of them. What an add leaves to do is done
-by the next match, so the times of matches tell more about it than those of the adds.
+by the next match, so look at the times of matches as well as those of adds.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ EVENTS_PER_CHANGE = 9
 SPARE = 1_000
 
 
-class Way(NamedTuple):
-    """How events come: after one round of them something changes."""
+class Arrival(NamedTuple):
+    """How events arrive: subscriptions change after each round."""
 
     name: str
     batch: int
     round: int
 
 
-WAYS: Final = (Way("one event at a time", 1, 9), Way("batches of 90", 90, 90))
+ARRIVALS: Final = (Arrival("one event at a time", 1, 9), Arrival("batches of 90", 90, 90))
 
 CASES: Final = {
     "boolean": Case(boolean.subscriptions),
@@ -56,13 +56,13 @@ Event = Mapping[str, object]
 
 
 class Subscribers:
-    """Those who add and remove; they know which filters are in the engine."""
+    """Adds and removes subscriptions, and remembers which filters are in the engine."""
 
     def __init__(self, engine: Engine, spare: Sequence[Filter], seed: int) -> None:
         self.engine = engine
         first = len(engine)
         self.living = {number: number for number in range(first)}
-        """For each subscription the number of its filter in the workload."""
+        """The number of each subscription's filter in the workload."""
         self._order = list(self.living)
         self._spare = cycle(enumerate(spare, start=first))
         self._next_id = first
@@ -71,7 +71,7 @@ class Subscribers:
         self.times: dict[str, list[float]] = {"add": [], "remove": []}
 
     def change(self, times: int) -> None:
-        """Remove a subscription, or the next time add one."""
+        """Remove and add subscriptions in turns."""
         for _ in range(times):
             if self._adds:
                 self._add()
@@ -98,7 +98,7 @@ class Publisher:
     """Publishes events, a few at a time; subscribers may change something after each round."""
 
     def __init__(
-        self, engine: Engine, events: Sequence[Event], way: Way, subscribers: Subscribers | None
+        self, engine: Engine, events: Sequence[Event], way: Arrival, subscribers: Subscribers | None
     ) -> None:
         self._matches = [
             _match(engine, events[first : first + way.batch])
@@ -130,7 +130,7 @@ def measured(name: str, case: Case, count: int) -> tuple[list[Row], list[Latency
     subscribers = Subscribers(changing, work.filters(count), 3)
     events, group = work.events(EVENTS, 2).dicts(), f"{name}, {count:,}"
     contenders, found = [], {}
-    for way in WAYS:
+    for way in ARRIVALS:
         calm = Publisher(alone, events, way, None)
         busy = Publisher(changing, events, way, subscribers)
         rounds = fitting(busy.run, EVENTS // way.round)
@@ -139,7 +139,7 @@ def measured(name: str, case: Case, count: int) -> tuple[list[Row], list[Latency
             contenders.append(Contender(what, run, things, f"{group}, {way.name}"))
             found[f"match, {way.name}, {what}"] = publisher.times
     for times in (*subscribers.times.values(), *found.values()):
-        # What was tried so far had code to compile.
+        # Until here, kernels were compiled.
         times.clear()
     rows = measure(contenders)
     check(work, case, subscribers, events)
@@ -150,7 +150,7 @@ def measured(name: str, case: Case, count: int) -> tuple[list[Row], list[Latency
 
 
 def check(work: Workload, case: Case, subscribers: Subscribers, events: Sequence[Event]) -> None:
-    """Refuse figures of an engine that lost something on the way."""
+    """Refuse the figures of an engine that lost or kept a subscription wrongly."""
     filters, anew = work.filters(), case.engine()
     with step(f"compared with {len(subscribers.living):,} subscriptions added anew"):
         fill(anew, (filters[number] for number in subscribers.living.values()))

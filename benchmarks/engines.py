@@ -1,4 +1,4 @@
-"""The engine as the benchmarks use it: made of a workload, and asked in each of its ways."""
+"""The engine as the benchmarks use it: built from a workload, called in each of its ways."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.programs import compile_filter
 from tamis.matching.compile.vocabulary import Vocabulary
 
-# Filters are made in parts, since a million of them at once need more memory than the engine.
-PART: Final = 50_000
+# A million filters at once need more memory than the engine.
+FILTERS_PER_PART: Final = 50_000
 
 Counts = NDArray[np.int64]
 
 
 class Workload(Protocol):
-    """Subscriptions, and events for them."""
+    """Subscriptions with matching events."""
 
     @property
     def fields(self) -> Sequence[Field]: ...
@@ -45,7 +45,7 @@ class Workload(Protocol):
 
 
 class Case(NamedTuple):
-    """A workload, and the engine that it is for."""
+    """A workload and the kind of engine it is for."""
 
     draw: Callable[[int, int], Workload]
     schema: Schema | None = None
@@ -57,15 +57,15 @@ class Case(NamedTuple):
 
 
 def filters_in_parts(work: Workload, last: int) -> Iterator[Filter]:
-    """Yield the filters up to the last, made a part at a time, and show how many there were."""
+    """Yield the first `last` filters, building a part at a time, and show the progress."""
     with step(f"took in {last:,} filters") as show:
-        for first in range(0, last, PART):
+        for first in range(0, last, FILTERS_PER_PART):
             show(f"{first:,}")
-            yield from work.filters(first, min(first + PART, last))
+            yield from work.filters(first, min(first + FILTERS_PER_PART, last))
 
 
 def engine_of(work: Workload, case: Case | None = None, last: int | None = None) -> Engine:
-    """Return an engine with the subscriptions of a workload, or the first, counted from 0."""
+    """Return an engine with the first `last` subscriptions of a workload, or all of them."""
     engine = Engine() if case is None else case.engine()
     fill(engine, filters_in_parts(work, len(work.programs) if last is None else last))
     with step(f"compiled {len(engine):,} subscriptions"):
@@ -74,7 +74,7 @@ def engine_of(work: Workload, case: Case | None = None, last: int | None = None)
 
 
 def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = None) -> Compiled:
-    """Return the engine's form of a workload, without an engine's limits and ids around it."""
+    """Return the compiled form of a workload, without the limits and ids of an engine."""
     vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL)
     programs = [
         np.array(compile_filter(filter_, mode, vocabulary), np.int32)
@@ -85,7 +85,7 @@ def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = N
 
 
 def fill(engine: Engine, filters: Iterable[Filter]) -> None:
-    """Add filters, counted from 0; a benchmark of those that were rejected would be fast."""
+    """Add filters, numbered from 0, and fail if any is rejected."""
     rejected = engine.add_many(map(Subscription, count(), filters)).rejected
     if rejected:
         raise ValueError(f"{len(rejected):,} filters were rejected, the first one: {rejected[0]}")
@@ -102,7 +102,7 @@ def count_texts(engine: Engine, texts: Iterable[str]) -> Counts:
 
 
 def count_singly(engine: Engine, events: Sequence[Mapping[str, object]]) -> Counts:
-    """Match one event after the other, and count the ids that each gave."""
+    """Match the events one by one, and count the matches of each."""
     return np.array([len(engine.match(event)) for event in events], np.int64)
 
 

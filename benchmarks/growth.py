@@ -52,7 +52,7 @@ def check_matches(count: int, counts: Counts) -> None:
 
 
 def measured(sizes: Sequence[int], *, even: bool) -> list[Row]:
-    """Measure all sizes in turns, since it is they that are compared."""
+    """Measure all sizes in turns, because the sizes are compared."""
     return measure([each for size in sizes for each in contenders(size, even=even)])
 
 
@@ -69,7 +69,7 @@ def slopes(sizes: Sequence[int], rows: Sequence[Row]) -> Sheet:
 
 
 def by_name(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return for each alternative its rows, by size."""
+    """Return the rows of each alternative, by size."""
     return {
         name: [row for row in rows if row.name == name]
         for name in dict.fromkeys(row.name for row in rows)

@@ -18,20 +18,20 @@ from rich.console import Console
 
 REPEATS = 7
 # Slow alternatives do fewer operations in a run, so that a run takes about this many seconds.
-PATIENCE = 0.4
+SECONDS_PER_RUN = 0.4
 RESULTS = Path("benchmarks/results")
 
 _progress = Console(stderr=True)
 
 
 class Contender(NamedTuple):
-    """One alternative: what it is called, what it does, and how many things one run does."""
+    """One alternative: its name, a function to run, and how many things one run does."""
 
     name: str
     run: Callable[[], object]
     things: int
     group: str = ""
-    """What it is an alternative in; the first one there is what the others are compared with."""
+    """The comparison it takes part in; ratios are to the first contender of a group."""
 
 
 class Row(NamedTuple):
@@ -46,18 +46,18 @@ class Row(NamedTuple):
 
 
 class Latency(NamedTuple):
-    """How long single operations took, in seconds."""
+    """The times of single operations, in seconds."""
 
     name: str
     times: Sequence[float]
 
 
 class DisagreementError(Exception):
-    """Alternatives that do not find the same matches have no figures to compare."""
+    """Alternatives that find different matches, so that their figures cannot be compared."""
 
 
 def measure(contenders: Sequence[Contender], repeats: int = REPEATS) -> list[Row]:
-    """Run the alternatives in turns, so that what else the machine does falls on all of them."""
+    """Run the alternatives in turns, so that other load on the machine affects all of them."""
     rates: list[list[float]] = [[] for _ in contenders]
     groups = dict.fromkeys(contender.group for contender in contenders)
     with step(f"measured {'; '.join(groups)}".rstrip()) as show, _everything_here_kept():
@@ -102,13 +102,13 @@ def fitting(run: Callable[[int], object], most: int) -> int:
     """Return how many of the operations a run has time for."""
     run(1)
     count = 1
-    while count < most and sum(timed([partial(run, count)])) < PATIENCE / 2:
+    while count < most and sum(timed([partial(run, count)])) < SECONDS_PER_RUN / 2:
         count = min(2 * count, most)
     return count
 
 
 def timed(operations: Iterable[Callable[[], object]]) -> list[float]:
-    """Run operations once each, and return the time of each."""
+    """Run each operation once and return the times."""
     times = []
     for operation in operations:
         start = time.perf_counter()
@@ -118,7 +118,7 @@ def timed(operations: Iterable[Callable[[], object]]) -> list[float]:
 
 
 def agree(counts: Mapping[str, NDArray[np.int64]]) -> None:
-    """Refuse alternatives that differ in the matches of some event, or that find none at all.
+    """Refuse alternatives that find different matches in some event, or none at all.
 
     Slow ones may have counted the first few events only.
     """
@@ -135,7 +135,7 @@ def agree(counts: Mapping[str, NDArray[np.int64]]) -> None:
 
 @contextmanager
 def step(name: str) -> Iterator[Callable[[str], None]]:
-    """Show that something long is going on, and how far it is; afterwards what it took."""
+    """Show the progress of a long step, and the time it took when it is done."""
     start = time.perf_counter()
     with _progress.status(name) as status:
         yield lambda done: status.update(f"{name}: {done}")

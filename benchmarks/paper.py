@@ -1,7 +1,7 @@
 """Section 8 of the paper, then and now: `python -m benchmarks.paper [--filters 25000 100000]`.
 
-The paper's BDD is built as it says, plain and restricted, and evaluated one message after the
-other by EvalBDD and, on partial messages, by MVEvalBDD. The engine evaluates 16,384 messages as one
+The paper's BDD is built as it describes, plain and restricted, and evaluated one message at a
+time by EvalBDD and, on partial messages, by MVEvalBDD. The engine evaluates 16,384 messages as one
 batch, as bits of every subscription. Mode `total` stands for SiSL, `strict` for StSL.
 """
 
@@ -66,9 +66,9 @@ def engines_of(count: int) -> Engines:
 
 
 def check(engines: Engines, density: float) -> None:
-    """Refuse engines that differ on total messages, or where they must not on partial ones.
+    """Refuse engines that differ on total messages, or on partial ones where they must agree.
 
-    MVEvalBDD may match more: it does not miss an attribute that has cancelled out of the BDD.
+    MVEvalBDD may match more: an attribute that has cancelled out of the BDD is not required.
     """
     events = engines.work.events(COMPARED, 3, density)
     is_total = density == 1
@@ -140,7 +140,7 @@ def measured(engines: Engines, density: float | None) -> list[Row]:
     group = f"{engines.filters:,}, {_density(density)}"
     contenders = [Contender(name, run, few, group) for name, run in runs.items()]
     contenders.append(Contender("Tamis", partial(ours.evaluate, batch), MESSAGES, group))
-    # Cores are compared by themselves, because the others take seconds between their turns; and
+    # Cores are compared separately, because the others take seconds between their turns; and
     # more often, because other users of the machine occupy the second core first.
     cores = [
         Contender("Tamis, one core", partial(ours.evaluate, batch), MESSAGES, group),

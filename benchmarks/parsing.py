@@ -1,4 +1,4 @@
-"""How fast filters of eight atoms are read: `python -m benchmarks.parsing`.
+"""How fast filters of eight atoms are parsed: `python -m benchmarks.parsing`.
 
 Every filter is a different text, with different constants, so nothing is found in a cache. As a
 sense of scale the same conditions as Python expressions go through Python's own parser, which is
@@ -17,7 +17,7 @@ from benchmarks.harness import Contender, measure, options
 from benchmarks.reporting import bars, rates, report
 from tamis.languages import parse
 
-TITLE = "Reading filters"
+TITLE = "Parsing filters"
 COUNT = 2_000
 
 
@@ -26,7 +26,7 @@ def _word(rng: Random) -> str:
 
 
 def tamis_filter(rng: Random) -> str:
-    """Return eight atoms of different sorts, as people mix them."""
+    """Return a mixed filter of eight atoms."""
     return (
         f'company = "{_word(rng)}" and price <= {rng.randrange(10_000)} and '
         f'(product contains "{_word(rng)}" or product starts with "{_word(rng)}") and '
@@ -62,12 +62,12 @@ def siena_triples(rng: Random) -> str:
 
 
 def python_expression(rng: Random) -> str:
-    """Return eight comparisons as Python writes them."""
+    """Return eight comparisons in Python syntax."""
     return comparisons(rng).replace(" = ", " == ")
 
 
-def read_all(texts: list[str], language: str) -> None:
-    """Read every text."""
+def parse_all(texts: list[str], language: str) -> None:
+    """Parse every text."""
     for text in texts:
         parse(text, language)
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     python = [python_expression(rng) for _ in range(COUNT)]
     contenders = [
-        Contender(name, partial(read_all, found, name.split(",")[0]), COUNT)
+        Contender(name, partial(parse_all, found, name.split(",")[0]), COUNT)
         for name, found in texts.items()
     ]
     contenders.append(

@@ -16,19 +16,19 @@ from rich.table import Table
 from benchmarks import harness
 from benchmarks.harness import Latency, Row
 
-# Bars that differ by more than this share no readable linear scale.
-WIDE = 30
+# Bars that differ by more than this factor are drawn on a logarithmic scale.
+WIDEST_LINEAR_RATIO = 30
 
 
 class Sheet(NamedTuple):
-    """A table; the first column says what a line is about, the others hold numbers."""
+    """A table; the first column labels the line, the others hold numbers."""
 
     columns: Sequence[str]
     lines: Sequence[Sequence[str]]
 
 
 class Point(NamedTuple):
-    """A place in a plot, with its spread."""
+    """A point in a plot, with its spread."""
 
     x: float
     y: float
@@ -59,7 +59,7 @@ def rates(unit: str, rows: Iterable[Row]) -> Sheet:
 
 
 def durations(rows: Iterable[Row]) -> Sheet:
-    """Return a line for each alternative, with the time that one thing takes."""
+    """Return a line for each alternative, with the time per thing."""
     return Sheet(
         ("", "ms, median", "lowest to highest"),
         [
@@ -96,7 +96,7 @@ def crossed(title: str, rows: Sequence[Row], cell: Callable[[Row], str]) -> Shee
 
 
 def label(row: Row) -> str:
-    """Return what a row is about."""
+    """Return the label of a row."""
     return f"{row.group}: {row.name}" if row.group else row.name
 
 
@@ -110,7 +110,7 @@ def bars(title: str, unit: str, rows: Sequence[Row]) -> Figure:
     spread = [[row.rate - row.low for row in rows], [row.high - row.rate for row in rows]]
     found = [row.rate for row in rows]
     axes.barh([label(row) for row in rows], found, xerr=spread, color="#4c7a9f")
-    if found and max(found) > WIDE * min(found):
+    if found and max(found) > WIDEST_LINEAR_RATIO * min(found):
         axes.set_xscale("log")
     axes.invert_yaxis()
     axes.set_xlabel(f"{unit}/s")
@@ -119,7 +119,7 @@ def bars(title: str, unit: str, rows: Sequence[Row]) -> Figure:
 
 
 def lines(title: str, panels: Panels, x: str, y: str) -> Figure:
-    """Draw, side by side, how some series go up or down; both scales are logarithmic."""
+    """Draw series in panels side by side, on logarithmic scales."""
     figure = Figure(figsize=(5 * len(panels) + 3, 5), layout="constrained")
     every = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, (name, series) in zip(every, panels.items(), strict=True):
@@ -146,7 +146,7 @@ def _legend(every: Iterable[Any]) -> tuple[Sequence[Any], Sequence[str]]:
 
 
 def point(x: float, row: Row, scale: float) -> Point:
-    """Return the time that `scale` things take, over something."""
+    """Return the point at `x` for the time that `scale` things take."""
     return Point(x, scale / row.rate, scale / row.high, scale / row.low)
 
 
@@ -179,7 +179,7 @@ def report(
 
 
 def file_name(name: str, sizes: Iterable[int]) -> str:
-    """Return a name for the results of some sizes, so that those of others stay."""
+    """Return a file name that contains the sizes, so that results of other sizes are kept."""
     return "-".join((name, *map(str, sizes)))
 
 
@@ -201,7 +201,7 @@ def _markdown(sheet: Sheet) -> str:
 
 
 def machine(repeats: int) -> str:
-    """Return the machine and the versions that a figure was made with."""
+    """Return the machine and the versions that produced a figure."""
     cpu = next(
         (
             line.split(":", 1)[1].strip()

@@ -43,29 +43,29 @@ GROUPS = (1, 16, 256)
 SYNCS = 200
 BATCH = 1024
 FILL = 100
-# The log is removed by segments, so there must be some.
+# The log is removed segment by segment, so it needs several.
 SEGMENTS = 16
 OPERATIONS = 300
 
 
 class Sink(Protocol):
-    """Something that takes events."""
+    """Something that stores events."""
 
     def append(self, events: Sequence[NewRecord]) -> object:
-        """Bring events to the disk."""
+        """Write events to disk."""
 
     def close(self) -> None:
         """Close the files."""
 
 
-class Keeper(Sink, Protocol):
-    """Something that keeps events."""
+class EventStore(Sink, Protocol):
+    """Something that stores events and reads them back."""
 
     def payloads(self) -> Iterator[Sequence[bytes]]:
         """Read all payloads in order, some at a time."""
 
     def remove_below(self, sequence: int) -> int:
-        """Remove the events before a sequence, as far as it can; return how many."""
+        """Remove as many events before a sequence as possible; return the number."""
 
 
 class Log:
@@ -123,7 +123,7 @@ class Table:
 
 
 class Bytes:
-    """A file without any form."""
+    """A plain file."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -137,7 +137,7 @@ class Bytes:
         os.close(self._file)
 
 
-KEEPERS: dict[str, Callable[[Path], Keeper]] = {"own files": Log, "SQLite": Table}
+STORES: dict[str, Callable[[Path], EventStore]] = {"own files": Log, "SQLite": Table}
 
 
 def new_events(number: int) -> list[NewRecord]:
@@ -145,14 +145,16 @@ def new_events(number: int) -> list[NewRecord]:
     return [NewRecord("sensor-17", n, 0, rng.randbytes(PAYLOAD)) for n in range(1, number + 1)]
 
 
-def filled(make: Callable[[Path], Keeper], folder: Path, events: Sequence[NewRecord]) -> Keeper:
-    keeper = make(folder)
+def filled(
+    make: Callable[[Path], EventStore], folder: Path, events: Sequence[NewRecord]
+) -> EventStore:
+    store = make(folder)
     for first in range(0, len(events), FILL):
-        keeper.append(events[first : first + FILL])
-    return keeper
+        store.append(events[first : first + FILL])
+    return store
 
 
-# --- what is measured ------------------------------------------------------------------------
+# --- measurements ------------------------------------------------------------------------
 
 
 class Appended(NamedTuple):
@@ -166,7 +168,7 @@ class Appended(NamedTuple):
 def appending(folder: Path, events: Sequence[NewRecord]) -> Appended:
     """Append groups of several sizes."""
     contenders, times, notes = [], [], []
-    sinks: dict[str, Callable[[Path], Sink]] = {**KEEPERS, "write and fsync alone": Bytes}
+    sinks: dict[str, Callable[[Path], Sink]] = {**STORES, "write and fsync alone": Bytes}
     with ExitStack() as opened:
         for size in GROUPS:
             for name, make in sinks.items():
@@ -182,7 +184,7 @@ def appending(folder: Path, events: Sequence[NewRecord]) -> Appended:
 
 
 class Appender:
-    """Appends events in groups, and knows how long each took."""
+    """Appends events in groups and records the time of each."""
 
     def __init__(self, sink: Sink, events: Sequence[NewRecord], size: int) -> None:
         self._groups = [
@@ -211,32 +213,32 @@ def _written() -> int:
 
 def reading(folder: Path, events: Sequence[NewRecord]) -> list[Row]:
     """Read everything in order."""
-    keepers = {name: filled(make, folder / name, events) for name, make in KEEPERS.items()}
-    agree({name: _sums(keeper) for name, keeper in keepers.items()})
+    stores = {name: filled(make, folder / name, events) for name, make in STORES.items()}
+    agree({name: _sums(store) for name, store in stores.items()})
     contenders = [
-        Contender(name, partial(_read, keeper), len(events), f"read {len(events):,} in order")
-        for name, keeper in keepers.items()
+        Contender(name, partial(_read, store), len(events), f"read {len(events):,} in order")
+        for name, store in stores.items()
     ]
     rows = measure(contenders)
-    for keeper in keepers.values():
-        keeper.close()
+    for store in stores.values():
+        store.close()
     return rows
 
 
-def _read(keeper: Keeper) -> int:
-    return sum(len(found) for found in keeper.payloads())
+def _read(store: EventStore) -> int:
+    return sum(len(found) for found in store.payloads())
 
 
-def _sums(keeper: Keeper) -> np.ndarray:
-    return np.array([sum(payload) for found in keeper.payloads() for payload in found], np.int64)
+def _sums(store: EventStore) -> np.ndarray:
+    return np.array([sum(payload) for found in store.payloads() for payload in found], np.int64)
 
 
 def removing(folder: Path, events: Sequence[NewRecord]) -> list[Row]:
-    """Remove the older half, each time from another copy."""
+    """Remove the older half, each time from a fresh copy."""
     half = len(events) // 2
     group = f"remove {half:,} of {len(events):,}"
     segment_bytes = PAYLOAD * len(events) // SEGMENTS
-    makers = KEEPERS | {"own files": partial(Log, segment_bytes=segment_bytes)}
+    makers = STORES | {"own files": partial(Log, segment_bytes=segment_bytes)}
     contenders = []
     with step(f"filled, to {group}"):
         for name, make in makers.items():
@@ -248,9 +250,9 @@ def removing(folder: Path, events: Sequence[NewRecord]) -> list[Row]:
     return measure(contenders)
 
 
-def _remove(copies: Iterator[Keeper], half: int) -> None:
-    with closing(next(copies)) as keeper:
-        removed = keeper.remove_below(half + 1)
+def _remove(copies: Iterator[EventStore], half: int) -> None:
+    with closing(next(copies)) as store:
+        removed = store.remove_below(half + 1)
     # The log keeps the segment in which the other half begins.
     if removed < half * 0.8:
         raise DisagreementError(f"{removed:,} events were removed, not {half:,}")
@@ -305,7 +307,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     events = new_events(max(chosen.events, max(GROUPS) * SYNCS))
     some = events[: chosen.events]
-    # Not where temporary files go: that may be memory.
+    # Next to the results: the folder for temporary files may be in memory.
     with tempfile.TemporaryDirectory(prefix="storage-", dir=chosen.out) as name:
         places = (Path(name) / str(number) for number in count())
         rows, found, notes = appending(_made(next(places)), events)

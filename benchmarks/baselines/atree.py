@@ -1,7 +1,7 @@
 """A straightforward A-Tree (Ji and Jacobsen, SIGMOD 2021) for mode `sql`.
 
-It has the paper's shared graph and its two ways of touching less of it. Left out is what adapts
-the tree to a changing load: it is built once from all expressions.
+It has the paper's shared graph and both optimizations (zero suppression, propagation on demand),
+but no self-adjustment: it is built once from all expressions.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ATreeMatcher:
 def _by_level(
     shared: Shared, demand: Demand, predicates: int
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_], NDArray[np.int8]]:
-    """Return, in the order of levels, what each node comes from, which way round, and its level."""
+    """Return the origin of each node by level, whether it stands for true, and its level."""
     is_node = np.ones(len(demand.true), np.bool_)
     is_node[predicates:] = shared.op != NOT
     true = np.nonzero(demand.true & is_node)[0]
@@ -130,7 +130,7 @@ def _records(
 
 
 def _chances(index: Index, nodes: Nodes, fields: Sequence[Field]) -> NDArray[np.float64]:
-    """Return how often each leaf is true if all values are as likely; other nodes at 1.
+    """Return how often each leaf is true if all values are equally likely; 1 for other nodes.
 
     As if an event had one attribute: the children of a node are only compared with each other.
     """

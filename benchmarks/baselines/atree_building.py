@@ -18,7 +18,7 @@ class Shared(NamedTuple):
     """Expressions with every sub-expression once; the predicates have the first numbers."""
 
     op: NDArray[np.int8]
-    """Of what comes after the predicates."""
+    """Of the nodes after the predicates."""
     start: NDArray[np.int64]
     children: NDArray[np.int32]
     roots: NDArray[np.int32]
@@ -33,7 +33,7 @@ class Demand(NamedTuple):
 
 
 class Nodes(NamedTuple):
-    """The nodes of the tree before anybody listens."""
+    """The nodes of the tree without their parents."""
 
     kind: NDArray[np.int8]
     child_start: NDArray[np.int64]
@@ -64,7 +64,7 @@ def share(programs: Programs, predicates: int, most: int) -> Shared:
             depth -= (-1 - token) >> 2
             terms = stack[depth : depth + ((-1 - token) >> 2)]
             _sort(terms)
-            # Where the node would stand if it were new; kept if it is.
+            # Written where a new node would be; kept if it is new.
             op[used] = (-1 - token) & 3
             start[used + 1] = start[used] + len(terms)
             for number in range(len(terms)):
@@ -108,7 +108,7 @@ def _find(
     children: NDArray[np.int32],
     node: int,
 ) -> int:
-    """Return the place of a node's like in the table, or the free one where it belongs."""
+    """Return the slot of an equal node, or the free slot where this one belongs."""
     mine = children[start[node] : start[node + 1]]
     mixed = int(op[node])
     for child in mine:
@@ -126,7 +126,7 @@ def _find(
 
 @kernel
 def find_demand(shared: Shared, predicates: int) -> Demand:
-    """Ask from the roots downwards; a negation swaps, a parity asks for both."""
+    """Propagate demand from the roots down; a negation swaps it, a parity needs both."""
     total = predicates + len(shared.op)
     demand = Demand(np.zeros(total, np.bool_), np.zeros(total, np.bool_), np.zeros(total, np.int8))
     true, false, level = demand
@@ -149,7 +149,7 @@ def find_demand(shared: Shared, predicates: int) -> Demand:
         highest = 0
         for place in range(shared.start[node - predicates], shared.start[node - predicates + 1]):
             highest = max(highest, level[shared.children[place]])
-        # A negation is no node: it is its operand the other way round.
+        # A negation is not a node but its operand negated.
         level[node] = highest + (shared.op[node - predicates] != NOT)
     return demand
 
@@ -166,7 +166,7 @@ def find_roots(shared: Shared, predicates: int, number: NDArray[np.int32]) -> ND
 
 @kernel
 def _resolve(shared: Shared, predicates: int, node: int, true: bool) -> tuple[int, bool]:
-    """Go through negations to what they negate."""
+    """Follow negations to their operand."""
     while node >= predicates and shared.op[node - predicates] == NOT:
         node = int(shared.children[shared.start[node - predicates]])
         true = not true
@@ -181,10 +181,10 @@ def make_nodes(
     is_true: NDArray[np.bool_],
     number: NDArray[np.int32],
 ) -> Nodes:
-    """Give each node its kind and children; `number` is by origin, for false and for true."""
+    """Return the kind and children of each node; `number` is by origin, for false and for true."""
     kind = np.zeros(len(origin), np.int8)
     child_start = np.zeros(len(origin) + 1, np.int64)
-    # A parity has two for each of its own, and a node may be there both ways round.
+    # A parity has two children for each operand, and a node may exist for true and for false.
     children = np.empty(4 * len(shared.children), np.int32)
     end = 0
     for node in range(len(origin)):
@@ -212,7 +212,7 @@ def make_nodes(
 
 @kernel
 def choose_children(nodes: Nodes, chance: NDArray[np.float64]) -> None:
-    """Estimate how often nodes are true, and put the child that is so least often in front."""
+    """Estimate how often nodes are true, and put the rarest child first."""
     for node in range(len(nodes.kind)):
         kind = nodes.kind[node]
         first, last = nodes.child_start[node], nodes.child_start[node + 1]

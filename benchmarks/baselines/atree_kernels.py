@@ -1,8 +1,7 @@
 """The A-Tree: expressions as one graph, evaluated from the satisfied predicates upwards.
 
-Only what is true travels ("zero suppression"). A negation is pushed down to the predicates, so
-that a sub-expression has up to two nodes, one for being true and one for being false, and unknown
-is neither. A node for `and` or a parity listens to one child only, the one least often true, and
+Only true values are propagated ("zero suppression"). Negations are pushed down to the predicates,
+so a sub-expression has up to two nodes, one for true and one for false; unknown is neither. A node for `and` or a parity listens to one child only, the one least often true, and
 looks at the others when that one is ("propagation on demand"); so nodes go level by level.
 """
 
@@ -20,7 +19,7 @@ from tamis.jit import kernel
 LEAF, ALL, ANY, ODD, EVEN = range(5)
 NEVER: Final = -1
 
-# What is known of a node stands together: to touch one costs one miss of the cache.
+# The data of a node are adjacent, so that visiting it costs one cache miss.
 KIND, LEVEL, WHEN, CHILDREN, CHILDREN_END, PARENTS, RESULTS, RESULTS_END = range(8)
 RECORD: Final = 8
 
@@ -42,7 +41,7 @@ class Tree(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """What one event has made of the tree so far."""
+    """The state of one event's evaluation."""
 
     queue: NDArray[np.int32]
     """Nodes to look at, those of each level from `level_start` on."""
@@ -74,7 +73,7 @@ def match_event(
 def _became_true(
     tree: Tree, progress: Progress, node: int, now: int, out: NDArray[np.int32], matched: int
 ) -> int:
-    """Report a node's subscriptions and tell those that listen to it."""
+    """Report a node's subscriptions and notify the nodes that listen to it."""
     tree.nodes[node, WHEN] = now
     for place in range(tree.nodes[node, RESULTS], tree.nodes[node, RESULTS_END]):
         out[matched] = tree.results[place]
@@ -93,7 +92,7 @@ def _became_true(
 
 @kernel
 def _is_true(tree: Tree, node: int, now: int) -> bool:
-    """Look at all children of a node whose first has been heard of."""
+    """Evaluate a node after its first child became true."""
     kind = tree.nodes[node, KIND]
     first, last = tree.nodes[node, CHILDREN], tree.nodes[node, CHILDREN_END]
     if kind == ALL:

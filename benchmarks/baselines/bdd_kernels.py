@@ -1,6 +1,6 @@
 """A plain shared BDD: nodes made once, `apply`, and the `restrict` of Coudert and Madre.
 
-Knows nothing of what the variables mean. Stacks are explicit: Numba cannot load a kernel that
+The variables have no meaning here. Stacks are explicit: Numba cannot load a kernel that
 calls itself from its cache (numba/numba#6061).
 """
 
@@ -22,7 +22,7 @@ BOTTOM: Final = 2**31 - 1
 # The room that one filter may take; a round of building ends when less than this is left.
 RESERVE: Final = 1 << 17
 
-# What a frame of a stack holds, and how far it has come.
+# The fields of a stack frame, and its states.
 _F, _G, _VARIABLE, _F_HIGH, _G_HIGH, _LOW, _STATE = range(7)
 FRAME: Final = 7
 _ENTERED, _LOW_PENDING, _HIGH_PENDING = range(3)
@@ -31,7 +31,7 @@ _P1, _P2, _P3 = 12_582_917, 4_256_249, 741_457
 
 
 class Store(NamedTuple):
-    """Nodes in the order of their making; 0 and 1 are the terminals."""
+    """Nodes in order of creation; 0 and 1 are the terminals."""
 
     variable: NDArray[np.int32]
     low: NDArray[np.int32]
@@ -53,7 +53,7 @@ class Store(NamedTuple):
 
 @kernel
 def _place(store: Store, variable: int, low: int, high: int) -> int:
-    """Return where a node stands, or would stand, in the unique table."""
+    """Return the slot of a node in the unique table, or the free slot for it."""
     mixed = int(variable) * _P1 + int(low) * _P2 + int(high) * _P3
     mask = len(store.unique) - 1
     place = (mixed ^ (mixed >> 17)) & mask
@@ -94,7 +94,7 @@ def rehash(store: Store) -> None:
 
 @kernel
 def _at_end(op: int, f: int, g: int) -> int:
-    """Return the result where no look into the operands is needed, or -1."""
+    """Return the result of a terminal case, or -1."""
     if op == AND:
         if f == FALSE or g == FALSE:
             return FALSE
@@ -157,7 +157,7 @@ def apply(store: Store, op: int, f: int, g: int) -> int:
 
 @kernel
 def restrict(store: Store, f: int, care: int) -> int:
-    """Return a function that agrees with `f` where `care` holds, smaller if luck will have it."""
+    """Return a function that agrees with `f` where `care` holds, often a smaller one."""
     stack = store.restrict_stack
     depth = 0
     stack[0, _F], stack[0, _G], stack[0, _STATE] = f, care, _ENTERED
@@ -201,7 +201,7 @@ def restrict(store: Store, f: int, care: int) -> int:
 
 @kernel
 def _cut_down(store: Store, frame: NDArray[np.int32]) -> None:
-    """Go on to where both sides of the function count: the steps of `restrict` without a node."""
+    """Descend to where both cofactors matter: the steps of `restrict` that make no node."""
     f, care = int(frame[_F]), int(frame[_G])
     while f > TRUE and care > TRUE and store.variable[care] <= store.variable[f]:
         low, high = int(store.low[care]), int(store.high[care])
@@ -301,7 +301,7 @@ def restrict_programs(
                 if pair != TRUE:
                     care = apply(store, AND, care, pair)
         smaller = restrict(store, int(roots[program]), care)
-        # As in CUDD: what has not become smaller stays as it was.
+        # As in CUDD: keep the original unless the result is smaller.
         now = 2 * program + 1
         if _size(store, smaller, now) < _size(store, int(roots[program]), now + 1):
             roots[program] = smaller

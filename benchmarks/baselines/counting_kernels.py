@@ -32,7 +32,7 @@ class Counting(NamedTuple):
 def build_postings(
     programs: Programs, predicates: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the subscriptions that each predicate stands in."""
+    """Return the subscriptions of each predicate."""
     start = np.zeros(predicates + 1, np.int64)
     for token in programs.code:
         if token >= 0:
@@ -74,7 +74,7 @@ def match_event(counting: Counting, rows: Rows, event: int, out: NDArray[np.int3
 
 @kernel
 def _forget(counting: Counting, rows: Rows, event: int) -> None:
-    """Undo the counts of an event by the way they were made."""
+    """Undo the counts of an event by repeating its steps."""
     index = counting.by_value
     for place in range(rows.start[event], rows.start[event + 1]):
         value = index.base[rows.attribute[place]] + int(rows.value[place])

@@ -1,4 +1,4 @@
-"""The evaluation algorithms of the paper, as its figures 3 and 5 have them."""
+"""The evaluation algorithms of the paper (figures 3 and 5)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def eval_records(records: NDArray[np.int32], assignment: NDArray[np.uint8]) -> N
 
 @kernel
 def eval_split(diagram: Diagram, assignment: NDArray[np.uint8], value: NDArray[np.uint8]) -> None:
-    """Do the same with the values in an array of their own, a byte each: kinder to the cache."""
+    """Do the same with the values in a separate array of bytes, which uses the cache better."""
     label, low, high = diagram.label, diagram.low, diagram.high
     value[len(label)], value[len(label) + 1] = FALSE, TRUE
     for node in range(len(label) - 1, -1, -1):
@@ -63,7 +63,7 @@ def mv_eval_records(records: NDArray[np.int32], assignment: NDArray[np.uint8]) -
 def mv_eval_split(
     diagram: Diagram, assignment: NDArray[np.uint8], value: NDArray[np.uint8]
 ) -> None:
-    """Do the same with the values in an array of their own."""
+    """Do the same with the values in a separate array."""
     label, low, high = diagram.label, diagram.low, diagram.high
     value[len(label)], value[len(label) + 1] = FALSE, TRUE
     for node in range(len(label) - 1, -1, -1):
@@ -79,13 +79,13 @@ def mv_eval_split(
 
 
 class Message(NamedTuple):
-    """What evaluation needs beside the diagram, made once."""
+    """The buffers of an evaluation."""
 
     variables: Predicates
     by_attribute: NDArray[np.int64]
     assignment: NDArray[np.uint8]
     value: NDArray[np.uint8]
-    """The values of the nodes, where they do not stand in the records."""
+    """The values of the nodes, if they are not in the records."""
 
 
 @kernel
@@ -110,7 +110,7 @@ def evaluate_records(
 
 @kernel
 def evaluate_split(diagram: Diagram, message: Message, rows: Rows, partial: bool) -> None:
-    """Do the same with the values in an array of their own."""
+    """Do the same with the values in a separate array."""
     for event in range(len(rows.start) - 1):
         assign(message.variables, message.by_attribute, rows, event, message.assignment)
         if partial:

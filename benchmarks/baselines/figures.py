@@ -1,7 +1,7 @@
-"""What the baselines need on their workloads: `python -m benchmarks.baselines.figures paper`.
+"""Time and memory of the baselines alone: `python -m benchmarks.baselines.figures paper`.
 
-Figures for orientation, medians of five runs, one event at a time on one core. The benchmarks of
-the engine run the same baselines in turns with it, and only those figures are for claims.
+Figures for orientation: medians of five runs, one event at a time on one core. For claims, use the
+benchmarks of the engine, which run the same baselines in turns with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEED = 1
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """Return the median time of a run, after one that does not count."""
+    """Return the median time of a run, after a warm-up."""
     run()
     times = []
     for _ in range(REPEATS):

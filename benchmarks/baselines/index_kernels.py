@@ -1,7 +1,7 @@
 """Which predicates a value satisfies, as a list for every value of every attribute.
 
-The values of these workloads are small whole numbers, so the list is addressed and not hashed:
-the fastest index there is, paid for with memory where predicates are wide.
+The values of these workloads are small whole numbers, so lists are addressed directly: the fastest
+index possible, at the price of memory for wide predicates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tamis.jit import kernel
 
 
 class Leaves(NamedTuple):
-    """Predicates, plain or negated, by the numbers that the index shall call them."""
+    """Predicates, plain or negated, in the order of the index."""
 
     predicate: NDArray[np.int32]
     negated: NDArray[np.bool_]

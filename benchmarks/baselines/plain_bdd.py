@@ -1,4 +1,4 @@
-"""The paper's engine: a shared BDD over Boolean variables that know nothing of each other.
+"""The paper's engine: a shared BDD over independent Boolean variables.
 
 The variables are what section 4 of the paper calls atomic formulas, `= < >` and for texts
 `= within contains`; `x <= c` is `x = c or x < c`, as it says. With `every=True` each of the 208
@@ -43,10 +43,10 @@ from benchmarks.baselines.eval_kernels import (
 from benchmarks.workloads.forms import AND, OR, XOR, Programs, Rows
 from benchmarks.workloads.paper import ATOMS, FIELDS, PRIMITIVES, Atom, predicates_of, value_atom
 
-# What stands for a comparison where only primitive ones are variables, and whether negated.
+# How comparisons are built from primitive ones; `!=` is negated.
 PARTS = {"<=": ("=", "<"), ">=": ("=", ">"), "!=": ("=",)}
 
-# Every way in which a value can lie to the constants of the workload.
+# Values in every position relative to the constants of the workload.
 SAMPLES: dict[type, Sequence[int | float | str]] = {
     int: range(81),
     float: [half / 2 for half in range(162)],
@@ -101,7 +101,7 @@ class Bdd:
             evaluate_records(self._records, self._message, rows, partial)
 
     def matches(self, *, split: bool = False) -> NDArray[np.int64]:
-        """Return the subscriptions that the last message satisfies; no part of the algorithms."""
+        """Return the subscriptions that the last message satisfies; not part of the algorithms."""
         value = self._message.value if split else self._records[:, VALUE]
         return np.nonzero(value[self.diagram.output] == truths.TRUE)[0]
 
@@ -128,7 +128,7 @@ class Builder:
         )
 
     def bdd(self) -> Bdd:
-        """Return what has been built so far, without what the building left behind."""
+        """Return what has been built so far, without unreachable nodes."""
         reached = mark(self._store, self._roots)
         reached[:2] = False
         nodes = np.nonzero(reached)[0]
@@ -170,7 +170,7 @@ class Builder:
         return Leaves(node, variables)
 
     def _make_clauses(self) -> NDArray[np.int32]:
-        """Return, for each two variables, what one says of the other: the paper's d({u, v})."""
+        """Return the dependency of each pair of variables: the paper's d({u, v})."""
         clause = np.full((len(self.variables), len(self.variables)), TRUE, np.int32)
         truths = [_truths(atom) for atom in self.variables]
         for u, one in enumerate(self.variables):
@@ -223,7 +223,7 @@ def _new_store(nodes: int) -> Store:
 
 
 def _grown(store: Store) -> Store:
-    """Return the same nodes with twice the room."""
+    """Return the same nodes with twice the capacity."""
     bigger = _new_store(max(2 * len(store.variable), 4 * RESERVE))
     used = int(store.used[0])
     for old, new in zip(store[:3], bigger[:3], strict=True):

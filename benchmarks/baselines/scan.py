@@ -1,4 +1,4 @@
-"""No index at all: every subscription is tried on every event, with short circuits."""
+"""No index: every subscription is evaluated on every event, with short circuits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trying every subscription: three-valued code with jumps over what cannot matter any more."""
+"""Evaluating every subscription: three-valued code with jumps over decided operands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Values(NamedTuple):
 
     value: NDArray[np.float64]
     event: NDArray[np.int64]
-    """The event that set the value: what another one set is absent."""
+    """The event that set the value; values of other events count as absent."""
     stack: NDArray[np.uint8]
 
 

@@ -45,7 +45,7 @@ def report_many(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def report_beside(chosen: argparse.Namespace, folder: Path) -> None:
-    """Measure, print and write what other brokers do."""
+    """Measure, print and write the figures of all brokers."""
     before = os.getloadavg()
     found = beside.measured(folder, chosen.events, chosen.paces, chosen.paced_seconds)
     report(
@@ -59,7 +59,7 @@ def report_beside(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def report_stalled(chosen: argparse.Namespace, folder: Path) -> None:
-    """Measure, print and write what a stall does to the others."""
+    """Measure, print and write how a stall affects the other subscribers."""
     before = os.getloadavg()
     rooms = max(1, chosen.subscribers // ROOMS)
     found = stalled.measured(folder, chosen.subscribers, rooms, chosen.rate, chosen.stalled_seconds)
@@ -89,7 +89,7 @@ def report_restart(chosen: argparse.Namespace, folder: Path) -> None:
 
 
 def load_since(before: tuple[float, float, float]) -> str:
-    """Say how much the machine had to do, with this and with other things."""
+    """Return a sentence about the load of the machine before and after."""
     start, end = before[0], os.getloadavg()[0]
     return f"Load of the {os.cpu_count()} cores: {start:.1f} before, {end:.1f} at the end."
 

@@ -2,7 +2,7 @@
 
 Tamis filters in the broker. The others bring everything to the subscriber, which filters for itself
 with the same filter in the same language. Rates are of all events, wanted or not; the time of an
-event is that from when it was due to be published until the subscriber has it in hand.
+event runs from the moment it was due until the subscriber has it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from tamis.workloads import Workload
 WANTED: Final = "f0 < 10"
 """True of one event in a hundred: the field has a thousand values."""
 # An asyncio timer may be this late, which is not the broker's fault.
-GRAIN: Final = 0.002
-RECEIVED: Final = 300.0
+TIMER_SECONDS: Final = 0.002
+RECEIVE_SECONDS: Final = 300.0
 
 T = TypeVar("T")
 
 
 class Found(NamedTuple):
-    """What was measured."""
+    """The results."""
 
     rows: list[Row]
     latencies: list[Latency]
@@ -58,7 +58,7 @@ class Connected:
         self.client: Client = self.run(self._stack.enter_async_context(self.system.connect(port)))
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return what a coroutine gives that runs beside the client."""
+        """Run a coroutine in the client's thread and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:
@@ -75,18 +75,18 @@ class Publisher(Connected):
         self._texts: list[bytes] = []
 
     def prepare(self, count: int) -> int:
-        """Make events; return how many of them are wanted."""
+        """Draw events; return how many of them are wanted."""
         self._events = drawn(count)
         self._texts = [msgspec.json.encode(event | {"sent": 0.0}) for event in self._events]
         wanted = parse(WANTED)
         return sum(wanted.matches(event) for event in self._events)
 
     def publish_all(self) -> None:
-        """Publish what was made, as fast as it can be."""
+        """Publish all events as fast as possible."""
         self.run(self.client.publish_all(self._texts))
 
     def publish_paced(self, rate: int) -> None:
-        """Publish what was made at its time, however long the broker takes."""
+        """Publish each event at its time, however long the broker takes."""
         self.run(self._publish_paced(rate))
 
     async def _publish_paced(self, rate: int) -> None:
@@ -95,13 +95,13 @@ class Publisher(Connected):
             due = start + number / rate
             while (now := monotonic()) < due:
                 await asyncio.sleep(due - now)
-            sent = now if now - due < GRAIN else due
+            sent = now if now - due < TIMER_SECONDS else due
             await self.client.publish(msgspec.json.encode(event | {"sent": sent}))
         await self.client.flush()
 
 
 class Subscriber(Connected):
-    """Receives what is wanted, or everything, and looks for itself."""
+    """Receives the wanted events, or all events and filters them itself."""
 
     def __init__(self, system: str, port: int) -> None:
         super().__init__(system, port)
@@ -117,11 +117,11 @@ class Subscriber(Connected):
         self._times, self._last, self._done = [], count - 1, asyncio.Event()
 
     def received(self) -> list[float]:
-        """Return how long each wanted event took, when the last has come."""
+        """Wait for the last event; return how long each wanted one took."""
         return self.run(self._received())
 
     async def _received(self) -> list[float]:
-        async with asyncio.timeout(RECEIVED):
+        async with asyncio.timeout(RECEIVE_SECONDS):
             await self._done.wait()
         return self._times
 
@@ -136,12 +136,12 @@ class Subscriber(Connected):
     def _note(self, event: dict[str, Any]) -> None:
         self._times.append(monotonic() - event["sent"])
         if event["n"] == self._last:
-            # Some clients call from a thread of their own.
+            # Some clients call from their own thread.
             self._loop.call_soon_threadsafe(self._done.set)
 
 
 def drawn(count: int) -> list[dict[str, Any]]:
-    """Return events; the last of them is wanted, so that its arrival is the end."""
+    """Return events; the last one is wanted, so its arrival marks the end."""
     events = Workload.load("be-a").events(0, count, 2).to_pylist()
     events[-1]["f0"] = 0
     return [{"n": number, **event} for number, event in enumerate(events)]
@@ -151,14 +151,14 @@ def drawn(count: int) -> list[dict[str, Any]]:
 
 
 class Pair(NamedTuple):
-    """The two who are on either side of a broker."""
+    """A publisher and a subscriber of one broker."""
 
     system: System
     publisher: Worker
     subscriber: Worker
 
     def run(self, method: str, count: int, wanted: int, *arguments: int) -> list[float]:
-        """Bring events from one to the other; return the times of those that were wanted."""
+        """Send events through the broker; return the times of the wanted ones."""
         self.subscriber.call("expect", count)
         self.publisher.call(method, *arguments)
         times: list[float] = self.subscriber.call("received")
@@ -170,7 +170,7 @@ class Pair(NamedTuple):
 
 
 def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> Found:
-    """Measure all systems that are here, in turns."""
+    """Measure all installed systems in turns."""
     with ExitStack() as stack:
         pairs, notes = _pairs(stack, folder)
         wanted = [pair.publisher.call("prepare", count) for pair in pairs]

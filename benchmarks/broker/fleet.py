@@ -34,17 +34,17 @@ ENDLESS: Final = 1_000_000_000
 FLOOD: Final = 0
 """The room of the flood, to which all subscribers that may stall subscribe."""
 NOBODY: Final = -1
-QUIET: Final = 2.0
+QUIET_SECONDS: Final = 2.0
 """A subscriber that has received nothing for this long has received everything."""
-PATIENCE: Final = 300.0
+READ_SECONDS: Final = 300.0
 FLOODED: Final = 600
 """Characters in an event that floods."""
-TOGETHER: Final = 100
+EVENTS_PER_PUBLICATION: Final = 100
 IN_FLIGHT: Final = 4
 
 
 class Kind(NamedTuple):
-    """How a subscriber that stalls had subscribed."""
+    """How a subscriber that stalls is subscribed."""
 
     policy: Policy
     credit: int
@@ -60,7 +60,7 @@ STEADY: Final = Kind("wait", WINDOW)
 
 
 class Account(NamedTuple):
-    """What became of the events for a subscriber that stalled."""
+    """The events of a subscriber that stalled: received, dropped or disconnected."""
 
     policy: str
     received: int
@@ -98,11 +98,11 @@ class Subscriber:
 
     @property
     def account(self) -> Account:
-        """Return what came and what did not."""
+        """Return which events arrived and which did not."""
         return Account(self.kind.policy, self._received, self._dropped, self._was_ended)
 
     def read(self) -> Iterator[float]:
-        """Read what came; yield when the events of rooms among it were sent."""
+        """Read what has arrived; yield the send times of the events of rooms."""
         for reply in self.wire.replies():
             yield from self._take(reply)
 
@@ -130,7 +130,7 @@ class Subscriber:
 
 
 class Fleet:
-    """All subscribers; they read in turns, as soon as something comes."""
+    """All subscribers, reading in turns as events arrive."""
 
     def __init__(self, port: int, subscribers: int, rooms: int) -> None:
         """Connect: the first subscriber of each room is one that may stall."""
@@ -153,7 +153,7 @@ class Fleet:
     def take(self, steady: int) -> list[float]:
         """Return the latencies of a number of events to subscribers that never stall."""
         times: list[float] = []
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + READ_SECONDS
         while len(times) < steady:
             if time.monotonic() > until:
                 raise DisagreementError(f"{len(times):,} events came, not {steady:,}")
@@ -174,11 +174,11 @@ class Fleet:
             self._selector.unregister(self._stalling[number].wire)
 
     def resume(self) -> list[Account]:
-        """Make them read everything that is left, and return what it was."""
+        """Make them read everything that is left, and return an account of it."""
         for one in self._stalling:
             self._selector.register(one.wire, EVENT_READ, one)
         quiet_since = time.monotonic()
-        while time.monotonic() - quiet_since < QUIET:
+        while time.monotonic() - quiet_since < QUIET_SECONDS:
             if list(self._read(0.1)):
                 quiet_since = time.monotonic()
         return [one.account for one in self._stalling]
@@ -200,7 +200,7 @@ class Publisher:
         self._waiting = 0
 
     def pace(self, rate: int, events: int) -> None:
-        """Publish to one room after the other, each event at its time."""
+        """Publish to the rooms in turn, each event at its time."""
         start = time.monotonic() + 0.1
         for number in range(events):
             due = start + number / rate
@@ -213,8 +213,8 @@ class Publisher:
     def flood(self, room: int, events: int) -> None:
         """Publish large events as fast as the broker takes them."""
         event = Event(room, 0.0, "x" * FLOODED)
-        for first in range(0, events, TOGETHER):
-            self._send([event] * min(TOGETHER, events - first))
+        for first in range(0, events, EVENTS_PER_PUBLICATION):
+            self._send([event] * min(EVENTS_PER_PUBLICATION, events - first))
             while self._waiting >= IN_FLIGHT:
                 self._read_answers(1)
         while self._waiting:

@@ -1,4 +1,4 @@
-"""The rate of a broker with one subscription, and of one with very many.
+"""The rate of a broker with one subscription and with very many.
 
 Workload A: three equalities on eight fields. Every event satisfies one subscription, and somebody
 is connected to receive it; all others satisfy none, but share values with the events as in the
@@ -26,26 +26,25 @@ from benchmarks.reporting import Sheet, rates
 from tamis.protocol import Acknowledge, Credit, Deliver, Publish, Published, Subscribe, Subscribed
 from tamis.workloads import Workload
 
-# A publication, and how many of them wait for their answers at a time.
-TOGETHER: Final = 250
-IN_FLIGHT: Final = 8
+EVENTS_PER_PUBLICATION: Final = 250
+PUBLICATIONS_IN_FLIGHT: Final = 8
 SUBSCRIPTIONS_IN_FLIGHT: Final = 256
 CREDIT: Final = 100_000
 PLANTED: Final = (0, 0, 0)
 """The values of the one subscription that all events satisfy."""
-# Nobody reads between two turns, nor answers pings.
-PINGS: Final = 3600
-ASKED: Final = 0.6
+# The clients answer no pings between two turns.
+PING_SECONDS: Final = 3600
+LEAST_RATIO: Final = 0.6
 
 
 class Found(NamedTuple):
-    """What was measured."""
+    """The results."""
 
     rows: list[Row]
     costs: list[float]
-    """Seconds of processor that a broker took for an event; others' work hardly changes them."""
+    """CPU seconds of the broker per event; other load hardly changes them."""
     installing: float
-    """Subscriptions installed in a second."""
+    """Subscriptions installed per second."""
 
 
 # --- in other processes ----------------------------------------------------------------------
@@ -57,7 +56,9 @@ class Publisher:
     def __init__(self, port: int, count: int) -> None:
         self._wire = Wire(port)
         texts = [msgspec.Raw(msgspec.json.encode(event)) for event in events(count)]
-        self._frames = [texts[i : i + TOGETHER] for i in range(0, count, TOGETHER)]
+        self._frames = [
+            texts[i : i + EVENTS_PER_PUBLICATION] for i in range(0, count, EVENTS_PER_PUBLICATION)
+        ]
         self._next = 1
 
     def publish(self) -> None:
@@ -68,7 +69,7 @@ class Publisher:
             self._next += len(frame)
             self._wire.send(publication)
             waiting += 1
-            while waiting >= IN_FLIGHT:
+            while waiting >= PUBLICATIONS_IN_FLIGHT:
                 waiting -= self._answers()
         while waiting:
             waiting -= self._answers()
@@ -128,12 +129,12 @@ def others(count: int) -> Iterator[str]:
 
 
 def text(values: Sequence[int]) -> str:
-    """Return the filter that wants some values of the first fields."""
+    """Return the filter for given values of the first fields."""
     return " and ".join(f"f{place} = {value}" for place, value in enumerate(values))
 
 
 def install(port: int, count: int) -> float:
-    """Make durable subscriptions over one connection, many at a time; return the seconds."""
+    """Create durable subscriptions over one connection; return the seconds it took."""
     start = perf_counter()
     with Wire(port) as wire, step(f"installed {count:,} subscriptions") as show:
         waiting: deque[int] = deque()
@@ -159,7 +160,7 @@ def _grant(wire: Wire, waiting: deque[int]) -> None:
 
 
 class Pair(NamedTuple):
-    """A broker with those who use it."""
+    """A broker with its publisher and subscriber."""
 
     server: Server
     publisher: Worker
@@ -178,7 +179,7 @@ def measured(folder: Path, subscriptions: int, count: int) -> Found:
     with ExitStack() as stack:
         pairs = []
         for name in ("one", "many"):
-            server = stack.enter_context(tamis(folder / name, ping_interval=PINGS))
+            server = stack.enter_context(tamis(folder / name, ping_interval=PING_SECONDS))
             subscriber = stack.enter_context(worker(Subscriber, server.port))
             publisher = stack.enter_context(worker(Publisher, server.port, count))
             pairs.append(Pair(server, publisher, subscriber))
@@ -206,7 +207,7 @@ def measured(folder: Path, subscriptions: int, count: int) -> Found:
 
 
 def check(server: Server, subscriptions: int) -> int:
-    """Return how many events there were; refuse other subscriptions, and more matches or fewer."""
+    """Return the number of events; fail if subscriptions or matches are missing or too many."""
     status = server.status()
     there, matched, published = (status[n] for n in ("subscriptions", "matched", "published"))
     if (there, matched) != (subscriptions, published):
@@ -218,12 +219,12 @@ def check(server: Server, subscriptions: int) -> int:
 
 
 def sheets(found: Found) -> list[Sheet]:
-    """Return the rates, and what was asked."""
+    """Return the rates and the requirements."""
     one, many = found.rows
     return [
         rates("events", found.rows),
         Sheet(
-            ("", "µs of processor per event"),
+            ("", "µs of CPU per event"),
             [
                 (row.name, f"{1e6 * cost:.1f}")
                 for row, cost in zip(found.rows, found.costs, strict=True)
@@ -232,7 +233,7 @@ def sheets(found: Found) -> list[Sheet]:
         Sheet(
             ("required", "found", "asked"),
             [
-                (f"events/s, {many.name} / {one.name}", f"{many.ratio:.2f}", f"≥ {ASKED}"),
+                (f"events/s, {many.name} / {one.name}", f"{many.ratio:.2f}", f"≥ {LEAST_RATIO}"),
                 ("installing", f"{found.installing:,.0f} subscriptions/s", ""),
             ],
         ),

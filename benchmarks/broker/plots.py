@@ -1,4 +1,4 @@
-"""Plots of what brokers do: rates beside times, and memory while some do not read."""
+"""Plots of brokers: rates and latencies, and memory while some subscribers do not read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHADE: Final = "#c06c3e"
 
 
 def rates_and_times(title: str, rows: Sequence[Row], found: Sequence[Latency]) -> Figure:
-    """Draw rates as bars, and times from the median to where 99 of 100 are."""
+    """Draw rates as bars, and latencies from the median to the 99th percentile."""
     figure = Figure(figsize=(13, 1.2 + 0.5 * max(len(rows), len(found) / 2)), layout="constrained")
     left, right = figure.subplots(1, 2)
     spread = [[row.rate - row.low for row in rows], [row.high - row.rate for row in rows]]
@@ -39,7 +39,7 @@ def rates_and_times(title: str, rows: Sequence[Row], found: Sequence[Latency]) -
 def times_and_memory(
     title: str, times: Mapping[str, Sequence[Sequence[float]]], memory: Sequence[Sample]
 ) -> Figure:
-    """Draw how many events took how long in each turn, and the memory of the broker over time."""
+    """Draw the distribution of latencies in each turn, and the memory of the broker over time."""
     figure = Figure(figsize=(13, 4.5), layout="constrained")
     left, right = figure.subplots(1, 2)
     for colour, (phase, turns) in zip(COLOURS, times.items(), strict=False):
@@ -60,7 +60,7 @@ def times_and_memory(
 
 
 def _shade(axes: Any, memory: Sequence[Sample], calm: str) -> None:
-    """Show when some did not read."""
+    """Shade the time in which some subscribers did not read."""
     labelled: set[str] = set()
     for phase, samples in groupby(memory, key=lambda sample: sample.phase):
         if phase in ("", calm):

@@ -1,6 +1,6 @@
-"""How long a broker with very many durable subscriptions takes until it listens again.
+"""How long a broker with very many durable subscriptions takes to restart.
 
-With what it had compiled when it stopped, and without: then all filters are read and compiled.
+With the compiled engine that it saved when it stopped, and without, when it compiles all filters.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from benchmarks.reporting import Sheet, durations
 from tamis.storage import NEVER, Storage, StoredSubscription
 
 ENGINE: Final = "engine"
-TOGETHER: Final = 10_000
+SUBSCRIPTIONS_PER_WRITE: Final = 10_000
 
 
 def measured(folder: Path, count: int) -> list[Row]:
-    """Start a broker again and again, in turns."""
+    """Restart a broker in turns."""
     _fill(folder / "data", count)
     with step("compiled for the first time"), tamis(folder):
         pass
@@ -38,7 +38,7 @@ def measured(folder: Path, count: int) -> list[Row]:
 
 
 def sheets(rows: list[Row]) -> list[Sheet]:
-    """Return the time of a start and the stop after it."""
+    """Start and stop a broker; return the time of the start."""
     return [durations(rows)]
 
 
@@ -52,11 +52,11 @@ def _start(folder: Path, kept: Path | None) -> None:
 
 
 def _fill(data: Path, count: int) -> None:
-    """Store subscriptions of three conditions each, as a broker would have."""
+    """Store subscriptions of three conditions each, as a broker does."""
     dice = Random(1)
     with Storage.open(data) as store, step(f"stored {count:,} subscriptions"):
-        for first in range(0, count, TOGETHER):
-            some = range(first, min(first + TOGETHER, count))
+        for first in range(0, count, SUBSCRIPTIONS_PER_WRITE):
+            some = range(first, min(first + SUBSCRIPTIONS_PER_WRITE, count))
             store.state.add_subscriptions([_subscription(dice, number) for number in some])
 
 

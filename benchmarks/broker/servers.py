@@ -16,11 +16,11 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-STARTING: Final = 60.0
-STOPPING: Final = 60.0
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 60.0
 KILOBYTE: Final = 1024
 
-# It keeps no file, and by itself would drop what a subscriber does not take quickly.
+# Without files, and without a limit beyond which it would drop messages.
 MOSQUITTO_LINES: Final = (
     "allow_anonymous true",
     "persistence false",
@@ -39,29 +39,29 @@ class Server(NamedTuple):
 
     @property
     def pid(self) -> int:
-        """Return the number of the process."""
+        """Return the process id."""
         return self.process.pid
 
     @property
     def url(self) -> str:
-        """Return where a Tamis broker is."""
+        """Return the URL of a Tamis broker."""
         return f"http://127.0.0.1:{self.port}"
 
     def resident(self) -> int:
-        """Return the bytes of memory that the process has at the moment."""
+        """Return the resident memory of the process in bytes."""
         lines = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines()
         (found,) = (line.split()[1] for line in lines if line.startswith("VmRSS:"))
         return int(found) * KILOBYTE
 
     def cpu_seconds(self) -> float:
-        """Return the time that the process has had, on all cores."""
+        """Return the CPU time of the process on all cores."""
         text = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8")
-        # What follows the name, which may hold anything.
+        # The fields after the name, which may contain anything.
         words = text.rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def status(self) -> dict[str, Any]:
-        """Return the numbers that a Tamis broker tells."""
+        """Return the status of a Tamis broker."""
         answer = httpx.get(f"{self.url}/v1/status", timeout=60)
         answer.raise_for_status()
         found: dict[str, Any] = answer.json()
@@ -70,7 +70,7 @@ class Server(NamedTuple):
 
 @contextmanager
 def tamis(folder: Path, **settings: object) -> Iterator[Server]:
-    """Run `tamis serve`, with the settings that it has by itself but for some."""
+    """Run `tamis serve` with default settings except those given."""
     port = free_port()
     sets = {"port": port, "data": folder / "data", "log_level": "warning", **settings}
     options = [f"--set={name}={value}" for name, value in sets.items()]
@@ -80,7 +80,7 @@ def tamis(folder: Path, **settings: object) -> Iterator[Server]:
 
 @contextmanager
 def mosquitto(folder: Path) -> Iterator[Server]:
-    """Run Mosquitto; it keeps everything in memory, and drops nothing."""
+    """Run Mosquitto, in memory and without drops."""
     port = free_port()
     folder.mkdir(parents=True, exist_ok=True)
     lines = (f"listener {port} 127.0.0.1", *MOSQUITTO_LINES)
@@ -99,7 +99,7 @@ def nats(folder: Path) -> Iterator[Server]:
 
 
 def program(name: str) -> str:
-    """Return the path of a server; Debian has some where only root looks."""
+    """Return the path of a server; Debian installs some in folders that only root searches."""
     path = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"))
     found = shutil.which(name, path=path)
     if found is None:
@@ -114,11 +114,11 @@ def package(name: str, module: str) -> None:
 
 
 class MissingError(Exception):
-    """A server or a client that is to be measured is not here."""
+    """A server or client to be measured is not installed."""
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
+    """Return a free port."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port: int = taken.getsockname()[1]
@@ -137,14 +137,14 @@ def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[Server
     finally:
         process.terminate()
         try:
-            process.wait(STOPPING)
+            process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
 def _await_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    until = time.monotonic() + STARTING
+    until = time.monotonic() + START_SECONDS
     while time.monotonic() < until and process.poll() is None:
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()

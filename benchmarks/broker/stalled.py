@@ -1,9 +1,9 @@
-"""A tenth of the subscribers stops reading, and the others are to notice nothing.
+"""A tenth of the subscribers stops reading; the others should not notice.
 
-Every event is for one room: nine subscribers of it always read, and one may stall. Turns in which
-all read and turns with a stall alternate. When a stall begins, those who stall are flooded until
-the kernel's buffers and the broker's are full. The broker is told not to cut them off after a
-while, so that the stall lasts.
+Every event is for one room: nine of its subscribers always read, and one may stall. Turns in which
+all read and turns with a stall alternate. When a stall begins, the stalled subscribers are flooded
+until the kernel's buffers and the broker's are full. The broker is configured not to disconnect
+them, so that the stall lasts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FLOODED: Final = 2_000
 FLOODS: Final = 5
 """Floods in a row, at the end, to see whether memory grows with them."""
 FILLING: Final = 50_000
-"""Events for nobody, at the beginning: the broker keeps the latest 64 MB of events at hand."""
-EVERY: Final = 0.25
-SETTLED: Final = 2.0
-PATIENCE: Final = 60.0
-ASKED: Final = 1.3
+"""Events that match nothing, at the beginning, to fill the broker's event cache of 64 MB."""
+SAMPLE_SECONDS: Final = 0.25
+SETTLE_SECONDS: Final = 2.0
+WAIT_SECONDS: Final = 60.0
+MOST_RATIO: Final = 1.3
 CALM: Final = "all read"
 STALLED: Final = "a tenth stalled"
 LONGER: Final = "stalled and flooded"
@@ -42,7 +42,7 @@ MEGABYTE: Final = 1e6
 
 
 class Sample(NamedTuple):
-    """The memory of the broker at a time."""
+    """The memory of the broker at one time."""
 
     seconds: float
     resident: int
@@ -50,7 +50,7 @@ class Sample(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What one turn gave."""
+    """The results of one turn."""
 
     phase: str
     times: Sequence[float]
@@ -58,31 +58,31 @@ class Turn(NamedTuple):
     """How much of one core the broker used."""
 
     def quantile(self, part: float) -> float:
-        """Return the time within which a part of the events came."""
+        """Return a quantile of the latencies."""
         return float(np.quantile(self.times, part))
 
 
 class Found(NamedTuple):
-    """What was measured."""
+    """The results."""
 
     turns: list[Turn]
     memory: list[Sample]
 
     def of(self, phase: str) -> list[Turn]:
-        """Return the turns of one sort."""
+        """Return the turns of one phase."""
         return [turn for turn in self.turns if turn.phase == phase]
 
     def p99(self, phase: str) -> float:
-        """Return the median of what 99 of 100 events took in each turn."""
+        """Return the median over the turns of the 99th percentile."""
         return median(turn.quantile(0.99) for turn in self.of(phase))
 
     def ratios(self) -> list[float]:
-        """Return how much longer 99 of 100 took with a stall than in the turn before it."""
+        """Return the ratio of the 99th percentile with a stall to that of the turn before it."""
         pairs = zip(self.of(STALLED), self.of(CALM), strict=True)
         return [stalled.quantile(0.99) / calm.quantile(0.99) for stalled, calm in pairs]
 
     def most(self, phase: str) -> float:
-        """Return the most memory that the broker had in turns of one sort, in bytes."""
+        """Return the peak memory of the broker in the turns of one phase, in bytes."""
         return max(sample.resident for sample in self.memory if sample.phase == phase)
 
 
@@ -98,7 +98,7 @@ class Memory:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Look on, in a thread."""
+        """Take samples in a thread."""
         thread = Thread(target=self._watch, daemon=True)
         thread.start()
         try:
@@ -108,13 +108,13 @@ class Memory:
             thread.join()
 
     def _watch(self) -> None:
-        while not self._over.wait(EVERY):
+        while not self._over.wait(SAMPLE_SECONDS):
             now = monotonic() - self._start
             self.samples.append(Sample(now, self._server.resident(), self.phase))
 
 
 class Scene:
-    """A broker, its subscribers, and who publishes."""
+    """A broker, its subscribers and its publisher."""
 
     def __init__(
         self, server: Server, fleet: Worker, publisher: Worker, *, rooms: int, steady: int
@@ -127,11 +127,11 @@ class Scene:
         """Subscribers in each room that never stall."""
         self.memory = Memory(server)
         self.due = 0
-        """Events for each of those who stall, since they do."""
+        """Events for each stalled subscriber since it stalled."""
 
     def turn(self, phase: str, rate: int, seconds: int) -> Turn:
         """Publish at a steady rate for a while."""
-        # As many to each room, so that all can be accounted for.
+        # The same number to each room, so that all can be accounted for.
         count = -(-rate * seconds // self.rooms) * self.rooms
         self.fleet.begin("take", count * self.steady)
         start, used = monotonic(), self.server.cpu_seconds()
@@ -154,17 +154,17 @@ class Scene:
             check(account, self.due)
 
     def flood(self, room: int, count: int = FLOODED) -> None:
-        """Publish more than anybody buffers."""
+        """Publish more than any buffer holds."""
         self.publisher.call("flood", room, count)
         self.due += count if room == FLOOD else 0
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the broker has done with what was published, and a moment longer."""
-        until = monotonic() + PATIENCE
+        """Wait until the broker has processed everything, and a moment longer."""
+        until = monotonic() + WAIT_SECONDS
         while monotonic() < until and not is_idle(self.server.status()):
-            sleep(EVERY)
-        sleep(SETTLED)
+            sleep(SAMPLE_SECONDS)
+        sleep(SETTLE_SECONDS)
 
 
 def is_idle(status: dict[str, Any]) -> bool:
@@ -174,7 +174,7 @@ def is_idle(status: dict[str, Any]) -> bool:
 
 
 def check(account: Account, due: int) -> None:
-    """Refuse figures of a broker that loses events without a word, and of a stall that was none."""
+    """Refuse the figures of a broker that loses events silently, and of a stall without effect."""
     policy, received, dropped, was_ended = account
     told = f"policy {policy!r}: {received:,} of {due:,} events came, {dropped:,} were dropped"
     is_whole = received + dropped == due
@@ -228,7 +228,7 @@ def _flood_for_longer(scene: Scene) -> None:
 
 
 def sheets(found: Found, subscribers: int, rooms: int) -> list[Sheet]:
-    """Return times, memory, and what was asked."""
+    """Return latencies, memory and the requirements."""
     times = [
         Latency(phase, [time for turn in found.of(phase) for time in turn.times])
         for phase in (CALM, STALLED)
@@ -251,12 +251,12 @@ def sheets(found: Found, subscribers: int, rooms: int) -> list[Sheet]:
                 (
                     f"{what}, median of {len(ratios)} pairs of turns",
                     f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})",
-                    f"≤ {ASKED}",
+                    f"≤ {MOST_RATIO}",
                 ),
                 (
                     f"{what}, medians of all turns",
                     f"{found.p99(STALLED) / found.p99(CALM):.2f}",
-                    f"≤ {ASKED}",
+                    f"≤ {MOST_RATIO}",
                 ),
                 (
                     f"memory, flooded {FLOODS} times more / with one flood",

@@ -1,7 +1,7 @@
-"""Brokers that are measured beside each other, each by its own Python client.
+"""The brokers to compare, each with its own Python client.
 
-Tamis knows what a subscriber wants. The others know subjects, and everything is on one of them, so
-their subscribers receive all events and look for themselves.
+Tamis filters in the broker. The others know subjects, and everything is on one of them, so their
+subscribers receive all events and filter them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tamis.client.bus import Bus
 
 SUBJECT: Final = "events"
 IN_FLIGHT: Final = 1_000
-FLUSHED: Final = 300.0
+FLUSH_SECONDS: Final = 300.0
 
 Take = Callable[[bytes], None]
 
@@ -34,27 +34,27 @@ class Client(Protocol):
         """Register a function to be called with every event."""
 
     async def publish(self, text: bytes) -> None:
-        """Send an event, and do not wait until it is acknowledged."""
+        """Send an event without waiting for the acknowledgement."""
 
     async def publish_all(self, texts: Sequence[bytes]) -> None:
-        """Publish events, and return when all are acknowledged, where anything is."""
+        """Publish events, and wait for the acknowledgements if there are any."""
 
     async def flush(self) -> None:
-        """Return when all that was published is acknowledged."""
+        """Wait until everything published is acknowledged."""
 
 
 Connect = Callable[[int], AbstractAsyncContextManager[Client]]
 
 
 class System(NamedTuple):
-    """A broker, and what it promises of an event that it has acknowledged."""
+    """A broker, and what it guarantees for an acknowledged event."""
 
     name: str
     promise: str
     serve: Callable[[Path], AbstractContextManager[Server]]
     connect: Connect
     filters: bool = False
-    """Whether the broker does, so that the subscriber need not."""
+    """Whether the broker filters, so that the subscriber need not."""
     needs: tuple[str, str] | None = None
     """A package of PyPI, and the module in it."""
 
@@ -104,7 +104,7 @@ async def connect_tamis(port: int, *, durable: bool) -> AsyncIterator[Client]:
 
 
 class NatsClient:
-    """Subjects of NATS itself: who is there gets it."""
+    """NATS subjects without persistence."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
@@ -122,11 +122,11 @@ class NatsClient:
         await self.flush()
 
     async def flush(self) -> None:
-        await self._connection.flush(FLUSHED)
+        await self._connection.flush(FLUSH_SECONDS)
 
 
 class JetStreamClient:
-    """A stream of NATS, in a file, with a subscriber that acknowledges."""
+    """A NATS stream in a file, with a subscriber that acknowledges."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -143,7 +143,7 @@ class JetStreamClient:
         await self.flush()
 
     async def flush(self) -> None:
-        await asyncio.wait_for(self._stream.publish_async_completed(), FLUSHED)
+        await asyncio.wait_for(self._stream.publish_async_completed(), FLUSH_SECONDS)
 
 
 def _callback(take: Take) -> Callable[[Any], Awaitable[None]]:
@@ -179,7 +179,7 @@ async def connect_jetstream(port: int) -> AsyncIterator[Client]:
 
 
 class MosquittoClient:
-    """MQTT, each message acknowledged on both ways (QoS 1)."""
+    """MQTT with acknowledgements in both directions (QoS 1)."""
 
     def __init__(self, client: Any) -> None:
         self._client = client

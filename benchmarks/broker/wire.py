@@ -1,7 +1,7 @@
-"""A WebSocket of which everything is in hand: when it is read, and how much the kernel buffers.
+"""A WebSocket with control over when it is read and how much the kernel buffers.
 
-The client of Tamis reads as soon as something comes, which is what one wants, unless a subscriber
-that does not read is to be measured; and it has one publication on its way at a time.
+The Tamis client reads as soon as data arrive, which rules out measuring a subscriber that does not
+read, and it has one publication in flight at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Wire:
     """One connection to a Tamis broker."""
 
     def __init__(self, port: int, *, small: bool = False) -> None:
-        """Connect and say hello. A small one buffers only some kilobytes that are not read."""
+        """Connect and say hello; a small connection buffers only a few unread kilobytes."""
         self.socket = socket.socket()
         if small:
             self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SEGMENT)
@@ -54,7 +54,7 @@ class Wire:
         self.socket.close()
 
     def fileno(self) -> int:
-        """Return what selectors want."""
+        """Return the file descriptor, for selectors."""
         return self.socket.fileno()
 
     def send(self, frame: Request) -> None:
@@ -63,14 +63,14 @@ class Wire:
         self._flush()
 
     def replies(self) -> Iterator[Reply]:
-        """Read once what there is, and yield what the broker said; a frame may be incomplete."""
+        """Read what is available and yield the complete frames."""
         self._read()
         for event in self._protocol.events_received():
             if isinstance(event, Frame) and event.opcode is Opcode.TEXT:
                 yield _granted(decode_reply(bytes(event.data)))
 
     def expect(self, kind: type[Reply]) -> Reply:
-        """Wait for a reply of some kind; others before it are for nobody."""
+        """Wait for a reply of some kind and discard others before it."""
         while True:
             for reply in self.replies():
                 if isinstance(reply, kind):
@@ -91,7 +91,7 @@ class Wire:
 
 
 def _granted(reply: Reply) -> Reply:
-    """Return what the broker said, unless it refused something."""
+    """Return the broker's frame, unless it is a refusal."""
     if isinstance(reply, Refused):
         raise RefusedError(reply.code, reply.message)
     return reply

@@ -1,4 +1,4 @@
-"""Processes that publish and subscribe, so that they share no interpreter with what is measured."""
+"""Processes that publish and subscribe, so that they share no interpreter with the measurement."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-# Nothing of the parent is copied: it has threads, and much else.
+# Not forked: the parent has threads.
 _processes: Final = multiprocessing.get_context("spawn")
-PATIENCE: Final = 600.0
+RESULT_SECONDS: Final = 600.0
 
 Calls = Callable[..., Any]
 
@@ -24,11 +24,11 @@ class Worker:
         self._pipe = pipe
 
     def begin(self, method: str, *arguments: Any) -> None:
-        """Call a method, and do not wait for its result."""
+        """Call a method without waiting for its result."""
         self._pipe.send((method, arguments))
 
-    def result(self, patience: float = PATIENCE) -> Any:
-        """Return what the last call gave."""
+    def result(self, patience: float = RESULT_SECONDS) -> Any:
+        """Return the result of the last call."""
         if not self._pipe.poll(patience):
             raise TimeoutError(f"nothing came of it in {patience:g} s")
         fine, value = self._pipe.recv()

@@ -33,7 +33,7 @@ SHORTEST_RUN_SECONDS = 0.2
 
 
 class Result(NamedTuple):
-    """Things per second, and what came out."""
+    """Things per second, and the checksum of the first run."""
 
     rate: float
     checksum: int
@@ -66,8 +66,8 @@ class Child:
         assert self._process.stdout  # noqa: S101 - it is a pipe
         line = self._process.stdout.readline()
         if not line:
-            said = self._log.read_text("utf-8", errors="replace").strip().splitlines()
-            raise UnavailableError(said[-1] if said else "the process ended")
+            lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
+            raise UnavailableError(lines[-1] if lines else "the process ended")
         found: dict[str, Any] = json.loads(line)
         return found
 
@@ -138,7 +138,7 @@ def _spread(rates: Sequence[float]) -> str:
 def compare(
     case: str, trees: Sequence[Path], inputs: Path, scratch: Path, repeats: int
 ) -> dict[str, Compared]:
-    """Set up one case in both checkouts and let them take turns."""
+    """Set up one case in both checkouts and measure them in turns."""
     with ExitStack() as stack:
         # One after the other: each has the machine to itself while it is set up.
         old, new = (
@@ -148,6 +148,7 @@ def compare(
         found = {row: Compared(case, row, [], []) for row in old.things}
         for row in found:
             check(f"{case}, {row}", old.run(row), new.run(row))
+        # Another warm-up of both; the old checkout decides for both.
         loops = {row: (old.loops(row), new.loops(row))[0] for row in found}
         for turn in range(repeats):
             for row, rates in found.items():

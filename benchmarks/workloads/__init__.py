@@ -1,1 +1,5 @@
-"""Seeded workloads: subscriptions and events, as Tamis sees them and as flat arrays."""
+"""Seeded workloads as filters for Tamis and as flat arrays for the baselines.
+
+The shipped workloads of `tamis.workloads` draw the paper's filters and the conjunctions
+(`drawn.py`). Boolean expressions have a generator of their own, see `boolean.py`.
+"""

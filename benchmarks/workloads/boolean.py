@@ -1,6 +1,10 @@
-"""Arbitrary Boolean expressions as ABE-Gen of the A-Tree paper draws them, after issue 3.
+"""Arbitrary Boolean expressions as ABE-Gen of the A-Tree paper draws them.
 
-The parameters are the paper's; what it does not settle is settled here. Depth counts levels, the
+They are drawn as a graph in arrays, not by the shipped workload `abe`: the A-Tree shares the
+sub-expressions as drawn, and the text of a filter does not keep them (`a and (b and c)` is one
+conjunction of three). The distributions are the same; the tests compare them.
+
+The parameters are the paper's; where it leaves something open, we chose. Depth counts levels, the
 predicates being the first, so that depth 3 is a 4 × 4 tree. Each level below the root has a pool
 of as many sub-expressions as there are expressions, from which the level above draws by Zipf.
 `not` has one operand; `xor` and `xnor` have as many as the others and mean parity. Predicates:
@@ -136,7 +140,7 @@ def _operators(rng: np.random.Generator, count: int, shape: Shape) -> _Level:
 def _tests(
     rng: np.random.Generator, size: int, shape: Shape
 ) -> tuple[Predicates, NDArray[np.int32]]:
-    """Return the different ones of `size` predicates, and which each was."""
+    """Draw `size` predicates; return the distinct ones, and the number of each that was drawn."""
     drawn = np.zeros((size, 2 + LISTED), np.int16)
     drawn[:, 0] = rng.integers(shape.attributes, size=size)
     op = drawn[:, 1] = rng.choice(list(TESTS), size, p=list(TESTS.values()))

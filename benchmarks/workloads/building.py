@@ -1,4 +1,4 @@
-"""From flat arrays to Tamis filters: atoms once each, everything else straight from the IR."""
+"""From flat arrays to Tamis filters; each atom is made once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ JOIN: dict[int, Callable[[Sequence[Filter]], Filter]] = {
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the collector from walking, again and again, over millions of objects that stay."""
+    """Keep the garbage collector from walking over millions of objects that stay alive."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

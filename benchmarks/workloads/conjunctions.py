@@ -24,11 +24,11 @@ MATCHES: Final = 10
 
 
 class Conjunctions(Drawn):
-    """Conjunctions of as many comparisons each."""
+    """Conjunctions with the same number of comparisons each."""
 
     @property
     def terms(self) -> NDArray[np.int32]:
-        """Return the predicates of each subscription, a row each."""
+        """Return a row of predicates for each subscription."""
         return self.programs.code.reshape(self.count, -1)[:, :-1]
 
 
@@ -72,7 +72,7 @@ def workload_c(count: int, seed: int) -> Conjunctions:
 
 
 def growth(count: int, seed: int, *, even: bool = True, matches: int = MATCHES) -> Conjunctions:
-    """Return conjunctions of which an event matches as many, however many there are.
+    """Return conjunctions of which an event matches about ten, regardless of their number.
 
     Either all three cardinalities grow evenly, so that no equality alone is selective, or only
     the first one does, as the number of users or devices would.

@@ -1,4 +1,4 @@
-"""What several workloads draw in the same way."""
+"""Random choices that NumPy does not have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def distinct(rng: np.random.Generator, rows: int, choices: int, width: int) -> N
 
 
 def zipf(rng: np.random.Generator, size: int, choices: int, exponent: float) -> NDArray[np.int64]:
-    """Return numbers below `choices`, the r-th with a probability like r to the -exponent."""
+    """Return numbers below `choices`, the r-th with a weight of r ** -exponent."""
     weights = np.cumsum(np.arange(1, choices + 1, dtype=np.float64) ** -exponent)
     found: NDArray[np.int64] = np.searchsorted(
         weights, rng.random(size) * weights[-1], side="right"

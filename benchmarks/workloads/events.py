@@ -1,4 +1,4 @@
-"""Events in every form that an engine may want: rows, NumPy columns, Arrow, dicts."""
+"""Events as rows, NumPy columns, Arrow and dicts."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-
-# Its types are nobody's concern here, whether or not the configuration says so already.
-import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from benchmarks.workloads.forms import Rows
@@ -28,7 +26,7 @@ class Field(NamedTuple):
 
 
 class Column(NamedTuple):
-    """The values of one attribute, and where they count."""
+    """The values of one attribute, and which events have it."""
 
     values: NDArray[Any]
     present: NDArray[np.bool_]
@@ -71,7 +69,7 @@ class Events:
         return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     def dicts(self) -> list[dict[str, int | float | str]]:
-        """Return the events as a publisher would write them."""
+        """Return the events as dicts without absent attributes."""
         names = [field.name for field in self.fields]
         start = self.rows.start.tolist()
         attributes = self.rows.attribute.tolist()

@@ -1,7 +1,7 @@
-"""Subscriptions and events as flat arrays: what workloads are drawn as and baselines read.
+"""Subscriptions and events as the flat arrays that the baselines read.
 
 A subscription is a postfix program. A token that is not negative pushes the truth of that
-predicate; a negative one is a connective and says over how many operands.
+predicate; a negative token is a connective with its number of operands.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 
 def connective(op: int, operands: int) -> int:
-    """Return the token of a connective; the kernels take it apart by `-1 - token`.
+    """Return the token of a connective; the kernels decode it from `-1 - token`.
 
     >>> token = connective(OR, 3)
     >>> (-1 - token) & 3 == OR, (-1 - token) >> 2
@@ -31,7 +31,7 @@ def connective(op: int, operands: int) -> int:
 
 
 class Predicates(NamedTuple):
-    """Tests of one attribute each, told apart by their position."""
+    """Tests of one attribute each, numbered by position."""
 
     attribute: NDArray[np.int32]
     op: NDArray[np.int8]
@@ -43,7 +43,7 @@ class Predicates(NamedTuple):
     """Where the constants of an IN begin in `members`; one entry more than predicates."""
     members: NDArray[np.float64]
     texts: NDArray[np.bool_]
-    """What a test of a text makes of every text that events may hold: looked up, not computed."""
+    """The result of each text test for every text in events: looked up, not computed."""
 
 
 class Programs(NamedTuple):
@@ -58,13 +58,13 @@ class Programs(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Events as the attributes they have; what is absent is not there."""
+    """Events as the attributes they have, without absent ones."""
 
     start: NDArray[np.int64]
     """One entry more than events."""
     attribute: NDArray[np.int32]
     value: NDArray[np.float64]
-    """Numbers as they are, texts by number."""
+    """Numbers as such, texts by their number."""
 
     def part(self, first: int, last: int) -> Rows:
         """Return some of the events."""

@@ -40,7 +40,7 @@ DENSITIES: Final = (0.077, 0.154, 0.231, 0.308, 1.0)
 
 
 class Atom(NamedTuple):
-    """One of the comparisons that filters are made of."""
+    """A comparison of the workload."""
 
     field: int
     op: str
@@ -61,7 +61,7 @@ ATOMS: Final = tuple(
     for op in (TEXT_OPERATORS if field.type is str else COMPARISONS)
 )
 
-# What section 4 of the paper calls atomic; the others are abbreviations of these.
+# The atomic formulas of section 4 of the paper; the others are abbreviations of these.
 PRIMITIVES: Final = tuple(
     atom for atom in ATOMS if atom.op in ("=", "<", ">", "within", "contains")
 )
@@ -92,7 +92,7 @@ def predicates_of(atoms: Sequence[Atom]) -> Predicates:
 
 
 def value_atom(atom: Atom) -> ValueAtom:
-    """Return the atom as what tests values."""
+    """Return the atom of the IR, as one that tests values."""
     filter_ = atom.as_filter()
     assert isinstance(filter_, ValueAtom)  # noqa: S101 - every atom of this workload is one
     return filter_

@@ -34,7 +34,7 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "REPEATS", 1)
-    monkeypatch.setattr(harness, "PATIENCE", 0.01)
+    monkeypatch.setattr(harness, "SECONDS_PER_RUN", 0.01)
     monkeypatch.setattr(building, "CHANGES", 5)
     for module in (boolean, conjunctions, growth):
         monkeypatch.setattr(module, "EVENTS", 256)
@@ -112,10 +112,10 @@ def test_ratios_are_to_the_first_of_each_group() -> None:
 
 def test_a_run_does_as_much_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[int] = []
-    monkeypatch.setattr(harness, "PATIENCE", 60)
+    monkeypatch.setattr(harness, "SECONDS_PER_RUN", 60)
     assert fitting(done.append, 100) == 100
     assert done == [1, 1, 2, 4, 8, 16, 32, 64]
-    monkeypatch.setattr(harness, "PATIENCE", 0)
+    monkeypatch.setattr(harness, "SECONDS_PER_RUN", 0)
     assert fitting(done.append, 100) == 1
 
 

@@ -53,7 +53,7 @@ _NAME_RANGE: Final = re.compile(r"(.*?)(0|[1-9][0-9]*)\.\.(.*?)(0|[1-9][0-9]*)")
 
 
 class Mistake(Exception):  # noqa: N818 - it becomes a WorkloadError, which knows the file
-    """A mistake in a workload file: the key it stands under, what is wrong, and how to fix it."""
+    """A mistake in a workload file: its key, the reason, and how to fix it."""
 
     def __init__(self, key: str, reason: str, hint: str = "") -> None:
         super().__init__(reason)
@@ -211,7 +211,7 @@ class FloatDeclaration(NumberDeclaration, tag="float", kw_only=True):
 
 
 class StrDeclaration(Declaration, tag="str", kw_only=True):
-    """Texts; one with holes stands for every way to fill them."""
+    """Texts; a text with holes declares every way to fill them."""
 
     texts: Choices
     zipf: Positive | None = None

@@ -1,4 +1,4 @@
-"""Drawing filters: the grammar compiled to functions that turn random numbers into text."""
+"""Drawing filters: a grammar compiled to functions that turn random numbers into text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing events, a column at a time; each column has random numbers of its own."""
+"""Drawing events column by column; each column has its own random numbers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class EventDrawer:
     def _group_columns(
         self, name: str, group: Group, member: NDArray[np.bool_], first: int, last: int
     ) -> dict[str, pa.Array]:
-        """Return the columns of a group, of which most cells are empty."""
+        """Return the columns of a group; most of their cells are empty."""
         drawn = Stream(self._seed, "chosen", name, width=group.count).rows(first, last)
         values = Stream(self._seed, "grouped", name, width=group.count).rows(first, last)[member]
         chosen = sampled(drawn[member], len(group.of))
@@ -128,7 +128,7 @@ class EventDrawer:
 
 
 def _sparse(cells: pa.Array, events: NDArray[np.int64], present: NDArray[np.bool_]) -> pa.Array:
-    """Return a column of numbers with these cells; a thousand such columns are one batch."""
+    """Return a column of numbers with few cells, fast: a batch may have a thousand such columns."""
     numbers = cells.to_numpy()
     column = np.zeros(len(present), numbers.dtype)
     column[events] = numbers
@@ -141,7 +141,7 @@ def _sparse(cells: pa.Array, events: NDArray[np.int64], present: NDArray[np.bool
 def sampled(rows: NDArray[np.float64], choices: int) -> NDArray[np.int64]:
     """Return in each row different numbers below `choices`, all sets of them equally likely.
 
-    Floyd's way, for all rows at once: one random number makes one choice, so rows keep their width.
+    Floyd's algorithm on all rows at once; it uses one random number per choice.
     """
     width = rows.shape[1]
     chosen = np.empty(rows.shape, np.int64)

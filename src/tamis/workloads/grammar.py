@@ -1,4 +1,4 @@
-"""A grammar with probabilities: rules, their alternatives, and what can be said of all of them."""
+"""A grammar with probabilities: rules with alternatives, pools, and the analysis of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Literal(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """What another rule, or a pool, makes."""
+    """The text that another rule, or a pool, makes."""
 
     name: str
 
@@ -92,7 +92,7 @@ class Grammar(NamedTuple):
         return [found for way in self.rules[name] for found in way.references()]
 
     def reachable(self, *names: str) -> set[str]:
-        """Return all that some names lead to, with themselves."""
+        """Return all names that some names lead to, including themselves."""
         found: set[str] = set()
         pending = list(names)
         while pending:

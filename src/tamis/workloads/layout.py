@@ -1,7 +1,7 @@
-"""How the parts of an alternative become text: spaces, and parentheses where they are needed.
+"""From the parts of an alternative to text: spaces, and parentheses where they are needed.
 
-A rule is one condition wherever it stands. If `either` makes `a or b`, then `either and c` is
-`(a or b) and c`: grammars are put together like filters, not like pieces of text.
+A rule is one condition wherever it is used: if `either` makes `a or b`, then `{either} and c` is
+`(a or b) and c`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ Drawn = tuple[str, int]
 
 
 class Hole(NamedTuple):
-    """A place for what another part makes."""
+    """A place for the text of another part."""
 
     needed: int
-    """What binds less tightly is put in parentheses."""
+    """Text that binds less tightly gets parentheses."""
     enclosed: bool
-    """It stands in parentheses already."""
+    """Whether it is already in parentheses."""
 
 
 class Layout(NamedTuple):
@@ -49,7 +49,7 @@ class Layout(NamedTuple):
     """One more than holes."""
     holes: tuple[Hole, ...]
     binding: int
-    """Of the operators that stand in the alternative itself."""
+    """How tightly the loosest operator of the alternative itself binds."""
 
     def join(self, drawn: Sequence[Drawn]) -> Drawn:
         """Return the text with its holes filled."""
@@ -81,13 +81,13 @@ def lay_out(parts: Sequence[Part]) -> Layout:
         else:
             texts[-1] += word
     outer = [found for found, depth in zip(operators, depths, strict=True) if found and not depth]
-    # A lone operator is a part of somebody else's comparison, not a condition.
+    # An operator alone is part of a comparison elsewhere, not a condition.
     binding = min(outer, default=TIGHTEST) if len(parts) > 1 else TIGHTEST
     return Layout(tuple(texts), tuple(holes), binding)
 
 
 def separated(separator: str) -> tuple[str, int]:
-    """Return what stands between repetitions, and how tightly these must bind."""
+    """Return the text between repetitions, and how tightly these must bind."""
     return (", ", 0) if separator == "," else (f" {separator} ", BINDING[separator])
 
 
@@ -121,7 +121,7 @@ def _needed(operators: Sequence[int], at: int) -> int:
     if left == NOT:
         # As filters are printed: `not (x = 1)`.
         return TIGHTEST
-    # Subtraction and comparison join from the left: on their right stands what binds tighter.
+    # Subtraction and comparison associate to the left, so the right operand must bind tighter.
     return max(left + 1 if left >= COMPARE else left, right)
 
 
@@ -131,6 +131,6 @@ def _space(words: Sequence[str | None], at: int) -> str:
 
 
 def _is_signed(words: Sequence[str | None], at: int) -> bool:
-    """Tell whether a sign stands before a word, as in `x < -5`, and not a difference."""
+    """Return whether a word follows a sign, as in `x < -5`, rather than a difference."""
     before = "(" if at < 2 else words[at - 2]
     return words[at - 1] in ("-", "+") and (before in ("(", ",") or before in BINDING)

@@ -1,9 +1,9 @@
-"""Random numbers with addresses: the n-th of a stream is found without those before it.
+"""Random numbers with addresses: any number of a stream can be computed directly.
 
-Philox turns a key and a counter into four words. The key is made of the seed and the stream's name,
-and the counter is the address; so a range of subscriptions or events is the same whoever draws it.
-Words are made into numbers here, because NumPy keeps the words of a bit generator the same for all
-versions, but not what its distributions make of them.
+Philox turns a key and a counter into four words. The key is a hash of the seed and the stream's
+name, and the counter is the address, so a range of subscriptions or events is the same wherever it
+is drawn. We turn words into numbers ourselves, because NumPy guarantees the words of a bit
+generator across versions, but not the results of its distributions.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 _WORDS: Final = 4
-"""What Philox makes of one value of its counter."""
+"""Words that Philox makes of one value of its counter."""
 _ASIDE: Final = 1 << 192
-"""Where the continuations of rows begin, far behind the rows themselves."""
+"""The counter where continuations of rows begin, far beyond the rows themselves."""
 
 
 class Stream:
-    """Endless rows of numbers from 0 up to below 1, of one width."""
+    """An endless stream of rows of numbers from 0 up to below 1."""
 
     def __init__(self, seed: int, *name: str, width: int = 1) -> None:
-        said = "\0".join((str(seed), *name)).encode()
-        self._key: Final = int.from_bytes(blake2b(said, digest_size=16).digest(), "little")
+        label = "\0".join((str(seed), *name)).encode()
+        self._key: Final = int.from_bytes(blake2b(label, digest_size=16).digest(), "little")
         self._width: Final = width
 
     def rows(self, first: int, last: int) -> NDArray[np.float64]:
@@ -40,7 +40,7 @@ class Stream:
         return self.rows(first, last).reshape(-1)
 
     def beyond(self, row: int) -> Iterator[float]:
-        """Yield what continues a row that was too short, without end."""
+        """Yield numbers that continue a row that was too short, endlessly."""
         start = _ASIDE + (row << 64)
         while True:
             yield from self._words(start, self._width).tolist()

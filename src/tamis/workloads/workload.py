@@ -1,4 +1,4 @@
-"""A workload: subscriptions and events by number, the same for a seed whoever draws them."""
+"""A workload: subscriptions and events by number, the same wherever a seed is drawn."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Workload:
         self.text: Final = text
         self.source: Final = source
         self._description = read_workload(source, text)
-        # Drawing by another seed is another compilation; most have one or two.
+        # Each seed needs its own compilation; most programs use one or two.
         self._drawer = lru_cache(maxsize=4)(self._new_drawer)
 
     @classmethod
@@ -78,7 +78,7 @@ class Workload:
     ) -> pa.RecordBatch:
         """Return events by their numbers, up to below `last`, a column for each attribute.
 
-        With a density, an event has each attribute with this probability, whatever the file says.
+        With a density, an event has each attribute of its form with this probability.
         """
         _check_range(first, last)
         if density is not None and not 0 <= density <= 1:
@@ -102,7 +102,7 @@ def shipped() -> list[str]:
 
 def _check_range(first: int, last: int) -> None:
     if not 0 <= first <= last:
-        raise ValueError(f"the numbers {first} up to below {last} are no range from 0 on")
+        raise ValueError(f"the numbers {first} up to below {last} are not a range from 0 up")
 
 
 def _text_of(path: Path) -> str:
