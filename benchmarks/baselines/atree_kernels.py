@@ -1,8 +1,9 @@
 """The A-Tree: expressions as one graph, evaluated from the satisfied predicates upwards.
 
 Only true values are propagated ("zero suppression"). Negations are pushed down to the predicates,
-so a sub-expression has up to two nodes, one for true and one for false; unknown is neither. A node for `and` or a parity listens to one child only, the one least often true, and
-looks at the others when that one is ("propagation on demand"); so nodes go level by level.
+so a sub-expression has up to two nodes, one for true and one for false; unknown is neither. A node
+for `and` or a parity listens only to the child that is least often true, and looks at the others
+when that one is true ("propagation on demand"), so evaluation goes level by level.
 """
 
 from __future__ import annotations
