@@ -17,8 +17,8 @@ from tamis.errors import AccessError, LimitError
 from tamis.events import Schema
 from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Atom, HasKind, Present, ValueAtom
-from tamis.filters.boolean import MAX_DEPTH, And, Connective, Constant, Not, Or, Xor
+from tamis.filters.atoms import Atom, Present
+from tamis.filters.boolean import MAX_DEPTH, And, Connective, Constant, Not, Or, TruthSets, Xor
 from tamis.filters.limits import atom_cost
 
 # What is joined may be larger than what one user may send, but not without end.
@@ -102,20 +102,19 @@ def _has_default(name: str, schema: Schema | None) -> bool:
 
 def _known(atom: Filter) -> Filter:
     """Return where an atom is true or false, in every mode."""
-    if isinstance(atom, ValueAtom):
-        return HasKind(atom.attribute, atom.kind)
     if isinstance(atom, Relation):
         # Of several values some may satisfy the one and others the other; of none, neither.
         return any_of(atom, _opposite(atom))
-    return TRUE
+    known = atom.known() if isinstance(atom, Atom) else None
+    return TRUE if known is None else known
 
 
 def _opposite(relation: Relation) -> Relation:
     return Relation.of(_OPPOSITE[relation.op], relation.left, relation.right)
 
 
-class _TwoValued:
-    """Filters of three truth values said with two.
+class _TwoValued(TruthSets[Filter]):
+    """Filters of three truth values, expressed with two.
 
     Every node is translated once for each truth: `xor` needs both of its terms, and without this
     every level of it would double the work.
@@ -125,30 +124,29 @@ class _TwoValued:
         self._done: dict[tuple[int, bool], Filter] = {}
 
     def where(self, filter_: Filter, *, truth: bool) -> Filter:
-        """Return where a filter is true, or where it is false; elsewhere it is unknown."""
         key = id(filter_), truth
         if key not in self._done:
-            self._done[key] = self._where(filter_, truth=truth)
+            self._done[key] = super().where(filter_, truth=truth)
         return self._done[key]
 
-    def _where(self, filter_: Filter, *, truth: bool) -> Filter:
-        match filter_:
-            case Constant(value=value):
-                return TRUE if value is truth else FALSE
-            case Not(term=term):
-                return self.where(term, truth=not truth)
-            case And(terms=terms) | Or(terms=terms):
-                joined = And if isinstance(filter_, And) is truth else Or
-                return joined.of(self.where(term, truth=truth) for term in terms)
-            case Xor(terms=terms):
-                odd = Xor.of(self.where(term, truth=True) for term in terms)
-                known = (
-                    any_of(self.where(term, truth=True), self.where(term, truth=False))
-                    for term in terms
-                )
-                return all_of(odd if truth else Not.of(odd), *known)
-            case _:
-                return filter_ if truth else all_of(_known(filter_), Not.of(filter_))
+    def _constant(self, value: bool) -> Filter:
+        return TRUE if value else FALSE
+
+    def _all(self, parts: Sequence[Filter]) -> Filter:
+        return And.of(parts)
+
+    def _any(self, parts: Sequence[Filter]) -> Filter:
+        return Or.of(parts)
+
+    def _parity(self, terms: Sequence[Filter], *, odd: bool) -> Filter:
+        parity = Xor.of(self.where(term, truth=True) for term in terms)
+        known = (
+            any_of(self.where(term, truth=True), self.where(term, truth=False)) for term in terms
+        )
+        return all_of(parity if odd else Not.of(parity), *known)
+
+    def _atom(self, atom: Filter, *, truth: bool) -> Filter:
+        return atom if truth else all_of(_known(atom), Not.of(atom))
 
 
 def _with_defaults(filter_: Filter, schema: Schema | None) -> Filter:
@@ -171,12 +169,7 @@ def _atom_with_default(atom: Atom, schema: Schema | None) -> Filter:
     if not _has_default(atom.attribute, schema):
         return known
     assert schema is not None  # noqa: S101 - it has a default
-    declared = schema[atom.attribute]
-    match atom:
-        case Present():
-            return TRUE
-        case HasKind(kind=kind):
-            passes = kind is declared.kind
-        case ValueAtom(kind=kind):
-            passes = kind is declared.kind and atom.accepts(declared.default)
+    if isinstance(atom, Present):
+        return TRUE
+    passes = atom.passes(schema[atom.attribute].default)
     return any_of(known, Not.of(Present(atom.attribute))) if passes else known

@@ -10,15 +10,14 @@ from tamis.diagrams.diagram import Diagram, Node
 from tamis.diagrams.kernels import FALSE, TRUE
 from tamis.diagrams.value_order import BEGIN, CellSet, Interval, common_prefix, text_ends
 from tamis.diagrams.variable_order import AttributeVariables, VariableOrder, suffix_interval
-from tamis.events import Bits, Event, Kind, Schema
+from tamis.events import Bits, Kind, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Arithmetic, Relation
-from tamis.filters.atoms import Atom, HasBits, ValueAtom, can_compare
-from tamis.filters.boolean import And, Constant, Not, Or, Xor
-from tamis.filters.modes import View
+from tamis.filters.atoms import Atom, HasBits, HasKind, ValueAtom, can_compare
+from tamis.filters.boolean import TruthSets
 
 
-class Encoding:
+class Encoding(TruthSets[Node]):
     """A diagram for some filters under one mode, and the node of each filter in it."""
 
     def __init__(
@@ -57,43 +56,36 @@ class Encoding:
             return TRUE
         return self.diagram.all(
             [
-                self._any(attribute.forward)
+                self._any_of(attribute.forward)
                 for attribute in self.variable_order.by_attribute.values()
                 if attribute.value_order.many
             ]
         )
 
-    def where(self, filter_: Filter, *, truth: bool) -> Node:
-        """Return the events on which a filter is true, or those on which it is false."""
-        diagram = self.diagram
-        match filter_:
-            case Constant(value=value):
-                return TRUE if value is truth else FALSE
-            case Not(term=term):
-                return self.where(term, truth=not truth)
-            case And(terms=terms):
-                nodes = [self.where(term, truth=truth) for term in terms]
-                return diagram.all(nodes) if truth else diagram.any(nodes)
-            case Or(terms=terms):
-                nodes = [self.where(term, truth=truth) for term in terms]
-                return diagram.any(nodes) if truth else diagram.all(nodes)
-            case Xor(terms=terms):
-                return self._where_odd(terms, truth=truth)
-            case _ if truth:
-                return self.holds(filter_)
-            case _:
-                return diagram.both(self.known(filter_), diagram.negate(self.holds(filter_)))
+    def _constant(self, value: bool) -> Node:
+        return TRUE if value else FALSE
 
-    def _where_odd(self, terms: Sequence[Filter], *, truth: bool) -> Node:
+    def _all(self, parts: Sequence[Node]) -> Node:
+        return self.diagram.all(parts)
+
+    def _any(self, parts: Sequence[Node]) -> Node:
+        return self.diagram.any(parts)
+
+    def _parity(self, terms: Sequence[Filter], *, odd: bool) -> Node:
         diagram = self.diagram
-        odd, even = FALSE, TRUE
+        odds, evens = FALSE, TRUE
         for term in terms:
             true, false = self.where(term, truth=True), self.where(term, truth=False)
-            odd, even = (
-                diagram.either(diagram.both(odd, false), diagram.both(even, true)),
-                diagram.either(diagram.both(odd, true), diagram.both(even, false)),
+            odds, evens = (
+                diagram.either(diagram.both(odds, false), diagram.both(evens, true)),
+                diagram.either(diagram.both(odds, true), diagram.both(evens, false)),
             )
-        return odd if truth else even
+        return odds if odd else evens
+
+    def _atom(self, atom: Filter, *, truth: bool) -> Node:
+        if truth:
+            return self.holds(atom)
+        return self.diagram.both(self.known(atom), self.diagram.negate(self.holds(atom)))
 
     # --- atoms -------------------------------------------------------------------------------
 
@@ -103,9 +95,8 @@ class Encoding:
             return TRUE
         if isinstance(atom, Relation):
             return self._known_relation(atom)
-        if isinstance(atom, ValueAtom):
-            return self._has_kind(atom.attribute, atom.kind)
-        return TRUE
+        known = atom.known() if isinstance(atom, Atom) else None
+        return TRUE if known is None else self.holds(known)
 
     def holds(self, atom: Filter) -> Node:
         """Return the events on which an atom is true."""
@@ -120,7 +111,7 @@ class Encoding:
         assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart in `where`
         attribute = self.variable_order.by_attribute[atom.attribute]
         node = self._with_a_value(atom, attribute)
-        if _accepts_default(atom, attribute):
+        if atom.passes(attribute.value_order.default):
             node = self.diagram.either(node, self._absent(attribute))
         return node
 
@@ -151,18 +142,13 @@ class Encoding:
         if not _computes(relation):
             kinds = [kind for kind in Kind if can_compare(relation.op, kind)]
         return self.diagram.any(
-            [self.diagram.all([self._has_kind(name, kind) for name in names]) for kind in kinds]
+            [
+                self.diagram.all([self.holds(HasKind(name, kind)) for name in names])
+                for kind in kinds
+            ]
         )
 
     # --- one attribute -----------------------------------------------------------------------
-
-    def _has_kind(self, name: str, kind: Kind) -> Node:
-        attribute = self.variable_order.by_attribute[name]
-        whole = (attribute.value_order.whole(kind),)
-        node = self._in(attribute, whole)
-        if attribute.value_order.default_lies_in(whole):
-            node = self.diagram.either(node, self._absent(attribute))
-        return node
 
     def _absent(self, attribute: AttributeVariables) -> Node:
         if attribute.value_order.many:
@@ -182,10 +168,10 @@ class Encoding:
     ) -> Node:
         """Return where the attribute lies in, or has a value in, some of the cells."""
         if attribute.value_order.many:
-            return self._any(v for number, v in enumerate(variables) if cells >> number & 1)
+            return self._any_of(v for number, v in enumerate(variables) if cells >> number & 1)
         return self.diagram.cells(variables, cells)
 
-    def _any(self, variables: Iterable[int]) -> Node:
+    def _any_of(self, variables: Iterable[int]) -> Node:
         return self.diagram.any([self.diagram.literal(v) for v in variables])
 
     def _bits(self, atom: HasBits, attribute: AttributeVariables) -> Node:
@@ -202,7 +188,7 @@ class Encoding:
 
     def _has_bits(self, bits: Bits, attribute: AttributeVariables) -> Node:
         """Return where a value has all these bits: some set that was asked for says so."""
-        return self._any(variable for mask, variable in attribute.bits.items() if bits <= mask)
+        return self._any_of(variable for mask, variable in attribute.bits.items() if bits <= mask)
 
     def _text(self, predicate: TextPredicate, attribute: AttributeVariables) -> Node:
         passing, open_ = _answered(predicate, attribute)
@@ -251,13 +237,6 @@ def _answered(predicate: TextPredicate, attribute: AttributeVariables) -> tuple[
             passing |= (answer is True) << number
             open_ |= (answer is None) << number
     return passing, open_
-
-
-def _accepts_default(atom: Atom, attribute: AttributeVariables) -> bool:
-    default = attribute.value_order.default
-    if default is None:
-        return False
-    return atom.truth(View(Event({atom.attribute: default}), False)) is True
 
 
 def _computes(relation: Relation) -> bool:

@@ -27,7 +27,10 @@ from tamis.diagrams.value_order import (
     Interval,
     ValueOrder,
     after_prefix,
+    clipped,
     lowest_of,
+    merged,
+    outside,
 )
 from tamis.diagrams.variable_order import BACKWARD, AttributeVariables, Variable
 from tamis.events import Bits, Kind, Value
@@ -62,12 +65,12 @@ def free_words(variable: Variable) -> str:
 def region_words(name: str, value_order: ValueOrder, intervals: Iterable[Interval]) -> str:
     """Say that an attribute lies in some intervals of its value order."""
     inside = list(intervals)
-    parts = {bracket: _part(inside, bracket) for bracket in value_order.brackets}
+    parts = {bracket: clipped(inside, _whole(bracket)) for bracket in value_order.brackets}
     held = {bracket: part for bracket, part in parts.items() if part}
-    if all(part == [_whole(bracket)] for bracket, part in parts.items()):
+    if all(part == (_whole(bracket),) for bracket, part in parts.items()):
         return "true"
     present = [bracket for bracket in value_order.brackets if bracket != ABSENT]
-    if list(held) == present and all(part == [_whole(s)] for s, part in held.items()):
+    if list(held) == present and all(part == (_whole(s),) for s, part in held.items()):
         return f"{name} is present"
     return " or ".join(
         words
@@ -80,20 +83,13 @@ def _whole(bracket: Bracket) -> Interval:
     return (bracket,), (bracket + 1,)
 
 
-def _part(intervals: Iterable[Interval], bracket: Bracket) -> list[Interval]:
-    """Return what of the intervals lies in a bracket."""
-    begin, end = _whole(bracket)
-    cropped = [(max(low, begin), min(high, end)) for low, high in intervals]
-    return [(low, high) for low, high in cropped if low < high]
-
-
 def _bracket_words(
     name: str, value_order: ValueOrder, bracket: Bracket, part: Sequence[Interval]
 ) -> Iterator[str]:
-    if list(part) == [_whole(bracket)]:
+    if tuple(part) == (_whole(bracket),):
         yield f"{name} {_WORDS_OF_BRACKET[bracket]}"
         return
-    gaps = _gaps(bracket, part)
+    gaps = outside(part, _whole(bracket))
     if len(part) > 1 and len(gaps) == 1 and _is_point(value_order, bracket, gaps[0]):
         yield f"{name} != {_show(_value(bracket, gaps[0][0]))}"
         return
@@ -105,16 +101,6 @@ def _bracket_words(
     for each in part:
         if not _is_point(value_order, bracket, each):
             yield _range_words(name, bracket, each)
-
-
-def _gaps(bracket: Bracket, part: Iterable[Interval]) -> list[Interval]:
-    gaps: list[Interval] = []
-    at, end = _whole(bracket)
-    for low, high in part:
-        if at < low:
-            gaps.append((at, low))
-        at = high
-    return [*gaps, (at, end)] if at < end else gaps
 
 
 def _value(bracket: Bracket, point: Breakpoint) -> Any:
@@ -180,17 +166,6 @@ def suffix_words(name: str, value_order: ValueOrder, intervals: Iterable[Interva
             return f"{name} ends with {_show(low[1][::-1])}"
     cropped = [(max(low, (TEXTS,)), high) for low, high in inside]
     return region_words(f"{name} backwards", value_order, cropped)
-
-
-def complement(intervals: Iterable[Interval]) -> list[Interval]:
-    """Return the rest of the value order."""
-    gaps: list[Interval] = []
-    at = BEGIN
-    for low, high in intervals:
-        if at < low:
-            gaps.append((at, low))
-        at = high
-    return [*gaps, (at, END)] if at < END else gaps
 
 
 # --- boxes ---------------------------------------------------------------------------------
@@ -300,9 +275,9 @@ class _Sketcher:
             below = self._box(variable, words, no, yes)
         return below
 
-    def _places(self, head: Node) -> dict[int, list[Interval]]:
+    def _places(self, head: Node) -> dict[int, Sequence[Interval]]:
         """Return where the cells of a chain lead, the place of the last cell last."""
-        places: dict[int, list[Interval]] = {}
+        places: dict[int, Sequence[Interval]] = {}
         at, node = BEGIN, head
         while True:
             point = self._breakpoint(self._variable_of(node))
@@ -315,20 +290,20 @@ class _Sketcher:
         return places
 
     def _question(
-        self, variable: Variable, inside: list[Interval], earlier: list[Interval]
+        self, variable: Variable, inside: Sequence[Interval], earlier: Sequence[Interval]
     ) -> tuple[str, bool]:
         """Return the shortest words for a region or its complement, and whether yes and no swap.
 
         Positions that earlier boxes have ruled out may count to either side.
         """
-        wider = _merged([*inside, *earlier])
+        wider = merged([*inside, *earlier])
         forms = [
             (self._region_words(variable, region), swapped)
             for region, swapped in (
                 (inside, False),
                 (wider, False),
-                (complement(inside), True),
-                (complement(wider), True),
+                (outside(inside), True),
+                (outside(wider), True),
             )
         ]
         return min(forms, key=lambda form: (len(form[0]) + 4 * form[0].count(" or "), form[1]))
@@ -382,15 +357,5 @@ class _Sketcher:
         return passed
 
 
-def _put_last(places: dict[int, list[Interval]], place: int, interval: Interval) -> None:
-    places[place] = _merged([*places.pop(place, []), interval])
-
-
-def _merged(intervals: Iterable[Interval]) -> list[Interval]:
-    joined: list[Interval] = []
-    for low, high in sorted(intervals):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        else:
-            joined.append((low, high))
-    return joined
+def _put_last(places: dict[int, Sequence[Interval]], place: int, interval: Interval) -> None:
+    places[place] = merged([*places.pop(place, ()), interval])

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from tamis.events import Attribute, Kind, Type
-from tamis.events.kinds import KINDS, kind_of
+from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters import Mode
 
@@ -93,14 +93,6 @@ class ValueOrder:
         """Return the interval of everything but absence."""
         return self.begin(OTHER), END
 
-    def default_lies_in(self, intervals: Sequence[Interval]) -> bool:
-        """Tell whether the default, where one stands in for absence, lies in the intervals."""
-        if self.default is None:
-            return False
-        kind = kind_of(self.default)
-        at = (OTHER,) if kind is None else (BRACKET_OF_KIND[kind], self.default)
-        return any(low <= at < high for low, high in intervals)
-
     def _breakpoint(self, bracket: Bracket, first: Any) -> Breakpoint:
         if bracket not in self.brackets:
             return self.begin(bracket)
@@ -131,6 +123,35 @@ class ValueOrder:
             return after
         whole = _within_int64(math.floor(value) + 1)
         return after if whole is None else min(whole, after)
+
+
+def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return the same positions as disjoint intervals that do not touch, ascending."""
+    joined: list[Interval] = []
+    for low, high in sorted(intervals):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
+        elif low < high:
+            joined.append((low, high))
+    return tuple(joined)
+
+
+def outside(intervals: Iterable[Interval], within: Interval = (BEGIN, END)) -> tuple[Interval, ...]:
+    """Return the positions of `within` that lie in none of the merged intervals."""
+    gaps: list[Interval] = []
+    at, end = within
+    for low, high in intervals:
+        if at < min(low, end):
+            gaps.append((at, min(low, end)))
+        at = max(at, high)
+    return (*gaps, (at, end)) if at < end else tuple(gaps)
+
+
+def clipped(intervals: Iterable[Interval], within: Interval) -> tuple[Interval, ...]:
+    """Return the parts of the intervals that lie in `within`."""
+    begin, end = within
+    parts = ((max(low, begin), min(high, end)) for low, high in intervals)
+    return tuple((low, high) for low, high in parts if low < high)
 
 
 CellSet = int

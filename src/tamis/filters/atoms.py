@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Self
 
 from tamis.errors import EventError, FilterTypeError
 from tamis.events import Attribute, Bits, Kind, Schema, Value
-from tamis.events.kinds import KINDS, TYPES, Type
+from tamis.events.kinds import KINDS, TYPES, Type, kind_of
 from tamis.events.schema import fit
 from tamis.filters.boolean import Filter
 from tamis.filters.modes import View
@@ -48,6 +48,14 @@ class Atom(Filter, frozen=True):
         """Return the attribute's name."""
         return frozenset((self.attribute,))
 
+    def passes(self, value: Value | None) -> bool:
+        """Tell whether an attribute with just this value, such as its default, satisfies it."""
+        raise NotImplementedError
+
+    def known(self) -> Atom | None:
+        """Return where the atom is true or false, not unknown; None is everywhere."""
+        return None
+
     def _declared(self, schema: Schema) -> Attribute:
         return declared(self.attribute, schema)
 
@@ -58,6 +66,10 @@ class Present(Atom, frozen=True):
     def truth(self, view: View) -> bool:
         """Tell whether the event has the attribute."""
         return self.attribute in view.event
+
+    def passes(self, value: Value | None) -> bool:
+        """Take any value."""
+        return value is not None
 
     def bind(self, schema: Schema) -> Self:
         """Check that the schema knows the attribute."""
@@ -81,6 +93,10 @@ class HasKind(Atom, frozen=True):
         """Tell whether the event has a value of the kind."""
         return bool(view.event.of_kind(self.attribute, self.kind))
 
+    def passes(self, value: Value | None) -> bool:
+        """Compare the kind."""
+        return value is not None and kind_of(value) is self.kind
+
     def bind(self, schema: Schema) -> Self:
         """Check that the schema knows the attribute."""
         self._declared(schema)
@@ -101,6 +117,14 @@ class ValueAtom(Atom, frozen=True):
         if not values:
             return view.unknown
         return any(self.accepts(value) for value in values)
+
+    def passes(self, value: Value | None) -> bool:
+        """Test a value of the kind; no other passes."""
+        return value is not None and kind_of(value) is self.kind and self.accepts(value)
+
+    def known(self) -> Atom:
+        """Return the test for a value of the kind: without one the atom is unknown."""
+        return HasKind(self.attribute, self.kind)
 
     def accepts(self, value: Any) -> bool:
         """Tell whether one value of the right kind passes."""

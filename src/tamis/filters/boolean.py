@@ -6,8 +6,8 @@ to be obviously right: three truth values, with None for unknown.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar, NoReturn, Protocol, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 
 import msgspec
 
@@ -257,3 +257,44 @@ def one_deeper(terms: Iterable[_Deep]) -> int:
     if depth > MAX_DEPTH:
         raise LimitError("levels inside the filter", actual=depth, limit=MAX_DEPTH)
     return depth
+
+
+T = TypeVar("T")
+
+
+class TruthSets(Generic[T]):
+    """Where a filter is true and where it is false; elsewhere it is unknown.
+
+    One walk for every representation of sets of events: diagrams, or filters of two truth values.
+    """
+
+    def where(self, filter_: Filter, *, truth: bool) -> T:
+        """Return the events on which a filter is true, or those on which it is false."""
+        match filter_:
+            case Constant(value=value):
+                return self._constant(value is truth)
+            case Not(term=term):
+                return self.where(term, truth=not truth)
+            case And(terms=terms) | Or(terms=terms):
+                parts = [self.where(term, truth=truth) for term in terms]
+                return self._all(parts) if isinstance(filter_, And) is truth else self._any(parts)
+            case Xor(terms=terms):
+                return self._parity(terms, odd=truth)
+            case _:
+                return self._atom(filter_, truth=truth)
+
+    def _constant(self, value: bool) -> T:
+        raise NotImplementedError
+
+    def _all(self, parts: Sequence[T]) -> T:
+        raise NotImplementedError
+
+    def _any(self, parts: Sequence[T]) -> T:
+        raise NotImplementedError
+
+    def _parity(self, terms: Sequence[Filter], *, odd: bool) -> T:
+        """Return where all terms are known, and an odd or even number of them is true."""
+        raise NotImplementedError
+
+    def _atom(self, atom: Filter, *, truth: bool) -> T:
+        raise NotImplementedError

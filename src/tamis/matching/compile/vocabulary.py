@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.atom_intervals import intervals_of
-from tamis.diagrams.value_order import BEGIN, END, Interval, ValueOrder
-from tamis.events import Event, Schema
+from tamis.diagrams.value_order import BEGIN, END, Interval, ValueOrder, merged, outside
+from tamis.events import Schema
 from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Atom, ValueAtom
-from tamis.filters.modes import View
+from tamis.filters.atoms import Atom
 from tamis.languages import parse
 
 
@@ -179,12 +178,13 @@ class Vocabulary:
         assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart before
         value_order = self.value_order(atom.attribute)
         within = (BEGIN, END)
-        if reading is AbsenceRule.UNKNOWN and isinstance(atom, ValueAtom):
-            within = value_order.whole(atom.kind)
+        known = atom.known() if reading is AbsenceRule.UNKNOWN else None
+        if known is not None:
+            (within,) = intervals_of(known, value_order) or (within,)
         intervals = intervals_of(atom, value_order)
         if intervals is None:
             return self._predicate_leaf(atom, atom.attribute, within, reading)
-        if reading is AbsenceRule.DEFAULT and _default_passes(atom, value_order):
+        if reading is AbsenceRule.DEFAULT and atom.passes(value_order.default):
             intervals = (*intervals, (BEGIN, value_order.present()[0]))
         inside = merged(intervals)
         return Leaf(atom.attribute, Side(inside), Side(outside(inside, within)))
@@ -199,33 +199,3 @@ class Vocabulary:
         else:
             fails = Side((within,), holds, negated=True)
         return Leaf(name, Side((within,), holds), fails)
-
-
-def merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Return the same positions as disjoint intervals that do not touch, ascending."""
-    joined: list[Interval] = []
-    for low, high in sorted(intervals):
-        if joined and low <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(high, joined[-1][1]))
-        elif low < high:
-            joined.append((low, high))
-    return tuple(joined)
-
-
-def outside(intervals: Iterable[Interval], within: Interval) -> tuple[Interval, ...]:
-    """Return the positions of `within` that lie in none of the merged intervals."""
-    gaps: list[Interval] = []
-    at = within[0]
-    for low, high in intervals:
-        if at < min(low, within[1]):
-            gaps.append((at, min(low, within[1])))
-        at = max(at, high)
-    if at < within[1]:
-        gaps.append((at, within[1]))
-    return tuple(gaps)
-
-
-def _default_passes(atom: Atom, value_order: ValueOrder) -> bool:
-    if value_order.default is None:
-        return False
-    return atom.truth(View(Event({atom.attribute: value_order.default}), False)) is True

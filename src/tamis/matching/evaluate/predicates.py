@@ -54,7 +54,8 @@ class PredicateIndex:
             self._bits.append((row, atom))
         else:
             self._texts.setdefault(atom.attribute, _TextRows()).add(row, atom)
-        if predicate.completed and _default_passes(atom, self._schema):
+        declared = self._schema.get(atom.attribute) if self._schema else None
+        if predicate.completed and declared is not None and atom.passes(declared.default):
             self._by_default.setdefault(atom.attribute, []).append(row)
 
     def _set_texts(self, batch: EventBatch, rows: Rows) -> None:
@@ -119,13 +120,6 @@ def _has_bits(atom: HasBits, masks: NDArray[np.uint64]) -> Rows:
     found = masks & wanted
     passing: Rows = found == wanted if atom.op == "all" else found != 0
     return passing
-
-
-def _default_passes(atom: ValueAtom, schema: Schema | None) -> bool:
-    declared = None if schema is None else schema.get(atom.attribute)
-    if declared is None or declared.default is None or declared.kind is not atom.kind:
-        return False
-    return atom.accepts(declared.default)
 
 
 def _absent(name: str, batch: EventBatch) -> NDArray[np.intp]:
