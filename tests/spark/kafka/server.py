@@ -1,0 +1,85 @@
+"""A Kafka server in KRaft mode, from its jars, in a process of its own."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+POM = Path(__file__).with_name("pom.xml")
+SECONDS_TO_START = 120
+
+CONFIG = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+log.dirs={folder}/log
+num.partitions=2
+offsets.topic.replication.factor=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+"""
+
+
+def fetch_jars(profile: str, folder: Path) -> list[Path]:
+    """Return the jars of a profile of the pom, fetched by Maven; skip the test without them."""
+    for program in ("java", "mvn"):
+        if shutil.which(program) is None:
+            pytest.skip(f"the Kafka test needs {program}")
+    target = folder / profile
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
+    command = ["mvn", "-q", "-B", "-f", str(POM), "-P", profile, *copy]
+    fetched = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    if fetched.returncode:
+        pytest.skip(f"Maven did not get the jars of Kafka: {fetched.stdout[-500:]}")
+    return sorted(target.glob("*.jar"))
+
+
+@contextmanager
+def running_kafka(jars: list[Path], folder: Path) -> Iterator[str]:
+    """Run a server; yield its address."""
+    port, controller = free_port(), free_port()
+    config = folder / "server.properties"
+    config.write_text(CONFIG.format(port=port, controller=controller, folder=folder))
+    java = ["java", "-Xmx256m", "-cp", ":".join(map(str, jars))]
+    cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+    storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
+    subprocess.run(storage, check=True, capture_output=True)  # noqa: S603
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log)  # noqa: S603
+        try:
+            wait_for_port(port, server)
+            yield f"127.0.0.1:{port}"
+        finally:
+            server.kill()
+            server.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def wait_for_port(port: int, server: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + SECONDS_TO_START
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            assert server.poll() is None, "the Kafka server ended"
+            assert time.monotonic() < end, "the Kafka server did not start"
+            time.sleep(0.1)
+        else:
+            return
