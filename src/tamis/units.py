@@ -33,7 +33,7 @@ def seconds(value: object) -> object:
     found = _DURATION.fullmatch(value.strip())
     if found is None:
         raise ValueError(
-            f"{value!r} is no duration; write one like 30, 30s, 5 minutes, 24h, 7 days"
+            f"{value!r} is not a duration; write one like 30, 30s, 5 minutes, 24h, 7 days"
         )
     unit = found[2] or "s"
     return float(found[1]) * _UNITS[unit if unit in _UNITS else unit[0]]
@@ -49,6 +49,6 @@ def size(value: object) -> object:
         return number(value)
     found = _SIZE.fullmatch(value.strip())
     if found is None:
-        raise ValueError(f"{value!r} is no size; write one like 65536, 256 KiB, 4 MiB, 10 GB")
+        raise ValueError(f"{value!r} is not a size; write one like 65536, 256 KiB, 4 MiB, 10 GB")
     prefix, binary = found[2] or "", found[3]
     return int(float(found[1]) * (1024 if binary else 1000) ** _PREFIXES.index(prefix.upper()))

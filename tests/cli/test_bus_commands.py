@@ -339,7 +339,7 @@ def test_tokens_let_people_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ("arguments", "words"),
     [
         (("sub", "price <"), "(line 1, column 8)\n  price <\n         ^"),
-        (("sub", "a = 1", "--lifetime", "soon"), "'soon' is no duration"),
+        (("sub", "a = 1", "--lifetime", "soon"), "'soon' is not a duration"),
         (("sub", "a = 1", "--format", "xml"), "'xml' is not one of 'auto', 'table', 'json'"),
         (("sub", "a = 1", "--language", "sql"), "'sql' is not a language that Tamis reads"),
         (("sub", "a = 1", "--durable", ""), "a durable name has"),
@@ -349,7 +349,7 @@ def test_tokens_let_people_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (("explain", "-i", "no", '{"a": 1}'), "there is no subscription 'no'"),
         (("explain", "a = 1", "{"), "this is not JSON"),
         (("subscriptions", "show", "no"), "there is no subscription 'no'"),
-        (("subscriptions", "renew", "no", "soon"), "'soon' is no duration"),
+        (("subscriptions", "renew", "no", "soon"), "'soon' is not a duration"),
         (("subscriptions", "shwo"), "No such command 'shwo'"),
         (("token", "revoke", "no"), "there is no token 'no'"),
         (("status", "--url", "127.0.0.1:8765"), "is not the address of a broker"),

@@ -60,7 +60,7 @@ def interrupt_after_a_batch(site: Site) -> None:
 def test_mistakes_of_streams_are_sentences(site: Site) -> None:
     result = run(*arguments(site), "--every", "soon")
     assert result.exit_code == 2
-    assert "'soon' is no duration; write one like 30, 30s, 5 minutes" in result.stderr
+    assert "'soon' is not a duration; write one like 30, 30s, 5 minutes" in result.stderr
     result = run(*arguments(site), "--every", "1s", "--once")
     assert result.exit_code == 2
     assert "not both" in result.stderr

@@ -1,4 +1,4 @@
-"""What the broker counts, for Prometheus. No label holds what an event or a filter says."""
+"""The broker's metrics, for Prometheus. No label contains data from an event or a filter."""
 
 from __future__ import annotations
 
@@ -15,36 +15,38 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.published = self._counter("published_events", "Events stored")
-        self.duplicates = self._counter("duplicate_events", "Events that were stored before")
+        self.duplicates = self._counter("duplicate_events", "Events that had already been stored")
         self.refused = self._counter("refusals", "Requests refused", "code")
-        self.matched = self._counter("matches", "Pairs of event and subscription found")
-        self.delivered = self._counter("delivered_events", "Events handed to connections")
-        self.redelivered = self._counter("redelivered_events", "Of these, not for the first time")
-        self.acknowledged = self._counter("acknowledged_events", "Events that need not come again")
-        self.dropped = self._counter("dropped_events", "Events that will not come", "reason")
-        self.dead = self._counter("dead_letters", "Events given up after too many attempts")
-        self.commit_seconds = self._histogram("commit_seconds", "One write with its sync")
-        self.match_seconds = self._histogram("match_seconds", "Matching a batch of events")
-        self.delivery_seconds = self._histogram("delivery_seconds", "From storing to handing over")
-        self._queues = Gauge(
-            "tamis_queue", "What waits in a queue", ["queue"], registry=self.registry
+        self.matched = self._counter("matches", "Matching pairs of an event and a subscription")
+        self.delivered = self._counter("delivered_events", "Events sent to connections")
+        self.redelivered = self._counter(
+            "redelivered_events", "Events sent to connections more than once"
         )
+        self.acknowledged = self._counter("acknowledged_events", "Events acknowledged")
+        self.dropped = self._counter("dropped_events", "Events dropped", "reason")
+        self.dead = self._counter("dead_letters", "Events that became dead letters")
+        self.commit_seconds = self._histogram("commit_seconds", "Time of one write and sync")
+        self.match_seconds = self._histogram("match_seconds", "Time to match a batch of events")
+        self.delivery_seconds = self._histogram(
+            "delivery_seconds", "Time from storing an event to sending it"
+        )
+        self._queues = Gauge("tamis_queue", "Length of a queue", ["queue"], registry=self.registry)
 
     def watch_queue(self, name: str, queue: asyncio.Queue[Any]) -> None:
-        """Show how much waits in a queue."""
+        """Set the length of a queue."""
         self._queues.labels(name).set_function(queue.qsize)
 
     def watch(self, name: str, text: str, look: Callable[[], float]) -> None:
-        """Show what a function tells at the moment of asking."""
+        """Add a gauge whose value a function returns when it is read."""
         Gauge(f"tamis_{name}", text, registry=self.registry).set_function(look)
 
     def queues(self) -> dict[str, int]:
-        """Return how much waits in each queue."""
+        """Return the length of each queue."""
         samples = next(iter(self._queues.collect())).samples
         return {sample.labels["queue"]: int(sample.value) for sample in samples}
 
     def totals(self) -> dict[str, int]:
-        """Return the counters that have no label."""
+        """Return the counters without labels."""
         counters = {
             "published": self.published,
             "matched": self.matched,

@@ -42,7 +42,7 @@ def words(value: object) -> object:
 
 
 def is_loopback(host: str) -> bool:
-    """Say whether only this machine can reach an address; of a name only `localhost` is sure.
+    """Return whether only this machine can reach an address; `localhost` is the only such name.
 
     >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "example.org")]
     [True, True, True, False, False]
@@ -65,7 +65,7 @@ Port = Annotated[int, BeforeValidator(number), Field(ge=0, le=65_535)]
 DEFAULT_FILE: Final = Path("tamis.toml")
 PREFIX: Final = "TAMIS_"
 I_KNOW: Final = "yes, I know"
-"""What must be written to do without TLS or tokens where others can reach the broker."""
+"""The consent required to run without TLS or tokens where others can reach the broker."""
 
 FRAME_AROUND_AN_EVENT: Final = 4096
 
@@ -78,19 +78,19 @@ class BrokerSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: Path = Field(
-        default=Path("tamis-data"), description="The folder of the log and the state."
+        default=Path("tamis-data"), description="The folder for the log and the state."
     )
     schema_file: Path | None = Field(
         default=None, description="Types and defaults of attributes, as a JSON file."
     )
     mode: Mode = Field(
         default=Mode.SQL,
-        description="What an absent attribute means, for subscriptions that do not say.",
+        description="What an absent attribute means, for subscriptions that do not set a mode.",
     )
 
     # --- the address ---
     host: str = Field(default="127.0.0.1", description="The address to listen on.")
-    port: Port = Field(default=8765, description="The port; 0 takes any that is free.")
+    port: Port = Field(default=8765, description="The port; 0 selects a free one.")
     tls_certificate: Path | None = Field(
         default=None, description="The certificate chain, a PEM file."
     )
@@ -99,13 +99,13 @@ class BrokerSettings(BaseModel):
     )
     allow_plain_text: KnownRisk | None = Field(
         default=None,
-        description=f'"{I_KNOW}" lets a broker that others can reach run without TLS: whoever is '
-        "on the way can read every event and token. For use behind a proxy that has TLS.",
+        description=f'"{I_KNOW}" allows a broker that others can reach to run without TLS: anyone '
+        "on the network path can read every event and token. Use it behind a TLS proxy.",
     )
     allow_anonymous: KnownRisk | None = Field(
         default=None,
-        description=f'"{I_KNOW}" lets a broker that others can reach run without tokens: whoever '
-        "reaches it may do everything.",
+        description=f'"{I_KNOW}" allows a broker that others can reach to run without tokens: '
+        "anyone who can reach it may do everything.",
     )
     origins: Words = Field(
         default=(),
@@ -118,7 +118,7 @@ class BrokerSettings(BaseModel):
     )
     jwt_keys: Path | None = Field(
         default=None,
-        description="Keys that JSON Web Tokens are signed with: a JWK set, or a PEM file.",
+        description="The keys that sign JSON Web Tokens: a JWK set or a PEM file.",
     )
     jwt_issuer: str | None = Field(
         default=None, description="The `iss` that JSON Web Tokens must have."
@@ -129,44 +129,42 @@ class BrokerSettings(BaseModel):
     jwt_name_claim: str = Field(default="sub", description="The claim that names the principal.")
     jwt_roles_claim: Words = Field(
         default=("roles",),
-        description="The claim that lists a principal's roles; several names lead into claims.",
+        description="The claim that lists the roles; several names are a path to a nested claim.",
     )
     jwt_roles: Words = Field(
         default=(),
-        description="The roles that a JSON Web Token may give; none: all that the policy has.",
+        description="The roles that a JSON Web Token may grant; by default, all roles.",
     )
     jwt_leeway: Annotated[int, Field(ge=0, le=600)] = Field(
-        default=30, description="Seconds by which the issuer's clock may be off."
+        default=30, description="Allowed clock difference from the issuer, in seconds."
     )
     jwt_algorithms: Words = Field(
         default=("RS256", "ES256", "Ed25519"),
-        description="The signature algorithms that are accepted.",
+        description="The accepted signature algorithms.",
     )
 
     # --- what one client may send ---
-    largest_event: Bytes = Field(default=256 * 1024, description="Bytes of one event.")
+    largest_event: Bytes = Field(default=256 * 1024, description="The largest event, in bytes.")
     largest_frame: Bytes = Field(
-        default=4 * 1024**2, description="Bytes of one frame, or one HTTP body."
+        default=4 * 1024**2, description="The largest frame or HTTP body, in bytes."
     )
-    largest_batch: Count = Field(default=1000, description="Events in one publication.")
+    largest_batch: Count = Field(default=1000, description="The most events in one publication.")
     largest_header: Bytes = Field(
-        default=16 * 1024, description="Bytes of an HTTP request before its body."
+        default=16 * 1024, description="The largest HTTP request header, in bytes."
     )
-    hello_timeout: Seconds = Field(default=5.0, description="Time to say who one is.")
+    hello_timeout: Seconds = Field(default=5.0, description="Time for a client to identify itself.")
     body_timeout: Seconds = Field(
-        default=30.0, description="Time to send the body of an HTTP request."
+        default=30.0, description="Time for a client to send the body of an HTTP request."
     )
     send_timeout: Seconds = Field(
-        default=30.0, description="Time for a client to take what it is sent before it is cut off."
+        default=30.0, description="Disconnect a client that accepts no data for this long."
     )
     ping_interval: Seconds = Field(
         default=20.0, description="Time between keepalives of a connection."
     )
-    connections: Count = Field(
-        default=10_000, description="Connections at the same time, of all clients."
-    )
+    connections: Count = Field(default=10_000, description="Concurrent connections of all clients.")
     connections_per_principal: Count = Field(
-        default=1000, description="Connections at the same time, of one principal."
+        default=1000, description="Concurrent connections of one principal."
     )
     subscriptions_per_principal: Count = Field(
         default=100_000, description="Subscriptions of one principal."
@@ -178,15 +176,18 @@ class BrokerSettings(BaseModel):
         default=10 * 1024**3, description="How many bytes of events are kept."
     )
     ack_timeout: Seconds = Field(
-        default=30.0, description="Time to acknowledge what was fetched before it comes again."
+        default=30.0,
+        description="Time to acknowledge a fetched event before it is sent again.",
     )
-    backoff_first: Seconds = Field(default=1.0, description="Wait before the first redelivery.")
-    backoff_most: Seconds = Field(default=60.0, description="The longest wait before a redelivery.")
+    backoff_first: Seconds = Field(default=1.0, description="Pause before the first redelivery.")
+    backoff_most: Seconds = Field(default=60.0, description="Longest pause before a redelivery.")
     max_attempts: Count = Field(
-        default=10, description="Deliveries of one event before it goes to the dead letters."
+        default=10, description="Deliveries of one event before it becomes a dead letter."
     )
-    window: Count = Field(default=1000, description="Unsettled events per subscription.")
-    buffer: Count = Field(default=1000, description="Events kept in memory for a slow subscriber.")
+    window: Count = Field(
+        default=1000, description="Events per subscription that may await an outcome."
+    )
+    buffer: Count = Field(default=1000, description="Events kept in memory for a slow consumer.")
     commit_queue: Count = Field(
         default=1000, description="Publications that may wait to be stored."
     )
@@ -194,13 +195,14 @@ class BrokerSettings(BaseModel):
 
     # --- the process ---
     stop_timeout: Seconds = Field(
-        default=10.0, description="Time to finish when the broker is to stop."
+        default=10.0, description="Time for the broker to finish its work when it stops."
     )
     log_format: Literal["auto", "json", "console"] = Field(
-        default="auto", description="Log lines as JSON or for people; auto: people in a terminal."
+        default="auto",
+        description="Log format; auto is console in a terminal, JSON elsewhere.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least serious messages that are logged."
+        default="info", description="The lowest level of messages to log."
     )
 
     @property
@@ -215,25 +217,25 @@ class BrokerSettings(BaseModel):
 
     @property
     def tokens_required(self) -> bool:
-        """Whether a client must say who it is; otherwise everybody may do everything."""
+        """Whether clients must identify themselves; otherwise everyone may do everything."""
         return self.policy is not None
 
     @model_validator(mode="after")
     def _both_halves_of_tls(self) -> BrokerSettings:
         if (self.tls_certificate is None) is not (self.tls_key is None):
-            raise ValueError("tls_certificate and tls_key go together; give both or none")
+            raise ValueError("tls_certificate and tls_key go together; set both or neither")
         return self
 
     @model_validator(mode="after")
     def _whole_jwt(self) -> BrokerSettings:
         if self.jwt_keys is not None and self.policy is None:
             raise ValueError(
-                "jwt_keys needs policy beside it: a file that says what the roles may do"
+                "jwt_keys needs policy as well: a file that defines what the roles may do"
             )
         if self.jwt_keys is not None and not (self.jwt_issuer and self.jwt_audience):
             raise ValueError(
-                "jwt_keys needs jwt_issuer and jwt_audience beside it: without them, tokens that "
-                "were made for others would be accepted"
+                "jwt_keys needs jwt_issuer and jwt_audience as well: without them, the broker "
+                "would accept tokens made for others"
             )
         return self
 
@@ -253,14 +255,14 @@ class BrokerSettings(BaseModel):
             return self
         if not self.has_tls and self.allow_plain_text is None:
             raise ValueError(
-                f"others can reach {self.host}, so the broker needs TLS there: give "
-                f'tls_certificate and tls_key, or write allow_plain_text = "{I_KNOW}" if whoever '
-                "is on the way may read every event and token"
+                f"others can reach {self.host}, so the broker needs TLS: set "
+                f'tls_certificate and tls_key, or allow_plain_text = "{I_KNOW}" if anyone '
+                "on the network path may read every event and token"
             )
         if not self.tokens_required and self.allow_anonymous is None:
             raise ValueError(
-                f"others can reach {self.host}, so the broker needs to know who they are: give "
-                f'policy, or write allow_anonymous = "{I_KNOW}" if whoever reaches it '
+                f"others can reach {self.host}, so the broker needs to know who they are: set "
+                f'policy, or allow_anonymous = "{I_KNOW}" if anyone who can reach it '
                 "may publish, read and delete everything"
             )
         return self
@@ -271,7 +273,7 @@ def load_settings(
 ) -> BrokerSettings:
     """Return the settings: a flag wins over the environment, which wins over the file.
 
-    Without a file named, `tamis.toml` in the working folder is read if it is there.
+    Without a file, read `tamis.toml` in the working directory if it exists.
     """
     path = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     content = {} if path is None else _read(path)
@@ -308,7 +310,7 @@ def _read(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
-        raise SettingsError(f"{path} is no TOML file: {error}") from None
+        raise SettingsError(f"{path} is not a TOML file: {error}") from None
 
 
 def _sentences(error: ValidationError, flags: Mapping[str, object], path: Path | None) -> str:
