@@ -93,10 +93,9 @@ def check(engines: Engines, density: float) -> None:
 def _rows(evaluator: Evaluator, batch: EventBatch) -> NDArray[np.bool_]:
     """Return for each message and filter whether they match."""
     found = evaluator.evaluate(batch)
-    matched = np.zeros((len(batch), evaluator.compiled.count), np.bool_)
-    bits = np.unpackbits(found.whole_rows().view(np.uint8), axis=1, bitorder="little")
-    matched[:, found.unindexed] = bits[:, : len(batch)].T
-    matched[found.indexed_events(), found.waiting] = True
+    whole = found.whole_bitmap(evaluator.compiled.count)
+    bits = np.unpackbits(whole.view(np.uint8), axis=1, bitorder="little")
+    matched: NDArray[np.bool_] = bits[:, : len(batch)].T.astype(np.bool_)
     return matched
 
 

@@ -30,7 +30,7 @@ from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.matches import Matches
 from tamis.matching.store import snapshot
 from tamis.matching.store.collection import Collection, match_open
-from tamis.matching.store.segments import CompiledSubscription, Segment, joined_matches
+from tamis.matching.store.segments import CompiledSubscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -282,7 +282,7 @@ class Engine:
         """Return the ids of the subscriptions that one event satisfies, in order of adding."""
         admitted, now = self._admission.admit(event), self._clock()
         segments, open_, _ = self._collection.whole()
-        found = [id_ for segment in segments for id_ in segment.find_one(admitted, now)]
+        found = [id_ for segment in segments for id_ in segment.match_one(admitted, now)]
         return [*found, *match_open(open_, admitted, now, self.schema)]
 
     def match_batch(
@@ -295,25 +295,25 @@ class Engine:
 
         Expiry is judged at `now`, in seconds since 1970; without it, by the engine's clock.
         """
-        # The batch comes second: it may leave out what these do not ask for.
+        # The segments come first: the batch may leave out what they do not ask for.
         segments = self._collection.compiled()
-        batch = events if isinstance(events, EventBatch) else self._batch(events, segments)
-        moment = self._clock() if now is None else now
-        return joined_matches(segments, batch, moment, self._threads)
-
-    def _batch(
-        self,
-        events: Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
-        segments: Iterable[Segment],
-    ) -> EventBatch:
-        total = self.mode is Mode.TOTAL
-        if is_arrow(events):
+        if isinstance(events, EventBatch):
+            batch = events
+        elif hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
             from tamis.events.arrow import batch_of_arrow  # noqa: PLC0415 - a costly import
 
             asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
-            wanted = frozenset[str]().union(*asked)
-            return batch_of_arrow(events, self.schema, total=total, wanted=wanted)
-        return EventBatch.of_events(events, self.schema, total=total)
+            wanted, total = frozenset[str]().union(*asked), self.mode is Mode.TOTAL
+            batch = batch_of_arrow(events, self.schema, total=total, wanted=wanted)
+        else:
+            batch = EventBatch.of_events(events, self.schema, total=self.mode is Mode.TOTAL)
+        moment = self._clock() if now is None else now
+        return Matches(
+            batch.length,
+            [segment.columns.ids for segment in segments],
+            [segment.match(batch, moment, self._threads) for segment in segments],
+            batch.errors,
+        )
 
     def compact(self) -> None:
         """Compile all subscriptions together; matching is fastest after that."""

@@ -11,8 +11,7 @@ from tamis.jit import inlined, kernel
 
 # Counts are kept in binary, a row of bits for each power of two.
 PLANES: Final = 32
-# Rows of room that counting needs besides.
-COUNTING_ROOM: Final = 6
+COUNTING_ROWS: Final = 6
 
 
 @inlined
@@ -44,48 +43,66 @@ def _carry_over(planes: NDArray[np.uint64], first: int, carry: NDArray[np.uint64
 
 @kernel
 def count_matches(
-    matched: NDArray[np.uint64],
-    planes: NDArray[np.uint64],
-    room: NDArray[np.uint64],
-    counts: NDArray[np.int64],
+    bitmap: NDArray[np.uint64], workspace: NDArray[np.uint64], counts: NDArray[np.int64]
 ) -> None:
-    """Add to each event's count the subscriptions whose bit is set.
+    """Add to each event's count the subscriptions whose bit is set, tile by tile.
 
     Eight rows at a time are added in a tree, as one would add up long columns of numbers: most of
-    the work is on whole rows, and none on single bits before the end. Planes and room are zeros.
+    the work is on whole rows, and none on single bits before the end. The workspace has rows for
+    the binary digits of the counts, and COUNTING_ROWS more, of which the last stays empty.
     """
-    twos_a, twos_b, fours_a, fours_b, eights, nothing = room
-    last = len(matched) - len(matched) % 8
-    for row in range(0, last, 8):
-        _add(planes[0], matched[row], matched[row + 1], twos_a)
-        _add(planes[0], matched[row + 2], matched[row + 3], twos_b)
-        _add(planes[1], twos_a, twos_b, fours_a)
-        _add(planes[0], matched[row + 4], matched[row + 5], twos_a)
-        _add(planes[0], matched[row + 6], matched[row + 7], twos_b)
-        _add(planes[1], twos_a, twos_b, fours_b)
-        _add(planes[2], fours_a, fours_b, eights)
-        _carry_over(planes, 3, eights)
-    for row in range(last, len(matched)):
-        _add(planes[0], matched[row], nothing, twos_a)
-        _carry_over(planes, 1, twos_a)
-    for plane in range(len(planes)):
-        for word in range(planes.shape[1]):
-            bits = planes[plane, word]
-            if bits != 0:
-                for bit in range(64):
-                    one = np.int64(bits >> np.uint64(bit) & np.uint64(1))
-                    counts[64 * word + bit] += one << plane
+    planes, width = workspace[:PLANES], bitmap.shape[2]
+    twos_a, twos_b, fours_a = workspace[PLANES], workspace[PLANES + 1], workspace[PLANES + 2]
+    fours_b, eights, nothing = workspace[PLANES + 3], workspace[PLANES + 4], workspace[PLANES + 5]
+    for tile in range(len(bitmap)):
+        matched, first = bitmap[tile], 64 * width * tile
+        planes[:] = np.uint64(0)
+        last = len(matched) - len(matched) % 8
+        for row in range(0, last, 8):
+            _add(planes[0], matched[row], matched[row + 1], twos_a)
+            _add(planes[0], matched[row + 2], matched[row + 3], twos_b)
+            _add(planes[1], twos_a, twos_b, fours_a)
+            _add(planes[0], matched[row + 4], matched[row + 5], twos_a)
+            _add(planes[0], matched[row + 6], matched[row + 7], twos_b)
+            _add(planes[1], twos_a, twos_b, fours_b)
+            _add(planes[2], fours_a, fours_b, eights)
+            _carry_over(planes, 3, eights)
+        for row in range(last, len(matched)):
+            _add(planes[0], matched[row], nothing, twos_a)
+            _carry_over(planes, 1, twos_a)
+        for plane in range(PLANES):
+            for word in range(width):
+                bits = planes[plane, word]
+                if bits != 0:
+                    for bit in range(64):
+                        one = np.int64(bits >> np.uint64(bit) & np.uint64(1))
+                        counts[first + 64 * word + bit] += one << plane
 
 
 @kernel
-def list_matches(
+def count_indexed(
+    indexed: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    in_force: NDArray[np.bool_],
+    counts: NDArray[np.int64],
+) -> None:
+    """Add to each event's count the subscriptions of its list that are in force."""
+    start = 0
+    for event in range(len(ends)):
+        for number in range(start, ends[event]):
+            counts[event] += 1 if in_force[indexed[number]] else 0
+        start = ends[event]
+
+
+@kernel
+def _list_tile(
     subscriptions: NDArray[np.int32],
     matched: NDArray[np.uint64],
     offset: int,
     places: NDArray[np.int64],
     members: NDArray[np.int32],
 ) -> None:
-    """Write for each event the subscriptions whose bit is set, from places[event] on; move that."""
+    """Write the subscriptions whose bit is set, each event's from places[event] on; move that."""
     for row in range(len(matched)):
         member = subscriptions[row] + offset
         for word in range(matched.shape[1]):
@@ -103,51 +120,34 @@ def list_matches(
 
 
 @kernel
-def list_indexed(
-    waiting: NDArray[np.int32],
+def list_matches(
+    subscriptions: NDArray[np.int32],
+    bitmap: NDArray[np.uint64],
+    indexed: NDArray[np.int32],
     ends: NDArray[np.int64],
     in_force: NDArray[np.bool_],
     offset: int,
     places: NDArray[np.int64],
     members: NDArray[np.int32],
 ) -> None:
-    """Write for each event those of its list that are in force, in order after what is there.
+    """Write each event's matches in order, from places[event] on, and move that to their end.
 
-    An empty mask means that all are.
+    They are the subscriptions whose bit is set, and those of the event's list that are in force;
+    an empty mask means that all are.
     """
+    starts = places.copy()
+    for tile in range(len(bitmap)):
+        after = places[64 * bitmap.shape[2] * tile :]
+        _list_tile(subscriptions, bitmap[tile], offset, after, members)
     start = 0
     for event in range(len(ends)):
-        first = place = places[event]
+        place = places[event]
         for number in range(start, ends[event]):
-            if len(in_force) == 0 or in_force[waiting[number]]:
-                members[place] = waiting[number] + offset
+            if len(in_force) == 0 or in_force[indexed[number]]:
+                members[place] = indexed[number] + offset
                 place += 1
         start = ends[event]
+        # Bits come in order, and so does a list of one.
+        if place - starts[event] > 1 and place > places[event]:
+            members[starts[event] : place].sort()
         places[event] = place
-        if place - first > 1:
-            members[first:place].sort()
-
-
-@kernel
-def sort_lists(
-    starts: NDArray[np.int64], places: NDArray[np.int64], members: NDArray[np.int32]
-) -> None:
-    """Put each event's list in order, from where it starts to where it ends so far."""
-    for event in range(len(places)):
-        if places[event] - starts[event] > 1:
-            members[starts[event] : places[event]].sort()
-
-
-@kernel
-def count_indexed(
-    waiting: NDArray[np.int32],
-    ends: NDArray[np.int64],
-    in_force: NDArray[np.bool_],
-    counts: NDArray[np.int64],
-) -> None:
-    """Add to each event's count those of its list that are in force."""
-    start = 0
-    for event in range(len(ends)):
-        for number in range(start, ends[event]):
-            counts[event] += 1 if in_force[waiting[number]] else 0
-        start = ends[event]

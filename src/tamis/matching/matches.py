@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,32 +13,28 @@ from numpy.typing import NDArray
 from tamis.errors import TamisError
 from tamis.filters import Id
 from tamis.matching.evaluate.evaluator import MAX_TILE_WORDS
-from tamis.matching.evaluate.found import Bitmap, Found
+from tamis.matching.evaluate.segment_matches import Bitmap, SegmentMatches
 from tamis.matching.match_kernels import (
-    COUNTING_ROOM,
+    COUNTING_ROWS,
     PLANES,
     count_indexed,
     count_matches,
-    list_indexed,
     list_matches,
-    sort_lists,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# As a mask of subscriptions, none at all means every one.
+# As a mask of subscriptions, an empty one means all of them.
 _EVERYONE: Final = np.empty(0, np.bool_)
+_NO_IDS: Final = np.empty(0, np.object_)
 
 
 class Ids:
     """The ids of some subscriptions, as Python has them and as Arrow does."""
 
     def __init__(self, objects: NDArray[np.object_]) -> None:
-        self.objects = objects
-
-    def __len__(self) -> int:
-        return len(self.objects)
+        self.objects: Final = objects
 
     def taken(self, numbers: NDArray[np.int32]) -> list[Id]:
         """Return some of the ids; new integers are made faster than old ones are found."""
@@ -67,66 +64,18 @@ class Ids:
         return pa.array(self.objects, pa.string() if kinds == {str} else pa.int64())
 
 
-class Share(NamedTuple):
-    """What one compiled set found: its subscriptions, those in force, and their matches."""
-
-    ids: Ids
-    in_force: NDArray[np.bool_] | None
-    """None where all are, as mostly; millions of them need not be asked one by one then."""
-    found: Found
-
-    def bitmap(self) -> tuple[NDArray[np.int32], Bitmap]:
-        """Return the subscriptions in force that have a row, and the rows, tile by tile."""
-        if self.in_force is None:
-            return self.found.unindexed, self.found.bitmap
-        rows = self.in_force[self.found.unindexed]
-        return self.found.unindexed[rows], self.found.bitmap[:, rows]
-
-    def ids_in_force(self) -> NDArray[np.object_]:
-        """Return the ids of those in force."""
-        objects = self.ids.objects
-        return objects if self.in_force is None else objects[self.in_force]
-
-    def add_counts(self, counts: NDArray[np.int64]) -> None:
-        """Add to each event's count what is in force."""
-        _, bitmap = self.bitmap()
-        words = bitmap.shape[2]
-        for number, tile in enumerate(bitmap):
-            planes = np.zeros((PLANES, words), np.uint64)
-            room = np.zeros((COUNTING_ROOM, words), np.uint64)
-            count_matches(tile, planes, room, counts[number * words * 64 :])
-        waiting, ends = self.found.waiting, self.found.ends
-        if self.in_force is None:
-            counts[: len(ends)] += np.diff(ends, prepend=0)
-        else:
-            count_indexed(waiting, ends, self.in_force, counts)
-
-    def add_lists(self, offset: int, places: NDArray[np.int64], members: NDArray[np.int32]) -> None:
-        """Write what is in force into each event's list, in order, and move where that ends."""
-        starts = places.copy()
-        subscriptions, bitmap = self.bitmap()
-        for number, tile in enumerate(bitmap):
-            after = places[number * bitmap.shape[2] * 64 :]
-            list_matches(subscriptions, tile, offset, after, members)
-        waiting, ends = self.found.waiting, self.found.ends
-        in_force = _EVERYONE if self.in_force is None else self.in_force
-        list_indexed(waiting, ends, in_force, offset, places, members)
-        if len(waiting) and len(self.found.unindexed):
-            sort_lists(starts, places, members)
-
-
+@dataclass(eq=False, repr=False)
 class Matches(Sequence[list[Id]]):
     """For each event of a batch the ids of the subscriptions that it satisfies, in order of adding.
 
-    An event that was refused matches nothing; `errors` says why.
+    A refused event matches nothing; `errors` says why it was refused.
     """
 
-    def __init__(
-        self, length: int, shares: Sequence[Share], errors: Mapping[int, TamisError]
-    ) -> None:
-        self._length = length
-        self._shares = shares
-        self.errors = errors
+    _length: int
+    _ids: Sequence[Ids]
+    """The ids of each segment's subscriptions."""
+    _segments: Sequence[SegmentMatches]
+    errors: Mapping[int, TamisError]
 
     def __len__(self) -> int:
         return self._length
@@ -151,8 +100,11 @@ class Matches(Sequence[list[Id]]):
     @cached_property
     def ids(self) -> NDArray[np.object_]:
         """Return the ids of all subscriptions in force: the rows of the bitmap."""
-        none = np.empty(0, np.object_)
-        return np.concatenate([none, *(share.ids_in_force() for share in self._shares)])
+        parts = [
+            ids.objects if segment.in_force is None else ids.objects[segment.in_force]
+            for ids, segment in zip(self._ids, self._segments, strict=True)
+        ]
+        return np.concatenate([_NO_IDS, *parts])
 
     def counts(self) -> NDArray[np.int64]:
         """Return for each event how many subscriptions it satisfies."""
@@ -166,40 +118,43 @@ class Matches(Sequence[list[Id]]):
     def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Return every match as the number of an event and that of a subscription.
 
-        Subscriptions are counted from 0 in order of adding, those compiled but gone among them.
+        Subscriptions are counted from 0 in order of adding; those that were removed since they
+        were compiled count as well.
         """
         starts, numbers = self._numbers
         return np.repeat(np.arange(self._length), np.diff(starts)), numbers
 
     def bitmap(self) -> Bitmap:
         """Return a row of bits for each subscription: bit e % 64 of word e // 64 is event e."""
-        words = -(-self._length // 64)
-        parts = [np.empty((0, words), np.uint64)]
-        for share in self._shares:
-            whole = np.zeros((len(share.ids), words), np.uint64)
-            whole[share.found.unindexed] = share.found.whole_rows()
-            events, members = share.found.indexed_events(), share.found.waiting
-            bits = np.uint64(1) << (events & 63).astype(np.uint64)
-            np.bitwise_or.at(whole, (members, events >> 6), bits)
-            parts.append(whole if share.in_force is None else whole[share.in_force])
+        parts = [np.empty((0, -(-self._length // 64)), np.uint64)]
+        for ids, segment in zip(self._ids, self._segments, strict=True):
+            whole = segment.whole_bitmap(len(ids.objects))
+            parts.append(whole if segment.in_force is None else whole[segment.in_force])
         return np.concatenate(parts)
 
     def to_arrow(self) -> pa.ListArray[Any]:
         """Return for each event the list of ids, as an Arrow array."""
-        import pyarrow as pa  # noqa: PLC0415 - only who wants Arrow pays for its import
+        import pyarrow as pa  # noqa: PLC0415 - only those who want Arrow pay for its import
 
         starts, numbers = self._numbers
-        known = [share.ids.arrow for share in self._shares if len(share.ids)]
+        known = [ids.arrow for ids in self._ids if len(ids.objects)]
         ids = pa.chunked_array(known) if known else pa.chunked_array([], pa.int64())
         taken = ids.take(pa.array(numbers)).combine_chunks()
         return pa.ListArray.from_arrays(pa.array(starts, pa.int32()), taken)
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
-        # Up to a tile longer than there are events.
+        # The last tile may be longer than there are events.
         counts = np.zeros(self._length + 64 * MAX_TILE_WORDS, np.int64)
-        for share in self._shares:
-            share.add_counts(counts)
+        for segment in self._segments:
+            bitmap, in_force = segment.bitmap, segment.in_force
+            if in_force is not None:
+                _, bitmap = segment.rows_in_force()
+                count_indexed(segment.indexed, segment.ends, in_force, counts)
+            else:
+                counts[: self._length] += np.diff(segment.ends, prepend=0)
+            workspace = np.zeros((PLANES + COUNTING_ROWS, bitmap.shape[2]), np.uint64)
+            count_matches(bitmap, workspace, counts)
         return counts[: self._length]
 
     @cached_property
@@ -209,14 +164,16 @@ class Matches(Sequence[list[Id]]):
         np.cumsum(self._counts, out=starts[1:])
         places, members = starts[:-1].copy(), np.empty(starts[-1], np.int32)
         offset = 0
-        for share in self._shares:
-            share.add_lists(offset, places, members)
-            offset += len(share.ids)
+        for ids, segment in zip(self._ids, self._segments, strict=True):
+            rows, mask = (segment.unindexed, segment.bitmap), _EVERYONE
+            if segment.in_force is not None:
+                rows, mask = segment.rows_in_force(), segment.in_force
+            list_matches(*rows, segment.indexed, segment.ends, mask, offset, places, members)
+            offset += len(ids.objects)
         return starts, members
 
     @cached_property
     def _lists(self) -> tuple[NDArray[np.int64], NDArray[np.object_]]:
         """Return where the list of each event begins, and the ids of all lists."""
         starts, numbers = self._numbers
-        none = np.empty(0, np.object_)
-        return starts, np.concatenate([none, *(s.ids.objects for s in self._shares)])[numbers]
+        return starts, np.concatenate([_NO_IDS, *(ids.objects for ids in self._ids)])[numbers]

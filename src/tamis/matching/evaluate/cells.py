@@ -1,9 +1,9 @@
-"""What a batch of events says about the variables of a compiled set."""
+"""The cells that the values of a batch lie in, and the predicates that hold."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,16 +15,14 @@ from tamis.events import Kind
 from tamis.events.batch import Column, Entries, EventBatch, split_numbers
 from tamis.events.kinds import KINDS
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.evaluate.batch_kernels import RankTable, look_up, sort_by_event
-from tamis.matching.evaluate.posting_kernels import CellsByEvent
+from tamis.matching.evaluate.batch_kernels import RankTable, look_up
 from tamis.matching.evaluate.predicates import PredicateIndex
 from tamis.matching.evaluate.tile_kernels import CellsByAttribute
 
 EventCells = tuple[NDArray[np.int32], NDArray[np.int32]]
 """The event and the cell of every value of one attribute."""
 
-
-_NONE: Final = np.empty(0, np.int32)
+_NOTHING: Final[EventCells] = (np.empty(0, np.int32), np.empty(0, np.int32))
 
 # A binary search among fewer breakpoints is as fast as a table.
 MIN_TABLE_BREAKPOINTS: Final = 16
@@ -32,51 +30,95 @@ MAX_TABLE_ENTRIES: Final = 1 << 16
 MOST_NEGATIVE: Final = -float(2**50)
 
 
+class BatchCells(NamedTuple):
+    """What a batch holds, in terms of the variables of one compiled set."""
+
+    by_attribute: CellsByAttribute
+    passing: NDArray[np.bool_]
+    """For each predicate and event whether it holds, with columns up to a multiple of 64."""
+    multivalued: NDArray[np.bool_] | None
+    """The events in which an indexed attribute holds several values; None if there are none."""
+    multivalued_names: frozenset[str]
+    """Those attributes."""
+
+
+class CellFinder:
+    """Finds the cells of batches for one compiled set."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.predicates: Final = PredicateIndex(compiled.variables.predicates, compiled.schema)
+        blocks = compiled.variables.blocks
+        self._rankers: Final = {name: Ranker(block.partition) for name, block in blocks.items()}
+        self.predicate: Final = np.full(len(compiled.variables), NONE, np.int32)
+        """For each variable which predicate it is, or NONE."""
+        for number, variable in enumerate(compiled.variables.predicates.values()):
+            self.predicate[variable] = number
+
+    def find(self, batch: EventBatch) -> BatchCells:
+        """Return what a batch holds."""
+        found, starts = [_NOTHING], [0]
+        multivalued, names = None, set[str]()
+        for name, ranker in self._rankers.items():
+            column = batch.columns.get(name)
+            if column is not None:
+                found.append(ranker.rank(column))
+                several = None if column.is_single else column.several(batch.length)
+                if several is not None and several.any():
+                    multivalued = several if multivalued is None else multivalued | several
+                    names.add(name)
+            starts.append(starts[-1] + (0 if column is None else len(found[-1][0])))
+        passing = self.predicates.find(batch)
+        words = np.packbits(passing, axis=1, bitorder="little").view("<u8")
+        by_attribute = CellsByAttribute(
+            starts=np.array(starts, np.int64),
+            events=np.concatenate([events for events, _ in found]),
+            cells=np.concatenate([cells for _, cells in found]),
+            passing=words.astype(np.uint64, copy=False),
+        )
+        return BatchCells(by_attribute, passing, multivalued, frozenset(names))
+
+
 class Ranker:
-    """Finds cells of one partition."""
+    """Finds the cells of one attribute's partition that values lie in."""
 
     def __init__(self, partition: Partition) -> None:
-        keys = partition.values_by_bracket()
-        self._base: Final = partition.first_cells()
+        keys, base = partition.values_by_bracket(), partition.first_cells()
+        self._base: Final[dict[Kind | None, int]] = {
+            None: base[OTHER],
+            **{kind: base[bracket] for kind, bracket in BRACKET_OF_KIND.items()},
+        }
         self._numbers: Final = _NumberBreakpoints(keys[NUMBERS])
         self._texts: Final[Sequence[str]] = keys[TEXTS]
+        self._passed_at: Final = {text: passed for passed, text in enumerate(self._texts, 1)}
         self._stored: Final = {
             kind: np.array(list(map(traits.store, keys[BRACKET_OF_KIND[kind]])), traits.dtype)
             for kind, traits in KINDS.items()
             if traits.store is not None
         }
-        self._passed_at: Final = {text: passed for passed, text in enumerate(self._texts, 1)}
 
-    def rank(self, column: Column) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the event and the cell of every value; what is absent has none."""
-        found = [(e.events, self._cells(kind, e)) for kind, e in column.entries.items()]
-        if len(found) == 1:
-            return found[0]
-        events, cells = zip((_NONE, _NONE), *found, strict=True)
+    def rank(self, column: Column) -> EventCells:
+        """Return the event and the cell of every value; an absent attribute has none."""
+        found = [_NOTHING]
+        for kind, entries in column.entries.items():
+            # How many breakpoints of its bracket each value has passed.
+            passed: Any = 0
+            match kind:
+                case Kind.NUMBER:
+                    passed = self._numbers.passed(entries)
+                case Kind.TEXT:
+                    # A text that a filter names is a breakpoint itself, found five times as fast.
+                    texts, at = self._texts, self._passed_at.get
+                    ranks = [at(text) or bisect_right(texts, text) for text in entries.texts]
+                    passed = np.array(ranks, np.int32)[entries.values]
+                case None:
+                    passed = np.zeros(len(entries.events), np.int32)
+                case _:
+                    passed = _passed_stored(self._stored[kind], entries.values)
+            found.append((entries.events, np.asarray(self._base[kind] + passed, np.int32)))
+        if len(found) == 2:
+            return found[1]
+        events, cells = zip(*found, strict=True)
         return np.concatenate(events), np.concatenate(cells)
-
-    def _cells(self, kind: Kind | None, entries: Entries) -> NDArray[np.int32]:
-        bracket = OTHER if kind is None else BRACKET_OF_KIND[kind]
-        return np.asarray(self._base[bracket] + self._passed(kind, entries), np.int32)
-
-    def _passed(self, kind: Kind | None, entries: Entries) -> Any:
-        """Return how many breakpoints of its bracket every value has passed."""
-        match kind:
-            case Kind.NUMBER:
-                return self._numbers.passed(entries)
-            case Kind.TEXT:
-                return self._passed_by_texts(entries.texts)[entries.values]
-            case None:
-                return np.zeros(len(entries.events), np.int32)
-            case _:
-                return _passed_stored(self._stored[kind], entries.values)
-
-    def _passed_by_texts(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        # A text that some filter names is a breakpoint itself, and found five times as fast.
-        breakpoints, passed_at = self._texts, self._passed_at.get
-        return np.array(
-            [passed_at(text) or bisect_right(breakpoints, text) for text in texts], np.int32
-        )
 
 
 def _passed_stored(breakpoints: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
@@ -148,81 +190,3 @@ def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
             np.int32
         ),
     )
-
-
-class BatchCells(NamedTuple):
-    """The cells that the values of a batch lie in, and the predicates that hold."""
-
-    entries: Mapping[str, EventCells]
-    """For each attribute that some event has, the event and the cell of every value."""
-    passing: NDArray[np.bool_]
-    """For each predicate and event."""
-    several: NDArray[np.bool_]
-    """The events in which an attribute that matters holds several values."""
-    multivalued_names: frozenset[str]
-    """Those attributes."""
-
-
-class CellFinder:
-    """Finds the facts for one compiled set."""
-
-    def __init__(self, compiled: Compiled) -> None:
-        self._first = compiled.variables.first
-        self._predicates = PredicateIndex(compiled.variables.predicates, compiled.schema)
-        blocks = compiled.variables.blocks
-        self._rankers = {name: Ranker(block.partition) for name, block in blocks.items()}
-        self.predicate = np.full(len(compiled.variables), NONE, np.int32)
-        """For each variable which predicate it is, or NONE."""
-        for number, variable in enumerate(compiled.variables.predicates.values()):
-            self.predicate[variable] = number
-
-    def find(self, batch: EventBatch) -> BatchCells:
-        """Return what a batch says."""
-        entries: dict[str, EventCells] = {}
-        several, names = np.zeros(len(batch), np.bool_), set[str]()
-        for name, column in batch.columns.items():
-            if name in self._rankers:
-                entries[name] = self._rankers[name].rank(column)
-                holds_several = column.several(len(batch))
-                if holds_several.any():
-                    several |= holds_several
-                    names.add(name)
-        return BatchCells(entries, self.passing(batch), several, frozenset(names))
-
-    def passing(self, batch: EventBatch) -> NDArray[np.bool_]:
-        """Return for each predicate and event whether it holds."""
-        return self._predicates.find(batch)
-
-    def held(self, found_cells: BatchCells) -> CellsByAttribute:
-        """Return the facts attribute by attribute."""
-        nothing = np.empty(0, np.int32)
-        parts = [found_cells.entries.get(name, (nothing, nothing)) for name in self._rankers]
-        return CellsByAttribute(
-            starts=np.cumsum([0, *(len(events) for events, _ in parts)], dtype=np.int64),
-            events=np.concatenate([nothing, *(events for events, _ in parts)]),
-            cells=np.concatenate([nothing, *(cells for _, cells in parts)]),
-            passing=packed(found_cells.passing),
-        )
-
-    def values(self, found_cells: BatchCells, held: CellsByAttribute) -> CellsByEvent:
-        """Return the facts event by event."""
-        starts = np.zeros(len(found_cells.several) + 1, np.int64)
-        blocks, cells = np.empty_like(held.events), np.empty_like(held.cells)
-        sort_by_event(held, starts, blocks, cells)
-        return CellsByEvent(
-            starts=starts,
-            blocks=blocks,
-            cells=cells,
-            passing=np.ascontiguousarray(found_cells.passing.T),
-            predicate=self.predicate,
-            first=self._first,
-        )
-
-
-def packed(bits: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """Return rows of bits as words, the first in the lowest place."""
-    rows, count = bits.shape
-    padded = np.zeros((rows, -(-count // 64) * 8), np.uint8)
-    taken = np.packbits(bits, axis=1, bitorder="little")
-    padded[:, : taken.shape[1]] = taken
-    return padded.view("<u8").astype(np.uint64, copy=False)

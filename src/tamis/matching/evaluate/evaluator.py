@@ -1,11 +1,12 @@
-"""A compiled set meets a batch of events: tile after tile, a bit per subscription and event."""
+"""Evaluates a compiled set on a batch of events: tile by tile, a bit per subscription and event."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,138 +14,162 @@ from numpy.typing import NDArray
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.matching.compile.compiled import Compiled
+from tamis.matching.evaluate.batch_kernels import sort_by_event
 from tamis.matching.evaluate.cells import CellFinder
-from tamis.matching.evaluate.found import Bitmap, Found
-from tamis.matching.evaluate.memory import Memory, zero_rows
+from tamis.matching.evaluate.memory import MIN_KEPT_BYTES, Memory, zero_rows
 from tamis.matching.evaluate.multivalued import MultivaluedEvaluator
+from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import Lists, PostingLists
+from tamis.matching.evaluate.segment_matches import Bitmap, SegmentMatches
 from tamis.matching.evaluate.single import SingleEvaluator
 from tamis.matching.evaluate.tile_kernels import (
     CellsByAttribute,
+    TileWorkspace,
     evaluate_chunks,
     evaluate_graph,
+    evaluate_tile,
     set_region_rows,
 )
 
-# Words of events that are evaluated at a time: enough to keep the vector units busy, unless the
-# rows of so many events would not stay in the last cache.
+# Words of events in a tile: enough to keep the vector units busy, unless the rows of that many
+# events would not stay in the last cache.
 MAX_TILE_WORDS: Final = 64
 MIN_TILE_WORDS: Final = 8
 MAX_ROW_BYTES: Final = 24 * 1024 * 1024
 
 
-class TileWorkspace(NamedTuple):
-    """What one tile needs while it is evaluated."""
-
-    variables: Bitmap
-    """For the variables of one attribute."""
-    rows: Bitmap
-    """For the regions, and after them the inner nodes of the graph."""
-    is_set: NDArray[np.bool_]
-    """Which of those have a bit."""
-    nodes: Bitmap
-    """For the nodes of one chunk; the first two are all false and all true."""
-    parts: Bitmap
-    """For one node of the graph."""
-
-
 class Evaluator:
-    """Evaluates one compiled set; made once, used for any number of batches."""
+    """Evaluates one compiled set; made once, used for any number of batches and threads."""
 
     def __init__(self, compiled: Compiled) -> None:
-        self.compiled = compiled
+        self.compiled: Final = compiled
         self._finder = CellFinder(compiled)
-        self._waiting = PostingLists(compiled)
-        self._several = MultivaluedEvaluator(compiled)
+        self._postings = PostingLists(compiled)
+        self._multivalued = MultivaluedEvaluator(compiled)
         self._memory = Memory()
-        self._free: list[TileWorkspace] = []
+        self._free: deque[TileWorkspace] = deque()
         regions, graph = compiled.arrays.regions, compiled.arrays.graph
         self._rows = len(regions.begins) + len(graph.kinds) - len(graph.members)
 
-    def evaluate(self, batch: EventBatch, threads: int = 1) -> Found:
+    def evaluate(self, batch: EventBatch, threads: int = 1) -> SegmentMatches:
         """Return which events match which subscriptions."""
-        found_cells = self._finder.find(batch)
-        held = self._finder.held(found_cells)
-        unindexed = self._evaluate_unindexed(held, len(batch), threads)
-        lists: Lists = np.zeros(len(batch), np.int64), np.empty(0, np.int32)
-        if not self._waiting.is_empty:
-            lists = self._waiting.match(self._finder.values(found_cells, held))
-        found = Found(self.compiled.unindexed, unindexed, *lists)
-        if found_cells.several.any():
-            found = self._several.recompute(found_cells, found)
-        return found.without(batch.errors) if batch.errors else found
+        cells = self._finder.find(batch)
+        by_attribute = cells.by_attribute
+        bitmap = self._evaluate_unindexed(by_attribute, batch.length, threads)
+        lists: Lists = np.zeros(batch.length, np.int64), np.empty(0, np.int32)
+        if not self._postings.is_empty:
+            by_event = CellsByEvent(
+                starts=np.zeros(batch.length + 1, np.int64),
+                blocks=np.empty_like(by_attribute.events),
+                cells=np.empty_like(by_attribute.cells),
+                passing=np.ascontiguousarray(cells.passing.T),
+                predicate=self._finder.predicate,
+                first=self.compiled.variables.first,
+            )
+            sort_by_event(by_attribute, by_event.starts, by_event.blocks, by_event.cells)
+            lists = self._postings.match(by_event)
+        matches = SegmentMatches(self.compiled.unindexed, bitmap, *lists)
+        if cells.multivalued is not None:
+            matches = self._multivalued.recompute(cells, cells.multivalued, matches)
+        return matches.without(batch.errors) if batch.errors else matches
 
     def evaluate_one(self, event: Event) -> NDArray[np.int32]:
         """Return the subscriptions that one event satisfies, ascending."""
         found = self._single.evaluate(event)
         if found is not None:
             return found
-        several = self.evaluate(EventBatch.of_events([event]))
-        unindexed = several.unindexed[several.bitmap[0, :, 0] != 0]
-        return np.sort(np.concatenate((unindexed, several.waiting)))
+        matches = self.evaluate(EventBatch.of_events([event]))
+        unindexed = matches.unindexed[matches.bitmap[0, :, 0] != 0]
+        return np.sort(np.concatenate((unindexed, matches.indexed)))
 
     @cached_property
     def _single(self) -> SingleEvaluator:
-        return SingleEvaluator(self.compiled, self._finder, self._waiting)
+        return SingleEvaluator(self.compiled, self._finder, self._postings)
 
-    def _evaluate_unindexed(self, held: CellsByAttribute, length: int, threads: int) -> Bitmap:
-        """Return a bit for each subscription and event, tile by tile."""
+    def _evaluate_unindexed(self, cells: CellsByAttribute, length: int, threads: int) -> Bitmap:
+        """Return a bit for each tile, unindexed subscription and event."""
         words, rows = -(-length // 64), len(self.compiled.unindexed)
-        width = self._width(words)
-        tiles = -(-words // width)
-        # Every row is written below, whatever the memory held before.
-        matched = self._memory.array(tiles * rows, width).reshape(tiles, rows, width)
-        if rows:
-            # Tiles are for threads; where there are too few, threads share what is in one.
-            apart = threads if tiles >= threads else 1
-
-            def work(tile: int) -> None:
-                wanted = min(width, words - tile * width)
-                self._evaluate_tile(held, tile * width, wanted, matched[tile], threads // apart)
-
-            _share(work, range(tiles), apart)
-            _clear_beyond(matched[-1:], length - (tiles - 1) * width * 64)
-        return matched
-
-    def _width(self, words: int) -> int:
-        """Return how many words make a tile."""
         width = MAX_TILE_WORDS
         while width > MIN_TILE_WORDS and 8 * width * self._rows > MAX_ROW_BYTES:
             width //= 2
-        return max(1, min(width, words))
+        width = max(1, min(width, words))
+        shape = -(-words // width), rows, width
+        # Every row is written below, whatever the memory held before.
+        is_large = 8 * width * rows * shape[0] >= MIN_KEPT_BYTES
+        bitmap = self._memory.array(*shape) if is_large else np.empty(shape, np.uint64)
+        if not rows or not words:
+            return bitmap
+        if threads == 1:
+            for tile in range(len(bitmap)):
+                self._evaluate_tile(cells, tile * width, bitmap[tile], words)
+        else:
+            self._evaluate_on_threads(cells, bitmap, words, threads)
+        # Clear the bits past the last event.
+        word, rest = divmod(length - (len(bitmap) - 1) * width * 64, 64)
+        if rest:
+            bitmap[-1, :, word] &= (np.uint64(1) << np.uint64(rest)) - np.uint64(1)
+            word += 1
+        bitmap[-1, :, word:] = 0
+        return bitmap
 
     def _evaluate_tile(
-        self, held: CellsByAttribute, first_word: int, wanted: int, matched: Bitmap, threads: int
+        self, cells: CellsByAttribute, first_word: int, matched: Bitmap, words: int
     ) -> None:
-        arrays, regions = self.compiled.arrays, len(self.compiled.arrays.regions.begins)
-        room = self._take_workspace(matched.shape[1])
-        lines = self.compiled.variables.counts
-        places = (room.variables, room.rows, room.is_set)
-        set_region_rows(arrays.regions, lines, held, first_word, wanted, *places)
-        chunks = len(arrays.chunks.node_starts) - 1
-        bounds = np.linspace(0, chunks, threads + 1).astype(int).tolist()
+        # The compiler's vector loops take many words at a time and leave the rest to slower ones,
+        # so a workspace is as wide as the next power of two.
+        count = matched.shape[1]
+        width = 1 if count == 1 else max(MIN_TILE_WORDS, 1 << (count - 1).bit_length())
+        workspace = None
+        try:
+            while workspace is None or workspace.rows.shape[1] != width:
+                workspace = self._free.pop()
+        except IndexError:
+            workspace = self._new_workspace(width)
+        arrays, counts = self.compiled.arrays, self.compiled.variables.counts
+        wanted = min(count, words - first_word)
+        compiled = (arrays.regions, counts, arrays.chunks, arrays.graph)
+        evaluate_tile(*compiled, cells, first_word, wanted, workspace, matched)
+        self._free.append(workspace)
+
+    def _evaluate_on_threads(
+        self, cells: CellsByAttribute, bitmap: Bitmap, words: int, threads: int
+    ) -> None:
+        """Give each thread its tiles; where those are too few, divide the chunks of each tile."""
+        width = bitmap.shape[2]
+        if len(bitmap) >= threads:
+            _share(
+                lambda tile: self._evaluate_tile(cells, tile * width, bitmap[tile], words),
+                range(len(bitmap)),
+                threads,
+            )
+            return
+        for tile, matched in enumerate(bitmap):
+            self._divide_tile(cells, tile * width, matched, words, threads)
+
+    def _divide_tile(
+        self, cells: CellsByAttribute, first_word: int, matched: Bitmap, words: int, threads: int
+    ) -> None:
+        arrays, count = self.compiled.arrays, matched.shape[1]
+        width = 1 if count == 1 else max(MIN_TILE_WORDS, 1 << (count - 1).bit_length())
+        workspace = self._new_workspace(width)
+        wanted = min(count, words - first_word)
+        counts = self.compiled.variables.counts
+        set_region_rows(arrays.regions, counts, cells, first_word, wanted, workspace)
+        bounds = (
+            np.linspace(0, len(arrays.chunks.node_starts) - 1, threads + 1).astype(int).tolist()
+        )
 
         def work(part: int) -> None:
-            own = room.nodes if part == 0 else self._new_nodes(room.nodes.shape[1])
-            evaluate_chunks(arrays.chunks, bounds[part], bounds[part + 1], room.rows, own, matched)
+            nodes = workspace.nodes if part == 0 else self._new_nodes(width)
+            first, last = bounds[part : part + 2]
+            evaluate_chunks(arrays.chunks, first, last, workspace.rows, nodes, matched)
 
         _share(work, range(threads), threads)
-        evaluate_graph(arrays.graph, regions, room.rows, room.is_set, room.parts, matched)
-        self._free.append(room)
+        evaluate_graph(arrays.graph, len(arrays.regions.begins), workspace, matched)
 
-    def _take_workspace(self, words: int) -> TileWorkspace:
-        """Return room for a tile, that of an earlier one where there is some.
-
-        The compiler's vector loops take many words at a time and leave the rest to slower ones, so
-        a tile is as wide as the next power of two.
-        """
-        width = 1 if words == 1 else max(MIN_TILE_WORDS, 1 << (words - 1).bit_length())
-        while self._free:
-            room = self._free.pop()
-            if room.rows.shape[1] == width:
-                return room
-        lines = self.compiled.variables.counts
-        variables = lines.cuts + np.diff(lines.predicates)
+    def _new_workspace(self, width: int) -> TileWorkspace:
+        counts = self.compiled.variables.counts
+        variables = counts.cuts + np.diff(counts.predicates)
         return TileWorkspace(
             variables=zero_rows(int(variables.max(initial=0)), width),
             rows=zero_rows(self._rows, width),
@@ -160,26 +185,14 @@ class Evaluator:
         return nodes
 
 
-def _clear_beyond(tile: Bitmap, events: int) -> None:
-    """Clear the bits of events that there are not."""
-    word, rest = divmod(events, 64)
-    if rest:
-        tile[:, :, word] &= (np.uint64(1) << np.uint64(rest)) - np.uint64(1)
-        word += 1
-    tile[:, :, word:] = 0
-
-
 def _share(work: Callable[[int], None], tasks: Iterable[int], threads: int) -> None:
-    """Do tasks, on several threads if there are several, of which this is one."""
+    """Do tasks on several threads, of which this is one."""
     left = iter(tasks)
 
     def do_next() -> None:
         for task in left:
             work(task)
 
-    if threads == 1:
-        do_next()
-        return
     with ThreadPoolExecutor(threads - 1) as pool:
         others = [pool.submit(do_next) for _ in range(threads - 1)]
         do_next()

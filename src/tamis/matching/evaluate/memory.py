@@ -1,60 +1,54 @@
-"""Memory for rows of bits, at the bounds of cache lines, and used again for results.
+"""Aligned memory for rows of bits; results use the memory of earlier results again.
 
-A vector that lies across two lines is two accesses: rows at odd places make a batch half as slow
-again. A batch against many subscriptions gives tens of megabytes of bits. Fresh memory of that size
-comes from the system page by page, which can take as long as the evaluation itself, so a result
-takes the memory of an earlier one that nobody holds any more.
+A vector that lies across two cache lines takes two accesses: rows at odd places make a batch half
+as slow again. A batch against many subscriptions gives tens of megabytes of bits. Fresh memory of
+that size comes from the system page by page, which can take as long as the evaluation itself.
 """
 
 from __future__ import annotations
 
-import sys
-from threading import Lock
+import weakref
+from collections import deque
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Smaller results are left to the allocator, which keeps them itself.
+# Smaller results are left to the allocator, which keeps their memory itself.
 MIN_KEPT_BYTES: Final = 1 << 20
 MAX_KEPT_BLOCKS: Final = 2
 
 CACHE_LINE_BYTES: Final = 64
-_SPARE: Final = CACHE_LINE_BYTES // 8 - 1
-
-# References to a block that is free: in the list, in the loop, and in the question itself.
-_FREE: Final = 3
+_SPARE_WORDS: Final = CACHE_LINE_BYTES // 8 - 1
 
 
 def zero_rows(rows: int, words: int) -> NDArray[np.uint64]:
     """Return an array without a bit."""
     size = rows * words
-    return _aligned(np.zeros(size + _SPARE, np.uint64), size).reshape(rows, words)
+    return _aligned(np.zeros(size + _SPARE_WORDS, np.uint64), size).reshape(rows, words)
 
 
 class Memory:
-    """A few blocks of memory; arrays made of a block keep it in use for as long as they live."""
+    """A few free blocks of memory; a block comes back when the last array made of it is gone."""
 
     def __init__(self) -> None:
-        self._blocks: list[NDArray[np.uint64]] = []
-        self._lock = Lock()
+        # Several threads take and return blocks; both are one step of a deque.
+        self._free: deque[NDArray[np.uint64]] = deque(maxlen=MAX_KEPT_BLOCKS)
 
-    def array(self, rows: int, words: int) -> NDArray[np.uint64]:
-        """Return an array with whatever it holds."""
-        size = rows * words
-        if size * 8 < MIN_KEPT_BYTES:
-            return np.empty((rows, words), np.uint64)
-        with self._lock:
-            return _aligned(self._block(size + _SPARE), size).reshape(rows, words)
-
-    def _block(self, size: int) -> NDArray[np.uint64]:
-        for block in self._blocks:
-            if len(block) >= size and sys.getrefcount(block) == _FREE:
-                return block
-        fresh = np.empty(size, np.uint64)
-        # The oldest goes; who still holds an array of it keeps it alive.
-        self._blocks = [*self._blocks[-(MAX_KEPT_BLOCKS - 1) :], fresh]
-        return fresh
+    def array(self, *shape: int) -> NDArray[np.uint64]:
+        """Return an array with arbitrary content."""
+        size = int(np.prod(shape))
+        try:
+            block = self._free.pop()
+        except IndexError:
+            block = np.empty(0, np.uint64)
+        if len(block) < size + _SPARE_WORDS:
+            block = np.empty(size + _SPARE_WORDS, np.uint64)
+        # Views keep the array they are made of alive, down to the first that is no view of another
+        # array. That is this one, because its memory belongs to a memoryview.
+        lease = np.frombuffer(block.data, np.uint64)
+        weakref.finalize(lease, self._free.append, block).atexit = False
+        return _aligned(lease, size).reshape(shape)
 
 
 def _aligned(block: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:

@@ -1,8 +1,8 @@
-"""Events in which an attribute holds several values.
+"""Evaluates events in which an attribute holds several values.
 
-Cells and diagrams are for one value each, so what they found of such an event is right only for
+Cells and diagrams are for one value each, so what they find for such an event is right only for
 subscriptions that do not ask about such an attribute. The others are run as programs, for 64 such
-events at a time, on what any of the values makes true.
+events at a time: an atom is true where any value makes it true.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.programs import Programs, gathered
-from tamis.matching.evaluate.cells import BatchCells, EventCells, packed
-from tamis.matching.evaluate.found import Found
+from tamis.matching.evaluate.cells import BatchCells, EventCells
 from tamis.matching.evaluate.multivalued_kernels import Lanes, evaluate_programs, set_leaf_rows
+from tamis.matching.evaluate.segment_matches import SegmentMatches
 
-_NOTHING: Final[EventCells] = (np.empty(0, np.int32), np.empty(0, np.int32))
+# Attributes that hold several values vary little from batch to batch.
+MAX_KEPT_SELECTIONS: Final = 16
 
 
 class _Affected(NamedTuple):
@@ -28,54 +29,67 @@ class _Affected(NamedTuple):
     members: NDArray[np.int32]
     programs: Programs
     leaves: Leaves
-    names: list[str]
+    blocks: NDArray[np.int32]
     """The attributes that they ask about, those and others."""
 
 
 class MultivaluedEvaluator:
-    """Puts right what was found for events that hold several values."""
+    """Recomputes the matches of events that hold several values."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
-        self._affected: dict[frozenset[str], _Affected] = {}
+        self._kept: dict[frozenset[str], _Affected] = {}
 
-    def recompute(self, found_cells: BatchCells, found: Found) -> Found:
-        """Return what was found with the right matches for such events."""
-        asked = found_cells.multivalued_names
-        if asked not in self._affected:
-            self._affected[asked] = self._find_affected(asked)
-        affected = self._affected[asked]
+    def recompute(
+        self, cells: BatchCells, multivalued: NDArray[np.bool_], matched: SegmentMatches
+    ) -> SegmentMatches:
+        """Return matches that are right for those events as well."""
+        affected = self._affected(cells.multivalued_names)
         is_affected = np.zeros(self._compiled.count, np.bool_)
         is_affected[affected.members] = True
-        holders, waiting = found.indexed_events(), found.waiting
-        wrong = found_cells.several[holders] & is_affected[waiting]
-        holding, members = [holders[~wrong]], [waiting[~wrong]]
-        several = np.flatnonzero(found_cells.several)
-        for first in range(0, len(several), 64):
-            lanes = several[first : first + 64]
-            late = self._recompute(affected, found_cells, lanes, found)
-            holding.append(late[0])
-            members.append(late[1])
-        events = np.concatenate(holding)
-        order = np.argsort(events, kind="stable")
-        counts = np.bincount(events, minlength=len(found.ends))
-        return found._replace(ends=np.cumsum(counts), waiting=np.concatenate(members)[order])
+        holders = matched.events()
+        wrong = multivalued[holders] & is_affected[matched.indexed]
+        parts = [(holders[~wrong], matched.indexed[~wrong])]
+        events = np.flatnonzero(multivalued)
+        parts += [
+            self._recompute(affected, cells, events[first : first + 64], matched)
+            for first in range(0, len(events), 64)
+        ]
+        holders = np.concatenate([holding for holding, _ in parts])
+        order = np.argsort(holders, kind="stable")
+        return matched._replace(
+            ends=np.cumsum(np.bincount(holders, minlength=len(multivalued))),
+            indexed=np.concatenate([members for _, members in parts])[order],
+        )
 
     def _recompute(
-        self, affected: _Affected, found_cells: BatchCells, events: NDArray[np.int64], found: Found
+        self,
+        affected: _Affected,
+        cells: BatchCells,
+        events: NDArray[np.int64],
+        matched: SegmentMatches,
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Set the bits of some events; return the matches among what waits."""
-        words = self._truths(affected, found_cells, events)
+        """Set the bits of some events; return the matches of indexed subscriptions."""
+        words = self._truths(affected, cells, events)
+        unindexed = self._compiled.unindexed
         row_of = np.full(self._compiled.count, -1, np.int32)
-        row_of[found.unindexed] = np.arange(len(found.unindexed))
+        row_of[unindexed] = np.arange(len(unindexed))
         rows = row_of[affected.members]
         has_row = rows >= 0
         lanes = np.arange(len(events), dtype=np.uint64)
         holds = (words[:, None] >> lanes & np.uint64(1)).astype(np.bool_)
         for lane, event in enumerate(events.tolist()):
-            found.set_unindexed(event, holds[has_row, lane], rows[has_row])
-        waiting, lane_of = np.nonzero(holds[~has_row])
-        return events[lane_of], affected.members[~has_row][waiting]
+            matched.set_bits(event, rows[has_row], holds[has_row, lane])
+        indexed, lane_of = np.nonzero(holds[~has_row])
+        return events[lane_of], affected.members[~has_row][indexed]
+
+    def _affected(self, names: frozenset[str]) -> _Affected:
+        affected = self._kept.get(names)
+        if affected is None:
+            if len(self._kept) >= MAX_KEPT_SELECTIONS:
+                self._kept = {}
+            affected = self._kept[names] = self._find_affected(names)
+        return affected
 
     def _find_affected(self, names: frozenset[str]) -> _Affected:
         variables, programs = self._compiled.variables, self._compiled.programs
@@ -86,39 +100,45 @@ class MultivaluedEvaluator:
         members = np.flatnonzero(counts).astype(np.int32)
         used, own = programs.some(members).renumbered()
         leaves = _some_leaves(variables.leaves, used)
-        asked = set(leaves.block.tolist())
-        known = [name for number, name in enumerate(variables.blocks) if number in asked]
-        return _Affected(members, own, leaves, known)
+        asked = np.unique(leaves.block[leaves.block >= 0])
+        return _Affected(members, own, leaves, asked)
 
     def _truths(
-        self, affected: _Affected, found_cells: BatchCells, events: NDArray[np.int64]
+        self, affected: _Affected, cells: BatchCells, events: NDArray[np.int64]
     ) -> NDArray[np.uint64]:
-        """Return for every concerned subscription a word: which of up to 64 events match."""
+        """Return for every affected subscription a word: which of up to 64 events match."""
         variables = self._compiled.variables
         rows = np.zeros((len(variables), 1), np.uint64)
-        rows[list(variables.predicates.values())] = packed(found_cells.passing[:, events])
+        passing = np.zeros((len(cells.passing), 64), np.bool_)
+        passing[:, : len(events)] = cells.passing[:, events]
+        packed = np.packbits(passing, axis=1, bitorder="little").view("<u8")
+        rows[list(variables.predicates.values())] = packed
         when_true = np.zeros((len(affected.leaves.block), 1), np.uint64)
         when_false = np.zeros_like(when_true)
-        lanes = self._lanes(affected.names, found_cells, events)
+        lanes = self._lanes(affected.blocks, cells, events)
         set_leaf_rows(affected.leaves, lanes, rows, when_true, when_false)
         stack = np.empty((affected.programs.longest + 1, 2), np.uint64)
         truths = np.empty(len(affected.members), np.uint64)
         evaluate_programs(*affected.programs, when_true[:, 0], when_false[:, 0], stack, truths)
         return truths
 
-    def _lanes(self, names: list[str], found_cells: BatchCells, events: NDArray[np.int64]) -> Lanes:
-        """Return the values of some events; what is absent has one, in the first cell."""
-        variables = self._compiled.variables
-        lane_of = np.full(len(found_cells.several), -1, np.int32)
+    def _lanes(
+        self, blocks: NDArray[np.int32], cells: BatchCells, events: NDArray[np.int64]
+    ) -> Lanes:
+        """Return the values of some events; an absent attribute has one, in the first cell."""
+        starts, holders, found, _ = cells.by_attribute
+        lane_of = np.full(cells.passing.shape[1], -1, np.int32)
         lane_of[events] = np.arange(len(events))
-        parts = dict.fromkeys(variables.blocks, _NOTHING)
-        for name in names:
-            parts[name] = _lanes_of(found_cells.entries.get(name, _NOTHING), lane_of, len(events))
+        nothing = np.empty(0, np.int32)
+        parts: list[EventCells] = [(nothing, nothing)] * (len(starts) - 1)
+        for block in blocks.tolist():
+            own = slice(starts[block], starts[block + 1])
+            parts[block] = _lanes_of((holders[own], found[own]), lane_of, len(events))
         return Lanes(
-            starts=np.cumsum([0, *(len(lanes) for lanes, _ in parts.values())], dtype=np.int64),
-            lanes=np.concatenate([lanes for lanes, _ in parts.values()]),
-            cells=np.concatenate([cells for _, cells in parts.values()]),
-            first=variables.first,
+            starts=np.cumsum([0, *(len(lanes) for lanes, _ in parts)], dtype=np.int64),
+            lanes=np.concatenate([nothing, *(lanes for lanes, _ in parts)]),
+            cells=np.concatenate([nothing, *(lane_cells for _, lane_cells in parts)]),
+            first=self._compiled.variables.first,
         )
 
 

@@ -1,8 +1,9 @@
-"""The subscriptions that wait, and what events find under what they hold."""
+"""Posting lists: the subscriptions that an event finds under the cells it lies in."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections import deque
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,40 +12,58 @@ from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
+"""For each event where its list of subscriptions ends, and all lists."""
 
+# Stamps are numbers of 32 bits; before they run out, they begin again from 1.
 MAX_STAMPS: Final = 1 << 30
+# Room for matches beyond two full lists of all subscriptions.
+SPARE_MATCHES: Final = 1024
+
+
+class _Workspace(NamedTuple):
+    arrays: PostingWorkspace
+    found: NDArray[np.int32]
 
 
 class PostingLists:
-    """Finds matches among the subscriptions that wait; any number of threads may ask."""
+    """Finds matches in the posting lists of one compiled set; any number of threads may ask."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
-        self._free: list[tuple[PostingWorkspace, NDArray[np.int32]]] = []
+        self._free: deque[_Workspace] = deque()
         self.is_empty = len(compiled.unindexed) == compiled.count
 
-    def match(self, values: CellsByEvent) -> Lists:
+    def match(self, cells: CellsByEvent) -> Lists:
         """Return for each event where its list of subscriptions ends, and all lists."""
-        length = len(values.starts) - 1
+        length = len(cells.starts) - 1
         ends = np.zeros(length, np.int64)
-        waiting, room = self._free.pop() if self._free else self._new()
-        waiting = self._with_keys_for(waiting, values)
+        try:
+            arrays, found = self._free.pop()
+        except IndexError:
+            arrays, found = self._new_workspace()
+        # Any event may hold very many values, and has up to two keys for each.
+        most = 2 * int(np.diff(cells.starts).max(initial=0)) + len(arrays.postings.compound.kinds)
+        if most > len(arrays.keys):
+            arrays = arrays._replace(keys=np.empty(most, np.int64))
         parts: list[NDArray[np.int32]] = []
         event, before = 0, 0
         while event < length:
             first = event
-            event = match_postings(waiting, values, first, ends, room)
+            event = match_postings(arrays, cells, first, ends, found)
             count = int(ends[event - 1])
             ends[first:event] += before
-            parts.append(room[:count].copy())
+            parts.append(found[:count].copy())
             before += count
-        _count_stamps(waiting, length)
-        self._free.append((waiting, room))
-        return ends, parts[0] if len(parts) == 1 else np.concatenate([room[:0], *parts])
+        arrays.stamps[0] += length
+        if arrays.stamps[0] > MAX_STAMPS:
+            arrays.stamps[0] = 0
+            arrays.seen[:] = 0
+        self._free.append(_Workspace(arrays, found))
+        return ends, parts[0] if len(parts) == 1 else np.concatenate([found[:0], *parts])
 
-    def _new(self) -> tuple[PostingWorkspace, NDArray[np.int32]]:
+    def _new_workspace(self) -> _Workspace:
         compiled = self._compiled
-        waiting = PostingWorkspace(
+        arrays = PostingWorkspace(
             compiled.arrays.postings,
             *compiled.programs,
             compiled.variables.leaves,
@@ -54,20 +73,4 @@ class PostingLists:
             keys=np.empty(0, np.int64),
             stack=np.empty(compiled.programs.longest + 1, np.int8),
         )
-        return waiting, np.empty(2 * compiled.count + 1024, np.int32)
-
-    def _with_keys_for(self, waiting: PostingWorkspace, values: CellsByEvent) -> PostingWorkspace:
-        """Return the same with room for all keys of any event; one may hold very many values."""
-        most = int(np.diff(values.starts).max(initial=0))
-        room = 2 * most + len(self._compiled.arrays.postings.compound.kinds)
-        if room <= len(waiting.keys):
-            return waiting
-        return waiting._replace(keys=np.empty(room, np.int64))
-
-
-def _count_stamps(waiting: PostingWorkspace, events: int) -> None:
-    """Take note that some events have had their stamps, and begin anew before there are none."""
-    waiting.stamps[0] += events
-    if waiting.stamps[0] > MAX_STAMPS:
-        waiting.stamps[0] = 0
-        waiting.seen[:] = 0
+        return _Workspace(arrays, np.empty(2 * compiled.count + SPARE_MATCHES, np.int32))

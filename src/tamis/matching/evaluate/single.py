@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -34,10 +35,10 @@ from tamis.matching.evaluate.single_kernels import (
 class SingleEvaluator:
     """Evaluates one compiled set on one event at a time; made once, for any number of threads."""
 
-    def __init__(self, compiled: Compiled, finder: CellFinder, waiting: PostingLists) -> None:
+    def __init__(self, compiled: Compiled, finder: CellFinder, postings: PostingLists) -> None:
         self._compiled = compiled
         self._finder = finder
-        self._waiting = waiting
+        self._postings = postings
         variables, arrays = compiled.variables, compiled.arrays
         self._rankers = {
             name: _SingleRanker(number, block.partition)
@@ -49,7 +50,7 @@ class SingleEvaluator:
         always = np.flatnonzero(np.diff(variables.counts.predicates)).astype(np.int32)
         self._usual = Usual(begins, blocks.astype(np.int32), always)
         self._no_predicates = np.zeros(0, np.bool_)
-        self._free: list[SingleWorkspace] = []
+        self._free: deque[SingleWorkspace] = deque()
 
     def evaluate(self, event: Event) -> NDArray[np.int32] | None:
         """Return the subscriptions that an event satisfies; None if it holds several values."""
@@ -64,7 +65,7 @@ class SingleEvaluator:
         cells = np.array([held[block] for block in blocks.tolist()], np.int32)
         passing = self._passing(event)
         found = np.empty(0, np.int32)
-        if not self._waiting.is_empty:
+        if not self._postings.is_empty:
             found = self._match_postings(blocks, cells, passing)
         if len(self._compiled.unindexed):
             found = np.concatenate((found, self._match_unindexed(blocks, cells, passing)))
@@ -73,7 +74,7 @@ class SingleEvaluator:
     def _passing(self, event: Event) -> NDArray[np.bool_]:
         if not self._compiled.variables.predicates:
             return self._no_predicates
-        return self._finder.passing(EventBatch.of_events([event]))[:, 0]
+        return self._finder.predicates.find(EventBatch.of_events([event]))[:, 0]
 
     def _match_postings(
         self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
@@ -86,28 +87,31 @@ class SingleEvaluator:
             predicate=self._finder.predicate,
             first=self._compiled.variables.first,
         )
-        return self._waiting.match(values)[1]
+        return self._postings.match(values)[1]
 
     def _match_unindexed(
         self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
     ) -> NDArray[np.int32]:
         arrays, lines = self._compiled.arrays, self._compiled.variables.counts
-        room = self._free.pop() if self._free else self._new_workspace()
-        tail = set_truths(arrays.regions, lines, blocks, cells, passing, self._usual, room)
-        first = evaluate_chunks_once(arrays.chunks, room)
-        last = evaluate_graph_once(arrays.graph, self._upward, room, tail, first)
-        reset_truths(arrays.regions, blocks, self._usual, room)
+        try:
+            workspace = self._free.pop()
+        except IndexError:
+            workspace = self._new_workspace()
+        tail = set_truths(arrays.regions, lines, blocks, cells, passing, self._usual, workspace)
+        first = evaluate_chunks_once(arrays.chunks, workspace)
+        last = evaluate_graph_once(arrays.graph, self._upward, workspace, tail, first)
+        reset_truths(arrays.regions, blocks, self._usual, workspace)
         # Tops stand in the order of their members, and memory is read faster in order.
-        tops = arrays.graph.members[np.sort(room.found[first:last])]
-        rows = np.concatenate((room.found[:first], tops))
-        self._free.append(room)
+        tops = arrays.graph.members[np.sort(workspace.found[first:last])]
+        rows = np.concatenate((workspace.found[:first], tops))
+        self._free.append(workspace)
         return self._compiled.unindexed[rows]
 
     def _new_workspace(self) -> SingleWorkspace:
         compiled, arrays = self._compiled, self._compiled.arrays
         regions, nodes = len(arrays.regions.begins), len(arrays.graph.kinds)
         largest = int(np.diff(arrays.chunks.node_starts).max(initial=0))
-        room = SingleWorkspace(
+        workspace = SingleWorkspace(
             truth=np.array(arrays.regions.begins),
             is_present=np.zeros(len(compiled.variables.blocks) + 1, np.bool_),
             nodes=np.zeros(largest + 2, np.bool_),
@@ -116,8 +120,8 @@ class SingleEvaluator:
             touched=np.empty(len(self._upward.parents), np.int32),
             found=np.empty(len(compiled.unindexed) + 1, np.int32),
         )
-        room.nodes[1] = True
-        return room
+        workspace.nodes[1] = True
+        return workspace
 
 
 class _SingleRanker:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import chain, takewhile
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -12,8 +13,10 @@ from ahocorasick_rs import BytesAhoCorasick
 from numpy.typing import NDArray
 
 from tamis.diagrams.atom_intervals import text_predicate_of
+from tamis.events.columns import Entries
 from tamis.filters.atoms import Like, ValueAtom
 from tamis.filters.patterns import compile_like
+from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 
 # Bytes of a text that go through an automaton at a time. It lists every single occurrence, and
 # those of a long text would fill the memory.
@@ -63,9 +66,11 @@ class PartFinder:
 
     def find(self, text: str) -> Iterable[int]:
         """Return the places of the parts that a text contains."""
-        encoded = _bytes(text)
+        encoded = text.encode("utf-8", "surrogatepass")
         if len(encoded) <= self._stride:
-            return self._find(encoded)
+            # Written out here, since most texts are short: it saves a call for each of them.
+            matches = self._automaton.find_matches_as_indexes(encoded, overlapping=True)
+            return {self._places[number] for number, _, _ in matches}
         pieces = range(0, len(encoded), self._stride)
         length = self._stride + self._overlap
         return set[int]().union(*(self._find(encoded[at : at + length]) for at in pieces))
@@ -149,34 +154,51 @@ MAX_NESTING: Final = 16
 # What so many texts pass is handed on at a time, so that it never fills the memory.
 TEXTS_PER_PASS: Final = 256
 
-Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
-
 
 class TextIndex:
-    """Finds which of some tests a text passes."""
+    """The tests of one attribute's text, and the row of each that says which events pass it."""
 
-    def __init__(self, atoms: Sequence[ValueAtom]) -> None:
-        """Index tests of text; no two may ask the same (see `asked_by`)."""
+    def __init__(self) -> None:
+        self._atoms: list[ValueAtom] = []
+        self._rows: list[int] = []
+        self._row_asking: dict[tuple[str, str], int] = {}
+        self._copies: dict[int, int] = {}
+
+    def add(self, row: int, atom: ValueAtom) -> None:
+        """Add a test; its results go to this row."""
+        asked = asked_by(atom)
+        if asked in self._row_asking:
+            self._copies[row] = self._row_asking[asked]
+            return
+        self._row_asking[asked] = row
+        self._rows.append(row)
+        self._atoms.append(atom)
+
+    @cached_property
+    def _finders(self) -> list[Finder]:
         groups: dict[str, list[Placed]] = {}
-        for place, atom in enumerate(atoms):
+        for row, atom in zip(self._rows, self._atoms, strict=True):
             op, text = asked_by(atom)
-            groups.setdefault(op, []).append(Placed(place, atom, text))
-        self._finders: Final = [
-            finder for op, tests in groups.items() for finder in FINDERS.get(op, _each)(tests)
-        ]
+            groups.setdefault(op, []).append(Placed(row, atom, text))
+        return [finder for op, tests in groups.items() for finder in FINDERS.get(op, _each)(tests)]
 
-    def find(self, text: str) -> list[int]:
-        """Return the places of the tests that a text passes."""
-        return [place for finder in self._finders for place in finder.find(text)]
-
-    def find_pairs(self, texts: Sequence[str]) -> Iterator[Pairs]:
-        """Yield tests and the texts that pass them, both by their places."""
-        for first in range(0, len(texts), TEXTS_PER_PASS):
-            found = [self.find(text) for text in texts[first : first + TEXTS_PER_PASS]]
-            counts = [len(places) for places in found]
-            tests = np.fromiter(chain.from_iterable(found), np.int32, sum(counts))
+    def set_rows(self, entries: Entries, rows: NDArray[np.bool_]) -> None:
+        """Mark in the row of each test the events that pass it."""
+        starts = np.zeros(len(entries.texts) + 1, np.int64)
+        holders = np.empty(len(entries.events), np.int32)
+        gather_holders(entries.values, entries.events, starts, holders)
+        for first in range(0, len(entries.texts), TEXTS_PER_PASS):
+            texts = entries.texts[first : first + TEXTS_PER_PASS]
+            # For each text the rows of the tests that it passes.
+            found = [
+                [row for finder in self._finders for row in finder.find(text)] for text in texts
+            ]
+            counts = [len(passed) for passed in found]
+            passed = np.fromiter(chain.from_iterable(found), np.int32, sum(counts))
             places = np.arange(first, first + len(found), dtype=np.int32)
-            yield tests, np.repeat(places, counts)
+            mark_holders(passed, np.repeat(places, counts), starts, holders, rows)
+        if self._copies:
+            rows[[*self._copies]] = rows[[*self._copies.values()]]
 
 
 def asked_by(atom: ValueAtom) -> tuple[str, str]:

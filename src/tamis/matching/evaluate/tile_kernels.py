@@ -30,6 +30,21 @@ class CellsByAttribute(NamedTuple):
     """For each predicate the events for which it holds, a bit each."""
 
 
+class TileWorkspace(NamedTuple):
+    """Memory for one tile while it is evaluated."""
+
+    variables: NDArray[np.uint64]
+    """For the variables of one attribute."""
+    rows: NDArray[np.uint64]
+    """For the regions, and after them the inner nodes of the graph."""
+    is_set: NDArray[np.bool_]
+    """Which of those have a bit."""
+    nodes: NDArray[np.uint64]
+    """For the nodes of one chunk; the first two are all false and all true."""
+    parts: NDArray[np.uint64]
+    """For one node of the graph: four rows, of which the third is empty."""
+
+
 @kernel
 def _set_cuts(
     held: CellsByAttribute, block: int, first_word: int, words: int, rows: NDArray[np.uint64]
@@ -102,18 +117,16 @@ def set_region_rows(
     held: CellsByAttribute,
     first_word: int,
     words: int,
-    room: NDArray[np.uint64],
-    rows: NDArray[np.uint64],
-    is_set: NDArray[np.bool_],
+    workspace: TileWorkspace,
 ) -> None:
-    """Fill the row of every region for the events from a word on, and tell which have a bit.
+    """Fill the row of every region for the events from a word on, and mark those with a bit.
 
-    `room` is for the variables of one attribute. The rows may be wider than the words asked for;
-    what stands there means nothing.
+    The rows may be wider than the words asked for; what stands there means nothing.
     """
-    # Arrays by names of their own: to take them out of their tuple in the loops costs much there.
+    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
     of_block, starts, begins = regions.of_block, regions.starts, regions.begins
     all_cuts, guards, passing = regions.cuts, regions.guard, held.passing
+    room, rows, is_set = workspace.variables, workspace.rows, workspace.is_set
     for block in range(len(of_block) - 1):
         # The constants come last, under no attribute.
         is_line = block < len(lines.cuts)
@@ -242,17 +255,16 @@ def _parity_of(
 def evaluate_graph(
     graph: Graph,
     regions: int,
-    rows: NDArray[np.uint64],
-    is_set: NDArray[np.bool_],
-    room: NDArray[np.uint64],
+    workspace: TileWorkspace,
     matched: NDArray[np.uint64],
 ) -> None:
     """Evaluate all nodes on all events of the rows.
 
-    Most rows have no bit at all where filters are selective: those are neither written nor read,
-    `is_set` tells. `room` has four rows, of which the third is empty.
+    Where filters are selective, most rows have no bit at all: they are neither written nor read,
+    only marked in `is_set`.
     """
-    # Arrays by names of their own: to take them out of their tuple in the loop costs much there.
+    # Local names for the arrays: taking them out of their tuples inside the loop is expensive.
+    rows, is_set, room = workspace.rows, workspace.is_set, workspace.parts
     kinds, starts, all_children, members = graph.kinds, graph.starts, graph.children, graph.members
     inner = len(kinds) - len(members)
     for node in range(len(kinds)):
@@ -275,3 +287,22 @@ def evaluate_graph(
         else:
             for word in range(len(result)):
                 result[word] = np.uint64(0)
+
+
+@kernel
+def evaluate_tile(
+    regions: Regions,
+    lines: Lines,
+    chunks: Chunks,
+    graph: Graph,
+    held: CellsByAttribute,
+    first_word: int,
+    words: int,
+    workspace: TileWorkspace,
+    matched: NDArray[np.uint64],
+) -> None:
+    """Evaluate all unindexed subscriptions on the events from a word on."""
+    set_region_rows(regions, lines, held, first_word, words, workspace)
+    last = len(chunks.node_starts) - 1
+    evaluate_chunks(chunks, 0, last, workspace.rows, workspace.nodes, matched)
+    evaluate_graph(graph, len(regions.begins), workspace, matched)

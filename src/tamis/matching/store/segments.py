@@ -1,4 +1,4 @@
-"""Subscriptions that were compiled together, and what several such sets find in a batch."""
+"""Segments: subscriptions that were compiled together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tamis.filters import Id, Mode
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
-from tamis.matching.matches import Ids, Matches, Share
+from tamis.matching.evaluate.segment_matches import SegmentMatches
+from tamis.matching.matches import Ids
 
 MODES: Final = tuple(Mode)
 
@@ -64,7 +65,7 @@ class Segment(NamedTuple):
     """Subscriptions that were compiled together; which of them are still there is a mask."""
 
     evaluator: Evaluator
-    roll: SubscriptionColumns
+    columns: SubscriptionColumns
     alive: NDArray[np.bool_]
     is_whole: bool = True
     """Whether all are still there."""
@@ -90,14 +91,17 @@ class Segment(NamedTuple):
 
     def place(self, id_: Id) -> int | None:
         """Return where a subscription that is still there stands."""
-        return next((place for place in self.roll.places(id_) if self.alive[place]), None)
+        return next((place for place in self.columns.places(id_) if self.alive[place]), None)
 
     def entry(self, place: int) -> CompiledSubscription:
         """Return one subscription."""
-        compiled, roll = self.evaluator.compiled, self.roll
-        mode = MODES[roll.modes[place]]
+        compiled, columns = self.evaluator.compiled, self.columns
+        mode = MODES[columns.modes[place]]
         return CompiledSubscription(
-            roll.ids.objects[place], compiled.original(place), mode, float(roll.expires_at[place])
+            columns.ids.objects[place],
+            compiled.original(place),
+            mode,
+            float(columns.expires_at[place]),
         )
 
     def without(self, place: int) -> Segment:
@@ -112,25 +116,17 @@ class Segment(NamedTuple):
 
     def ids(self) -> list[Id]:
         """Return the ids of the subscriptions that are still there."""
-        return list(self.roll.ids.objects[self.alive])
+        return list(self.columns.ids.objects[self.alive])
 
-    def find(self, batch: EventBatch, now: float, threads: int) -> Share:
-        """Return which subscriptions are in force, and which events match them."""
+    def match(self, batch: EventBatch, now: float, threads: int) -> SegmentMatches:
+        """Return which events match which subscriptions, and which of those are in force."""
         in_force = None if self.is_whole else self.alive
-        if now >= self.roll.soonest:
-            in_force = self.alive & (self.roll.expires_at > now)
-        return Share(self.roll.ids, in_force, self.evaluator.evaluate(batch, threads))
+        if now >= self.columns.soonest:
+            in_force = self.alive & (self.columns.expires_at > now)
+        return self.evaluator.evaluate(batch, threads)._replace(in_force=in_force)
 
-    def find_one(self, event: Event, now: float) -> list[Id]:
+    def match_one(self, event: Event, now: float) -> list[Id]:
         """Return the subscriptions in force that one event satisfies."""
         found = self.evaluator.evaluate_one(event)
-        in_force = self.alive[found] & (self.roll.expires_at[found] > now)
-        return self.roll.ids.taken(found[in_force])
-
-
-def joined_matches(
-    segments: Sequence[Segment], batch: EventBatch, now: float, threads: int
-) -> Matches:
-    """Return what all segments find, in their order: that of adding."""
-    shares = [segment.find(batch, now, threads) for segment in segments]
-    return Matches(len(batch), shares, batch.errors)
+        in_force = self.alive[found] & (self.columns.expires_at[found] > now)
+        return self.columns.ids.taken(found[in_force])

@@ -51,9 +51,9 @@ def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> No
     compiled = segment.evaluator.compiled
     arrays: dict[str, NDArray[Any]] = {
         **dict(_named("vocabulary", vocabulary.saved())),
-        "modes": segment.roll.modes,
-        "expires_at": segment.roll.expires_at,
-        **_id_arrays(segment.roll.ids.objects),
+        "modes": segment.columns.modes,
+        "expires_at": segment.columns.expires_at,
+        **_id_arrays(segment.columns.ids.objects),
         **dict(_named("compiled", compiled.arrays)),
         **_variable_arrays(compiled.variables),
     }
@@ -74,9 +74,9 @@ def load(path: Path) -> Restored:
         raise SnapshotError(
             path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
         ) from None
-    roll = SubscriptionColumns.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
-    alive = np.ones(len(roll.ids), np.bool_)
-    return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), roll, alive))
+    columns = SubscriptionColumns.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
+    alive = np.ones(len(columns.ids.objects), np.bool_)
+    return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), columns, alive))
 
 
 def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:

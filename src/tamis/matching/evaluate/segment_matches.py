@@ -1,0 +1,73 @@
+"""Which events of a batch match which subscriptions of one compiled set: the arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bitmap = NDArray[np.uint64]
+
+
+class SegmentMatches(NamedTuple):
+    """What one compiled set adds to `Matches`: bits of unindexed subscriptions, lists of others."""
+
+    unindexed: NDArray[np.int32]
+    """The subscription of each row of the bitmap."""
+    bitmap: Bitmap
+    """For each tile of events and each of those the events that match, a bit each. Tiles lie one
+    after the other in memory, because that is how they are written and read."""
+    ends: NDArray[np.int64]
+    """For each event where its part of `indexed` ends."""
+    indexed: NDArray[np.int32]
+    """The indexed subscriptions that match, event after event."""
+    in_force: NDArray[np.bool_] | None = None
+    """Which subscriptions are in force; None if all are, as mostly."""
+
+    def events(self) -> NDArray[np.int64]:
+        """Return the event of each match of an indexed subscription."""
+        return np.repeat(np.arange(len(self.ends)), np.diff(self.ends, prepend=0))
+
+    def set_bits(self, event: int, rows: NDArray[np.integer], holds: NDArray[np.bool_]) -> None:
+        """Set which of some rows of the bitmap an event matches."""
+        tile, word = divmod(event >> 6, self.bitmap.shape[2])
+        bit = np.uint64(1) << np.uint64(event & 63)
+        column = self.bitmap[tile, rows, word]
+        self.bitmap[tile, rows, word] = np.where(holds, column | bit, column & ~bit)
+
+    def without(self, events: Iterable[int]) -> SegmentMatches:
+        """Return the matches without those of some events.
+
+        A refused event is empty in its batch; that it lacks every attribute must match nothing.
+        """
+        rows = np.arange(len(self.unindexed))
+        refused, nothing = np.zeros(len(self.ends), np.bool_), np.zeros(len(rows), np.bool_)
+        for event in events:
+            refused[event] = True
+            self.set_bits(event, rows, nothing)
+        holders = self.events()
+        kept = ~refused[holders]
+        counts = np.bincount(holders[kept], minlength=len(refused))
+        return self._replace(ends=np.cumsum(counts), indexed=self.indexed[kept])
+
+    def rows_in_force(self) -> tuple[NDArray[np.int32], Bitmap]:
+        """Return the subscriptions in force that have a row, and the rows, tile by tile."""
+        if self.in_force is None:
+            return self.unindexed, self.bitmap
+        rows = self.in_force[self.unindexed]
+        return self.unindexed[rows], self.bitmap[:, rows]
+
+    def whole_bitmap(self, count: int) -> Bitmap:
+        """Return a row for each of `count` subscriptions, the tiles of each row side by side."""
+        words = -(-len(self.ends) // 64)
+        whole = np.zeros((count, words), np.uint64)
+        width = self.bitmap.shape[2]
+        for number, tile in enumerate(self.bitmap):
+            first = number * width
+            whole[self.unindexed, first : first + width] = tile[:, : words - first]
+        events = self.events()
+        bits = np.uint64(1) << (events & 63).astype(np.uint64)
+        np.bitwise_or.at(whole, (self.indexed, events >> 6), bits)
+        return whole
