@@ -141,14 +141,12 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule(
         acknowledged=PAIRS,
-        up_to=st.lists(st.tuples(NUMBERS, SEQUENCES), max_size=1),
         again=st.dictionaries(st.tuples(NUMBERS, SEQUENCES), TIMES, max_size=3),
         dead=st.lists(st.tuples(NUMBERS, SEQUENCES), max_size=2),
     )
     def settle(
         self,
         acknowledged: list[tuple[int, int]],
-        up_to: list[tuple[int, int]],
         again: dict[tuple[int, int], float],
         dead: list[tuple[int, int]],
     ) -> None:
@@ -156,15 +154,11 @@ class StateMachine(RuleBasedStateMachine):
         given_up = [pair for pair in dead if pair[1] <= self.matched]
         self.state.settle(
             acknowledged=acknowledged,
-            acknowledged_up_to=up_to,
             retries=[Retry(*pair, 3, due) for pair, due in known.items()],
             dead=[letter(*pair) for pair in given_up],
         )
         for number, sequence in [*acknowledged, *given_up]:
             self.pending[number].pop(sequence, None)
-        for number, last in up_to:
-            for sequence in [s for s in self.pending[number] if s <= last]:
-                del self.pending[number][sequence]
         for (number, sequence), due in known.items():
             if number in self.subscriptions:
                 self.pending[number][sequence] = (3, due)
@@ -183,14 +177,6 @@ class StateMachine(RuleBasedStateMachine):
         for number, sequences in gone.items():
             for sequence in sequences:
                 del self.pending[number][sequence]
-
-    @rule(number=NUMBERS, keep=st.integers(0, 5))
-    def drop_oldest(self, number: int, keep: int) -> None:
-        rows = self.pending[number]
-        gone = sorted(rows)[: max(0, len(rows) - keep)]
-        assert self.state.drop_oldest(number, keep) == len(gone)
-        for sequence in gone:
-            del rows[sequence]
 
     @rule(number=NUMBERS, sequences=st.lists(SEQUENCES, max_size=4, unique=True))
     def delete_dead_letters(self, number: int, sequences: list[int]) -> None:
@@ -255,8 +241,6 @@ class StateMachine(RuleBasedStateMachine):
         assert self.state.pending_count(number) == len(rows)
         due = [row for row in rows if row.sequence > 5 and row.due <= 1.0]
         assert self.state.pending(number, 5, 1.0, 2) == due[:2]
-        later = [row.due for row in rows if row.due > 1.0]
-        assert self.state.next_due(number, 1.0) == min(later, default=None)
         letters = [self.dead[number][sequence] for sequence in sorted(self.dead[number])]
         assert self.state.dead_letters(number, 0, 100) == letters
         assert self.state.dead_letter_count(number) == len(letters)

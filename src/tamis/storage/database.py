@@ -53,9 +53,13 @@ class Database:
 
     @contextmanager
     def writing(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
-        """Yield the connection for one transaction, which is committed at the end of the block."""
-        with self._sentences():
-            self._set_level(lasting)
+        """Yield the connection for one transaction, committed at the end of the block."""
+        if self._is_closed:
+            raise StorageError(self._path, "the state is closed")
+        try:
+            if lasting != self._level:
+                self._writer.execute(f"PRAGMA synchronous = {_LEVELS[lasting]}")
+                self._level = lasting
             self._writer.execute("BEGIN IMMEDIATE")
             try:
                 yield self._writer
@@ -65,6 +69,8 @@ class Database:
                 if self._writer.in_transaction:
                     self._writer.execute("ROLLBACK")
                 raise
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise self._refusal(error) from error
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -119,6 +125,8 @@ class Database:
         identity = [_number(connection, f"PRAGMA {name}") for name in _IDENTITY]
         if identity != list(_IDENTITY.values()):
             raise StorageError(self._path, "the file was not written by this version of Tamis")
+        # An index that development versions made and nothing uses.
+        connection.execute("DROP INDEX IF EXISTS retries")
         if _names(connection) != sorted(schema):
             raise StorageError(self._path, "the list of tables is damaged", advice=_ADVICE)
         (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -149,24 +157,17 @@ class Database:
             else:
                 self._idle.append(connection)
 
-    def _set_level(self, level: bool) -> None:
-        if self._is_closed:
-            raise StorageError(self._path, "the state is closed")
-        if level != self._level:
-            self._writer.execute(f"PRAGMA synchronous = {_LEVELS[level]}")
-            self._level = level
-
     @contextmanager
     def _sentences(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self._refusal(error) from error
-        except UnicodeDecodeError as error:
-            # Python could not even decode the message of SQLite.
-            raise _damaged(self._path, "names in it are not text") from error
 
-    def _refusal(self, error: sqlite3.Error) -> StorageError:
+    def _refusal(self, error: sqlite3.Error | UnicodeDecodeError) -> StorageError:
+        if isinstance(error, UnicodeDecodeError):
+            # Python could not even decode what SQLite says is wrong.
+            return _damaged(self._path, "names in it are not text")
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             advice = "free space on the disk; no restart is needed"

@@ -112,35 +112,36 @@ class EventLog:
     def append(self, records: Sequence[NewRecord]) -> range:
         """Append all records or none, with one sync, and return their sequences."""
         with self._writing:
-            active = self._ready()
+            active = self._active
+            if active is None or active.is_dirty or active.is_spent or self._is_closed:
+                active = self._writable()
+            if active.segment.extent.end >= self._segment_bytes:
+                active = self._begin()
             if not records:
                 return range(self._next, self._next)
-            first, end = self._next, active.segment.extent.end
-            data, starts = encoded(records, first, self._tick(), active.segment.header.mark)
+            first, end, now = self._next, active.segment.extent.end, self._clock()
+            # No two appends have the same time: that is how opening tells them apart.
+            last = self._last_time
+            self._last_time = now if now > last else math.nextafter(last, math.inf)
+            mark = active.segment.header.mark
+            data, starts = encoded(records, first, self._last_time, mark)
             try:
                 active.write(data)
             except StorageError:
                 self._look_back(active)
                 raise
-            active.segment.places.note_group(first, end, starts)
+            if end + len(data) >= active.segment.offsets.next_noted:
+                active.segment.offsets.note_group(first, end, starts)
             self._next = first + len(records)
             active.segment.extent = Extent(end + len(data), self._next)
             return range(first, self._next)
 
-    def _tick(self) -> float:
-        """Return the time, later than at any other append, so that it identifies the append."""
-        now, last = self._clock(), self._last_time
-        self._last_time = now if now > last else math.nextafter(last, math.inf)
-        return self._last_time
-
-    def _ready(self) -> _Active:
-        """Return a segment to append to, a new one if necessary."""
+    def _writable(self) -> _Active:
+        """Return a segment without remains of a failed append, a new one if need be."""
         if self._is_closed:
             raise StorageError(self._folder, "the log is closed")
         active = self._active
-        if active is None or not active.is_clean():
-            return self._begin()
-        return active if active.segment.extent.end < self._segment_bytes else self._begin()
+        return self._begin() if active is None or not active.is_clean() else active
 
     def _begin(self) -> _Active:
         if self._header is None or self._header.first != self._next:
@@ -305,7 +306,8 @@ class _Active:
         self.segment: Final = segment
         self._file: Final = file
         self._sync = sync
-        self._is_dirty = False
+        self.is_dirty = False
+        """Whether an append failed here, so that bytes may lie past the end."""
         self.is_spent = False
         """After a failed sync the content of the disk is unknown, so nothing more is written here.
         """
@@ -316,28 +318,30 @@ class _Active:
         return cls(segment, os.open(segment.path, os.O_RDWR | os.O_CLOEXEC), sync)
 
     def write(self, data: bytes) -> None:
-        """Write past the end and sync; on failure, cut it off again."""
-        self._is_dirty = True
+        """Write past the end and sync; truncate again if either fails."""
+        self.is_dirty = True
         try:
-            action = "writing"
-            write_all(self._file, data, self.segment.extent.end)
+            action, end = "writing", self.segment.extent.end
+            written = os.pwrite(self._file, data, end)
+            if written < len(data):
+                write_all(self._file, data[written:], end + written)
             action = "bringing what was written to the disk"
             self._sync(self._file)
         except OSError as error:
             self.is_spent = action != "writing"
             self.is_clean()
             raise refusal(self.segment.path, action, error) from error
-        self._is_dirty = False
+        self.is_dirty = False
 
     def is_clean(self) -> bool:
-        """Return whether nothing lies past the end; cut off what a failed append left."""
-        if self._is_dirty:
+        """Truncate what a failed append left past the end; return whether that worked."""
+        if self.is_dirty:
             try:
                 os.ftruncate(self._file, self.segment.extent.end)
             except OSError:
                 self.is_spent = True
             else:
-                self._is_dirty = False
+                self.is_dirty = False
         return not self.is_spent
 
     def drop_cache(self) -> bool:

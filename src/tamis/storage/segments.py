@@ -217,27 +217,27 @@ class LogSegment:
         self.header: Final = header
         self.first: Final = header.first
         self.extent = extent
-        self.places: Final = _SparseIndex(_RecordOffset(header.first, HEADER_BYTES))
+        self.offsets: Final = _SparseIndex(_RecordOffset(header.first, HEADER_BYTES))
         self._read = partial(files.read, path)
 
     def entries(self, sequence: int, chunk: int = LARGE_READ) -> Iterator[LocatedRecord | Damage]:
         """Yield records in order, starting shortly before a sequence."""
         extent = self.extent
-        low, high = self.places.around(sequence, extent.end)
+        low, high = self.offsets.around(sequence, extent.end)
         start = self._halve(lambda record: record.sequence <= sequence, low, high)
         return self._scan(start, extent, chunk)
 
     def all_entries(self) -> Iterator[LocatedRecord | Damage]:
-        """Yield everything, and remember the offsets."""
-        for item in self._scan(self.places.first, self.extent, LARGE_READ):
+        """Yield every record and damage, and add the records to the sparse index."""
+        for item in self._scan(self.offsets.first, self.extent, LARGE_READ):
             if isinstance(item, LocatedRecord):
-                self.places.note(item.record.sequence, item.offset)
+                self.offsets.note(item.record.sequence, item.offset)
             yield item
 
     def sequence_at(self, time: float) -> int | None:
         """Return the first sequence at or after a time; None if all are before."""
         extent = self.extent
-        start = self._halve(lambda record: record.time < time, self.places.first, extent.end)
+        start = self._halve(lambda record: record.time < time, self.offsets.first, extent.end)
         for item in self._scan(start, extent, SMALL_READ):
             if isinstance(item, LocatedRecord) and item.record.time >= time:
                 return item.record.sequence
@@ -255,7 +255,7 @@ class LogSegment:
                 high = middle
             else:
                 low = _RecordOffset(entry.record.sequence, entry.offset)
-                self.places.note(*low)
+                self.offsets.note(*low)
         return low
 
     def _scan(
@@ -303,6 +303,8 @@ class _SparseIndex:
         self.first: Final = first
         self._sequences = array("Q", [first.sequence])
         self._offsets = array("Q", [first.offset])
+        self.next_noted = first.offset + SPACING
+        """An append that ends before this offset adds nothing to the index."""
         self._lock = Lock()
 
     def around(self, sequence: int, end: int) -> tuple[_RecordOffset, int]:
@@ -330,3 +332,4 @@ class _SparseIndex:
                 return
             self._sequences.insert(at, sequence)
             self._offsets.insert(at, offset)
+            self.next_noted = self._offsets[-1] + SPACING

@@ -45,7 +45,7 @@ from tamis.storage.tables import (
 
 _COPIES: Final = (1, 2)
 _ONE: Final = "number = ? AND sequence = ?"
-_UP_TO: Final = "number = ? AND sequence <= ?"
+_DELETE_PENDING: Final = f"DELETE FROM {PENDING.name} WHERE {_ONE}"  # noqa: S608
 _NOT_NEW: Final = "NOT (attempts IS 0 AND due IS 0)"
 _STRAY: Final = "number NOT IN (SELECT number FROM subscriptions) OR (sequence > 0) IS NOT TRUE"
 _MOST_DAMAGE_KEPT: Final = 1_000
@@ -207,7 +207,7 @@ class StateStore:
         with self._change(lasting=False) as (connection, counters, *_):
             numbers = self._numbers
             rows = (PENDING.row((*pair, 0, 0.0)) for pair in pending if pair[0] in numbers)
-            counters.pending += _changed(connection, PENDING.insert_new, rows)
+            counters.pending += max(0, connection.executemany(PENDING.insert_new, rows).rowcount)
             connection.executemany(PUBLISHERS.replace, map(PUBLISHERS.row, publishers.items()))
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
 
@@ -239,33 +239,40 @@ class StateStore:
         with self._database.reading() as connection:
             return _count(connection, PENDING, "number = ?", number)
 
-    def next_due(self, number: int, now: float) -> float | None:
-        """Return when the next future retry of a subscription is due."""
-        question = "SELECT min(due) FROM pending WHERE number = ? AND attempts > 0 AND due > ?"
-        ((due,),) = self._rows(question, (number, now))
-        return None if due is None else float(due)
-
     def settle(
         self,
         *,
         acknowledged: Iterable[tuple[int, int]] = (),
-        acknowledged_up_to: Iterable[tuple[int, int]] = (),
         retries: Iterable[Retry] = (),
         dead: Iterable[DeadLetter] = (),
     ) -> None:
-        """Store the outcomes of deliveries, all or none; pairs are (number, sequence).
+        """Write the outcomes of deliveries, all or nothing; pairs are (number, sequence).
 
-        Pairs of removed subscriptions are dropped.
+        Outcomes for subscriptions that no longer exist are ignored.
         """
         with self._change(lasting=False) as (connection, counters, *_):
-            again = {row[:2]: row for row in retries if row.number in self._numbers}
-            letters = {row[:2]: row for row in dead if row.number in self._numbers}
-            # Remove rows before writing them: they may or may not exist.
-            gone = _deleted(connection, PENDING, _ONE, [*acknowledged, *again, *letters])
-            gone += _deleted(connection, PENDING, _UP_TO, acknowledged_up_to)
-            counters.pending += _inserted(connection, PENDING, again.values()) - gone
-            gone = _deleted(connection, DEAD_LETTERS, _ONE, letters)
-            counters.dead_letters += _inserted(connection, DEAD_LETTERS, letters.values()) - gone
+            settled = connection.executemany(_DELETE_PENDING, acknowledged).rowcount
+            counters.pending -= max(0, settled)
+            if dead:
+                self._write_dead_letters(connection, counters, dead)
+            if retries:
+                self._write_retries(connection, counters, retries)
+
+    def _write_retries(
+        self, connection: sqlite3.Connection, counters: Counters, retries: Iterable[Retry]
+    ) -> None:
+        rows = {row[:2]: row for row in retries if row.number in self._numbers}
+        # Rows are deleted first: they may be here already, or not yet.
+        counters.pending -= _changed(connection, _DELETE_PENDING, rows)
+        counters.pending += _inserted(connection, PENDING, rows.values())
+
+    def _write_dead_letters(
+        self, connection: sqlite3.Connection, counters: Counters, dead: Iterable[DeadLetter]
+    ) -> None:
+        rows = {row[:2]: row for row in dead if row.number in self._numbers}
+        counters.pending -= _changed(connection, _DELETE_PENDING, rows)
+        counters.dead_letters -= _deleted(connection, DEAD_LETTERS, _ONE, rows)
+        counters.dead_letters += _inserted(connection, DEAD_LETTERS, rows.values())
 
     def drop_pending_below(self, sequence: int) -> dict[int, int]:
         """Drop pending events that the log no longer has; return counts by number."""
@@ -277,20 +284,6 @@ class StateStore:
             dropped = dict(found.fetchall())
             counters.pending -= _deleted(connection, PENDING, "sequence < ?", [(sequence,)])
         return dropped
-
-    def drop_oldest(self, number: int, keep: int) -> int:
-        """Drop the oldest events of a subscription down to a count; return how many."""
-        with self._change(lasting=False) as (connection, counters, *_):
-            found = connection.execute(
-                "SELECT sequence FROM pending WHERE number = ? "
-                "ORDER BY sequence DESC LIMIT 1 OFFSET ?",
-                (number, keep),
-            ).fetchone()
-            if found is None:
-                return 0
-            gone = _deleted(connection, PENDING, _UP_TO, [(number, *found)])
-            counters.pending -= gone
-        return gone
 
     # --- dead letters ------------------------------------------------------------------------
 

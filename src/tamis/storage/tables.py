@@ -139,21 +139,16 @@ class ChecksummedTable:
         row = tuple(
             [convert(value) for convert, value in zip(self._converters, values, strict=True)]
         )
-        return (*row, checksum(row))
+        return (*row, zlib.crc32(msgspec.msgpack.encode(row)))
 
     def key_of(self, row: Row) -> str:
         """Return a phrase that names the row."""
         return ", ".join(f"{self.columns[place]} {row[place]!r}" for place in self.key)
 
 
-def checksum(values: Row) -> int:
-    """Return the checksum of the other columns of a row."""
-    return zlib.crc32(msgspec.msgpack.encode(values))
-
-
 def is_whole(row: Row) -> bool:
-    """Return whether the checksum of a row is correct."""
-    return bool(checksum(row[:-1]) == row[-1])
+    """Return whether a row is what was written: its last column is the checksum of the others."""
+    return bool(zlib.crc32(msgspec.msgpack.encode(row[:-1])) == row[-1])
 
 
 class PendingRow(NamedTuple):
@@ -204,6 +199,4 @@ COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, TOKENS, AUDIT)
 SCHEMA: Final = (
     *(table.create for table in (COUNTERS, PUBLISHERS, *COUNTED)),
     "CREATE UNIQUE INDEX names ON subscriptions (owner, name)",
-    # Most rows were never sent; among the others, the next retry is looked up.
-    "CREATE INDEX retries ON pending (number, due) WHERE attempts > 0",
 )
