@@ -14,7 +14,10 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Tamis needs Python 3.11 or newer: run 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@# uv installs the same from PyPI in half the time of pip, which stands in where uv cannot.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
+	  $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --editable '.[dev]' || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 setup: $(READY) ## Create .venv with Tamis and its development tools

@@ -73,7 +73,7 @@ def find(joined: FilterInMode, events: list[Event], world: World) -> list[bool]:
 
 
 @given(generators())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_what_is_joined_matches_where_all_of_it_does(rng: Random) -> None:
     compare_joined(rng)
 

@@ -270,7 +270,7 @@ def check_change(world: World, mode: Mode, event: Event, found: Explanation) -> 
 
 
 @given(generators())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_the_reasons_decide_and_the_change_flips(rng: Random) -> None:
     world, filter_, mode, event, found = random_case(rng)
     assert found.matched is filter_.matches(event, mode, world.schema)

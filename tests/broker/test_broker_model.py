@@ -334,7 +334,6 @@ def test_the_broker_does_what_the_model_does() -> None:
         settings=settings(
             max_examples=25,
             stateful_step_count=25,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )
@@ -347,7 +346,6 @@ def test_the_broker_does_what_the_model_does_in_volume() -> None:
         settings=settings(
             max_examples=300,
             stateful_step_count=40,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
         ),
     )

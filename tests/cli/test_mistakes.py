@@ -94,7 +94,7 @@ def test_a_wrong_file_of_filters_is_named(tmp_path: Path, content: bytes, words:
     assert words in done.err
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.text(st.characters(codec="utf-8")), st.binary(max_size=200))
 def test_no_filter_and_no_input_makes_a_traceback(text: str, stdin: bytes) -> None:
     assert tamis("check", "--", text).code in (0, 1, 2)

@@ -240,7 +240,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=500)
+@settings(max_examples=500)
 @given(ACTIONS, st.booleans())
 def test_whatever_happens_all_is_stored_once_in_order_or_told(
     actions: list[str], is_patient: bool

@@ -200,7 +200,7 @@ def parity(count: int, shift: int) -> Filter:
 
 def test_past_the_budget_the_answer_is_the_safe_one_and_says_so() -> None:
     one, other = parity(60, 0), parity(60, 1)
-    start = time.perf_counter()
+    start = time.thread_time()
     for answer, safe in (
         (covers(one, other, budget=200), False),
         (intersects(one, other, budget=200), True),
@@ -211,7 +211,7 @@ def test_past_the_budget_the_answer_is_the_safe_one_and_says_so() -> None:
         assert answer.yes is safe
         assert not answer.exact
         assert "budget of 200" in repr(answer)
-    assert time.perf_counter() - start < 5
+    assert time.thread_time() - start < 5
 
 
 def test_filters_as_large_as_the_limits_allow_are_compared_in_bounded_time() -> None:
@@ -219,6 +219,6 @@ def test_filters_as_large_as_the_limits_allow_are_compared_in_bounded_time() -> 
     wide, narrow = parse(f"x in ({members})"), parse(f"x in ({members}) and y < 5")
     assert covers(wide, narrow).exact
     texts = " or ".join(f"x contains 't{n}'" for n in range(300))
-    start = time.perf_counter()
+    start = time.thread_time()
     covers(parse(texts), parse(texts.replace("contains", "ends with")))
-    assert time.perf_counter() - start < 10
+    assert time.thread_time() - start < 10

@@ -43,7 +43,7 @@ def random_case(rng: Random) -> tuple[Filter, World, Mode, list[Event]]:
 
 
 @given(generators())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_printing_and_simplifying_keep_the_meaning(rng: Random) -> None:
     check_filter(*random_case(rng))
 

@@ -167,7 +167,7 @@ def test_the_atoms_that_the_translation_adds_are_counted() -> None:
     ids=["digits", "underscores", "quotes", "dots", "hexadecimal", "signs"],
 )
 def test_long_nonsense_is_refused_in_linear_time(text: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises((FilterSyntaxError, LimitError)):
         parse(f"a = {text}"[: 16 * 1024], "jms")
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1

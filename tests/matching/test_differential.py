@@ -126,7 +126,7 @@ def compare_rounds(rng: Random, rounds: int) -> int:
 
 
 @given(generators())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_engine_finds_what_the_oracle_finds(rng: Random) -> None:
     compare_engine(rng, rounds=3)
 

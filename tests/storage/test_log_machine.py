@@ -202,7 +202,6 @@ def run(machine: type[LogMachine], examples: int, phases: Sequence[Phase] = tupl
         settings=settings(
             max_examples=examples,
             stateful_step_count=30,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
             report_multiple_bugs=False,
             database=None,

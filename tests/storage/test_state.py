@@ -253,7 +253,6 @@ def run(examples: int) -> None:
         settings=settings(
             max_examples=examples,
             stateful_step_count=30,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
             report_multiple_bugs=False,
         ),

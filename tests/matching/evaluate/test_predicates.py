@@ -122,7 +122,7 @@ def compare_texts(rng: Random) -> None:
 
 
 @given(generators())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_texts_pass_what_they_pass_one_by_one(rng: Random) -> None:
     compare_texts(rng)
 
@@ -135,7 +135,6 @@ def test_texts_pass_what_they_pass_one_by_one_in_volume(seed: int) -> None:
 
 
 @given(st.lists(st.text(min_size=1), min_size=8, unique=True), st.lists(st.text()))
-@settings(deadline=None)
 def test_parts_and_endings_are_found_in_any_text(wanted: list[str], others: list[str]) -> None:
     atoms: list[ValueAtom] = [
         TextTest("t", Kind.TEXT, op, text) for op in ("contains", "ends with") for text in wanted
@@ -337,7 +336,7 @@ def compare_relations(rng: Random, *, relations: int, events: int) -> int:
 
 
 @given(generators())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_relations_hold_where_the_oracle_says(rng: Random) -> None:
     compare_relations(rng, relations=4, events=rng.choice((1, 20)))
 
@@ -469,7 +468,6 @@ def test_texts_pass_the_breakpoints_that_are_not_above_them(seed: int) -> None:
         max_size=30,
     ),
 )
-@settings(deadline=None)
 def test_numbers_are_looked_up_where_they_lie(numbers: list[int], values: list[float]) -> None:
     engine = Engine()
     for number in numbers:
