@@ -46,12 +46,12 @@ class Attributes:
         self._hidden: Final = _NameTree.of(_with_bytes_hidden(hidden))
 
     def include(self, name: str) -> bool:
-        """Tell whether the set has an attribute."""
+        """Return whether the set has an attribute."""
         return (self._shown is None or self._shown.cover(name)) and not self._hidden.cover(name)
 
     @property
     def are_all(self) -> bool:
-        """Tell whether no attribute is left out."""
+        """Return whether no attribute is left out."""
         return self._shown is None and not self._hidden.exact
 
 

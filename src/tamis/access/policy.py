@@ -316,7 +316,7 @@ class Policy:
         return Rights(map(self.roles.__getitem__, roles), self._schema, self._quotas, digest=digest)
 
     def blocks(self, principal: Principal) -> bool:
-        """Tell whether a principal may do nothing at all, whatever the credential says."""
+        """Return whether a principal may do nothing at all, whatever the credential says."""
         return principal.name in self._blocked
 
     def rights(self, principal: Principal) -> Rights:

@@ -33,11 +33,11 @@ class Sight:
 
     @property
     def is_whole(self) -> bool:
-        """Tell whether nothing of the event is hidden: it may be sent as it was published."""
+        """Return whether nothing of the event is hidden: it may be sent as it was published."""
         return any(attributes.are_all for attributes in self._sets)
 
     def covers(self, names: Iterable[str]) -> bool:
-        """Tell whether these attributes, those of a filter for example, may all be seen."""
+        """Return whether these attributes, those of a filter for example, may all be seen."""
         return all(_include(self._sets, name) for name in names)
 
     def document(self, document: Mapping[str, object]) -> dict[str, object]:
@@ -98,7 +98,7 @@ class Rights:
 
     @property
     def may_publish(self) -> bool:
-        """Tell whether there are events that may be published."""
+        """Return whether there are events that may be published."""
         return bool(self._publishing)
 
     def check_publish(self, event: Event | CloudEvent) -> None:
@@ -119,7 +119,7 @@ class Rights:
         )
 
     def may_publish_with(self, names: Iterable[str]) -> bool:
-        """Tell whether an event with all these attributes might be published."""
+        """Return whether an event with all these attributes might be published."""
         return bool(self._publishing_all_of([*names]))
 
     def _publishing_all_of(self, names: Sequence[str]) -> list[Scope]:
@@ -133,11 +133,11 @@ class Rights:
 
     @property
     def may_subscribe(self) -> bool:
-        """Tell whether there are events that may be seen."""
+        """Return whether there are events that may be seen."""
         return bool(self._seeing)
 
     def may_mention(self, names: Iterable[str]) -> bool:
-        """Tell whether filters may mention all these attributes: some role shows each of them."""
+        """Return whether filters may mention all these attributes: some role shows each of them."""
         return self.may_subscribe and all(_include(self._sets, name) for name in names)
 
     def check_filter(self, filter_: Filter) -> Filter:
@@ -182,7 +182,7 @@ class Rights:
 
     @property
     def hides_anything(self) -> bool:
-        """Tell whether there are events of which something may not be seen."""
+        """Return whether there are events of which something may not be seen."""
         return not any(s.has_all_events and s.attributes.are_all for s in self._seeing)
 
     def sight(self, event: Event | CloudEvent) -> Sight | None:

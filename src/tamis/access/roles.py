@@ -39,7 +39,7 @@ ANONYMOUS: Final = Principal("anonymous")
 
 
 def is_role(text: object) -> bool:
-    """Tell whether a role may have this name.
+    """Return whether a role may have this name.
 
     >>> is_role("desk-7/trader"), is_role("a,admin"), is_role("")
     (True, False, False)
@@ -48,7 +48,7 @@ def is_role(text: object) -> bool:
 
 
 def is_name(text: object) -> bool:
-    r"""Tell whether a principal may have this name.
+    r"""Return whether a principal may have this name.
 
     >>> is_name("ann@example.org"), is_name(""), is_name("two\nlines")
     (True, False, False)
@@ -63,13 +63,13 @@ class Scope(NamedTuple):
     attributes: Attributes = Attributes()
 
     def has(self, event: Event, schema: Schema | None) -> bool:
-        """Tell whether an event is one of them."""
+        """Return whether an event is one of them."""
         filter_, mode = self.condition
         return self.has_all_events or filter_.matches(event, mode, schema)
 
     @property
     def has_all_events(self) -> bool:
-        """Tell whether no event is left out."""
+        """Return whether no event is left out."""
         return self.condition.filter == TRUE
 
 

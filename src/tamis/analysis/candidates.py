@@ -226,7 +226,7 @@ def _step(value: float) -> int:
 
 
 def _fits(attribute: AttributeVariables, value: Value) -> bool:
-    """Tell whether the attribute's value order has the value."""
+    """Return whether the attribute's value order has the value."""
     kind = kind_of(value)
     if kind is None or BRACKET_OF_KIND[kind] not in attribute.value_order.brackets:
         return False

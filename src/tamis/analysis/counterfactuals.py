@@ -208,7 +208,7 @@ class _CounterfactualSearch:
 
 
 def satisfies(filter_: Filter, mode: Mode, event: Event, schema: Schema | None) -> bool:
-    """Tell whether an event that agrees with the schema satisfies a filter that is bound to it.
+    """Return whether an event that agrees with the schema satisfies a filter that is bound to it.
 
     This is `Filter.matches` without its checks, for those who ask it of thousands.
     """

@@ -286,7 +286,7 @@ class Linter:
         )
 
     def _covers(self, wide: LintedFilter, narrow: LintedFilter) -> Answer:
-        """Tell whether a filter covers another; the reason for a yes is what it takes for granted.
+        """Return whether a filter covers another; the reason for a yes is what it takes for granted.
 
         Unsure is no.
         """
@@ -299,7 +299,7 @@ class Linter:
         return answer._replace(reason=self._proviso(wide.mode, question)) if answer else answer
 
     def _is_refuted(self, wide: LintedFilter, narrow: LintedFilter) -> bool:
-        """Tell whether it is known, without asking, that a filter does not cover another."""
+        """Return whether it is known, without asking, that a filter does not cover another."""
         one, other = self._profiles[wide.id], self._profiles[narrow.id]
         if one.key is not None and one.key == other.key:
             # They are the same, which has been said.

@@ -50,7 +50,7 @@ class TextPredicate(NamedTuple):
     """Every text that passes is a part of this."""
 
     def holds_under(self, low: str, high: str | None) -> bool | None:
-        """Tell whether all texts from low to below high pass, none do, or None: that is open."""
+        """Return whether all texts from low to below high pass, none do, or None: that is open."""
         if high == low + "\0":
             return self.accepts(low)
         # The prefix has breakpoints of its own, so a cell lies inside of it or outside.
@@ -64,11 +64,11 @@ class TextPredicate(NamedTuple):
         return None
 
     def holds_with_suffix(self, suffix: str) -> bool:
-        """Tell whether every text that ends with `suffix` passes."""
+        """Return whether every text that ends with `suffix` passes."""
         return self.key[0] == "contains" and self.key[1] in suffix
 
     def follows_from(self, other: TextPredicate) -> bool:
-        """Tell whether a text that passes the other test always passes this one."""
+        """Return whether a text that passes the other test always passes this one."""
         op, text = self.key
         if op == "contains":
             return any(text in part for part in (*other.parts, other.prefix, other.suffix))

@@ -77,16 +77,16 @@ class Space:
         self._budget = budget
 
     def covers(self, wide: Filter, narrow: Filter) -> Answer:
-        """Tell whether every event that matches `narrow` matches `wide`; unsure is no."""
+        """Return whether every event that matches `narrow` matches `wide`; unsure is no."""
         return self._none((narrow, True), (wide, False))
 
     def intersects(self, one: Filter, other: Filter) -> Answer:
-        """Tell whether some event matches both; unsure is yes."""
+        """Return whether some event matches both; unsure is yes."""
         none = self._none((one, True), (other, True))
         return none._replace(yes=not none.yes)
 
     def equivalent(self, one: Filter, other: Filter) -> Answer:
-        """Tell whether the same events match both; unsure is no."""
+        """Return whether the same events match both; unsure is no."""
         first = self.covers(one, other)
         if not first.exact or first.yes:
             second = self.covers(other, one)
@@ -94,15 +94,15 @@ class Space:
         return first
 
     def is_always(self, filter_: Filter) -> Answer:
-        """Tell whether every event matches; unsure is no."""
+        """Return whether every event matches; unsure is no."""
         return self._none((filter_, False))
 
     def is_never(self, filter_: Filter) -> Answer:
-        """Tell whether no event matches; unsure is no."""
+        """Return whether no event matches; unsure is no."""
         return self._none((filter_, True))
 
     def _none(self, *wanted: tuple[Filter, bool]) -> Answer:
-        """Tell whether no event matches the filters just as wanted; unsure is no."""
+        """Return whether no event matches the filters just as wanted; unsure is no."""
         bound = [(self._bind(filter_), matching) for filter_, matching in wanted]
         encoding = Encoding(
             [filter_ for filter_, _ in bound],
@@ -134,7 +134,7 @@ class Space:
 
 
 def covers(wide: Filter, narrow: Filter, **options: Unpack[RelationOptions]) -> Answer:
-    """Tell whether every event that matches `narrow` matches `wide`; unsure is no.
+    """Return whether every event that matches `narrow` matches `wide`; unsure is no.
 
     >>> from tamis.filters import attr
     >>> covers(attr("price") < 10, attr("price") < 5)
@@ -146,7 +146,7 @@ def covers(wide: Filter, narrow: Filter, **options: Unpack[RelationOptions]) -> 
 
 
 def intersects(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Answer:
-    """Tell whether some event matches both filters; unsure is yes.
+    """Return whether some event matches both filters; unsure is yes.
 
     >>> from tamis.filters import attr
     >>> intersects(attr("price") < 10, attr("name").starts_with("I"))
@@ -156,17 +156,17 @@ def intersects(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -
 
 
 def equivalent(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Answer:
-    """Tell whether the same events match both filters; unsure is no."""
+    """Return whether the same events match both filters; unsure is no."""
     return Space(**options).equivalent(one, other)
 
 
 def is_always(filter_: Filter, **options: Unpack[RelationOptions]) -> Answer:
-    """Tell whether every event matches; unsure is no."""
+    """Return whether every event matches; unsure is no."""
     return Space(**options).is_always(filter_)
 
 
 def is_never(filter_: Filter, **options: Unpack[RelationOptions]) -> Answer:
-    """Tell whether no event matches; unsure is no."""
+    """Return whether no event matches; unsure is no."""
     return Space(**options).is_never(filter_)
 
 
@@ -190,7 +190,7 @@ class Comparison(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Tell whether nothing in the comparison had to be answered to be safe."""
+        """Return whether nothing in the comparison had to be answered to be safe."""
         return self.covers.exact and self.covered.exact and self.meets.exact
 
 

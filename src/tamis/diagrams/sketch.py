@@ -108,7 +108,7 @@ def _value(bracket: Bracket, point: Breakpoint) -> Any:
 
 
 def _is_point(value_order: ValueOrder, bracket: Bracket, interval: Interval) -> bool:
-    """Tell whether there is just one value in an interval of a bracket."""
+    """Return whether there is just one value in an interval of a bracket."""
     low, high = interval
     value = _value(bracket, low)
     if value is None or (bracket == NUMBERS and not math.isfinite(value)):
@@ -235,7 +235,7 @@ class _Sketcher:
         return heads
 
     def _goes_on(self, node: Node) -> bool:
-        """Tell whether the chain of a node's value order goes on with its low child."""
+        """Return whether the chain of a node's value order goes on with its low child."""
         chain = self._variable_order.chains[self._variables[node]]
         low = self._low[node]
         if self._cuts or chain == FREE or low <= TRUE:

@@ -49,14 +49,14 @@ def type_of_arrow(type_: pa.DataType) -> Type | None:
 
 
 def is_surely(type_: pa.DataType, declared: Type) -> bool:
-    """Tell whether an Arrow type has only values of a declared type, whatever they are."""
+    """Return whether an Arrow type has only values of a declared type, whatever they are."""
     return type_of_arrow(type_) is declared and not (
         arrow_types.is_uint64(type_) or declared is Type.TIMESTAMP
     )
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Tell whether an Arrow type is one of its texts."""
+    """Return whether an Arrow type is one of its texts."""
     return _TYPE_OF_ID.get(type_.id) is Type.STR
 
 

@@ -61,7 +61,7 @@ class Admission:
         return checked
 
     def _is_plain(self, event: dict[str, Any]) -> bool:
-        """Tell whether an event is flat and right beyond doubt, as most are."""
+        """Return whether an event is flat and right beyond doubt, as most are."""
         if len(event) > LIMITS.attributes:
             return False
         schema: Mapping[str, Attribute] = self.schema or {}
@@ -169,7 +169,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _are_plain(values: list[Any], declared: Attribute | None) -> bool:
-    """Tell whether all values are plainly of the one type they may have."""
+    """Return whether all values are plainly of the one type they may have."""
     types = set(map(type, values))
     if len(types) > 1:
         return False
@@ -241,7 +241,7 @@ __all__ = [
 
 
 def is_arrow(data: object) -> bool:
-    """Tell whether an object offers Arrow's columns, without importing Arrow to find out."""
+    """Return whether an object offers Arrow's columns, without importing Arrow to find out."""
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
 
 

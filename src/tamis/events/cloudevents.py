@@ -42,7 +42,7 @@ _RELATIVE: Final = re.compile(
 
 
 def is_uri(text: str) -> bool:
-    """Tell whether `text` is a URI: with a scheme, and perhaps a fragment.
+    """Return whether `text` is a URI: with a scheme, and perhaps a fragment.
 
     >>> is_uri("urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66"), is_uri("/sensors/17")
     (True, False)
@@ -51,7 +51,7 @@ def is_uri(text: str) -> bool:
 
 
 def is_uri_reference(text: str) -> bool:
-    """Tell whether `text` is a URI, or one relative to another.
+    """Return whether `text` is a URI, or one relative to another.
 
     >>> is_uri_reference("/sensors/17"), is_uri_reference("/sensors/no 17")
     (True, False)
@@ -127,7 +127,7 @@ def check_data(data: object, datacontenttype: str | None) -> None:
 
 
 def is_json(datacontenttype: str | None) -> bool:
-    """Tell whether a content type declares JSON; none at all does.
+    """Return whether a content type declares JSON; none at all does.
 
     >>> is_json("application/geo+json; charset=utf-8"), is_json("text/xml"), is_json(None)
     (True, False, True)

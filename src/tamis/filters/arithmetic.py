@@ -155,7 +155,7 @@ class Relation(Filter, frozen=True):
         return cls(op, left, right, depth=max(left.depth, right.depth))
 
     def truth(self, view: View) -> bool | None:
-        """Tell whether some choice of the attributes' values satisfies the comparison."""
+        """Return whether some choice of the attributes' values satisfies the comparison."""
         truths = {
             compare_values(self.op, self.left.value(choice), self.right.value(choice))
             for choice in self._choices(view.event)

@@ -49,7 +49,7 @@ class Atom(Filter, frozen=True):
         return frozenset((self.attribute,))
 
     def passes(self, value: Value | None) -> bool:
-        """Tell whether an attribute with just this value, such as its default, satisfies it."""
+        """Return whether an attribute with just this value, such as its default, satisfies it."""
         raise NotImplementedError
 
     def known(self) -> Atom | None:
@@ -64,7 +64,7 @@ class Present(Atom, frozen=True):
     """The attribute is there, with a value of whatever kind."""
 
     def truth(self, view: View) -> bool:
-        """Tell whether the event has the attribute."""
+        """Return whether the event has the attribute."""
         return self.attribute in view.event
 
     def passes(self, value: Value | None) -> bool:
@@ -90,7 +90,7 @@ class HasKind(Atom, frozen=True):
     kind: Kind
 
     def truth(self, view: View) -> bool:
-        """Tell whether the event has a value of the kind."""
+        """Return whether the event has a value of the kind."""
         return bool(view.event.of_kind(self.attribute, self.kind))
 
     def passes(self, value: Value | None) -> bool:
@@ -112,7 +112,7 @@ class ValueAtom(Atom, frozen=True):
     kind: Kind
 
     def truth(self, view: View) -> bool | None:
-        """Tell whether some value of the kind passes; without one the mode decides."""
+        """Return whether some value of the kind passes; without one the mode decides."""
         values = view.event.of_kind(self.attribute, self.kind)
         if not values:
             return view.unknown
@@ -127,7 +127,7 @@ class ValueAtom(Atom, frozen=True):
         return HasKind(self.attribute, self.kind)
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether one value of the right kind passes."""
+        """Return whether one value of the right kind passes."""
         raise NotImplementedError
 
     def bind(self, schema: Schema) -> ValueAtom:
@@ -189,7 +189,7 @@ class Between(ValueAtom, frozen=True):
     high: Any
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether the value lies in the closed range."""
+        """Return whether the value lies in the closed range."""
         return bool(self.low <= value <= self.high)
 
     def converted(self, type_: Type) -> ValueAtom:
@@ -212,7 +212,7 @@ class In(ValueAtom, frozen=True):
     values: tuple[Value, ...]
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether the value is one of the constants."""
+        """Return whether the value is one of the constants."""
         return value in self.values
 
     def converted(self, type_: Type) -> ValueAtom:
@@ -244,7 +244,7 @@ class Like(ValueAtom, frozen=True):
     pattern: str
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether the whole value fits the pattern."""
+        """Return whether the whole value fits the pattern."""
         return compile_like(self.pattern).search(value) is not None
 
     def __str__(self) -> str:
@@ -257,7 +257,7 @@ class Regex(ValueAtom, frozen=True):
     pattern: str
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether the pattern is found."""
+        """Return whether the pattern is found."""
         return compile_pattern(self.pattern).search(value) is not None
 
     def __str__(self) -> str:
@@ -292,5 +292,5 @@ def declared(name: str, schema: Schema) -> Attribute:
 
 
 def can_compare(op: str, kind: Kind) -> bool:
-    """Tell whether values of `kind` have the comparison `op`."""
+    """Return whether values of `kind` have the comparison `op`."""
     return op in KINDS[kind].comparisons

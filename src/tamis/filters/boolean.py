@@ -37,7 +37,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         mode: str = Mode.SQL,
         schema: Schema | None = None,
     ) -> bool:
-        """Tell whether `event` satisfies this filter: the reference semantics.
+        """Return whether `event` satisfies this filter: the reference semantics.
 
         >>> from tamis.filters import attr
         >>> (attr("price") < 1000).matches({"price": 999})
@@ -55,7 +55,7 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def is_adequate(self, view: View) -> bool:
-        """Tell whether the event has everything that the filter's comparisons, as written, ask."""
+        """Return whether the event has everything that the filter's comparisons, as written, ask."""
         return all(atom.truth(view) is not None for atom in self.atoms())
 
     def bind(self, schema: Schema) -> Filter:

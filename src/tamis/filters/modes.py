@@ -24,7 +24,7 @@ class Mode(StrEnum):
 
     @property
     def is_three_valued(self) -> bool:
-        """Tell whether a comparison with something absent is unknown rather than false."""
+        """Return whether a comparison with something absent is unknown rather than false."""
         return self in (Mode.SQL, Mode.STRICT)
 
 

@@ -29,7 +29,7 @@ def show_name(name: str) -> str:
 
 
 def is_plain_name(name: str) -> bool:
-    """Tell whether a name can stand in a filter without backticks."""
+    """Return whether a name can stand in a filter without backticks."""
     return name.lower() not in RESERVED and PLAIN_NAME.fullmatch(name) is not None
 
 

@@ -177,7 +177,7 @@ def _unknown(op: str) -> str:
 
 
 def apply(op: str, a: object, b: object) -> bool:
-    """Tell whether an event's value `b` satisfies a triple with the operator and the value `a`.
+    """Return whether an event's value `b` satisfies a triple with the operator and the value `a`.
 
     >>> apply("*", "Stein", "John Steinbeck")
     True
@@ -189,7 +189,7 @@ def apply(op: str, a: object, b: object) -> bool:
 
 
 def covers(op1: str, a: object, op2: str, b: object) -> Answer:
-    """Tell whether every value that satisfies `op2 b` satisfies `op1 a`; unsure is no.
+    """Return whether every value that satisfies `op2 b` satisfies `op1 a`; unsure is no.
 
     >>> covers(">*", "ab", "=", "abc")
     <yes>
@@ -200,7 +200,7 @@ def covers(op1: str, a: object, op2: str, b: object) -> Answer:
 
 
 def intersects(op1: str, a: object, op2: str, b: object) -> Answer:
-    """Tell whether some value satisfies both `op1 a` and `op2 b`; unsure is yes.
+    """Return whether some value satisfies both `op1 a` and `op2 b`; unsure is yes.
 
     >>> intersects("<", 5, ">", 7)
     <no>

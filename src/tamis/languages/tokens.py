@@ -142,7 +142,7 @@ def read_quoted(word: str, tokens: Tokens) -> str:
 
 
 def _is_escaped(word: str) -> bool:
-    """Tell whether the last character is escaped, so that it closes nothing."""
+    """Return whether the last character is escaped, so that it closes nothing."""
     body = word[1:-1]
     return (len(body) - len(body.rstrip("\\"))) % 2 == 1
 
