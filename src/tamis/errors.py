@@ -3,32 +3,32 @@
 ::
 
     TamisError
-    ├── EventError                an event that cannot be taken
+    ├── EventError                an event that is not valid
     │   ├── JSONError             text that is not the JSON Tamis accepts
     │   └── CloudEventError       JSON that is not a CloudEvent 1.0
     ├── SchemaError               a schema that is wrong in itself, or needed and missing
-    ├── FilterError               a filter that cannot be taken
+    ├── FilterError               a filter that is not valid
     │   ├── FilterSyntaxError     text that is not a filter; knows line and column
     │   └── FilterTypeError       a filter that contradicts itself or the schema
-    ├── SnapshotError             a snapshot file that is damaged, cut short or none at all
+    ├── SnapshotError             a snapshot file that is damaged, truncated or not a snapshot
     ├── LibraryError              a library of subscriptions that is missing or damaged
     ├── StreamError               a checkpoint or folder that belongs to another stream
     ├── StorageError              files that cannot be used, or that the system did not write
-    │   └── StorageFullError      no room is left on the disk; what was acknowledged is safe
-    ├── SparkError                something that Spark needs and does not have
+    │   └── StorageFullError      the disk is full; acknowledged data is safe
+    ├── SparkError                something that Spark needs is missing
     ├── WorkloadError             a workload file that cannot be used; knows line and column
     ├── SettingsError             a setting of the broker that cannot be used
-    ├── ProtocolError             a frame that is none
-    ├── RefusedError              what a broker did not grant; knows the code
-    │   ├── AccessError           what a principal may not do; knows the reason for the log
+    ├── ProtocolError             bytes that are not a valid frame
+    ├── RefusedError              a request that the broker refused; knows the code
+    │   ├── AccessError           an action that a principal may not take; knows the log's reason
     │   └── DisconnectedError     a connection that is closed, or cannot be made
     ├── SubscriptionEndedError    a subscription that the broker ended; knows the reason
-    ├── AddressError              a URL that is no broker's
+    ├── AddressError              a URL that is not the address of a broker
     ├── MissingExtraError         a part of Tamis whose packages are not installed
     ├── PolicyError               a policy or key file that cannot be used; knows the place
     └── LimitError                more of something than the configured limit
 
-Each error keeps the facts as fields and says them in a sentence.
+Each error keeps its facts as fields and states them in a sentence.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ __all__ = [
 
 
 class TamisError(Exception):
-    """Anything that Tamis refuses; `str()` of it is a sentence for a person."""
+    """The base of all errors; its `str()` is a sentence for people."""
 
 
 class EventError(TamisError):
-    """An event that cannot be taken: which attribute, and why."""
+    """An event that is not valid: which attribute, and why."""
 
     def __init__(self, reason: str, *, place: str = "") -> None:
         self.reason = reason
@@ -90,7 +90,7 @@ class SchemaError(TamisError):
 
 
 class FilterError(TamisError):
-    """A filter that cannot be taken."""
+    """A filter that is not valid."""
 
 
 class FilterTypeError(FilterError):
@@ -170,7 +170,7 @@ class LibraryError(TamisError):
 
 
 class StreamError(TamisError):
-    """A folder that a stream cannot write to or go on from: which, and why."""
+    """A folder that a stream cannot write to or resume from: which, and why."""
 
     def __init__(self, path: object, reason: str) -> None:
         self.path = path
@@ -189,11 +189,11 @@ class StorageError(TamisError):
 
 
 class StorageFullError(StorageError):
-    """No room is left on the disk; what was acknowledged is safe, and it goes on with room."""
+    """The disk is full. Acknowledged data is safe, and work resumes once there is room."""
 
 
 class SparkError(TamisError):
-    """Something that Spark needs and does not have."""
+    """Something that Spark needs is missing."""
 
 
 class WorkloadError(TamisError):
@@ -217,11 +217,11 @@ class SettingsError(TamisError):
 
 
 class ProtocolError(TamisError):
-    """Bytes that are not a frame, or a frame where it must not be."""
+    """Bytes that are not a frame, or a frame that is not allowed here."""
 
 
 class RefusedError(TamisError):
-    """Something that a broker did not grant; `code` is one of `tamis.protocol.Code`."""
+    """A request that the broker refused; `code` is one of `tamis.protocol.Code`."""
 
     def __init__(self, code: str, message: str, *, retry_after: float | None = None) -> None:
         self.code = code
@@ -230,10 +230,10 @@ class RefusedError(TamisError):
 
 
 class AccessError(RefusedError):
-    """Something that a principal may not do; `reason` is for the log alone.
+    """An action that a principal may not take; `reason` is for the log only.
 
-    The message is the same for all that must not be told apart: a token that is unknown and one
-    that has expired, what is hidden and what is not there.
+    The message is the same for causes that a caller must not distinguish: an unknown and an
+    expired token, a hidden and a missing attribute.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class SubscriptionEndedError(TamisError):
 
 
 class AddressError(TamisError):
-    """A URL that cannot be that of a broker."""
+    """A URL that is not the address of a broker."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = url

@@ -41,7 +41,7 @@ def test_a_type_is_named_by_a_word_or_a_class(
         ({"": "int"}, "a text that is not empty"),
         ({5: "int"}, "not 5"),
         ({"\ud800": "int"}, "lone surrogate"),
-        ({"a": Attribute(Type.INT, default="x")}, "a: the default cannot be taken: 'x' is not"),
+        ({"a": Attribute(Type.INT, default="x")}, "a: the default is not valid: 'x' is not"),
     ],
 )
 def test_a_wrong_schema_is_refused_with_a_sentence(attributes: object, words: str) -> None:
@@ -50,7 +50,7 @@ def test_a_wrong_schema_is_refused_with_a_sentence(attributes: object, words: st
 
 
 def test_a_default_must_be_of_the_declared_type() -> None:
-    with pytest.raises(SchemaError, match="the default cannot be taken"):
+    with pytest.raises(SchemaError, match="the default is not valid"):
         attribute("int", default="many")
 
 

@@ -38,7 +38,7 @@ def test_decoded_json_is_read_as_well() -> None:
         ('{"a": {}}', "a: its type is missing"),
         ('{"a": {"type": 5}}', "a: its type is missing"),
         ('{"a": {"type": "number"}}', "a: 'number' is not a type"),
-        ('{"a": {"type": "int", "default": "x"}}', "a: the default cannot be taken"),
+        ('{"a": {"type": "int", "default": "x"}}', "a: the default is not valid"),
         ('{"a": {"type": "int", "default": 1e400}}', "a.default: 1e400 is too large"),
         ('{"a": {"type": "int", "many": "yes"}}', "a.many: expected true or false"),
         ('{"a": {"type": "int", "x": 1}}', 'a: "x" says nothing in a schema; it has type'),

@@ -286,7 +286,7 @@ class Linter:
         )
 
     def _covers(self, wide: LintedFilter, narrow: LintedFilter) -> Answer:
-        """Return whether a filter covers another; the reason for a yes is what it takes for granted.
+        """Return whether a filter covers another; the reason of a yes is its proviso.
 
         Unsure is no.
         """

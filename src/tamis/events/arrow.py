@@ -85,27 +85,27 @@ def selection_of(names: frozenset[str] | None) -> AttributeSelection:
 
 
 class FlatArray(NamedTuple):
-    """What an attribute holds in one stretch of the table: flat values, and the event of each."""
+    """The values of an attribute in one chunk of the table: a flat array, and the event of each."""
 
     array: pa.Array
     events: Events
     repeated: bool
-    """Whether it lies in a list, so that an event may hold several."""
+    """Whether it is inside a list, so that an event may hold several values."""
 
 
 class FlatArrays(NamedTuple):
-    """The flat arrays of a table, found by going into all that is nested."""
+    """The flat arrays of a table, found by descending into nested ones."""
 
     selection: AttributeSelection
     limits: EventLimits
     found: dict[Keys, list[FlatArray]]
     too_deep: list[Events]
-    """The events in which something is nested deeper than the limit."""
+    """The events with deeper nesting than the limit."""
 
     def walk(
         self, keys: Keys, array: pa.Array, events: Events, *, depth: int = 1, repeated: bool = False
     ) -> None:
-        """Go into an array that lies `depth` steps below the event."""
+        """Descend into an array that is `depth` steps below the event."""
         name = ".".join(keys)
         read, ways = self.selection
         if read is not None and name not in ways:
@@ -138,10 +138,10 @@ class FlatArrays(NamedTuple):
 
 
 def joined(flats: list[FlatArray]) -> FlatArray:
-    """Return the stretches of an attribute as one."""
+    """Return the chunks of an attribute as one array."""
     arrays = [_decoded(flat.array) for flat in flats]
     if is_text(arrays[0].type):
-        # Together they may be longer than small offsets reach.
+        # Together they may exceed 32-bit offsets.
         arrays = [array.cast(pa.large_string()) for array in arrays]
     events = np.concatenate([flat.events for flat in flats])
     return FlatArray(pa.concat_arrays(arrays), events, flats[0].repeated)
@@ -151,7 +151,7 @@ def joined(flats: list[FlatArray]) -> FlatArray:
 
 
 def unpacked(array: pa.Array) -> pa.Array:
-    """Return an array without an encoding; texts stay as codes, unless a code can mean null."""
+    """Return an array decoded; texts stay dictionary-encoded unless a code can mean null."""
     while arrow_types.is_run_end_encoded(array.type) or arrow_types.is_dictionary(array.type):
         if arrow_types.is_run_end_encoded(array.type):
             array = pc.run_end_decode(array)
@@ -196,7 +196,7 @@ def to_python(
 ) -> list[Any]:
     """Return the values of an array, `RejectedValue` for those that Python cannot hold.
 
-    What lies `depth` steps inside is cut off: it is enough to see that there is something.
+    Nesting below `depth` is cut off: it is enough to see that there is some.
     """
     name = ".".join(keys)
     if not selection.enters(name) or arrow_types.is_null(array.type):
@@ -263,11 +263,10 @@ def batch_of_arrow(
     total: bool = False,
     wanted: Collection[str] | None = None,
 ) -> EventBatch:
-    """Make a batch of the rows of a table; one that is wrong is an error for itself alone.
+    """Make a batch from the rows of a table; an invalid row is an error of its own.
 
-    With a schema, only what it declares comes into the batch; with `wanted`, only these
-    attributes. The schema is held against all that it declares, wanted or not; other columns are
-    not looked at.
+    With a schema, the batch holds only the attributes it declares; with `wanted`, only those. The
+    schema is checked for every attribute it declares, wanted or not; other columns are ignored.
 
     >>> batch = batch_of_arrow(pa.table({"price": [5, None], "by": [{"name": "a"}, {"name": "b"}]}))
     >>> batch.event(0), batch.event(1)
@@ -290,7 +289,7 @@ def batch_of_arrow(
 
 @dataclass(slots=True)
 class _Conversion:
-    """A table on its way to a batch, which finds out on the way which rows are wrong."""
+    """The conversion of a table to a batch, which also finds the invalid rows."""
 
     chunks: Mapping[str, list[pa.Array]]
     schema: Schema | None
@@ -374,10 +373,10 @@ class _Conversion:
             admitted = Admission(self.schema, total=self.total).admit(row)
         except TamisError as error:
             return error
-        raise AssertionError(f"{admitted} was refused, and nothing is wrong with it")
+        raise AssertionError(f"{admitted} was rejected, but it is valid")
 
     def _row_by_row(self) -> EventBatch:
-        """Make the batch of mappings: they know what to do about a name that is given twice."""
+        """Make the batch from mappings, which detect a name that is given twice."""
         rows = self._rows(np.ones(len(self.wrong), np.bool_))
         batch = EventBatch.of_events(rows, self.schema, total=self.total)
         kept = {name: column for name, column in batch.columns.items() if self._keeps(name)}
@@ -403,10 +402,10 @@ def _is_surely_right(flat: FlatArray, declared: Attribute) -> bool:
 
 
 def _runs(chosen: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """Return where the chosen rows begin and end. Slices are right for all types.
+    """Return the start and end of each run of chosen rows, to be sliced.
 
-    `filter` and `take` are not: of lists of fixed size inside each other, with an offset, Arrow 26
-    takes the wrong ones, and of string views none.
+    Slices work for all types; `filter` and `take` do not: Arrow 26 takes the wrong items of nested
+    fixed-size lists with an offset, and fails on string views.
     """
     edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False))
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))

@@ -1,6 +1,7 @@
 """The values of one flat Arrow array as entries of a column, without a loop over them.
 
-Only here are Arrow's buffers read: numbers and instants as views, bitmaps unpacked, texts by code.
+Only this module reads Arrow's buffers: numbers and instants as views, bitmaps unpacked, texts by
+code.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tamis.events.values import INT64_MAX, RejectedValue, microseconds
 FIRST_INSTANT: Final = microseconds(datetime.min.replace(tzinfo=UTC))
 LAST_INSTANT: Final = microseconds(datetime.max.replace(tzinfo=UTC))
 
-# How many microseconds each unit has; of nanoseconds, a thousand make one.
+# Microseconds per unit; a microsecond has a thousand nanoseconds.
 _MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _NANOSECONDS: Final = 1_000
 _DAY: Final = 86_400_000_000
@@ -35,33 +36,33 @@ Events = NDArray[np.int32]
 
 
 class ArrowValues(NamedTuple):
-    """The entries of an array, and the events of those among them that cannot be taken."""
+    """The entries of an array, and the events whose values are invalid."""
 
     entries: Mapping[Kind | None, Entries]
     wrong: Events | None = None
 
 
 def type_of_arrow(type_: pa.DataType) -> Type | None:
-    """Return the type that the values of a flat Arrow type have, or None if Tamis has none."""
+    """Return the type of the values of a flat Arrow type, None if Tamis has no such type."""
     if arrow_types.is_dictionary(type_):
         return Type.STR if is_text(type_.value_type) else None
     return _TYPE_OF_ID.get(type_.id)
 
 
 def is_surely(type_: pa.DataType, declared: Type) -> bool:
-    """Return whether an Arrow type has only values of a declared type, whatever they are."""
+    """Return whether every value of an Arrow type is valid for a declared type."""
     return type_of_arrow(type_) is declared and not (
         arrow_types.is_uint64(type_) or declared is Type.TIMESTAMP
     )
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Return whether an Arrow type is one of its texts."""
+    """Return whether an Arrow type is a string type."""
     return _TYPE_OF_ID.get(type_.id) is Type.STR
 
 
 def find_values(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
-    """Return the values of an array as the schema declares them, given the event of each."""
+    """Return the values of an array, converted to the declared type, given the event of each."""
     type_ = type_of_arrow(array.type)
     match type_:
         case Type.INT:
@@ -80,7 +81,7 @@ def find_values(array: pa.Array, events: Events, declared: Type | None) -> Arrow
         case None | Type.STR:
             return _texts(array, events, declared)
         case _:
-            # Any other type has the same scalars in Arrow as in our columns.
+            # Any other type is stored in Arrow as in our columns.
             values, events = fixed_width(array, events)
             kind = TYPES[type_].kind
             stored = values.astype(KINDS[kind].dtype, copy=False)
@@ -119,12 +120,12 @@ def _instants(array: pa.Array, events: Events, declared: Type | None) -> ArrowVa
 def to_microseconds(
     values: NDArray[Any], type_: pa.DataType
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return instants or days of an Arrow type, and which of them no datetime can name.
+    """Return instants or dates in microseconds, and which of them no datetime can represent.
 
-    With a zone or without, Arrow counts from 1970 in UTC. A day is its midnight in UTC.
+    With or without a zone, Arrow counts from 1970 in UTC. A date is its midnight in UTC.
     """
     if arrow_types.is_timestamp(type_) and type_.unit == "ns":
-        # All that 64 bits can name lie between the years 1677 and 2262.
+        # 64 bits of nanoseconds span only the years 1677 to 2262.
         return values // _NANOSECONDS, np.zeros(len(values), np.bool_)
     if arrow_types.is_date64(type_):
         values, unit = values // 86_400_000, _DAY
@@ -138,14 +139,14 @@ def to_microseconds(
 
 
 def _texts(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
-    """Return each text as its place among the distinct ones."""
+    """Return each text as a code into the distinct ones."""
     encoded = array if arrow_types.is_dictionary(array.type) else array.dictionary_encode()
     if encoded.dictionary.null_count or len(encoded.dictionary) > len(array):
         encoded = array.dictionary_decode().dictionary_encode()
     codes, events = fixed_width(encoded.indices, events)
     codes, dictionary = codes.astype(np.int32, copy=False), encoded.dictionary
     if encoded is array:
-        # A dictionary that was given may say the same text twice.
+        # A given dictionary may hold the same text twice.
         distinct = dictionary.dictionary_encode()
         codes, dictionary = fixed_width(distinct.indices, codes)[0][codes], distinct.dictionary
     wrong = None
@@ -176,7 +177,7 @@ def texts_of(array: pa.Array) -> list[Any]:
 
 
 def _converted(texts: list[str], declared: Type) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return texts as stored values of a declared type, and which of them are none."""
+    """Return texts converted to a declared type, as stored, and which of them are invalid."""
     convert, kind = TYPES[declared].conversions[Type.STR], KINDS[TYPES[declared].kind]
     stored, unread = np.zeros(len(texts), kind.dtype), np.zeros(len(texts), np.bool_)
     store = kind.store or (lambda value: value)
@@ -192,7 +193,7 @@ def _converted(texts: list[str], declared: Type) -> tuple[NDArray[Any], NDArray[
 
 
 def fixed_width(array: pa.Array, events: Events) -> tuple[NDArray[Any], Events]:
-    """Return what an array of a fixed width holds, as a view, without nulls."""
+    """Return the values of a fixed-width array as a view, without nulls."""
     dtype = np.dtype(f"i{array.type.byte_width}")
     if arrow_types.is_integer(array.type) or arrow_types.is_floating(array.type):
         dtype = np.dtype(array.type.to_pandas_dtype())
@@ -211,7 +212,7 @@ def _present(array: pa.Array, values: NDArray[Any], events: Events) -> tuple[NDA
 
 
 def is_present(array: pa.Array) -> NDArray[np.bool_]:
-    """Tell of each place of an array whether it is not null."""
+    """Return for each item of an array whether it is not null."""
     return _bits(array, 0) if array.null_count else np.ones(len(array), np.bool_)
 
 
@@ -254,7 +255,7 @@ _BINARY: Final = (
 
 
 def refuse_type(type_: pa.DataType, place: str) -> EventError:
-    """Return the error for a column whose type Tamis has no values for."""
+    """Return the error for a column of an unsupported type."""
     advice = "cast it to a type that Tamis knows"
     if any(test(type_) for test in _BINARY):
         advice = "cast it to string, or encode it as base64 text"

@@ -30,13 +30,13 @@ from tamis.events.values import INT64_MAX, INT64_MIN, microseconds
 
 LIMITS: Final = EventLimits()
 
-# What stands in most events; a None is no value at all.
+# The classes of plain values; None is the same as no attribute.
 _PLAIN: Final = frozenset({*TYPE_OF_CLASS, type(None)})
 _SCALAR: Final = frozenset({int, float, str, bool})
 
 
 class Admission:
-    """What an event must be to come into a batch."""
+    """The checks that an event passes on its way into a batch."""
 
     def __init__(self, schema: Schema | None, *, total: bool) -> None:
         self.schema: Final = schema
@@ -44,7 +44,7 @@ class Admission:
         self._masks = schema.masks if schema is not None else frozenset[str]()
 
     def admit(self, event: Event | Mapping[str, object]) -> Event:
-        """Return an event as the schema wants it, or say what is wrong with it."""
+        """Return an event with its values as declared, or raise an error."""
         if type(event) is dict and self._is_plain(event):
             checked = Event.of_checked({name: (value,) for name, value in event.items()})
             if self.total and self.schema is not None:
@@ -61,7 +61,7 @@ class Admission:
         return checked
 
     def _is_plain(self, event: dict[str, Any]) -> bool:
-        """Return whether an event is flat and right beyond doubt, as most are."""
+        """Return whether an event is flat and certainly valid, as most are."""
         if len(event) > LIMITS.attributes:
             return False
         schema: Mapping[str, Attribute] = self.schema or {}
@@ -82,9 +82,9 @@ class Admission:
 class Gathering:
     """Columns under construction, as plain lists.
 
-    Most events are flat and hold plain values. To check those one by one costs ten times what a
-    look at each column costs, and such a look may be strict: an event that fails it is a suspect,
-    and goes the long way.
+    Most events are flat and hold plain values. Checking them one by one costs ten times as much as
+    checking each column, and the check of a column may be strict: an event that fails it is only
+    suspect, and is then checked on its own.
     """
 
     def __init__(self, schema: Schema | None, *, total: bool) -> None:
@@ -94,7 +94,7 @@ class Gathering:
         self._flat: dict[int, dict[str, Any]] = {}
 
     def add(self, number: int, event: Event | Mapping[str, object]) -> None:
-        """Take an event in; the numbers come ascending."""
+        """Add an event; numbers must ascend."""
         if (
             type(event) is dict
             and _PLAIN.issuperset(map(type, event.values()))
@@ -123,7 +123,7 @@ class Gathering:
             held += values
 
     def columns(self) -> dict[str, Column]:
-        """Return the columns of all events that are right; then `errors` has the others."""
+        """Return the columns of all valid events; afterwards `errors` has the others."""
         suspects = self._suspects()
         if suspects:
             self._judge(sorted(suspects))
@@ -145,7 +145,7 @@ class Gathering:
         return suspects & self._flat.keys()
 
     def _judge(self, suspects: list[int]) -> None:
-        """Take the suspects out, and the innocent among them in again, each in its place."""
+        """Remove the suspect events, and put the valid ones back in their places."""
         out = set(suspects)
         for name, (events, values) in self._lists.items():
             kept = [(e, v) for e, v in zip(events, values, strict=True) if e not in out]
@@ -169,7 +169,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _are_plain(values: list[Any], declared: Attribute | None) -> bool:
-    """Return whether all values are plainly of the one type they may have."""
+    """Return whether all values are certainly valid and of the declared type."""
     types = set(map(type, values))
     if len(types) > 1:
         return False
@@ -186,7 +186,7 @@ def _are_plain(values: list[Any], declared: Attribute | None) -> bool:
 def _checked(
     name: str, events: list[int], values: list[Any], declared: Attribute | None
 ) -> tuple[tuple[list[int], list[Any]], list[int]]:
-    """Return the values as they should be, and the events of those that perhaps should not."""
+    """Return the checked values, and the events of those that may be invalid."""
     kept: tuple[list[int], list[Any]] = ([], [])
     suspected: list[int] = []
     for event, value in zip(events, values, strict=True):
@@ -247,7 +247,7 @@ def is_arrow(data: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class EventBatch:
-    """Events as columns; a refused event is empty here, and `errors` says why."""
+    """Events as columns; a rejected event is empty here, and `errors` says why."""
 
     length: int
     columns: Mapping[str, Column]
@@ -264,9 +264,9 @@ class EventBatch:
         *,
         total: bool = False,
     ) -> EventBatch:
-        """Make columns of events; one that is wrong is an error for itself alone.
+        """Make columns from events; an invalid event is an error of its own.
 
-        With `total`, an event that lacks an attribute of the schema is wrong.
+        With `total`, an event that lacks an attribute of the schema is invalid.
         """
         gathering = Gathering(schema, total=total)
         length = 0
@@ -277,7 +277,7 @@ class EventBatch:
         return cls(length, columns, dict(sorted(gathering.errors.items())))
 
     def event(self, number: int, names: Iterable[str] | None = None) -> Event:
-        """Return one event of the batch, whole or with some of its attributes."""
+        """Return one event of the batch, with all or some of its attributes."""
         held: dict[str, list[Value]] = {}
         for name in self.columns if names is None else names:
             column = self.columns.get(name, NO_COLUMN)

@@ -67,7 +67,7 @@ INT32_MAX: Final = 2**31 - 1
 
 REQUIRED: Final = ("id", "source", "type")
 OPTIONAL: Final = ("subject", "time", "datacontenttype", "dataschema")
-# Names that an extension must leave alone.
+# Names that extensions may not use.
 RESERVED: Final = frozenset({*REQUIRED, *OPTIONAL, "specversion", "data"})
 
 _NAME: Final = re.compile(r"[a-z0-9]+")
@@ -95,7 +95,7 @@ def check_version(version: object) -> None:
 
 
 def check_context(context: Mapping[str, object]) -> None:
-    """Refuse context attributes, without the unset ones, that are not as the specification says."""
+    """Refuse set context attributes that violate the specification."""
     for name in REQUIRED:
         if name not in context:
             raise CloudEventError("it is missing, and every CloudEvent has one", place=name)
@@ -210,10 +210,10 @@ Extension = bool | int | str
 
 @dataclass(frozen=True, kw_only=True)
 class CloudEvent:
-    """A CloudEvent that is valid: what the specification forbids cannot be made.
+    """A valid CloudEvent: one that violates the specification cannot be constructed.
 
     `data` is any JSON value (None is an explicit null), text of another content type, or bytes;
-    UNSET says that there is none.
+    UNSET means that there is none.
 
     >>> order = CloudEvent(id="1", source="/shop", type="sold", data={"price": 9.5})
     >>> order.event()
@@ -236,7 +236,7 @@ class CloudEvent:
     def __post_init__(self, limits: EventLimits | None) -> None:
         for name in self.extensions:
             check_extension_name(name)
-        # A copy: what the caller does to the mapping later must not reach a checked event.
+        # A copy, so that the caller cannot change a checked event.
         set_ = {name: value for name, value in self.extensions.items() if value is not None}
         object.__setattr__(self, "extensions", set_)
         context = self.context()
@@ -246,18 +246,18 @@ class CloudEvent:
         object.__setattr__(self, "_event", _event(context, self.data, limits or EventLimits()))
 
     def __hash__(self) -> int:
-        # By the specification these two tell any two events apart.
+        # By the specification these two identify an event.
         return hash((self.source, self.id))
 
     def event(self) -> Event:
-        """Return the attributes: the context's under their names, those of the data under `data`.
+        """Return the context attributes under their names, and those of the data under `data`.
 
         Bytes give no attributes.
         """
         return self._event
 
     def context(self) -> dict[str, object]:
-        """Return the context attributes that are set, extensions among them."""
+        """Return the context attributes that are set, extensions included."""
         named = {name: getattr(self, name) for name in (*REQUIRED, *OPTIONAL)}
         every = {"specversion": "1.0", **named, **self.extensions}
         return {name: value for name, value in every.items() if value is not None}
@@ -353,7 +353,7 @@ def _from_base64(text: object) -> bytes:
         data = binascii.a2b_base64(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         data = b""
-    # Python's decoder passes over what it does not understand, in its strict mode too.
+    # Python's decoder skips what it does not understand, even in strict mode.
     if _to_base64(data) != text:
         raise CloudEventError("it is not Base64 text", place="data_base64")
     return data
@@ -371,7 +371,7 @@ def _time(text: object) -> datetime:
 
 
 def _construct(context: dict[str, Any], payload: object, limits: EventLimits) -> CloudEvent:
-    # The constructor checks the types, of the required attributes also that they are there.
+    # The constructor checks types, and that required attributes are there.
     required = {name: context.pop(name, None) for name in REQUIRED}
     optional = {name: context.pop(name, None) for name in OPTIONAL}
     return CloudEvent(**required, **optional, extensions=context, data=payload, limits=limits)

@@ -22,13 +22,13 @@ class Entries(NamedTuple):
     values: NDArray[Any]
     """Of the dtype of the kind; for texts, codes into `texts`."""
     residues: NDArray[np.int16] | None = None
-    """Of numbers: what an integer is more than the float nearest to it; None where all are 0."""
+    """For numbers: an integer minus its nearest float; None where all are 0."""
     whole: NDArray[np.bool_] | None = None
-    """Of numbers: which are integers, for arithmetic tells 2 and 2.0 apart."""
+    """For numbers: which are integers, because arithmetic distinguishes 2 and 2.0."""
     texts: Sequence[str] = ()
 
     def only(self, kept: NDArray[np.bool_]) -> Entries:
-        """Return some of the entries; the texts stay as they are."""
+        """Return some of the entries; `texts` stays the same."""
         return self._replace(
             events=self.events[kept],
             values=self.values[kept],
@@ -41,7 +41,7 @@ class Column(NamedTuple):
     """The values of one attribute in all events of a batch."""
 
     entries: Mapping[Kind | None, Entries]
-    """By kind; values that compare with nothing (NaN) under None."""
+    """By kind; NaN, which compares with nothing, under None."""
     is_single: bool = False
     """Whether it is known that no event holds more than one value."""
 
@@ -53,7 +53,7 @@ class Column(NamedTuple):
         return counts
 
     def several(self, length: int) -> NDArray[np.bool_]:
-        """Tell of each event whether it holds more than one value."""
+        """Return for each event whether it holds more than one value."""
         if self.is_single or (
             len(self.entries) <= 1 and all(_rising(e.events) for e in self.entries.values())
         ):
@@ -101,7 +101,7 @@ def integer_entries(events: NDArray[np.int32], values: NDArray[np.int64]) -> Ent
 def float_entries(
     events: NDArray[np.int32], values: NDArray[np.float64]
 ) -> dict[Kind | None, Entries]:
-    """Return floats as numbers, and what is not a number among them apart."""
+    """Return floats as numbers, with NaN apart."""
     nan = np.isnan(values)
     if not nan.any():
         return {Kind.NUMBER: Entries(events, values)}
@@ -113,10 +113,10 @@ def float_entries(
 def split_numbers(
     values: Sequence[int | float],
 ) -> tuple[NDArray[np.float64], NDArray[np.int16] | None]:
-    """Return each number as a float and, for large integers, what is missing from it.
+    """Return each number as a float and, for large integers, a residue.
 
-    The pairs order and equal each other exactly as the numbers do: rounding to the nearest float
-    never swaps two numbers, and where it makes them one the residues decide.
+    The pairs compare exactly as the numbers do: rounding to the nearest float never swaps two
+    numbers, and where it makes them equal the residues decide.
     """
     if set(map(type, values)) == {int}:
         return split_integers(np.array(values, np.int64))
@@ -131,11 +131,11 @@ def split_numbers(
 def split_integers(
     values: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.int16] | None]:
-    """Do the same for integers, all at once."""
+    """Split an array of integers like `split_numbers`."""
     floats = values.astype(np.float64)
     if not len(values) or (values.min() >= -(2**53) and values.max() <= 2**53):
         return floats, None
-    # The largest integers have 2**63 as their nearest float, which is none of int64. In
+    # The largest integers have 2**63 as their nearest float, which is not an int64. In
     # arithmetic modulo 2**64 it is -2**63, and the difference comes out right.
     nearest = np.where(floats < 2.0**63, floats, -(2.0**63)).astype(np.int64)
     residues = (values - nearest).astype(np.int16)

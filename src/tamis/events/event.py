@@ -13,14 +13,14 @@ from tamis.events.values import INT64_MAX, INT64_MIN, Bits, RejectedValue, brief
 
 
 class EventLimits(NamedTuple):
-    """Bounds on one event; each can be raised by the one who runs Tamis."""
+    """Bounds on one event; the operator can raise each."""
 
     size: int = 1024 * 1024
     """Bytes of encoded text."""
     depth: int = 32
     """Objects and arrays inside each other."""
     attributes: int = 1024
-    """Attributes after nested ones became dotted names."""
+    """Attributes, after flattening."""
     values: int = 65_536
     """Values of all attributes together."""
     name: int = 1024
@@ -30,13 +30,13 @@ class EventLimits(NamedTuple):
 def too_deep(limits: EventLimits) -> LimitError:
     """Return the error for nesting that overflowed the interpreter's own stack.
 
-    That happens long after the default limit, but before one that was raised too far.
+    The default limit is far below that; one raised too far may not be.
     """
     limit = min(limits.depth, sys.getrecursionlimit())
     return LimitError("levels of nesting", actual=None, limit=limit)
 
 
-# What Python counts as a sequence, and an event does not.
+# Python's sequences that are single values in an event.
 _SINGLE: Final = (str, bytes, bytearray, memoryview)
 
 
@@ -61,9 +61,9 @@ def flatten(
 
 
 def _plain(data: Mapping[str, object], limits: EventLimits) -> dict[str, tuple[Value, ...]] | None:
-    """Return the attributes of data that is flat and has nothing to look at twice, or None.
+    """Return the attributes of flat data with plain values, None if it needs the full walk.
 
-    Most events are so, and this takes a sixth of the walk.
+    Most events are plain, and this takes a sixth of the time.
     """
     if type(data) is not dict or not len(data) <= min(limits.attributes, limits.values):
         return None
@@ -83,10 +83,10 @@ def _plain(data: Mapping[str, object], limits: EventLimits) -> dict[str, tuple[V
 
 
 class _Flattening:
-    """The attributes found so far, and the checks on the way to them.
+    """A walk over nested data: the attributes found so far, and the checks.
 
-    The path is unwound only on success, so after an error it still leads to the place. It is
-    rendered only then: text for every value would be quadratic when a name is long.
+    The path is unwound only on success, so after an error it leads to the place. It is rendered
+    only then: text for every value would take quadratic time with long names.
     """
 
     def __init__(self, limits: EventLimits, masks: Container[str]) -> None:
@@ -113,8 +113,8 @@ class _Flattening:
             self._path.pop()
 
     def _walk(self, name: str, keys: tuple[str, ...], item: object) -> None:
-        # Most members are plain values, and asking the abstract classes first costs more than
-        # all the rest of the walk.
+        # Most members are plain values, and checking for abstract classes first would cost more
+        # than the rest of the walk.
         if type(item) in TYPE_OF_CLASS:
             self._keep(name, keys, item)
         elif item is None:
@@ -179,10 +179,10 @@ def _check_key(key: object) -> str:
 
 
 class Event(Mapping[str, tuple[Value, ...]]):
-    """What a publisher says: attributes with one value or several each.
+    """A publisher's event: attributes with one or several values each.
 
     Nested mappings become dotted names, sequences become several values, None and empty
-    sequences are the same as no attribute at all.
+    sequences are the same as no attribute.
 
     >>> event = Event({"order": {"price": 9.5, "items": [{"sku": "a"}, {"sku": "b"}], "by": None}})
     >>> event
@@ -215,7 +215,7 @@ class Event(Mapping[str, tuple[Value, ...]]):
         return event
 
     def with_values(self, values: Mapping[str, tuple[Value, ...]]) -> Self:
-        """Return a copy in which the given, already checked values replace or join the others."""
+        """Return a copy with other values added or replaced, which are already checked."""
         return self.of_checked({**self._values, **values})
 
     def of_kind(self, name: str, kind: Kind) -> tuple[Value, ...]:
@@ -223,7 +223,7 @@ class Event(Mapping[str, tuple[Value, ...]]):
         return tuple(v for v in self._values.get(name, ()) if kind_of(v) is kind)
 
     def as_dict(self) -> dict[str, Value | list[Value]]:
-        """Return plain Python values: one value as it is, several as a list."""
+        """Return plain Python values: a single value itself, several as a list."""
         return {
             name: values[0] if len(values) == 1 else list(values)
             for name, values in self._values.items()

@@ -1,4 +1,4 @@
-"""Many events as JSON lines: every line comes out again, as an event or with its error."""
+"""Many events as JSON lines: every line becomes an event or an error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DecodedLine(NamedTuple):
 
 
 class RejectedLine(NamedTuple):
-    """A line that holds none: as it came, and an error that names the line."""
+    """A line that holds no event: its text, and an error that names the line."""
 
     number: int
     text: str | bytes
@@ -36,9 +36,9 @@ def decode_json_lines(
     schema: Schema | None = None,
     limits: EventLimits | None = None,
 ) -> Iterator[DecodedLine | RejectedLine]:
-    """Yield each line decoded or rejected, in order; blank lines hold nothing and are passed over.
+    """Yield each line decoded or rejected, in order; skip blank lines.
 
-    One bad line does not stop the others. Who wants to stop raises the error of the first.
+    A bad line does not stop the others. To stop, raise the error of the first.
 
     >>> for line in decode_json_lines(['{"price": 5}', '{"price": }']):
     ...     print(line.error if isinstance(line, RejectedLine) else line.event)
@@ -56,7 +56,7 @@ def decode_cloudevent_lines(
 ) -> Iterator[DecodedLine | RejectedLine]:
     """Yield the attributes of CloudEvents; a line holds one, or a batch of them in an array.
 
-    A batch is decoded or rejected whole; its events come one after the other with its number.
+    A batch is decoded or rejected whole; its events follow each other with the same line number.
 
     >>> sold = '{"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold"}'
     >>> [line.number for line in decode_cloudevent_lines([sold, f"[{sold}, {sold}]"])]
@@ -77,9 +77,9 @@ def decode_cloudevent_lines(
 
 
 def read_lines(stream: BinaryIO, *, limits: EventLimits | None = None) -> Iterator[bytes]:
-    """Yield the lines of a binary stream, never holding much more of one than the size limit.
+    """Yield the lines of a binary stream, reading little more of each than the size limit.
 
-    A longer line comes out cut, yet still too long, so that `decode_json_lines` rejects it.
+    A longer line is truncated, but still too long, so that `decode_json_lines` rejects it.
     """
     # Room for a line as long as the limit and its end, "\r\n".
     room = (limits or EventLimits()).size + 2
@@ -110,7 +110,7 @@ def _discard_line(stream: BinaryIO) -> None:
 
 
 def _ended(line: str | bytes) -> str | bytes:
-    # One line end only: what a cut line ends with is not its end.
+    # Only one line end: a truncated line may end in what looks like another.
     if isinstance(line, str):
         return line.removesuffix("\n").removesuffix("\r")
     return line.removesuffix(b"\n").removesuffix(b"\r")
@@ -118,6 +118,6 @@ def _ended(line: str | bytes) -> str | bytes:
 
 def _in_line(number: int, error: EventError | LimitError) -> EventError | LimitError:
     if isinstance(error, EventError):
-        # To the decoder its text starts at line 1; here that is the line we are in.
+        # The decoder counts from line 1, which is the current line here.
         error = type(error)(error.reason, place=error.place.removeprefix("line 1, "))
     return places.inside(f"line {number}", error)

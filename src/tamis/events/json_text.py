@@ -23,7 +23,7 @@ from tamis.events.values import RejectedValue
 # --- the decoder ---------------------------------------------------------------------------
 
 
-# No longer integer fits in 64 bits. Converting one takes quadratic time, or CPython refuses to.
+# Longer integers do not fit in 64 bits, and converting them takes quadratic time.
 _LONGEST_INTEGER: Final = len(str(-(2**63)))
 
 
@@ -113,7 +113,7 @@ def parse_json(text: str | bytes, limits: EventLimits) -> object:
 
 
 def dump_json(data: object) -> str:
-    """Return data of values that Tamis knows as compact JSON."""
+    """Return data made of Tamis values as compact JSON."""
     return json.dumps(
         data, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_form
     )
@@ -129,7 +129,7 @@ def check_finite(name: str, values: tuple[Value, ...]) -> None:
 
 
 def kind_of_json(data: object) -> str:
-    """Return how a sentence names the kind of some JSON data."""
+    """Return the name of the JSON type of some data, for a sentence."""
     match data:
         case None:
             return "null"
@@ -248,7 +248,7 @@ def schema_of(data: object) -> Schema:
 
 
 def schema_data(schema: Schema) -> dict[str, object]:
-    """Return a schema as the data that `schema_of` reads, ready for JSON.
+    """Return a schema as JSON data, which `schema_of` reads.
 
     >>> schema_data(Schema({"price": "float", "flags": attribute("bits", default=5)}))
     {'price': {'type': 'float'}, 'flags': {'type': 'bits', 'default': 5}}

@@ -37,7 +37,7 @@ Value = int | float | str | bool | datetime | Bits
 
 
 class Kind(StrEnum):
-    """What decides whether values can be compared; its value is how a sentence names it."""
+    """Values of one kind can be compared; the member's value names the kind in a sentence."""
 
     NUMBER = "a number"
     TEXT = "text"
@@ -69,8 +69,7 @@ class KindTraits(NamedTuple):
     dtype: str
     """The NumPy type of a column."""
     store: Callable[[Any], Any] | None = None
-    """Return a value as a scalar of the dtype, in the same order. None: columns have their own way.
-    """
+    """Convert a value to a scalar of the dtype that sorts alike; None: columns do it their way."""
     restore: Callable[[Any], Any] | None = None
     """Return the value of a stored scalar."""
     lowest: Any = None
@@ -78,14 +77,14 @@ class KindTraits(NamedTuple):
     successor: Callable[[Any], Any] = lambda _: None
     """Return the next greater value, None after the last."""
     predecessor: Callable[[Any], Any] = lambda _: None
-    """Return a value just below another that is not the lowest, None where there is no such."""
+    """Return a value just below one that is not the lowest, None if there is none to name."""
     examples: tuple[Any, ...] = ()
-    """Pleasant values for a witness."""
+    """Readable values for a witness."""
     advice: str = "only = and != have"
     """What to use where a comparison has no meaning."""
 
 
-# In the order of the brackets of a value order. Snapshots hold their numbers: new kinds come last.
+# In the order of the brackets of a value order. Snapshots store these numbers: add kinds last.
 KINDS: Final[Mapping[Kind, KindTraits]] = MappingProxyType(
     {
         Kind.BOOLEAN: KindTraits(
@@ -139,7 +138,7 @@ class TypeTraits(NamedTuple):
     trusted: bool = False
     """Whether every instance of the class itself, not of a subclass, is a value."""
     conversions: Mapping[Type, Callable[[Any], Any]] = MappingProxyType({})
-    """From which other types a schema takes values; None is no, ValueError says why not."""
+    """Conversions from other types to a declared one; they return None or raise ValueError."""
     keyword: str = ""
     """The word before the text in a filter: `timestamp "…"`; converts from text."""
     show: Callable[[Any], str] = repr

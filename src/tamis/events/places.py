@@ -1,4 +1,4 @@
-"""Where in the input something is wrong: paths, lines and columns, and moving an error outward."""
+"""Places of errors in the input: paths, and lines and columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from tamis.errors import EventError, LimitError
 
-# A name from outside may be a megabyte long, or hold line breaks that would forge a log entry.
+# A name from a client may be a megabyte long, or hold line breaks that would forge a log entry.
 _LONGEST_STEP: Final = 60
 
 
@@ -31,7 +31,7 @@ def end_of(text: str) -> str:
 
 
 def inside(outer: str, error: EventError | LimitError) -> EventError | LimitError:
-    """Return the error that says the same from one level further out.
+    """Return the error with its place as seen from one level further out.
 
     >>> print(inside("[3]", EventError("it is missing", place="source")))
     [3].source: it is missing

@@ -1,4 +1,4 @@
-"""A schema: which attributes there are, of which type, with which default, one value or several."""
+"""A schema: attributes with their types and defaults, and whether they hold several values."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Schema(Mapping[str, Attribute]):
         return f"Schema({{{shown}}})"
 
     def conform(self, event: Event) -> Event:
-        """Return `event` with its values as the declared types, or say what contradicts them."""
+        """Return `event` with its values converted to the declared types, or raise EventError."""
         changed: dict[str, tuple[Value, ...]] = {}
         for name, values in event.items():
             declared = self._attributes.get(name)
@@ -99,7 +99,7 @@ class Schema(Mapping[str, Attribute]):
         return event.with_values(changed) if changed else event
 
     def require_all(self, event: Event) -> None:
-        """Refuse an event that lacks an attribute: what mode `total` asks for."""
+        """Refuse an event that lacks an attribute, as mode `total` requires."""
         for name in self._attributes:
             if name not in event:
                 raise EventError(
@@ -109,7 +109,7 @@ class Schema(Mapping[str, Attribute]):
                 )
 
     def with_defaults(self, event: Event) -> Event:
-        """Return `event` with the defaults of the attributes it lacks: what mode `default` does."""
+        """Return `event` with defaults for the attributes it lacks, as mode `default` requires."""
         missing = {
             name: (declared.default,)
             for name, declared in self._attributes.items()
@@ -118,7 +118,7 @@ class Schema(Mapping[str, Attribute]):
         return event.with_values(missing) if missing else event
 
     def suggestion(self, name: str) -> str:
-        """Return a hint at the declared name that looks most like `name`, or nothing."""
+        """Return a hint at the declared name most like `name`, or an empty text."""
         return did_you_mean(name, self._attributes)
 
 
@@ -130,17 +130,17 @@ def attribute(type_: str | type, *, default: object | None = None, many: bool = 
     """
     resolved = _resolve(type_)
     if resolved is Type.BITS and type(default) is int and 0 <= default < 2**64:
-        # A mask may have the 64th bit, which no integer value has.
+        # A mask may use the 64th bit, an integer value may not.
         default = Bits.from_mask(default)
     try:
         fitted = None if default is None else fit(check_value(default), resolved, "")
     except EventError as error:
-        raise SchemaError(f"the default cannot be taken: {error}") from None
+        raise SchemaError(f"the default is not valid: {error}") from None
     return Attribute(resolved, fitted, many)
 
 
 def fit(value: Value, type_: Type, place: str) -> Value:
-    """Return `value` as a value of `type_`, or say why it cannot be one."""
+    """Return `value` converted to `type_`, or raise EventError."""
     if TYPE_OF_CLASS[type(value)] is type_:
         return value
     convert = TYPES[type_].conversions.get(TYPE_OF_CLASS[type(value)])

@@ -18,7 +18,7 @@ def brief(value: object) -> str:
     """Return a short form of anything, for a sentence."""
     try:
         text = repr(value)
-    except ValueError:  # CPython writes no integer of more than 4300 digits.
+    except ValueError:  # CPython refuses to print more than 4300 digits.
         return f"a huge {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:59]}…"
 
@@ -64,13 +64,13 @@ class Bits(frozenset[int]):
 
 
 class RejectedValue(NamedTuple):
-    """Stands in decoded data for what must be refused there: its reason."""
+    """A marker in decoded data for an item that must be refused, with the reason."""
 
     reason: str
 
 
 def check_text(text: str, place: str = "", *, what: str = "the text") -> str:
-    """Return `text` as a plain str, or say where it is not valid Unicode."""
+    """Return `text` as a plain str, or raise EventError where it is not valid Unicode."""
     text = str.__str__(text)
     if not text.isascii():
         try:
@@ -153,7 +153,7 @@ def parse_timestamp(text: str) -> datetime:
     """Return the instant that `text` names; ValueError says what is wrong with it.
 
     The time of day, the seconds and the offset may be left out, as people do in filters. Digits
-    beyond microseconds are cut off, which moves an instant into the past by less than one.
+    beyond microseconds are truncated.
 
     >>> parse_timestamp("2026-11-15T04:02:00.5+01:00").isoformat()
     '2026-11-15T03:02:00.500000+00:00'

@@ -1,4 +1,4 @@
-"""Filters: the small IR that every language and engine shares, and what it means."""
+"""Filters: the IR that all languages and engines share, with its reference semantics."""
 
 from tamis.filters.boolean import FALSE, TRUE, Filter, Id, all_of, any_of
 from tamis.filters.build import Attr, attr

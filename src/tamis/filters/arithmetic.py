@@ -1,9 +1,9 @@
 """Comparisons between attributes, and with arithmetic: `price * quantity > budget`.
 
-Integers compute exactly; a result beyond 64 bits is no value. With a float the result is a float,
-as in IEEE 754. `/` always divides as floats; `div` keeps to integers where both sides are, cutting
-towards zero, as JMS asks. Division by zero and NaN are no value. Where no choice of values gives a
-value on both sides, the comparison is unknown, as with an absent attribute.
+Integers compute exactly; a result beyond 64 bits has no value. With a float the result is a float,
+as in IEEE 754. `/` always divides as floats; `div` of two integers is an integer, truncated towards
+zero, as JMS requires. Division by zero and NaN have no value. Where no combination of values gives
+a value on both sides, the comparison is unknown, as with an absent attribute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Choice = Mapping[str, Value]
 
 
 class Expression(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that has a value once its attributes do."""
+    """An expression: an attribute, a constant, or arithmetic on them."""
 
     depth: int = 0
 
@@ -42,7 +42,7 @@ class Expression(msgspec.Struct, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def kind(self, schema: Schema) -> Kind:
-        """Return the kind that the schema makes of it."""
+        """Return the kind of the value under a schema."""
         raise NotImplementedError
 
     def operands(self) -> Iterator[Expression]:
@@ -50,7 +50,7 @@ class Expression(msgspec.Struct, frozen=True, kw_only=True):
         yield self
 
     def text(self, level: int) -> str:  # noqa: ARG002
-        """Return the expression as it stands beside an operator that binds at `level`."""
+        """Return the expression as text, next to an operator of precedence `level`."""
         return str(self)
 
 
@@ -72,7 +72,7 @@ class Reference(Expression, frozen=True):
 
 
 class Literal(Expression, frozen=True):
-    """A constant; its type tells 1, 1.0 and true apart."""
+    """A constant; its type distinguishes 1, 1.0 and true."""
 
     constant: Value
     type: Type
@@ -138,12 +138,12 @@ class Arithmetic(Expression, frozen=True):
         return f"{self.left.text(level)} {self.op} {self.right.text(level + 1)}"
 
     def text(self, level: int) -> str:
-        """Return the expression, in parentheses beside an operator that binds tighter."""
+        """Return the expression, in parentheses next to an operator that binds tighter."""
         return str(self) if level <= (1 if self.op in "+-" else 2) else f"({self})"
 
 
 class Relation(Filter, frozen=True):
-    """A comparison of two expressions that is not one of an attribute with a constant."""
+    """A comparison of two expressions, other than an attribute with a constant."""
 
     op: str
     left: Expression

@@ -1,4 +1,4 @@
-"""Atoms: tests of one attribute. On several values, an atom holds if some value passes it."""
+"""Atoms: tests of one attribute. With several values, an atom holds if one of them passes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Atom(Filter, frozen=True):
 
 
 class Present(Atom, frozen=True):
-    """The attribute is there, with a value of whatever kind."""
+    """The attribute is there, with a value of any kind."""
 
     def truth(self, view: View) -> bool:
         """Return whether the event has the attribute."""

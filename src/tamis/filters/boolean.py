@@ -1,4 +1,4 @@
-"""The filter: Boolean conditions over atoms, frozen, each node saying what it means.
+"""The filter: immutable Boolean conditions over atoms, with their reference semantics.
 
 `truth` is the reference semantics of Tamis. Every fast path is compared with it, so it is written
 to be obviously right: three truth values, with None for unknown.
@@ -51,19 +51,19 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         return bound.truth(view) is True
 
     def truth(self, view: View) -> bool | None:
-        """Return true, false or, where what is absent leaves it open, None."""
+        """Return True, False, or None where an absent attribute makes it unknown."""
         raise NotImplementedError
 
     def is_adequate(self, view: View) -> bool:
-        """Return whether the event has everything that the filter's comparisons, as written, ask."""
+        """Return whether every atom of the filter is known on the event."""
         return all(atom.truth(view) is not None for atom in self.atoms())
 
     def bind(self, schema: Schema) -> Filter:
-        """Return this filter with its constants as the schema's types, or say what contradicts."""
+        """Return this filter with its constants converted to the schema's types."""
         raise NotImplementedError
 
     def atoms(self) -> Iterator[Filter]:
-        """Yield the atoms from left to right, repeated ones as often as they stand there."""
+        """Yield the atoms from left to right, with repetitions."""
         raise NotImplementedError
 
     def attributes(self) -> frozenset[str]:
@@ -131,7 +131,7 @@ class Not(Filter, frozen=True):
 
     @classmethod
     def of(cls, term: Filter) -> Filter:
-        """Return the negation; of a negation, its term."""
+        """Return the negation; the negation of a negation is its term."""
         if isinstance(term, Not):
             return term.term
         return cls(term, depth=one_deeper((term,)))
@@ -155,7 +155,7 @@ class Not(Filter, frozen=True):
 
 
 class Connective(Filter, frozen=True):
-    """Several terms joined by one word; nested ones of the same word are one."""
+    """Several terms joined by one operator; nested ones of the same operator are flattened."""
 
     terms: tuple[Filter, ...]
 
@@ -164,7 +164,7 @@ class Connective(Filter, frozen=True):
 
     @classmethod
     def of(cls, terms: Iterable[Filter]) -> Filter:
-        """Join the terms; of one, itself; of none, the constant that changes nothing."""
+        """Join the terms; a single term is itself, no terms are the neutral constant."""
         flat: list[Filter] = []
         for term in terms:
             if isinstance(term, cls):
@@ -176,7 +176,7 @@ class Connective(Filter, frozen=True):
         return cls(tuple(flat), depth=one_deeper(flat))
 
     def bind(self, schema: Schema) -> Filter:
-        """Bind every term; most filters are bound already, and then stay what they are."""
+        """Bind every term; a filter that is already bound stays the same object."""
         bound = [term.bind(schema) for term in self.terms]
         if all(new is old for new, old in zip(bound, self.terms, strict=True)):
             return self
@@ -252,7 +252,7 @@ class _Deep(Protocol):
 
 
 def one_deeper(terms: Iterable[_Deep]) -> int:
-    """Return the depth of a node over `terms`, within what recursion can walk."""
+    """Return the depth of a node over `terms`, or refuse one too deep for recursion."""
     depth = 1 + max(term.depth for term in terms)
     if depth > MAX_DEPTH:
         raise LimitError("levels inside the filter", actual=depth, limit=MAX_DEPTH)

@@ -36,7 +36,7 @@ from tamis.filters.printing import show_name, show_value
 
 
 def constant(value: object, attribute: str = "") -> Value:
-    """Return `value` as a constant that a filter may hold, or say why it cannot be one."""
+    """Return `value` as a constant of a filter, or raise FilterTypeError."""
     if value is None:
         raise FilterTypeError(
             "nothing compares with None: use is_present() or is_absent()", attribute=attribute
@@ -56,7 +56,7 @@ def _finite(value: float) -> int | float:
             f"{value} is no constant to compare with: every number lies within the finite ones, "
             "and NaN satisfies no comparison"
         )
-    # A whole number is one constant, however it was written; the comparison is the same.
+    # 5 and 5.0 are one constant, because they compare alike.
     return int(value) if value.is_integer() and INT64_MIN <= value <= INT64_MAX else value
 
 
@@ -166,7 +166,7 @@ def text_test(attribute: str, op: str, text: object) -> Filter:
 def like(attribute: str, pattern: object) -> Filter:
     """Return SQL's LIKE, its pattern checked."""
     checked = _text(attribute, "like", pattern)
-    # Only a long pattern can be more than RE2 takes, and compiling costs more than all the rest.
+    # Only a long pattern can be too large for RE2, and compiling dominates the cost.
     check = compile_like if len(checked) > SHORT_PATTERN else like_parts
     check(checked)
     return Like(attribute, Kind.TEXT, checked)
@@ -199,7 +199,7 @@ def has_bits(attribute: str, op: str, bits: Bits | int | Iterable[int]) -> Filte
 
 
 class Term:
-    """An expression under construction: compares, and computes with numbers and other terms."""
+    """An expression under construction, with Python's operators for arithmetic and comparison."""
 
     __slots__ = ("_expression",)
 
@@ -267,7 +267,7 @@ class Term:
 class Computed(Term):
     """The result of arithmetic."""
 
-    # A sibling of Attr, not its parent: Python asks the right side first where it is of a subclass.
+    # A sibling of Attr, not its parent: Python tries the right operand first if it is a subclass.
 
     __slots__ = ()
 
@@ -344,7 +344,7 @@ def attr(name: str) -> Attr:
 
 
 def constant_name(name: str) -> str:
-    """Return an attribute's name, or say why it is none."""
+    """Return an attribute's name, or raise FilterTypeError if it is not valid."""
     try:
         check_value(name)
     except EventError as error:
@@ -364,5 +364,5 @@ def _expression(operand: object) -> Expression:
 
 def _operand(operand: object) -> Value:
     checked = constant(operand)
-    # Arithmetic tells 2 and 2.0 apart, comparisons do not.
+    # Arithmetic distinguishes 2 and 2.0, comparisons do not.
     return operand if type(operand) is float else checked

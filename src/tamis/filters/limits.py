@@ -1,4 +1,4 @@
-"""How much filter an outsider may send."""
+"""Limits on the size of a filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tamis.filters.boolean import MAX_DEPTH, Filter
 
 
 class FilterLimits(NamedTuple):
-    """Bounds on one filter; each can be raised by the one who runs Tamis, depth up to 200."""
+    """Bounds on one filter; the operator can raise each, depth up to 200."""
 
     text: int = 16 * 1024
     """Characters of text."""
@@ -21,7 +21,7 @@ class FilterLimits(NamedTuple):
     """Levels of and, or, not, parentheses and arithmetic inside each other."""
 
     def check_text(self, text: str) -> None:
-        """Refuse a text that is too long to be read."""
+        """Refuse a text that is too long to parse."""
         if len(text) > self.text:
             raise LimitError("characters in the filter", actual=len(text), limit=self.text)
 

@@ -11,32 +11,32 @@ from tamis.events import Event, Schema
 
 
 class Mode(StrEnum):
-    """How a filter is read when an attribute is absent, or of another kind than it asks for."""
+    """What a comparison means when its attribute is absent or of another kind."""
 
     TOTAL = "total"
     """Nothing may be absent: an event that lacks an attribute of the schema is refused."""
     STRICT = "strict"
-    """Every attribute that the filter compares must be there, needed for the result or not."""
+    """Every attribute that the filter compares must be there, needed or not."""
     DEFAULT = "default"
     """The schema's default stands in for what is absent; without one, comparisons are false."""
     SQL = "sql"
-    """Three-valued: what is absent makes a comparison unknown, and so its negation."""
+    """Three-valued: an absent attribute makes a comparison unknown, and its negation too."""
 
     @property
     def is_three_valued(self) -> bool:
-        """Return whether a comparison with something absent is unknown rather than false."""
+        """Return whether a comparison with an absent attribute is unknown rather than false."""
         return self in (Mode.SQL, Mode.STRICT)
 
 
 class View(NamedTuple):
-    """An event as a mode shows it, and the truth of a comparison with something absent."""
+    """An event as a mode sees it, and the truth of a comparison with an absent attribute."""
 
     event: Event
     unknown: bool | None
 
 
 def as_mode(mode: str) -> Mode:
-    """Return the mode of that name, or say which there are."""
+    """Return the mode of that name, or raise an error that lists them."""
     try:
         return Mode(mode)
     except ValueError:
@@ -45,7 +45,7 @@ def as_mode(mode: str) -> Mode:
 
 
 def view_of(event: Event | Mapping[str, object], mode: Mode, schema: Schema | None) -> View:
-    """Return `event` as `mode` shows it, or say why `schema` refuses it."""
+    """Return `event` as `mode` sees it, or raise EventError if `schema` refuses it."""
     require_schema(mode, schema)
     seen = Event.of(event)
     if schema is not None:
@@ -58,7 +58,7 @@ def view_of(event: Event | Mapping[str, object], mode: Mode, schema: Schema | No
 
 
 def require_schema(mode: Mode, schema: Schema | None) -> None:
-    """Refuse mode `total` without the schema that says what a total event is."""
+    """Refuse mode `total` without a schema, which defines a total event."""
     if mode is Mode.TOTAL and schema is None:
         raise SchemaError(
             "mode 'total' needs a schema: it says which attributes every event must have"

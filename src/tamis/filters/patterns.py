@@ -19,12 +19,12 @@ class Pattern(Protocol):
     """A compiled pattern."""
 
     def search(self, text: str) -> object | None:
-        """Return something where the pattern is found in `text`, otherwise None."""
+        """Return an object if the pattern is found in `text`, otherwise None."""
 
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> Pattern:
-    """Return the RE2 pattern, or say what is wrong with it.
+    """Return the compiled RE2 pattern, or raise FilterTypeError.
 
     RE2 takes time linear in the text, whatever the pattern, and refuses patterns whose automaton
     would be large.

@@ -7,7 +7,7 @@ from typing import Final
 
 from tamis.events.kinds import TRAITS_OF_CLASS, TYPE_OF_KEYWORD, Value
 
-# Words that cannot be attribute names unless they stand in backticks.
+# Words that are attribute names only in backticks.
 RESERVED: Final = frozenset(
     {"and", "or", "xor", "not", "true", "false", "is", "has", "in", "between", "like", "matches"}
     | {"contains", "within", "starts", "ends", "div"}
@@ -29,7 +29,7 @@ def show_name(name: str) -> str:
 
 
 def is_plain_name(name: str) -> bool:
-    """Return whether a name can stand in a filter without backticks."""
+    """Return whether a name needs no backticks."""
     return name.lower() not in RESERVED and PLAIN_NAME.fullmatch(name) is not None
 
 

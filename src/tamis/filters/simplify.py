@@ -1,7 +1,7 @@
-"""Smaller filters that mean the same: one pass after the other, each right on its own.
+"""Smaller equivalent filters, by a sequence of passes that are each correct on their own.
 
-Every pass keeps the meaning on every event, in the mode it is given. Mode `strict` asks for every
-attribute that stands in a comparison, so there nothing may fall away that another part decides.
+Every pass keeps the meaning on every event, in the mode it is given. Mode `strict` requires
+every attribute that is compared, so there no comparison may be dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Pass = Callable[[Filter, Mode], Filter]
 
 
 def simplify(filter_: Filter, mode: str = Mode.SQL) -> Filter:
-    """Return a filter that matches the same events in `mode`, smaller where one is seen.
+    """Return a filter that matches the same events in `mode`, simplified where possible.
 
     >>> from tamis.filters import attr, TRUE
     >>> price = attr("price")
@@ -107,7 +107,7 @@ def _membership(attribute: str, kind: Kind, values: list[Value]) -> Filter:
 
 
 def _everywhere(one_pass: Pass) -> Pass:
-    """Return a pass that rewrites every node, terms before what joins them."""
+    """Return a pass that rewrites every node, bottom up."""
 
     def walk(filter_: Filter, mode: Mode) -> Filter:
         match filter_:
