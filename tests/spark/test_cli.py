@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,13 +65,14 @@ def test_mistakes_are_sentences(tmp_path: Path) -> None:
     assert "Traceback" not in result.output
 
 
-def test_without_spark_it_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("tamis.cli.spark.commands.find_spec", lambda _: None)
-    result = run("compile", tmp_path, "-L", tmp_path)
-    assert result.exit_code == 2
+def test_without_spark_it_says_how_to_get_it() -> None:
+    arguments = ["tamis", "spark", "compile", "a.csv", "-L", "library"]
+    start = f"import sys; sys.modules['pyspark'] = None; sys.argv = {arguments}"
+    command = [sys.executable, "-c", f"{start}; import tamis.cli.__main__"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    assert result.returncode == 2, result.stderr
     assert "pip install 'tamis[spark]'" in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_spark_gives_a_reason() -> None:

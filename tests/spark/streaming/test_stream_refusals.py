@@ -131,7 +131,7 @@ def test_mistakes_are_told_before_the_stream_starts(
         stream(rates.selectExpr("value AS price", "0 AS batch"), site.library, **given)
     with pytest.raises(LibraryError, match="there is no version in it"):
         stream(rates, tmp_path / "none", **given)
-    with pytest.raises(EventError, match=r"there is no file in .* yet to tell the format"):
+    with pytest.raises(EventError, match=r"there is no file in .* yet that implies a format"):
         stream_files(spark, site.library, site.events, **given)
     with pytest.raises(EventError, match="'avro' is not a format"):
         stream_files(spark, site.library, site.events, **given, format_="avro")
