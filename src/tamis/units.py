@@ -52,3 +52,22 @@ def size(value: object) -> object:
         raise ValueError(f"{value!r} is not a size; write one like 65536, 256 KiB, 4 MiB, 10 GB")
     prefix, binary = found[2] or "", found[3]
     return int(float(found[1]) * (1024 if binary else 1000) ** _PREFIXES.index(prefix.upper()))
+
+
+def format_seconds(value: float) -> str:
+    """Return a duration as people write it.
+
+    >>> format_seconds(604_800), format_seconds(0.5)
+    ('7 days', '0.5s')
+    """
+    return f"{value / 86_400:g} days" if value > 86_400 else f"{value:g}s"
+
+
+def format_size(value: int) -> str:
+    """Return a number of bytes as people write it.
+
+    >>> format_size(10 * 1024**3), format_size(1000)
+    ('10 GiB', '1000 B')
+    """
+    power = next(power for power in (4, 3, 2, 1, 0) if value % 1024**power == 0)
+    return f"{value // 1024**power} {_PREFIXES[power]}{'iB' if power else 'B'}"

@@ -10,6 +10,7 @@ import pytest
 from tamis.broker.operations.settings import I_KNOW, BrokerSettings, load_settings
 from tamis.cli.broker import serve
 from tamis.errors import SettingsError
+from tamis.units import format_seconds, format_size
 
 REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "settings.md"
 
@@ -135,10 +136,9 @@ def _shown(name: str, value: Any) -> str:
     if isinstance(value, tuple):
         return f"`{', '.join(value)}`"
     if name in ("largest_event", "largest_frame", "largest_header", "retention_bytes"):
-        power = next(p for p in (3, 2, 1) if value % 1024**p == 0)
-        return f"`{value // 1024**power} {' KMG'[power]}iB`"
+        return f"`{format_size(value)}`"
     if isinstance(value, float):
-        return f"`{value / 86_400:g} days`" if value > 86_400 else f"`{value:g}s`"
+        return f"`{format_seconds(value)}`"
     return f"`{value}`"
 
 

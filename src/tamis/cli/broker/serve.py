@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import typing
+from enum import StrEnum
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from tamis.broker.operations.settings import BrokerSettings, load_settings
 from tamis.cli.exits import FINE
 from tamis.cli.options import mistake
-from tamis.filters import Mode
+from tamis.units import format_seconds, format_size
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -21,163 +25,76 @@ tamis serve --host 0.0.0.0 --policy policy.toml --allow-plain-text 'yes, I know'
 
 [bold]Settings[/bold]
 
-docs/reference/settings.md lists them all. Each can be an option here, or --set log_level=debug,
-or in the environment TAMIS_LOG_LEVEL=debug, or in the TOML file log_level = "debug".
-The first that there is wins.
+docs/reference/settings.md lists them all. You can give each as an option: --log-level debug or
+--set log_level=debug; in the environment: TAMIS_LOG_LEVEL=debug; or in the TOML file:
+log_level = "debug". Options take precedence over the environment, and both over the file.
 
 [bold]Exit code[/bold]
 
-0 the broker was told to stop, and has finished its work
-2 a setting cannot be used, the address is taken, or the data folder cannot be opened"""
+0 the broker was asked to stop, and has finished its work
+2 a setting is not usable, the address is taken, or the data folder cannot be opened"""
 
 
-def serve(
-    *,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--config",
-            "-c",
-            metavar="FILE",
-            help="A TOML file with settings; without one, tamis.toml if it is there.",
-            show_default=False,
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="The folder of the log and the state.",
-            show_default="tamis-data",
-        ),
-    ] = None,
-    host: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="The address; where others can reach it, TLS and a policy are needed.",
-            show_default="127.0.0.1",
-        ),
-    ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="The port; 0 takes any that is free.", show_default="8765"),
-    ] = None,
-    policy: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="The policy file: roles, and what each may do. With one, tokens are needed.",
-            show_default=False,
-        ),
-    ] = None,
-    tls_certificate: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The certificate chain, a PEM file.", show_default=False),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="The certificate's private key, a PEM file.", show_default=False
-        ),
-    ] = None,
-    schema_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--schema-file",
-            "--schema",
-            "-s",
-            metavar="FILE",
-            help="Types and defaults of attributes, as a JSON file.",
-            show_default=False,
-        ),
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            "--mode",
-            "-m",
-            metavar="MODE",
-            help=f"What an absent attribute means unless a subscription says: {', '.join(Mode)}.",
-            show_default="sql",
-        ),
-    ] = None,
-    retention_age: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="How long events are kept.", show_default="7 days"),
-    ] = None,
-    retention_bytes: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="How much of them is kept.", show_default="10 GiB"),
-    ] = None,
-    allow_plain_text: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORDS",
-            help="'yes, I know': do without TLS where others can reach the broker.",
-            show_default=False,
-        ),
-    ] = None,
-    allow_anonymous: Annotated[
-        str | None,
-        typer.Option(
-            metavar="WORDS",
-            help="'yes, I know': do without tokens where others can reach the broker.",
-            show_default=False,
-        ),
-    ] = None,
-    log_level: Annotated[
-        str | None,
-        typer.Option(metavar="LEVEL", help="debug, info, warning or error.", show_default="info"),
-    ] = None,
-    log_format: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FORMAT",
-            help="json, console, or auto: for people in a terminal.",
-            show_default="auto",
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any other setting; can be given several times.",
-            show_default=False,
-        ),
-    ] = None,
-) -> int:
-    """Run a broker: publishers send events, and each reaches everyone whose filter it satisfies.
+class SettingFlag(NamedTuple):
+    """A setting that has an option of its own; its help and default are those of the setting."""
+
+    metavar: str
+    names: tuple[str, ...] = ()
+    """If it has other names than that of the setting."""
+
+
+FLAGS: Final = {
+    "data": SettingFlag("FOLDER"),
+    "host": SettingFlag("ADDRESS"),
+    "port": SettingFlag("N"),
+    "policy": SettingFlag("FILE"),
+    "tls_certificate": SettingFlag("FILE"),
+    "tls_key": SettingFlag("FILE"),
+    "schema_file": SettingFlag("FILE", ("--schema-file", "--schema", "-s")),
+    "mode": SettingFlag("MODE", ("--mode", "-m")),
+    "retention_age": SettingFlag("TIME"),
+    "retention_bytes": SettingFlag("SIZE"),
+    "allow_plain_text": SettingFlag("WORDS"),
+    "allow_anonymous": SettingFlag("WORDS"),
+    "log_level": SettingFlag("LEVEL"),
+    "log_format": SettingFlag("FORMAT"),
+}
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="A TOML file with settings; by default, tamis.toml if it exists.",
+        show_default=False,
+    ),
+]
+OtherSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any other setting; may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def serve(config: Path | None, set_: list[str] | None, **flags: object) -> int:
+    """Run a broker: publishers send it events, and it sends each to every matching subscription.
 
     It prints its address, logs to standard error, and finishes its work on SIGTERM or Ctrl-C.
     """
-    # Its libraries take longer to load than most commands to run.
+    # Its libraries take a while to load, and `--help` does not need them.
     from tamis.broker.frontend.server import serve as run  # noqa: PLC0415
-    from tamis.broker.operations.settings import load_settings  # noqa: PLC0415
 
-    flags = {
-        "data": data,
-        "host": host,
-        "port": port,
-        "policy": policy,
-        "tls_certificate": tls_certificate,
-        "tls_key": tls_key,
-        "schema_file": schema_file,
-        "mode": mode,
-        "retention_age": retention_age,
-        "retention_bytes": retention_bytes,
-        "allow_plain_text": allow_plain_text,
-        "allow_anonymous": allow_anonymous,
-        "log_level": log_level,
-        "log_format": log_format,
-    }
     run(load_settings(config, {**flags, **_named(set_ or [])}))
     return FINE
 
 
 def _named(pairs: list[str]) -> dict[str, object]:
-    """Return settings that are written `name=value`."""
+    """Return the settings in pairs written `name=value`."""
     named: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -185,3 +102,51 @@ def _named(pairs: list[str]) -> dict[str, object]:
             raise mistake(f"--set takes name=value, such as --set log_level=debug, not {pair!r}")
         named[name.strip().replace("-", "_")] = value.strip()
     return named
+
+
+def _option(name: str, flag: SettingFlag) -> Any:
+    """Return the type of a parameter from which Typer makes the option for a setting."""
+    field = BrokerSettings.model_fields[name]
+    option = typer.Option(
+        *(flag.names or (f"--{name.replace('_', '-')}",)),
+        metavar=flag.metavar,
+        help=f"{field.description}{_choices(field.annotation)}",
+        show_default=_default(flag.metavar, field.default),
+    )
+    # The model checks the value, whichever way it was given.
+    return Annotated[str | None, option]
+
+
+def _choices(kind: Any) -> str:
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return f" One of {', '.join(kind)}."
+    if typing.get_origin(kind) is typing.Literal:
+        return f" One of {', '.join(typing.get_args(kind))}."
+    return ""
+
+
+def _default(metavar: str, value: Any) -> str | bool:
+    match metavar:
+        case _ if value is None:
+            return False
+        case "TIME":
+            return format_seconds(value)
+        case "SIZE":
+            return format_size(value)
+        case _:
+            return str(value)
+
+
+_KINDS: Final = {
+    "config": ConfigFile,
+    **{name: _option(name, flag) for name, flag in FLAGS.items()},
+    "set_": OtherSettings,
+}
+# Typer reads both.
+serve.__annotations__ = {**_KINDS, "return": int}
+serve.__signature__ = Signature(  # type: ignore[attr-defined]
+    [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in _KINDS.items()
+    ]
+)
