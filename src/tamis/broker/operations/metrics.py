@@ -19,9 +19,7 @@ class Metrics:
         self.refused = self._counter("refusals", "Requests refused", "code")
         self.matched = self._counter("matches", "Matching pairs of an event and a subscription")
         self.delivered = self._counter("delivered_events", "Events sent to connections")
-        self.redelivered = self._counter(
-            "redelivered_events", "Events sent to connections more than once"
-        )
+        self.redelivered = self._counter("redelivered_events", "Deliveries of events sent before")
         self.acknowledged = self._counter("acknowledged_events", "Events acknowledged")
         self.dropped = self._counter("dropped_events", "Events dropped", "reason")
         self.dead = self._counter("dead_letters", "Events that became dead letters")
