@@ -55,13 +55,13 @@ _pages: Final = Operations("About")
 
 @_pages.add("GET", "/", gives=Content({"text/html": {"type": "string"}}), public=True)
 async def front_page(call: OperationCall) -> Response:  # noqa: ARG001 - all operations are called alike
-    """Show a page with links, for people."""
+    """Return a page with links, for people."""
     return HTMLResponse(PAGE)
 
 
 @_pages.add("GET", "/openapi.json", gives=Content({JSON: {"type": "object"}}), public=True)
 async def api_description(call: OperationCall) -> Response:
-    """Give this document."""
+    """Return this document."""
     return Response(_document(call.settings.tokens_required), media_type=JSON)
 
 
@@ -74,7 +74,7 @@ def _document(tokens_required: bool) -> bytes:
 
 
 def create_app(broker: Broker, streams: Streams) -> ASGIApp:
-    """Return the application of a broker."""
+    """Return the ASGI application of a broker."""
     settings = broker.settings
     frontend = Frontend(broker, settings, streams)
     broker.metrics.watch("streams", "Connections and event streams open", streams.__len__)

@@ -1,7 +1,7 @@
-"""One client's connection, in frames; what carries them is the transport's business.
+"""One client's connection, as a sequence of frames; a transport carries them.
 
-Publications are answered when they are on disk, and the next ones are read meanwhile. All else is
-done in the order in which it comes.
+Publications are answered once they are on disk, and the next ones are read meanwhile. Everything
+else is processed in the order of arrival.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tamis.protocol.frames import Reply, Request
 LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
 
-# Publications that may wait to be stored, and the bytes of events that are sent in one frame.
+# Publications that may wait to be stored, and bytes of events sent in one frame.
 MOST_PUBLICATIONS: Final = 256
 PIECE: Final = 256 * 1024
 
@@ -54,9 +54,10 @@ GONE: Final = 1006
 MISHAP: Final = 1011
 STOPPING: Final = 1012
 OWN_CODES: Final = 4000
-"""A refusal ends a connection with this and its HTTP status: 4401 says who are you."""
+"""The close code after a refusal is this plus the HTTP status: 4401 means unauthenticated."""
 
-# A subscription may end while a client still answers for it; what cannot be stored comes again.
+# A subscription may end while a client still acknowledges its events; an outcome that cannot be
+# stored causes a redelivery.
 FORGIVEN: Final = RETRYABLE | {Code.NOT_FOUND}
 
 
@@ -64,17 +65,17 @@ class FrameTransport(Protocol):
     """Carries frames."""
 
     async def receive(self) -> str | bytes:
-        """Return the next frame; raises DisconnectedError when there is none any more."""
+        """Return the next frame; raise DisconnectedError if there are no more."""
 
     async def send(self, frame: bytes) -> None:
-        """Send a frame; waits while the peer does not take it."""
+        """Send a frame; wait while the peer does not accept it."""
 
     async def close(self, code: int, reason: str) -> None:
-        """Close, saying why."""
+        """Close the connection and give the reason."""
 
 
 class ConnectionEnd(NamedTuple):
-    """How a connection is ended."""
+    """How a connection ends."""
 
     code: int
     reason: str
@@ -82,7 +83,7 @@ class ConnectionEnd(NamedTuple):
 
 
 class ConnectionSink:
-    """Sends what a subscription has to a connection."""
+    """Sends the events of a subscription over a connection."""
 
     def __init__(self, connection: Connection, subscription: str) -> None:
         self._connection = connection
@@ -94,22 +95,22 @@ class ConnectionSink:
             await self._connection.send(Deliver(subscription=self._id, events=some))
 
     async def dropped(self, count: int, reason: str) -> None:
-        """Tell of events that will not come."""
+        """Report events that will not arrive."""
         await self._connection.send(Dropped(subscription=self._id, count=count, reason=reason))
 
     async def ended(self, reason: str) -> None:
-        """Tell that no more events come."""
+        """Report that the subscription has ended."""
         self._connection.forget(self._id)
         await self._connection.send(Ended(subscription=self._id, reason=reason))
 
 
 class Connection:
-    """Speaks with one client, from hello to the end."""
+    """Serves one client, from hello to the end."""
 
     def __init__(
         self, broker: Broker, transport: FrameTransport, *, session: Session | None = None
     ) -> None:
-        """Make a connection; the session is given if the client has said already who it is."""
+        """Create a connection, with a session if the client has already identified itself."""
         self._broker = broker
         self._settings = broker.settings
         self._transport = transport
@@ -118,26 +119,26 @@ class Connection:
         self._publications: dict[asyncio.Task[None], int] = {}
         self._end: ConnectionEnd | None = None
         self._reader: asyncio.Task[object] | None = None
-        """The task of `run` while it waits for a frame, and may be disturbed."""
+        """The task of `run` while it waits for a frame and may be interrupted."""
 
     @property
     def principal(self) -> str | None:
-        """Return who speaks, once that is known."""
+        """Return the principal, once it is known."""
         return None if self._session is None else self._session.principal.name
 
     def is_over(self) -> bool:
-        """Tell whether no more is done for the client."""
+        """Return whether the connection is ending."""
         return self._end is not None
 
     @property
     def end_reason(self) -> str:
-        """Return why the connection is over."""
+        """Return why the connection ended."""
         return "" if self._end is None else self._end.reason
 
     # --- from hello to the end -------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Speak with the client until it goes or is sent away."""
+        """Serve the client until it disconnects or is disconnected."""
         try:
             session = await self._welcomed()
             session.closed.add_done_callback(self._on_revoked)
@@ -151,7 +152,7 @@ class Connection:
             await self._close()
 
     def stop(self) -> None:
-        """End, because the broker stops; what was published is still answered."""
+        """End because the broker is stopping; publications are still answered."""
         self._finish(ConnectionEnd(STOPPING, "the broker stops"))
 
     def _on_revoked(self, closed: asyncio.Future[str]) -> None:
@@ -208,7 +209,7 @@ class Connection:
         )
 
     async def _next(self) -> Request:
-        """Return the next frame; only here the connection can be told to end."""
+        """Return the next frame; the only place where the connection can be told to end."""
         if self.is_over():
             raise _Interrupted
         self._reader = reader = asyncio.current_task()
@@ -230,11 +231,11 @@ class Connection:
         return decode_request(frame)
 
     async def send(self, frame: Reply) -> None:
-        """Send a frame; waits while the client does not take it."""
+        """Send a frame; wait while the client does not accept it."""
         await self._transport.send(encode(frame))
 
     def forget(self, subscription: str) -> None:
-        """Note that a subscription is over."""
+        """Record that a subscription has ended."""
         self._attachments.pop(subscription, None)
 
     # --- what the client asks for ----------------------------------------------------------------
@@ -358,11 +359,11 @@ class Connection:
 
 
 class _Interrupted(Exception):  # noqa: N818 - it is no error
-    """The connection is to end."""
+    """The connection must end."""
 
 
 def _end(error: BaseException) -> ConnectionEnd:
-    """Return how a connection is ended after an error."""
+    """Return how the connection ends after an error."""
     match error:
         case DisconnectedError():
             return ConnectionEnd(GONE, str(error))
@@ -391,7 +392,7 @@ async def _is_known(session: Session, name: str) -> bool:
 
 
 def _pieces(deliveries: Iterable[Delivery]) -> Iterator[list[Delivery]]:
-    """Yield the events in lists that are not much larger than one is allowed to be."""
+    """Yield the events in lists that hardly exceed the size limit."""
     some: list[Delivery] = []
     size = 0
     for delivery in deliveries:

@@ -1,8 +1,8 @@
-"""Who may call from a browser, and what every response says to one.
+"""Which web pages may call the broker, and the security headers of every response.
 
-Where nobody needs a token, a web page that a user happens to visit must not act in the user's name:
-such a broker answers pages of its own address alone, and under its own name alone, since a foreign
-name can be made to lead here (DNS rebinding).
+If no token is required, a web page that a user happens to visit must not act in the user's name.
+Such a broker answers only pages of its own address, and only under its own name, since a foreign
+name can be made to resolve to it (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Turns away what comes from foreign pages, before anything else is done."""
+    """Refuses requests from foreign pages before anything else happens."""
 
     def __init__(self, app: ASGIApp, settings: BrokerSettings) -> None:
         self._app = app
@@ -51,7 +51,7 @@ class Guard:
 
     def _refusal(self, headers: Headers) -> RefusedError | None:
         if self._settings.tokens_required:
-            # A page can send no token that it does not have.
+            # A page cannot send a token that it does not have.
             return None
         host = headers.get("host", "")
         if self._settings.is_loopback and not is_loopback(_name(host)):

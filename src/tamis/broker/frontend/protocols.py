@@ -1,9 +1,9 @@
-"""Uvicorn's protocols with the holes closed that a bad peer could use.
+"""Uvicorn's protocols, hardened against misbehaving peers.
 
-- Whoever sends no request, or one byte of it now and then, is cut off in time (slowloris).
-- Whoever does not read what it is sent is cut off when nothing has moved for a while; until then it
-  holds no more than the transport's buffer.
-- Bytes that are no HTTP get a problem, like everything that is refused.
+- A peer that sends no request, or sends it byte by byte, is disconnected in time (slowloris).
+- A peer that does not read is disconnected after a while without progress; until then it holds no
+  more than the transport's buffer.
+- Bytes that are not HTTP are answered with a problem, like every other refusal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SECONDS: Final = 2.0
 
 
 def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
-    """Say that no more comes, and close soon; the protocol must ignore what it receives."""
+    """Half-close, and close soon; the protocol must ignore what it receives."""
     transport.resume_reading()
     if transport.can_write_eof():
         transport.write_eof()
@@ -38,7 +38,7 @@ def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
 
 
 class LingeringTransport:
-    """A transport whose `close` lingers if the peer is still sending, but not for ever."""
+    """A transport whose `close` lingers, for a limited time, if the peer is still sending."""
 
     def __init__(
         self, transport: asyncio.Transport, is_peer_sending: Callable[[], bool], abort_after: float
@@ -52,11 +52,11 @@ class LingeringTransport:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:
-        """Tell whether nothing more can be sent."""
+        """Return whether nothing more can be sent."""
         return self._is_lingering or self._transport.is_closing()
 
     def write(self, data: bytes) -> None:
-        """Send, unless it is too late."""
+        """Send, unless the transport is closing."""
         if not self._is_lingering:
             self._transport.write(data)
 
@@ -70,12 +70,12 @@ class LingeringTransport:
         else:
             self._transport.close()
         if self._transport.get_write_buffer_size():
-            # A peer that never reads would keep the connection as long as it likes.
+            # A peer that never reads could keep the connection open indefinitely.
             asyncio.get_running_loop().call_later(self._abort_after, self._transport.abort)
 
 
 class ServerConfig(uvicorn.Config):
-    """Uvicorn's configuration, with the broker's settings for the protocols to see."""
+    """Uvicorn's configuration, with the broker's settings for the protocols."""
 
     def __init__(self, app: Any, settings: BrokerSettings, **options: Any) -> None:
         self.settings = settings
@@ -83,7 +83,7 @@ class ServerConfig(uvicorn.Config):
 
 
 class WriteStallTimer:
-    """Cuts a peer off when it has taken nothing of what it was sent for a while."""
+    """Disconnects a peer that has accepted no data for a while."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
         self._transport = transport
@@ -92,19 +92,19 @@ class WriteStallTimer:
         self._unsent = 0
 
     def begin(self) -> None:
-        """Begin to wait, because the peer does not keep up."""
+        """Start the timer, because the peer does not keep up."""
         self.end()
         self._unsent = self._transport.get_write_buffer_size()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
 
     def end(self) -> None:
-        """Wait no more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _look(self) -> None:
-        # More may have been added since, but then the peer has taken some before.
+        # More data may have been added since, but then the peer has accepted some before.
         if self._transport.get_write_buffer_size() < self._unsent:
             self.begin()
         else:
@@ -112,7 +112,7 @@ class WriteStallTimer:
 
 
 class HTTPProtocol(H11Protocol):
-    """HTTP from a peer that nobody knows."""
+    """HTTP from an untrusted peer."""
 
     config: ServerConfig
 
@@ -128,11 +128,11 @@ class HTTPProtocol(H11Protocol):
         self._head_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Greet nobody; the peer has to speak first, and soon."""
+        """Wait for the peer, which must send a request soon."""
         settings = self.config.settings
         lingering = LingeringTransport(transport, self._is_peer_sending, settings.send_timeout)
         super().connection_made(cast("asyncio.Transport", lingering))
-        # For those who want to know what has arrived.
+        # For callers that need to know what has arrived.
         self.app_state = {**self.app_state, "transport": transport}
         self._stall_timer = WriteStallTimer(transport, settings.send_timeout)
         self._head_timer = self.loop.call_later(settings.hello_timeout, self._close_silent)
@@ -140,12 +140,12 @@ class HTTPProtocol(H11Protocol):
             self._answer(RefusedError(Code.UNAVAILABLE, "the broker has too many connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget all timers."""
+        """Cancel all timers."""
         self._end_timers()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read; a request must be whole, without its body, within a while after its first byte."""
+        """Read; the request head must be complete soon after its first byte."""
         if self.transport.is_closing():
             return
         super().data_received(data)
@@ -157,7 +157,7 @@ class HTTPProtocol(H11Protocol):
             self._end_head_timer()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand the connection over."""
+        """Hand over the connection."""
         self._end_timers()
         super().handle_websocket_upgrade(event)
 
@@ -174,7 +174,7 @@ class HTTPProtocol(H11Protocol):
             self._stall_timer.end()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; Uvicorn calls this for a head that is too long as well."""
+        """Refuse what is not HTTP; Uvicorn also calls this if the head is too long."""
         limit = self.config.settings.largest_header
         if len(self.conn.trailing_data[0]) > limit:
             self._answer(
@@ -188,7 +188,7 @@ class HTTPProtocol(H11Protocol):
             self._answer(RefusedError(Code.BAD_REQUEST, msg))
 
     def _answer(self, error: RefusedError) -> None:
-        """Send a problem and close, if no other answer has begun."""
+        """Send a problem and close, unless a response has begun."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = problem_response(error, "")
             headers = [*response.raw_headers, (b"connection", b"close")]
@@ -201,7 +201,7 @@ class HTTPProtocol(H11Protocol):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
         if self.cycle is not None:
-            # Whoever waits for the rest of the request need not wait any longer.
+            # Code that waits for the rest of the request need not wait any longer.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
 
@@ -240,18 +240,18 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._stall_timer = WriteStallTimer(self.transport, self.config.settings.send_timeout)
 
     def data_received(self, data: bytes) -> None:
-        """Read; what is no handshake ends the connection, where Uvicorn would wait for ever."""
+        """Read; close if it is not a handshake, where Uvicorn would wait indefinitely."""
         super().data_received(data)
         if not self.handshake_initiated:
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop watching."""
+        """Stop the timer when the connection is lost."""
         self._watch(WriteStallTimer.end)
         super().connection_lost(exc)
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send; Uvicorn would log an error after it has closed, or refused a handshake."""
+        """Send; Uvicorn would log an error after closing or refusing a handshake."""
         if self.close_sent:
             raise ClientDisconnected
         await super().send(message)
@@ -268,17 +268,17 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._watch(WriteStallTimer.end)
 
     def send_receive_event_to_app(self) -> None:
-        """Pass a message on as bytes; whether they are UTF-8, the decoder of frames will see."""
+        """Pass a message on as bytes; the decoder of frames checks that they are UTF-8."""
         self.curr_msg_data_type = "bytes"
         super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
-        """End the connection, and let the peer read why."""
+        """End the connection and send the reason."""
         if self.close_sent:
             return
         closing = self.conn.close_sent
         if closing is None:
-            # It was no handshake.
+            # It was not a handshake.
             self.transport.close()
             return
         self.queue.put_nowait(

@@ -1,4 +1,4 @@
-"""The server process: a broker behind a socket, from the first line it prints to its end."""
+"""The server process: a broker behind a socket, from its first line of output to its end."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ SLOW: Final = 3.0
 
 
 def serve(settings: BrokerSettings) -> None:
-    """Run a broker until it is told to stop by SIGTERM or SIGINT."""
+    """Run a broker until SIGTERM or SIGINT."""
     configure_logs(settings)
     asyncio.run(_serve(settings))
 
 
 async def _serve(settings: BrokerSettings) -> None:
-    # Before recovery, which may take a while: a port that is taken is a mistake to be told at once.
+    # Bind before recovery, which may take a while, so that a port in use is reported at once.
     with _bound(settings) as bound:
         async with await _opened(settings) as broker:
             await _load_kernels()
@@ -47,9 +47,9 @@ async def _serve(settings: BrokerSettings) -> None:
 
 
 async def _opened(settings: BrokerSettings) -> Broker:
-    """Open a broker; the garbage collector does not look through all subscriptions again and again.
+    """Open a broker, with the garbage collector paused and all subscriptions then frozen.
 
-    While they are read there is no garbage in cycles, and what is there afterwards stays for long.
+    Reading them creates no cyclic garbage, and what remains afterwards lives long.
     """
     gc.disable()
     try:
@@ -60,7 +60,7 @@ async def _opened(settings: BrokerSettings) -> Broker:
 
 
 async def _load_kernels() -> None:
-    """Let the first event find all compiled that it needs."""
+    """Load the kernels that the first event needs."""
     loading = asyncio.create_task(asyncio.to_thread(load_kernels))
     done, _ = await asyncio.wait([loading], timeout=SLOW)
     if not done:
@@ -72,7 +72,7 @@ async def _load_kernels() -> None:
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server; it says where it listens, and ends streams before it stops."""
+    """Uvicorn's server; it prints its address, and ends streams before it stops."""
 
     config: ServerConfig
 
@@ -82,14 +82,14 @@ class Server(uvicorn.Server):
         self._address = address
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen, and say where: whoever started the process reads this line."""
+        """Start listening and print the address, for the process that started this one."""
         await super().startup(sockets)
         sys.stdout.write(f"tamis broker listening on {self._address}\n")
         sys.stdout.flush()
         LOG.info("listening", address=self._address)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take nothing new, finish what was begun, and stop."""
+        """Accept nothing new, finish what was begun, and stop."""
         LOG.info("stopping", streams=len(self._streams))
         for server in self.servers:
             server.close()
@@ -100,7 +100,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop at the first signal, and at once at the second; a stop is no failure."""
+        """Stop gracefully at the first signal, immediately at the second; exit successfully."""
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
         for number in signals:
@@ -128,7 +128,7 @@ def _config(app: object, settings: BrokerSettings) -> ServerConfig:
             ws_max_size=settings.largest_frame,
             ws_ping_interval=settings.ping_interval,
             ws_ping_timeout=settings.ping_interval,
-            # Compression would let a peer that chooses events learn what else is in a frame.
+            # Compression would allow a peer that chooses events to learn what else is in a frame.
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=settings.largest_header,
             timeout_keep_alive=math.ceil(settings.hello_timeout),
@@ -147,13 +147,13 @@ def _config(app: object, settings: BrokerSettings) -> ServerConfig:
 
 
 def _bound(settings: BrokerSettings) -> socket.socket:
-    """Return a socket with the address that the settings name."""
+    """Return a socket bound to the address in the settings."""
     host, port = settings.host.strip("[]"), settings.port
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # asyncio sends small answers at once (TCP_NODELAY) only where it knows that this is TCP.
+        # asyncio sends small responses at once (TCP_NODELAY) only if it knows that this is TCP.
         bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)

@@ -16,9 +16,9 @@ from tamis.errors import DisconnectedError, RefusedError
 
 LOG: Final = get_logger("tamis.websocket")
 
-# What a WebSocket raises when the peer has gone, depending on what was tried.
+# Raised by a WebSocket when the peer has disconnected, depending on the operation.
 GONE: Final = (WebSocketDisconnect, WebSocketDisconnected, OSError)
-# A closing frame holds no more.
+# A close frame holds no more than this.
 LONGEST_REASON: Final = 123
 
 
@@ -39,7 +39,7 @@ class SocketTransport:
         return message["bytes"]  # type: ignore[no-any-return]
 
     async def send(self, frame: bytes) -> None:
-        """Send a text message; waits while the peer does not read."""
+        """Send a text message; wait while the peer does not read."""
         try:
             await self._socket.send_text(frame.decode())
         except GONE:
@@ -53,7 +53,7 @@ class SocketTransport:
 
 
 async def connect(frontend: Frontend, socket: WebSocket) -> None:
-    """Speak with a client until it goes."""
+    """Serve a client until it disconnects."""
     broker = frontend.broker
     try:
         token = bearer_token(socket)

@@ -1,4 +1,4 @@
-"""What requests bring and responses hold: decoding and the OpenAPI document use these structs."""
+"""The structs of requests and responses, for decoding and for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Start = Annotated[
 
 
 class _RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A body or a query: what it does not know it refuses, so that no mistake goes unnoticed."""
+    """A body or a query; unknown fields are refused, so that typos do not go unnoticed."""
 
 
 class _ResponseBody(msgspec.Struct, kw_only=True):
@@ -52,17 +52,17 @@ class _ResponseBody(msgspec.Struct, kw_only=True):
 
 
 class NewSubscription(_RequestBody):
-    """A subscription to be made."""
+    """A subscription to create."""
 
     filter: FilterText
     id: Name | None = None
-    """Its name; one is made up if there is none."""
+    """Its name; the broker chooses one if there is none."""
     language: LanguageName = "tamis"
     mode: ModeName = None
     lifetime: LifetimeSeconds | None = None
     start: Start = "latest"
     max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    """Deliveries of one event before it goes to the dead letters; 0: as the broker is set."""
+    """Deliveries of one event before it becomes a dead letter; 0 is the broker's setting."""
 
 
 # --- delivery ------------------------------------------------------------------------------------
@@ -76,24 +76,24 @@ class Fetch(_RequestBody):
 
 
 class Fetched(_ResponseBody):
-    """Events; they come again unless they are acknowledged in time."""
+    """Events; they are delivered again unless they are acknowledged in time."""
 
     events: list[Delivery]
 
 
 class Acknowledgement(_RequestBody):
-    """Events that need not come again: each alone, or all up to one."""
+    """Events to acknowledge: single ones, or all up to one."""
 
     sequences: Annotated[list[SequenceNumber], Meta(max_length=10_000)] = []
     up_to: After = 0
 
 
 class Rejection(_RequestBody):
-    """An event that is to come again later."""
+    """An event to deliver again later."""
 
     sequence: SequenceNumber
     delay: Annotated[float, Meta(ge=0, le=MAX_LIFETIME_SECONDS)] | None = None
-    """Seconds; null: the longer the more often it has come."""
+    """Seconds; null for a pause that grows with each attempt."""
     reason: Annotated[str, Meta(max_length=500)] = ""
 
 
@@ -101,11 +101,11 @@ class Rejection(_RequestBody):
 
 
 class _Headers(msgspec.Struct, kw_only=True):
-    """Headers that mean something to an operation; there may be any others."""
+    """Headers that an operation reads; all others are ignored."""
 
 
 class PublisherHeaders(_Headers):
-    """Which publication this is, so that it can be repeated and is stored once."""
+    """The publisher and number of a publication, so that a retry is stored once."""
 
     publisher: Annotated[
         str,
@@ -127,7 +127,7 @@ class PublisherHeaders(_Headers):
 
 
 class ResumeHeaders(_Headers):
-    """Where a stream is to go on."""
+    """Where a stream resumes."""
 
     after: (
         Annotated[
@@ -146,33 +146,33 @@ class ResumeHeaders(_Headers):
 
 
 class EventStreamQuery(_RequestBody):
-    """Which events are to be streamed."""
+    """Which events to stream."""
 
     filter: FilterText = "true"
     language: LanguageName = "tamis"
     mode: ModeName = None
     start: PositionText = "latest"
-    """A Last-Event-ID goes before it."""
+    """`Last-Event-ID` takes precedence."""
     policy: Policy = "wait"
 
 
 class FollowQuery(_RequestBody):
-    """How a subscription is to be streamed."""
+    """How to stream a subscription."""
 
     acknowledge: Literal["auto", "manual"] = "auto"
-    """`auto`: what has arrived is acknowledged. `manual`: the client acknowledges by itself."""
+    """`auto`: events are acknowledged on arrival. `manual`: the client acknowledges them."""
 
 
 # --- health --------------------------------------------------------------------------------------
 
 
 class Alive(_ResponseBody):
-    """The process answers."""
+    """The process responds."""
 
     status: Literal["alive"] = "alive"
 
 
 class Ready(_ResponseBody):
-    """Publications are taken."""
+    """The broker accepts publications."""
 
     status: Literal["ready"] = "ready"

@@ -1,4 +1,4 @@
-"""One path: finds the operation, lets it answer, and turns refusals into problems."""
+"""One path: find the operation, run it, and turn refusals into problems."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Endpoint:
         )
 
     async def _answer(self, request: Request, answer: _ResponseSender) -> str | None:
-        """Answer a request, whatever happens; return who asked."""
+        """Answer a request, whatever happens; return the principal."""
         call = OperationCall(request, self._frontend, None)
         try:
             operation = self._find(request.method)
@@ -107,7 +107,7 @@ def _level(status: int | None) -> int:
 
 
 class _ResponseSender:
-    """The way back to the client; knows what was said."""
+    """Sends the response, and remembers its status."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

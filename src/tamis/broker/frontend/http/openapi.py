@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the operations and of the structs that they decode and return."""
+"""The OpenAPI document, generated from the operations and their types."""
 
 from __future__ import annotations
 

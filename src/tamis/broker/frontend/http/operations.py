@@ -1,11 +1,11 @@
-"""What one can ask for over HTTP, as data: the routes and the OpenAPI document are made of it.
+"""The HTTP operations as data, from which the routes and the OpenAPI document are generated.
 
-An operation is a function. The types of its parameters say what the body and the query must be,
-and the type it returns is that of the response, so that the document cannot say anything else:
+An operation is a function. The types of its parameters define the body and the query, and its
+return type defines the response, so the document always agrees with the code:
 
-- `call`: the request, and the session of whoever asks
+- `call`: the request, and the session of the caller
 - `body`, `query`, `headers`: structs
-- whatever else it names comes from the path
+- all other parameters come from the path
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ class OperationCall(NamedTuple):
     request: Request
     frontend: Frontend
     authenticated: Session | None
-    """The session of whoever asks; None where everybody may."""
+    """The session of the caller; None if the operation is open to everyone."""
 
     @property
     def session(self) -> Session:
-        """Return the session of whoever asks."""
+        """Return the session of the caller."""
         if self.authenticated is None:
             raise RefusedError(Code.UNAUTHENTICATED, "a token is needed here")
         return self.authenticated
 
     def require_admin(self) -> None:
-        """Refuse what only administrators may see."""
+        """Refuse a caller that is not an administrator."""
         if not self.session.rights.is_admin:
             raise RefusedError(Code.FORBIDDEN, "this is for administrators")
 
     @property
     def broker(self) -> Broker:
-        """Return the broker that is asked."""
+        """Return the broker."""
         return self.frontend.broker
 
     @property
     def settings(self) -> BrokerSettings:
-        """Return how the broker is to run."""
+        """Return the settings of the broker."""
         return self.frontend.settings
 
 
 class Content(NamedTuple):
-    """What a request or a response may consist of, where that is not one JSON struct."""
+    """The content of a request or response that is not a single JSON struct."""
 
     kinds: Mapping[str, Any]
     """The type for each media type, or a JSON schema."""
@@ -87,12 +87,12 @@ class Operation(NamedTuple):
     description: str
     tag: str
     body: Any
-    """The type of the body, None if there is none."""
+    """The type of the body; None if there is none."""
     query: Any
     result: Any
     status: int
     takes: Content | None
-    """The kinds of bodies, where there are several; then the handler reads the body itself."""
+    """The media types of bodies, if there are several; the handler then reads the body."""
     gives: Content | None
     headers: Any
     refuses: frozenset[Code]
@@ -100,7 +100,7 @@ class Operation(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name that clients made from the document use."""
+        """Return the operation id, which generated clients use as a name."""
         return self.handler.__name__
 
 
@@ -111,7 +111,7 @@ def describe(documented: object) -> tuple[str, str]:
 
 
 class Operations:
-    """The operations of one subject, gathered by a decorator."""
+    """The operations of one subject, collected by a decorator."""
 
     def __init__(self, tag: str) -> None:
         self.tag = tag
@@ -128,7 +128,7 @@ class Operations:
         gives: Content | None = None,
         public: bool = False,
     ) -> Callable[[H], H]:
-        """Make an operation of a function."""
+        """Turn a function into an operation."""
 
         def register(handler: H) -> H:
             types = typing.get_type_hints(handler, include_extras=True)

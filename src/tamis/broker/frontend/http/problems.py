@@ -1,4 +1,4 @@
-"""What is refused over HTTP, always in one form: `application/problem+json` (RFC 9457)."""
+"""HTTP errors, always as `application/problem+json` (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ class ProblemDetails(msgspec.Struct, frozen=True):
     status: Annotated[int, msgspec.Meta(ge=400, le=599)]
     code: Code
     detail: str
-    """A sentence about this very request."""
+    """A sentence about this request."""
     instance: str
-    """The path that was asked for."""
+    """The path of the request."""
 
 
 class HTTPRefusedError(RefusedError):
-    """A refusal whose status says more than its code does, such as 405 or 415."""
+    """A refusal whose status is more specific than its code, such as 405 or 415."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ def problem(error: RefusedError, instance: str) -> ProblemDetails:
 
 
 def problem_response(error: RefusedError, instance: str) -> Response:
-    """Return the response to a request that is refused."""
+    """Return the response to a refused request."""
     said = problem(error, instance)
     headers = dict(error.headers) if isinstance(error, HTTPRefusedError) else {}
     if said.status == HTTPStatus.UNAUTHORIZED:

@@ -1,4 +1,4 @@
-"""Reading what a request brings: body, query and token, within limits and with sentences."""
+"""Read the body, query and token of a request, within limits and with readable errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WHERE: Final = re.compile(r" - at `\$\.?(.*)`$")
 
 
 async def read_body(request: Request, settings: BrokerSettings) -> bytes:
-    """Return the body; one that is too large or too slow is cut while it is read."""
+    """Return the body; stop reading if it is too large or too slow."""
     limit = settings.largest_frame
     announced = request.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced) > limit:
@@ -62,12 +62,12 @@ def too_large(limit: int) -> HTTPRefusedError:
 
 
 def media_type(request: HTTPConnection) -> str:
-    """Return the kind of the body, without parameters."""
+    """Return the media type of the body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def unsupported(given: str, *known: str) -> HTTPRefusedError:
-    """Return the refusal of a body of an unknown kind."""
+    """Return the refusal of a body of an unknown media type."""
     what = f"a body of the type {given!r}" if given else "a body without a Content-Type"
     return HTTPRefusedError(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -82,7 +82,7 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 
 def decode_body(body: bytes, kind: type[T]) -> T:
-    """Return what a JSON body says, or refuse it with a sentence."""
+    """Decode a JSON body, or refuse it with an explanation."""
     try:
         found: T = _decoder(cast("Hashable", kind)).decode(body)
     except msgspec.ValidationError as error:
@@ -95,12 +95,12 @@ def decode_body(body: bytes, kind: type[T]) -> T:
 
 
 def decode_query(request: Request, kind: type[S]) -> S:
-    """Return what the part of the URL after `?` says, or refuse it with a sentence."""
+    """Decode the query of the URL, or refuse it with an explanation."""
     return _decode_texts(_query(request, kind), kind, "the query")
 
 
 def decode_headers(request: Request, kind: type[S]) -> S:
-    """Return what some headers say, or refuse them with a sentence."""
+    """Decode headers, or refuse them with an explanation."""
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     given = {name: request.headers.get(name) for name in names}
     texts = {name: text for name, text in given.items() if text is not None}
@@ -136,7 +136,7 @@ def _only(name: str, values: list[str]) -> str:
 
 
 def _at(message: str) -> str:
-    """Return what is wrong, the place first.
+    """Return an error message with the place first.
 
     >>> _at("Expected `int`, got `str` - at `$.limit`")
     ' at limit: expected `int`, got `str`'
@@ -148,7 +148,7 @@ def _at(message: str) -> str:
 
 
 def bearer_token(connection: HTTPConnection) -> str | None:
-    """Return the token that came with a request, if one did."""
+    """Return the token of a request, if there is one."""
     header = connection.headers.get("authorization")
     if header is None:
         return None
@@ -172,7 +172,7 @@ _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 class EventsBody(NamedTuple):
-    """What a body holds, each event as it came."""
+    """The content of a body, each event as it was sent."""
 
     format: Format
     events: list[bytes | msgspec.Raw]
@@ -232,7 +232,7 @@ def _attribute(name: str, value: str) -> str:
     if (quoted := _QUOTED.fullmatch(value)) is not None:
         value = re.sub(r"\\(.)", r"\1", quoted[1])
     try:
-        # Headers are bytes, which Starlette shows as Latin-1.
+        # Headers are bytes, which Starlette decodes as Latin-1.
         return unquote_to_bytes(value.encode("latin-1")).decode()
     except UnicodeDecodeError:
         raise RefusedError(

@@ -19,22 +19,22 @@ from tamis.protocol import Delivery
 
 EVENT_STREAM: Final = "text/event-stream"
 
-# Events that may be on their way to the client, and the bytes that are written at once.
+# Events that may be in flight to the client, and bytes written at once.
 CREDIT: Final = 256
 PIECE: Final = 64 * 1024
-# How often it is looked what has arrived.
+# How often to check what has arrived.
 LOOK: Final = 0.1
 RETRY: Final = b"retry: 2000\n\n"
 HEARTBEAT: Final = b": still here\n\n"
 
 
 class EventStream(Response):
-    """The response; it goes on until the client, the broker or the subscription ends it."""
+    """The response; it lasts until the client, the broker or the subscription ends it."""
 
     def __init__(
         self, call: OperationCall, subscription: str, *, acknowledge: str, on_arrival: bool = False
     ) -> None:
-        """Stream a subscription; `on_arrival`: what counts as received has arrived, not left."""
+        """Stream a subscription; with `on_arrival`, events count as received once they arrive."""
         super().__init__(headers={"Cache-Control": "no-store"}, media_type=EVENT_STREAM)
         del self.headers["content-length"]
         self._call = call
@@ -53,7 +53,7 @@ class EventStream(Response):
         receive: Receive,  # noqa: ARG002 - the signature is given
         send: Send,
     ) -> None:
-        """Send events until it is over."""
+        """Send events until the stream ends."""
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         if scope["method"] == "HEAD":
             await send(start)
@@ -77,7 +77,7 @@ class EventStream(Response):
         await self._say_goodbye(send)
 
     def stop(self) -> None:
-        """End, because the broker stops."""
+        """End because the broker is stopping."""
         self._finish("the broker stops")
 
     def _finish(self, reason: str) -> None:
@@ -122,7 +122,7 @@ class EventStream(Response):
     # --- what the notifier asks for --------------------------------------------------------------
 
     async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Send events; returns when the system has taken them."""
+        """Send events; return once the system has accepted them."""
         await self._has_begun.wait()
         for piece in _pieces(map(_event, deliveries)):
             await self._write(piece)
@@ -132,17 +132,17 @@ class EventStream(Response):
             self._attachment.give_credit(len(deliveries))
 
     async def dropped(self, count: int, reason: str) -> None:
-        """Tell of events that will not come."""
+        """Report events that will not arrive."""
         await self._has_begun.wait()
         await self._write(_message("dropped", {"count": count, "reason": reason}))
 
     async def ended(self, reason: str) -> None:
-        """Tell that no more events come."""
+        """Report that the subscription has ended."""
         self._finish(reason)
 
 
 def _event(delivery: Delivery) -> bytes:
-    # Line ends can only be between the tokens of JSON, where they mean nothing.
+    # Line breaks occur only between JSON tokens, where they have no meaning.
     data = msgspec.json.encode(delivery).replace(b"\r", b" ").replace(b"\n", b" ")
     return b"id: %d\ndata: %s\n\n" % (delivery.sequence, data)
 
@@ -152,7 +152,7 @@ def _message(kind: str, data: dict[str, Any]) -> bytes:
 
 
 def _pieces(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the texts together, in pieces that are not much larger than one is allowed to be."""
+    """Yield the texts joined in parts that hardly exceed the size limit."""
     piece = bytearray()
     for text in texts:
         piece += text
@@ -171,7 +171,7 @@ except ImportError:  # pragma: no cover - where it cannot be asked, leaving this
 
 
 def has_all_arrived(transport: asyncio.Transport) -> bool:
-    """Tell whether the peer has confirmed every byte; false for a connection that is closing."""
+    """Return whether the peer has confirmed every byte; False if the connection is closing."""
     if transport.is_closing() or transport.get_write_buffer_size():
         return False
     return not _unconfirmed(transport)
@@ -184,31 +184,31 @@ def _unconfirmed(transport: asyncio.Transport) -> int:
     try:
         answer = fcntl.ioctl(socket.fileno(), termios.TIOCOUTQ, bytes(4))
     except OSError:
-        # Not every system knows this of its sockets.
+        # Not every system provides this.
         return 0
     return int(struct.unpack("i", answer)[0])
 
 
 class ArrivalTracker:
-    """Events on their way to a client, acknowledged when all that was sent has arrived."""
+    """Events in flight to a client, acknowledged once everything sent has arrived."""
 
     def __init__(self, transport: asyncio.Transport | None) -> None:
         self._transport = transport
         self._on_the_way = 0
-        """The last event that was sent."""
+        """The last event sent."""
         self._arrived = 0
 
     @property
     def is_something_on_the_way(self) -> bool:
-        """Tell whether events have been sent that have not arrived."""
+        """Return whether events are in flight."""
         return self._on_the_way > self._arrived
 
     def sent(self, sequence: int) -> None:
-        """Note an event that has been handed to the system."""
+        """Record an event that the system has accepted."""
         self._on_the_way = max(self._on_the_way, sequence)
 
     def take(self) -> int:
-        """Return the event up to which all have arrived since the last time, or 0."""
+        """Return the event up to which all have newly arrived, or 0."""
         if not self.is_something_on_the_way or not self._is_quiet():
             return 0
         self._arrived = self._on_the_way

@@ -1,4 +1,4 @@
-"""Tokens and the audit log, and how the broker does."""
+"""Tokens, the audit log, and the state of the broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ operations: Final = Operations("Administration")
 
 @operations.add("GET", "/metrics", gives=Content({"text/plain": {"type": "string"}}))
 async def metrics(call: OperationCall) -> Response:
-    """Give all counters, for Prometheus."""
+    """Return all metrics, for Prometheus."""
     call.require_admin()
     text = await asyncio.to_thread(generate_latest, call.broker.metrics.registry)
     return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
@@ -29,13 +29,13 @@ async def metrics(call: OperationCall) -> Response:
 
 @operations.add("GET", "/health", public=True)
 async def health(call: OperationCall) -> Alive:  # noqa: ARG001 - all operations are called alike
-    """Tell whether the process answers."""
+    """Report whether the process responds."""
     return Alive()
 
 
 @operations.add("GET", "/ready", public=True)
 async def ready(call: OperationCall) -> Ready:
-    """Tell whether publications are taken."""
+    """Report whether the broker accepts publications."""
     if not call.broker.health.ready or call.frontend.streams.is_stopping:
         raise RefusedError(
             Code.UNAVAILABLE, "the broker takes no publications now; /v1/status says why"

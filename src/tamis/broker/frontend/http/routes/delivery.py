@@ -1,4 +1,4 @@
-"""Fetching events and settling them; dead letters."""
+"""Fetch events and report their outcome; dead letters."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _SUBSCRIPTION: Final = "/v1/subscriptions/{subscription}"
     "POST", f"{_SUBSCRIPTION}/fetch", refuses=(Code.NOT_FOUND, Code.CONFLICT, Code.STORAGE_FULL)
 )
 async def fetch(call: OperationCall, subscription: str, body: Fetch) -> Fetched:
-    """Fetch events that wait, or wait for some.
+    """Fetch pending events, or wait for some.
 
-    They come again unless they are acknowledged within the time that the broker sets.
+    They are delivered again unless they are acknowledged within `ack_timeout`.
     """
     asked = call.session.fetch(subscription, limit=body.limit, wait=body.wait)
     return Fetched(events=await long_poll(call.frontend.streams, call.request.receive, asked) or [])
@@ -33,11 +33,11 @@ async def fetch(call: OperationCall, subscription: str, body: Fetch) -> Fetched:
 
 @operations.add("POST", f"{_SUBSCRIPTION}/acknowledge", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
 async def acknowledge(call: OperationCall, subscription: str, body: Acknowledgement) -> None:
-    """Acknowledge events: they do not come again."""
+    """Acknowledge events, so that they are not delivered again."""
     await call.session.acknowledge(subscription, body.sequences, body.up_to)
 
 
 @operations.add("POST", f"{_SUBSCRIPTION}/reject", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
 async def reject(call: OperationCall, subscription: str, body: Rejection) -> None:
-    """Reject an event: it comes again later, or goes to the dead letters."""
+    """Reject an event; it is delivered again later or becomes a dead letter."""
     await call.session.reject(subscription, body.sequence, delay=body.delay, reason=body.reason)

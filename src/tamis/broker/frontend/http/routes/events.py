@@ -1,4 +1,4 @@
-"""Publishing, and events as a stream."""
+"""Publish events, and stream them."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ _EVENTS: Final = Content(
 async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
     """Publish events, all or none.
 
-    The response comes when they are on disk. With the header `ce-specversion`, the body is the data
-    of one CloudEvent in binary mode, and its type can be any.
+    The response arrives once they are on disk. With the header `ce-specversion`, the body is the
+    data of one CloudEvent in binary mode, of any media type.
     """
     request = call.request
     body = await read_body(request, call.settings)
@@ -82,8 +82,8 @@ async def stream_events(
 ) -> Response:
     """Stream the events that match a filter, as Server-Sent Events.
 
-    Each has the broker's sequence as its `id`. A client that comes back with `Last-Event-ID` gets
-    what it has missed, as far as it is still kept; with another policy than `wait` it does not.
+    The `id` of each is its sequence in the log. With policy `wait`, a client that reconnects with
+    `Last-Event-ID` receives what it has missed, as far back as events are kept.
     """
     is_resumed = headers.after is not None and query.policy == "wait"
     wanted = Subscribe(

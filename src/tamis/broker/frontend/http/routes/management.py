@@ -1,4 +1,4 @@
-"""The routes of the management calls, made from their table."""
+"""The routes of the management calls, generated from their table."""
 
 from __future__ import annotations
 

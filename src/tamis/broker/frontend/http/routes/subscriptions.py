@@ -1,4 +1,4 @@
-"""Making, reading, renewing and deleting subscriptions."""
+"""Create, read, renew and delete subscriptions."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ operations: Final = Operations("Subscriptions")
     refuses=(Code.BAD_FILTER, Code.CONFLICT, Code.STORAGE_FULL),
 )
 async def create_subscription(call: OperationCall, body: NewSubscription) -> SubscriptionView:
-    """Make a subscription, which lasts until it expires or is deleted.
+    """Create a subscription, which lasts until it expires or is deleted.
 
-    If you have one of this name and with the same filter, it is taken up again.
+    If you have one with this name and the same filter, it is resumed.
     """
     wanted = Subscribe(
         ref=0,
@@ -56,8 +56,8 @@ async def stream_subscription(
 ) -> Response:
     """Stream the events of a subscription, as Server-Sent Events.
 
-    What has arrived at the client's machine is acknowledged, unless the client does it by itself.
-    `Last-Event-ID` acknowledges all events up to that one.
+    Events are acknowledged when they reach the client's machine, unless the client acknowledges
+    them itself. `Last-Event-ID` acknowledges all events up to that one.
     """
     await call.session.subscription(subscription)
     if headers.after is not None:
