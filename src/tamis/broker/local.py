@@ -1,4 +1,4 @@
-"""A bus in one process: the client and the broker that others use, joined by two queues."""
+"""A bus in one process: the client and the broker, connected by two queues."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def open_bus(
     settings: BrokerSettings | None = None,
     **options: Unpack[ConnectOptions],
 ) -> LocalBus:
-    """Return a bus with a broker of its own, to be used with `async with`.
+    """Return a bus with its own broker, to be used with `async with`.
 
-    All is kept in the folder; without one, in a temporary folder that is gone afterwards.
+    Everything is stored in the folder; without one, in a temporary folder that is deleted
+    afterwards.
     """
     return LocalBus(None if folder is None else Path(folder), settings, ClientOptions(**options))
 
@@ -44,12 +45,12 @@ def open_bus_sync(
     settings: BrokerSettings | None = None,
     **options: Unpack[ConnectOptions],
 ) -> SyncBus:
-    """Return the synchronous twin of `open_bus`, to be used with `with`."""
+    """Return the synchronous version of `open_bus`, to be used with `with`."""
     return SyncBus(lambda: open_bus(folder, settings=settings, **options))
 
 
 class LocalBus(Bus):
-    """A bus with a broker of its own."""
+    """A bus with its own broker."""
 
     def __init__(
         self, folder: Path | None, settings: BrokerSettings | None, options: ClientOptions
@@ -185,7 +186,7 @@ class _ClientSide:
 
 
 class _BrokerSide(_ClientSide):
-    """The broker's end; what it said before it closed can still be read."""
+    """The broker's end; what it sent before it closed can still be read."""
 
     async def close(self, code: int = 0, reason: str = "") -> None:  # noqa: ARG002
         await super().close()

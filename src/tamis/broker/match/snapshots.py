@@ -1,7 +1,7 @@
-"""The compiled subscriptions in files, so that a restart compiles only what has changed since.
+"""The compiled subscriptions in files, so that a restart compiles only what has changed.
 
-A manifest names the file of the engine, and tells from what each subscription in it was compiled.
-What is not as it was is compiled anew. Files that cannot be used cost time, and nothing else.
+A manifest names the file of the engine, and records what each subscription in it was compiled from.
+Subscriptions that differ are compiled again. Unusable files cost only time.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from tamis.matching import Engine
 
 LOG: Final = get_logger("tamis.broker")
 
-# Fewer than these are compiled anew in less time than it takes to look after files.
+# Compiling fewer than these takes less time than managing files.
 WORTH_IT: Final = 1_000
 SHARE: Final = 0.1
 
 Marks = dict[int, bytes]
-"""For each subscription, by its number, a digest of what it was compiled from."""
+"""For each subscription, by number, a digest of what it was compiled from."""
 
 
 class SnapshotManifest(msgspec.Struct, frozen=True):
-    """What a file of an engine holds."""
+    """The content of an engine file."""
 
     file: str
     surroundings: str
-    """A digest of all that is the same for all subscriptions."""
+    """A digest of everything that all subscriptions share."""
     marks: Marks
 
 
@@ -59,7 +59,7 @@ class Snapshots:
         self._saved: Marks = {}
 
     def load(self) -> tuple[Engine, Marks]:
-        """Return the engine as it was saved, with what it was compiled from, or an empty one."""
+        """Return the saved engine and what it was compiled from, or an empty engine."""
         started = time.perf_counter()
         try:
             manifest = self._manifest()
@@ -73,11 +73,11 @@ class Snapshots:
         except FileNotFoundError:
             pass
         except (OSError, SnapshotError, msgspec.MsgspecError) as error:
-            LOG.warning("snapshot left out, all is compiled anew", reason=str(error))
+            LOG.warning("snapshot ignored, compiling all subscriptions", reason=str(error))
         return Engine(self._schema, self._mode, limits=JOINED_LIMITS, clock=self._clock), {}
 
     def save(self, engine: Engine, subscriptions: Iterable[ActiveSubscription]) -> bool:
-        """Write the engine if that saves the next start some time; tell whether it was."""
+        """Save the engine if that makes the next start faster; return whether it was saved."""
         marks = {one.number: one.mark for one in subscriptions if one.mark}
         if not self._is_worth_it(marks):
             return False
@@ -102,7 +102,7 @@ class Snapshots:
         return msgspec.msgpack.decode(body, type=SnapshotManifest)
 
     def _publish(self, manifest: SnapshotManifest) -> None:
-        """Let a new file take the place of the one before, whole or not at all."""
+        """Replace the previous file by a new one, atomically."""
         body = msgspec.msgpack.encode(manifest)
         beside = self._path.with_suffix(".part")
         with beside.open("wb") as file:

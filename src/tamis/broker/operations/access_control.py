@@ -1,4 +1,4 @@
-"""Who comes in, and with which rights: tokens, JWTs and the policy file, as they are now."""
+"""Authentication and rights: tokens, JWTs and the policy file, as they are now."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tamis.storage import NEVER, StateStore, StoredToken
 
 
 class AccessControl:
-    """Knows tokens and the policy."""
+    """The tokens and the policy of a broker."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class AccessControl:
         )
 
     def authenticate(self, token: str | None) -> Principal:
-        """Return who brings a token; nobody needs one where the settings ask for none."""
+        """Return the principal of a token; anonymous if the settings require none."""
         if token:
             return self._authenticator.authenticate(token)
         if self._settings.tokens_required:
@@ -55,11 +55,11 @@ class AccessControl:
         return ANONYMOUS
 
     def rights(self, principal: Principal) -> Rights:
-        """Return what a principal may do now."""
+        """Return the current rights of a principal."""
         return self.policy.rights(principal)
 
     def is_welcome(self, principal: Principal) -> bool:
-        """Tell whether a principal who came in earlier would come in now."""
+        """Return whether a principal who was admitted earlier would be admitted now."""
         is_revoked = principal.credential and principal.credential not in self._token_ids
         is_expired = principal.expires_at <= self._clock()
         return not (is_revoked or is_expired or self.policy.blocks(principal))
@@ -69,7 +69,7 @@ class AccessControl:
     async def issue(
         self, principal: str, roles: tuple[str, ...], lifetime: float | None, note: str
     ) -> tuple[str, TokenRecord]:
-        """Return a new token, whose text nobody will see again."""
+        """Issue a token; its text is never shown again."""
         lasts = inf if lifetime is None else lifetime
         text, record = issue_token(principal, roles, now=self._clock(), lifetime=lasts, note=note)
         await asyncio.to_thread(self._state.add_token, _stored(record))
@@ -78,7 +78,7 @@ class AccessControl:
         return text, record
 
     async def revoke(self, id_: str) -> TokenRecord | None:
-        """Let a token be worth nothing from now on; return what it was."""
+        """Revoke a token and return its description."""
         found = next((record for record in self._tokens.values() if record.id == id_), None)
         if found is not None:
             await asyncio.to_thread(self._state.revoke_token, found.hash, self._clock())
@@ -87,16 +87,16 @@ class AccessControl:
         return found
 
     def tokens(self) -> list[TokenRecord]:
-        """Return what is known of the tokens that hold."""
+        """Return the descriptions of the valid tokens."""
         return sorted(self._tokens.values(), key=lambda record: record.created_at)
 
     # --- the policy file -------------------------------------------------------------------------
 
     def reload(self) -> bool:
-        """Read the policy file again if it has changed; tell whether it has.
+        """Reread the policy file if it has changed; return whether it has.
 
-        It is read when it was found the same twice: a file that is still being written may allow
-        more than it will in the end. One that cannot be used leaves the policy as it was.
+        It is read once it has been found unchanged twice: a file that is still being written may
+        allow more than its final content. A file that cannot be used leaves the policy unchanged.
         """
         stamp, last_seen = _stamp(self._settings.policy), self._last_seen
         self._last_seen = stamp
@@ -125,7 +125,8 @@ def _stamp(path: Path | None) -> tuple[int, ...] | None:
         status = path.stat()
     except OSError:
         return None
-    # Tools that keep the time of a file change its inode, or at least when that was changed.
+    # Tools that preserve the modification time change the inode, or at least the time of its last
+    # change.
     return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 

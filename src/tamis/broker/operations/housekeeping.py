@@ -46,7 +46,7 @@ class Housekeeping:
             except TamisError as error:
                 LOG.warning("chore failed", chore=chore.name, reason=str(error))
             except Exception as error:
-                # A bug, but the other chores must go on: some of them take rights away.
+                # A bug, but the other chores must continue: some of them revoke rights.
                 LOG.exception("chore failed", chore=chore.name)
                 self._health.warn(problem, repr(error))
             else:

@@ -21,8 +21,8 @@ _SHARED: Final[tuple[Any, ...]] = (
 def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     """Return a logger that sends its lines, and their fields, to `logging`.
 
-    So an application that has a bus inside is told what it asks `logging` for, and no more, however
-    it uses structlog itself.
+    So an application with an in-process bus receives what it configures in `logging`, and no more,
+    however it uses structlog itself.
     """
     logger: structlog.stdlib.BoundLogger = structlog.wrap_logger(
         logging.getLogger(name),
@@ -37,7 +37,7 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
 
 
 def configure_logs(settings: BrokerSettings, stream: TextIO = sys.stderr) -> None:
-    """Send all that is logged, by Tamis and by the libraries it uses, to one stream."""
+    """Send all log lines, of Tamis and of its libraries, to one stream."""
     as_json = settings.log_format == "json" or (
         settings.log_format == "auto" and not stream.isatty()
     )
@@ -53,7 +53,8 @@ def configure_logs(settings: BrokerSettings, stream: TextIO = sys.stderr) -> Non
         )
     )
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    # Requests are logged by the frontend, which knows who asks; the server's own words are details.
+    # The frontend logs requests, because it knows the principal; the lines of the server are
+    # details.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "websockets", "asyncio"):
         logging.getLogger(name).setLevel(max(level, logging.WARNING))
 
