@@ -77,6 +77,12 @@ app(["compare", "price < 5", "price < 7"])
     assert "A is covered by B" in ran.stdout, ran.stderr
 
 
+def test_an_executor_that_matches_needs_only_the_base_and_the_cluster_s_spark() -> None:
+    others = EXTRAS["client"] + EXTRAS["broker"]
+    ran = run_without(others, "import tamis.spark.daemon, tamis.spark.matching.worker")
+    assert ran.returncode == 0, ran.stderr
+
+
 # The extras that a folder of the package may use; all others do with the base.
 EXTRAS_OF = {
     "client": ("client",),

@@ -13,7 +13,7 @@ import pytest
 import tamis
 
 HEAVY = {"numba", "numpy", "pyarrow", "pandas", "pyspark", "uvicorn", "starlette", "websockets"}
-PACKAGES = ["tamis", "tamis.diagrams"]
+PACKAGES = ["tamis", "tamis.diagrams", "tamis.spark"]
 
 
 def loaded_by(code: str) -> set[str]:

@@ -3,25 +3,50 @@
 This package needs the extra `tamis[spark]`; nothing else in Tamis imports it.
 """
 
-from tamis.lazy import require_extra
+from typing import TYPE_CHECKING
+
+from tamis.lazy import lazy_exports, require_extra
 
 require_extra("spark")
 
-from tamis.spark.connectors.batches import Batch, Pin, total
-from tamis.spark.connectors.broker_sink import BrokerSink
-from tamis.spark.connectors.broker_source import read_broker
-from tamis.spark.connectors.folder import read_batches, read_results
-from tamis.spark.files.generate import Generated, event_rows, generate, subscription_rows
-from tamis.spark.files.match_files import match_files
-from tamis.spark.library.compile import CompileReport, compile_subscriptions
-from tamis.spark.library.library import Library, Version
-from tamis.spark.matching.counts import Counts, Tally, outcome, split, write
-from tamis.spark.matching.match import match
-from tamis.spark.matching.outputs import Output
-from tamis.spark.report.experiment import density_experiment
-from tamis.spark.report.report import MatchRun, write_report
-from tamis.spark.runtime.session import local_session
-from tamis.spark.streaming.stream import stream, stream_files
+# Lazily: an executor that matches needs neither the report nor a client of the broker.
+if TYPE_CHECKING:
+    from tamis.spark.connectors.batches import Batch, Pin, total
+    from tamis.spark.connectors.broker_sink import BrokerSink
+    from tamis.spark.connectors.broker_source import read_broker
+    from tamis.spark.connectors.folder import read_batches, read_results
+    from tamis.spark.files.generate import Generated, event_rows, generate, subscription_rows
+    from tamis.spark.files.match_files import match_files
+    from tamis.spark.library.compile import CompileReport, compile_subscriptions
+    from tamis.spark.library.library import Library, Version
+    from tamis.spark.matching.counts import Counts, Tally, outcome, split, write
+    from tamis.spark.matching.match import match
+    from tamis.spark.matching.outputs import Output
+    from tamis.spark.report.experiment import density_experiment
+    from tamis.spark.report.report import MatchRun, write_report
+    from tamis.spark.runtime.session import local_session
+    from tamis.spark.streaming.stream import stream, stream_files
+else:
+    __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "tamis.spark.connectors.batches": "Batch Pin total",
+            "tamis.spark.connectors.broker_sink": "BrokerSink",
+            "tamis.spark.connectors.broker_source": "read_broker",
+            "tamis.spark.connectors.folder": "read_batches read_results",
+            "tamis.spark.files.generate": "Generated event_rows generate subscription_rows",
+            "tamis.spark.files.match_files": "match_files",
+            "tamis.spark.library.compile": "CompileReport compile_subscriptions",
+            "tamis.spark.library.library": "Library Version",
+            "tamis.spark.matching.counts": "Counts Tally outcome split write",
+            "tamis.spark.matching.match": "match",
+            "tamis.spark.matching.outputs": "Output",
+            "tamis.spark.report.experiment": "density_experiment",
+            "tamis.spark.report.report": "MatchRun write_report",
+            "tamis.spark.runtime.session": "local_session",
+            "tamis.spark.streaming.stream": "stream stream_files",
+        },
+    )
 
 __all__ = [
     "Batch",
