@@ -115,6 +115,7 @@ class Declaration(
 
     present: Probability = 1.0
     """The probability that an event has the attribute."""
+    # Not `ValueCount | tuple`: msgspec 0.22 crashes on a constrained int beside a tuple.
     many: tuple[ValueCount, ValueCount] = (1, 1)
     """The fewest and the most values of the attribute in an event."""
 
