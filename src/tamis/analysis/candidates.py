@@ -1,8 +1,8 @@
-"""What an attribute might hold instead: a value for every cell that a filter can tell apart.
+"""Alternative contents of an attribute: one for every cell that a filter distinguishes.
 
-No test of a filter tells two values of one cell apart, so one value per cell is enough, the one
-nearest to what is there. Tests of text, of bits and of several attributes are no matter of cells;
-for these there are guesses, and whoever uses them checks what comes of each.
+No comparison distinguishes two values of one cell, so one value per cell is enough, the nearest to
+the present one. Text predicates, bits and comparisons of several attributes do not follow cells;
+for these there are guesses, which the caller has to check.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from tamis.events.kinds import kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.arithmetic import Relation
 
-# Cells to look at, from the present one outwards, and values to take from each.
+# Cells to try, from the present one outwards, and values from each.
 CELLS: Final = 256
 VALUES_PER_CELL: Final = 6
 SUFFIX_CELLS: Final = 8
-# The finest steps in which numbers are changed before the next float is taken.
+# The finest decimal step for numbers, before trying the next float.
 FINEST: Final = -9
 
 
 def candidates(
     attribute: AttributeVariables, held: Values, extra: Iterable[Value], *, may_go: bool
 ) -> list[Values]:
-    """Return what an attribute may hold instead of `held`, the nearest first; `extra` are guesses.
+    """Return alternatives to the contents `held`, nearest first; `extra` are guesses.
 
-    With `may_go`, it may be absent too.
+    With `may_go`, absence is one of them.
     """
     several = len(held) > 1 or (
         attribute.value_order.many and attribute.value_order.number_type is not None
@@ -66,7 +66,7 @@ def candidates(
 
 
 def distance(old: Values, new: Values) -> tuple[int, float]:
-    """Return how far apart two contents of an attribute are: what sort of change, and how large."""
+    """Return the distance of two contents: the class of the change, and its size."""
     if len(old) == len(new) == 1:
         return _distance(old[0], new[0])
     if not old:
@@ -86,7 +86,7 @@ def _distance(old: Value, new: Value) -> tuple[int, float]:
         case ((int() | float()), (int() | float())):
             return _number_distance(old, new)
         case str(), str():
-            # Nothing, or nothing but spaces, is near to short texts, but rarely what is meant.
+            # Blank text is close to short texts, but rarely meant.
             return 0, (_edits(old, new) + 5 * (not new.strip())) / (1 + len(old))
         case datetime(), datetime():
             finer = new.microsecond > 0 and old.microsecond == 0
@@ -98,10 +98,10 @@ def _distance(old: Value, new: Value) -> tuple[int, float]:
 
 
 def _number_distance(old: float, new: float) -> tuple[int, float]:
-    """Return the relative distance, so that it can be weighed against that of another attribute.
+    """Return the relative distance, which can be compared between attributes.
 
-    A number with more decimals than there were is a change of another sort: of 900, 1001 is the
-    better way to say "more than 1000" than the next float after it.
+    More decimals than before make it another class of change: from 900, 1001 is a better example of
+    "more than 1000" than the next float.
     """
     if old == new:
         return 0, 0.0
@@ -112,7 +112,7 @@ def _number_distance(old: float, new: float) -> tuple[int, float]:
 
 
 def _strangeness(value: Value) -> float:
-    """Return how odd a value is that comes from nowhere."""
+    """Return how odd a value is where there was none."""
     match value:
         case bool():
             return 0.0
@@ -127,7 +127,7 @@ def _strangeness(value: Value) -> float:
 
 
 def _edits(old: str, new: str) -> int:
-    """Return how many characters lie between what two texts share at their ends."""
+    """Return how many characters differ between the common prefix and suffix of two texts."""
     shortest = min(len(old), len(new))
     start = next((n for n in range(shortest) if old[n] != new[n]), shortest)
     rest = shortest - start
@@ -179,7 +179,7 @@ def _values_in(
 def _near_numbers(
     attribute: AttributeVariables, cell: Interval, at: Value | None
 ) -> Iterator[Value]:
-    """Yield the number of a cell that is nearest to a number, in steps as fine as that number."""
+    """Yield the number in a cell nearest to a given one, with as few decimals as possible."""
     begin, end = attribute.value_order.whole(Kind.NUMBER)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high or not isinstance(at, int | float) or isinstance(at, bool):
@@ -201,7 +201,7 @@ def _near_numbers(
 
 
 def _near_instants(attribute: AttributeVariables, cell: Interval) -> Iterator[Value]:
-    """Yield the instants of a cell that lie a second inside of its ends."""
+    """Yield the instants of a cell within a second of its ends."""
     begin, end = attribute.value_order.whole(Kind.TIMESTAMP)
     low, high = max(cell[0], begin), min(cell[1], end)
     for edge in (low, high):
@@ -212,7 +212,7 @@ def _near_instants(attribute: AttributeVariables, cell: Interval) -> Iterator[Va
 
 
 def _beside(edge: Decimal, step: Decimal, *, below: bool) -> Decimal:
-    """Return the multiple of a step from an edge on, or the last one under it."""
+    """Return the first multiple of a step from an edge on, or the last one below it."""
     if below:
         return (edge / step).to_integral_value(ROUND_CEILING) * step
     under = (edge / step).to_integral_value(ROUND_FLOOR) * step
@@ -220,13 +220,13 @@ def _beside(edge: Decimal, step: Decimal, *, below: bool) -> Decimal:
 
 
 def _step(value: float) -> int:
-    """Return the place of a number's last decimal: 0 of 12, -2 of 9.99."""
+    """Return the exponent of a number's last digit: 0 for 12, -2 for 9.99."""
     exponent = Decimal(repr(value)).normalize().as_tuple().exponent
     return min(0, exponent) if isinstance(exponent, int) else 0
 
 
 def _fits(attribute: AttributeVariables, value: Value) -> bool:
-    """Return whether the attribute's value order has the value."""
+    """Return whether the attribute can hold the value."""
     kind = kind_of(value)
     if kind is None or BRACKET_OF_KIND[kind] not in attribute.value_order.brackets:
         return False
@@ -266,7 +266,7 @@ def _texts(attribute: AttributeVariables, cell: Interval, at: Value | None) -> l
 def _edited(
     text: str, attribute: AttributeVariables, text_predicates: Sequence[TextPredicate]
 ) -> Iterator[str]:
-    """Yield a text with parts put in or taken out that the filter asks for."""
+    """Yield a text with parts that the filter mentions inserted or removed."""
     parts = {
         part for q in text_predicates for part in (*q.parts, q.prefix, q.suffix, q.key[1]) if part
     }
@@ -286,9 +286,9 @@ def _is_text(point: tuple[Any, ...]) -> bool:
 
 
 def solutions(relation: Relation, name: str, event: Event) -> Iterator[Value]:
-    """Yield values of an attribute around which a comparison with others changes, if it is linear.
+    """Yield values of an attribute at which a linear comparison with others changes.
 
-    Of a comparison that is not, they are guesses like any other.
+    If the comparison is not linear, they are guesses.
     """
     names = relation.attributes() - {name}
     if not names <= event.keys():
@@ -314,7 +314,7 @@ def _gap(relation: Relation, choice: dict[str, Value]) -> float | None:
 
 
 def _other_sides(choice: dict[str, Value]) -> Iterator[Value]:
-    """Yield what the attributes beside it hold, and something to either side of each."""
+    """Yield the values of the other attributes, and their neighbours."""
     for value in choice.values():
         yield value
         match value:

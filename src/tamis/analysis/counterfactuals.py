@@ -1,8 +1,8 @@
-"""The nearest change of an event that turns a filter's answer around.
+"""Counterfactuals: the nearest change of an event that reverses a filter's answer.
 
-First one attribute, then two, over values of every cell that the filter tells apart; then, if need
-be, any event that the diagram of the filter leads to, brought back as near as it goes. What is
-found is confirmed by the reference semantics, and the work is bounded.
+The search changes one attribute, then two, trying a value of every cell that the filter
+distinguishes. If that fails, it takes any event from the filter's diagram and moves it as close as
+possible. The reference semantics confirms the result, and the work is bounded.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.modes import View
 
-# Truths of atoms to find out with one attribute, with two, and with any: some tenths of a second.
+# Atoms to evaluate with one attribute, with two, and with any: some tenths of a second.
 WORK: Final = 200_000
 # Steps for one diagram, some milliseconds.
 BUDGET: Final = 20_000
-# Of two attributes, so many contents each that the filter tells apart.
+# Contents of each attribute to try when changing two.
 PER_ATTRIBUTE: Final = 24
 
 Changes = dict[str, Values]
@@ -34,7 +34,7 @@ Distance = tuple[int, tuple[int, float]]
 
 
 class Counterfactual(NamedTuple):
-    """New values by attribute, None for one that goes, and the event that they make."""
+    """New values by attribute, None for one to remove, and the resulting event."""
 
     values: dict[str, object]
     event: Event
@@ -43,7 +43,7 @@ class Counterfactual(NamedTuple):
 def nearest_counterfactual(
     filter_: Filter, mode: Mode, event: Event, schema: Schema | None, *, total: bool
 ) -> Counterfactual | Literal[False] | None:
-    """Return a change after which the answer is another; False if there is none, None if unsure."""
+    """Return the nearest counterfactual found; False if there is none, None if unsure."""
     search = _CounterfactualSearch(filter_, mode, event, schema, total=total)
     found = search.of_one() or search.of_two() or search.of_any()
     if found is None or found is False:
@@ -57,7 +57,7 @@ def nearest_counterfactual(
 def near_misses(
     filter_: Filter, mode: Mode, event: Event, schema: Schema | None
 ) -> list[tuple[str, Values]]:
-    """Return for each attribute alone what it would have to hold for another answer, if it can."""
+    """Return for each attribute the contents that alone would reverse the answer, if any do."""
     search = _CounterfactualSearch(filter_, mode, event, schema, total=mode is Mode.TOTAL)
     return [(name, values) for changes in search.each_of_one() for name, values in changes.items()]
 
@@ -85,25 +85,25 @@ class _CounterfactualSearch:
         self.matched = self._matches(event)
 
     def apply(self, changes: Changes, to: Event | None = None) -> Event:
-        """Return the event with some changes."""
+        """Return the event with changes applied."""
         held = {**(self._event if to is None else to), **changes}
         return Event.of_checked({name: values for name, values in held.items() if values})
 
     # --- one attribute or two ----------------------------------------------------------------
 
     def of_one(self) -> Changes | None:
-        """Return the nearest change of one attribute that is enough."""
+        """Return the nearest change of one attribute that suffices."""
         return min(self.each_of_one(), key=self._distance, default=None)
 
     def each_of_one(self) -> Iterator[Changes]:
-        """Yield for each attribute the nearest change that is enough, if there is one."""
+        """Yield for each attribute the nearest change that suffices, if there is one."""
         self._work = WORK
         for name in self._names:
             for values in self._first_to_flip(name, self._event, {}):
                 yield {name: values}
 
     def of_two(self) -> Changes | None:
-        """Return the nearest change of two attributes that is enough, of those tried."""
+        """Return the nearest change of two attributes that suffices, of those tried."""
         self._work = WORK
         found: list[Changes] = []
         for first, second in combinations(self._names, 2):
@@ -117,14 +117,14 @@ class _CounterfactualSearch:
         return min(found, key=self._distance, default=None)
 
     def _first_to_flip(self, name: str, event: Event, before: Changes) -> Iterator[Values]:
-        """Yield the nearest content of an attribute that turns the answer around, if any does."""
+        """Yield the nearest contents of an attribute that reverse the answer, if any do."""
         for values in islice(self._told_apart(name, event), PER_ATTRIBUTE if before else None):
             if self._matches(self.apply({name: values}, event)) is not self.matched:
                 yield values
                 return
 
     def _told_apart(self, name: str, event: Event) -> Iterator[Values]:
-        """Yield contents of an attribute, the nearest of all that its atoms do not tell apart."""
+        """Yield the nearest contents for each combination of truths of an attribute's atoms."""
         atoms = [atom for atom in self._atoms if name in atom.attributes()]
         known: set[tuple[bool | None, ...]] = set()
         for values in self._candidates(name, event):
@@ -154,7 +154,7 @@ class _CounterfactualSearch:
     # --- any event ---------------------------------------------------------------------------
 
     def of_any(self) -> Changes | Literal[False] | None:
-        """Return changes to an event that the diagram leads to; False if there is no such event."""
+        """Return changes that lead to an event from the diagram; False if there is none."""
         self._work = WORK
         none = False
         for many in (False, True) if self._schema is None else (False,):
@@ -170,11 +170,11 @@ class _CounterfactualSearch:
         return False if none else None
 
     def _is_other(self, event: Event) -> bool:
-        # Out of work, the first event ends the search, as if it had been found.
+        # When the budget is spent, accepting any event ends the search.
         return self._work < 0 or self._flips(self._changes_to(event))
 
     def _brought_back(self, witness: Event) -> Changes:
-        """Return the changes to a witness, without those that are not needed, each made smaller."""
+        """Return the changes that lead to a witness, without superfluous ones, each minimised."""
         changes = self._changes_to(witness)
         for name in list(changes):
             fewer = {other: values for other, values in changes.items() if other != name}
@@ -188,7 +188,7 @@ class _CounterfactualSearch:
         return changes
 
     def _changes_to(self, event: Event) -> Changes:
-        """Return the changes that make all that matters be as in another event."""
+        """Return the changes of all relevant attributes to those of another event."""
         names = dict.fromkeys((*self._names, *event))
         return {
             name: event.get(name, ABSENT) for name in names if name in event or self._may_go(name)
@@ -208,9 +208,9 @@ class _CounterfactualSearch:
 
 
 def satisfies(filter_: Filter, mode: Mode, event: Event, schema: Schema | None) -> bool:
-    """Return whether an event that agrees with the schema satisfies a filter that is bound to it.
+    """Return whether a conforming event satisfies a filter that is bound to the schema.
 
-    This is `Filter.matches` without its checks, for those who ask it of thousands.
+    This is `Filter.matches` without its checks, for thousands of calls.
     """
     view = seen_as(event, mode, schema)
     if mode is Mode.STRICT and not filter_.is_adequate(view):
@@ -219,7 +219,7 @@ def satisfies(filter_: Filter, mode: Mode, event: Event, schema: Schema | None) 
 
 
 def seen_as(event: Event, mode: Mode, schema: Schema | None) -> View:
-    """Return the view of an event that agrees with the schema."""
+    """Return the view of a conforming event."""
     if mode is Mode.DEFAULT and schema is not None:
         event = schema.with_defaults(event)
     return View(event, None if mode.is_three_valued else False)

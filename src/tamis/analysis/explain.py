@@ -1,4 +1,4 @@
-"""Why a subscription matched an event or not, in sentences and for programs."""
+"""Explanations: why a subscription matched an event or not, in sentences and as data."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from tamis.filters.atoms import (
 from tamis.filters.modes import View, view_of
 from tamis.filters.printing import show_name, show_value
 
-# A sentence lists no more reasons, or values, than a reader takes in.
+# The most reasons or values that a sentence lists.
 SHOWN: Final = 12
 
 
 class Reason(NamedTuple):
-    """An atom that decided: its truth on the event (None is unknown), and what it met there."""
+    """A decisive atom, with its truth on the event (None is unknown) and the values it met."""
 
     atom: Filter
     truth: bool | None
     held: Mapping[str, tuple[Value, ...]]
-    """What the event holds of the atom's attributes; what is absent is missing here."""
+    """The event's values of the atom's attributes, without absent ones."""
     sentence: str
 
     def __str__(self) -> str:
@@ -49,19 +49,19 @@ class Explanation(NamedTuple):
     id: Id
     matched: bool
     reasons: tuple[Reason, ...]
-    """Atoms whose truths alone fix the outcome, whatever the others of the filter are."""
+    """Atoms whose truths alone determine the outcome, whatever the others are."""
     change: dict[str, object] | None
-    """New values that turn the outcome around, None for an attribute that goes; the nearest found.
+    """The nearest new values found that reverse the outcome, None for an attribute to remove.
 
-    None as a whole where none was found."""
+    None if none were found."""
     changed: Event | None
-    """The event with this change."""
+    """The event with these values."""
     fixed: bool
-    """Whether no change can: no event satisfies the filter, or every event does."""
+    """Whether no event satisfies the filter, or every event does."""
     filter: Filter
     mode: Mode
     expired: bool = False
-    """Whether the subscription's time is over, so that it is not reported whatever it matches."""
+    """Whether the subscription has expired, so that its matches are not reported."""
 
     def __bool__(self) -> bool:
         return self.matched
@@ -99,9 +99,9 @@ def explain(
     total: bool = False,
     expired: bool = False,
 ) -> Explanation:
-    """Explain what `event` means to a filter that is bound to `schema`.
+    """Explain whether `event` satisfies a filter that is bound to `schema`.
 
-    With `total`, events that lack an attribute of the schema are refused, so no change makes one.
+    With `total`, no counterfactual lacks an attribute of the schema.
     """
     given = view_of(event, Mode.TOTAL if total else Mode.SQL, schema).event
     view = view_of(given, mode, schema)
@@ -136,7 +136,7 @@ def _reason(atom: Filter, given: Event, view: View) -> Reason:
 
 
 def _holding(name: str, given: Event, seen: Event) -> str:
-    """Say what an attribute holds, and what stands in for it where it is absent."""
+    """Return what an attribute holds, or its default where it is absent, in words."""
     shown = show_name(name)
     if name in given:
         return f"{shown} is {_values(given[name])}"
@@ -162,7 +162,7 @@ def _brief(value: object) -> str:
 
 
 def _need(atom: Filter, held: Mapping[str, tuple[Value, ...]]) -> str:
-    """Say what an atom that is not true asks for."""
+    """Return what an atom that is not true asks for, in words."""
     if not isinstance(atom, Atom):
         return ""
     values = held.get(atom.attribute, ())

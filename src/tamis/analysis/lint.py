@@ -1,9 +1,8 @@
-"""What is suspicious about filters that are right in themselves.
+"""Lint: valid filters that look like mistakes.
 
-Each filter is looked at once: its diagram shows whether it can be true, and false, and an event for
-either. Filters with the same diagram match the same events, so these are found by hashing. Only to
-see which filter covers which takes pairs; the events refute most of those, and the rest is asked
-within a limit.
+The diagram of each filter shows whether it can be true and can be false, with an event for each.
+Filters with equal diagrams match the same events, so hashing finds these. Only covering needs
+pairs; the events refute most of them, and the rest is decided within a limit.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import Present
 from tamis.filters.simplify import simplify
 
-# Steps of work for one question, some milliseconds. Ordinary filters take some hundred steps.
+# Steps for one question, some milliseconds. Ordinary filters take a few hundred.
 BUDGET: Final = 20_000
-# Filters to look at, pairs to ask about, and pairs that events may leave open.
+# Limits on filters, on pairs to decide, and on pairs to refute by events.
 FILTERS: Final = 10_000
 PAIRS: Final = 5_000
 GLANCES: Final = 500_000
-# Diagrams up to this many nodes are compared whole.
+# Larger diagrams are not hashed.
 HASHED_NODES: Final = 2_000
 EVENTS_AT_A_TIME: Final = 256
 
@@ -54,7 +53,7 @@ MatchBatch = Callable[[Sequence[Event]], MatchedIds]
 
 
 class LintRule(StrEnum):
-    """What may be found."""
+    """The rules of the linter."""
 
     NEVER = "never-true"
     ALWAYS = "always-true"
@@ -63,7 +62,7 @@ class LintRule(StrEnum):
 
 
 class Finding(NamedTuple):
-    """Something to say about one filter, perhaps with another that it is about."""
+    """A remark about one filter, possibly in relation to another."""
 
     id: Id
     rule: LintRule
@@ -75,18 +74,18 @@ class Finding(NamedTuple):
 
 
 class Findings(Sequence[Finding]):
-    """All that was found, and what was left out."""
+    """All findings, and the counts of what was skipped."""
 
     def __init__(
         self, found: Iterable[Finding], *, unseen: int = 0, unasked: int = 0, open_: int = 0
     ) -> None:
         self._found = tuple(found)
         self.unseen: Final = unseen
-        """Filters that were not looked at."""
+        """Filters that were not checked."""
         self.unasked: Final = unasked
-        """Pairs of which it was not asked whether one covers the other."""
+        """Pairs that were not compared."""
         self.open: Final = open_
-        """Questions to which no certain answer was found."""
+        """Questions without an exact answer."""
 
     def __len__(self) -> int:
         return len(self._found)
@@ -120,7 +119,7 @@ def _count(number: int, one: str, several: str) -> str:
 
 
 class LintedFilter(NamedTuple):
-    """A filter to look at, bound to the schema if there is one."""
+    """A filter to check, bound to the schema if there is one."""
 
     id: Id
     filter: Filter
@@ -128,12 +127,12 @@ class LintedFilter(NamedTuple):
 
 
 class FilterProfile(NamedTuple):
-    """What a diagram shows of a filter."""
+    """What the diagram of a filter shows."""
 
     verdict: LintRule | None = None
     """Never or always true."""
     key: Hashable = None
-    """Filters of one mode with the same key match the same events; None tells nothing."""
+    """Filters of one mode with equal keys match the same events; None is no key."""
     example: Event | None = None
 
 
@@ -146,7 +145,7 @@ def lint(
     filters: int = FILTERS,
     pairs: int = PAIRS,
 ) -> Findings:
-    """Look at some of `count` filters, and say what is suspicious about them."""
+    """Check some of `count` filters."""
     linter = Linter(schema, match=match)
     seen = list(islice(subjects, filters))
     findings, distinct = linter.look_at_each(seen)
@@ -159,7 +158,7 @@ def lint(
 
 
 class Linter:
-    """Looks at filters one by one and in pairs, over the events of a schema."""
+    """A linter of filters, one by one and in pairs, over the events of a schema."""
 
     def __init__(
         self, schema: Schema | None, *, many: bool = False, match: MatchBatch | None = None
@@ -177,9 +176,9 @@ class Linter:
     def look_at_each(
         self, subjects: Iterable[LintedFilter]
     ) -> tuple[list[Finding], list[LintedFilter]]:
-        """Return what is wrong with filters on their own, and those worth comparing.
+        """Return findings about single filters, and the filters worth comparing.
 
-        What only repeats another filter, as it reads once simplified, is not worth it.
+        A filter that equals another once simplified is not.
         """
         findings: list[Finding] = []
         distinct: dict[tuple[Mode, Filter], LintedFilter] = {}
@@ -204,7 +203,7 @@ class Linter:
         return Finding(one.id, rule, f"{what}{self._proviso(one.mode, question)}")
 
     def _profile(self, one: LintedFilter) -> FilterProfile:
-        """Look at a filter's diagram."""
+        """Return the profile of a filter from its diagram."""
         encoding = _encoding(one, self._schema, many=self._many)
         diagram = encoding.diagram
         try:
@@ -227,9 +226,9 @@ class Linter:
     def look_at_pairs(
         self, subjects: Sequence[LintedFilter], limit: int, *, every: bool = False
     ) -> Iterator[Finding]:
-        """Yield which filters match the same events as another, or are covered by another.
+        """Yield findings about filters that are equivalent to another, or covered by one.
 
-        Each is told with one that covers it; with `every`, with all of them.
+        A filter is reported with one that covers it or, with `every`, with all of them.
         """
         first_of: dict[Hashable, LintedFilter] = {}
         compared: list[LintedFilter] = []
@@ -269,7 +268,7 @@ class Linter:
                     break
 
     def _ask(self, wide: LintedFilter, narrow: LintedFilter, *, swapped: bool) -> Finding | None:
-        """Return what to say if a filter covers another; swapped, the wide one comes later."""
+        """Return the finding if a filter covers another; `swapped` if the wide one comes later."""
         answer = self._covers(wide, narrow)
         if not answer:
             return None
@@ -299,10 +298,10 @@ class Linter:
         return answer._replace(reason=self._proviso(wide.mode, question)) if answer else answer
 
     def _is_refuted(self, wide: LintedFilter, narrow: LintedFilter) -> bool:
-        """Return whether it is known, without asking, that a filter does not cover another."""
+        """Return whether an event refutes that a filter covers another."""
         one, other = self._profiles[wide.id], self._profiles[narrow.id]
         if one.key is not None and one.key == other.key:
-            # They are the same, which has been said.
+            # They are equivalent, which was reported.
             return True
         example = other.example
         if example is None:
@@ -313,7 +312,7 @@ class Linter:
         )
 
     def _variations(self, example: Event, wide: LintedFilter) -> Iterator[Event]:
-        """Yield an example with one attribute changed to what a wide filter just fails to match."""
+        """Yield an example with one attribute changed so that a wide filter just fails to match."""
         if wide.id not in self._misses:
             own = self._profiles[wide.id].example
             self._misses[wide.id] = (
@@ -327,7 +326,7 @@ class Linter:
         return satisfies(one.filter, one.mode, event, self._schema)
 
     def _proviso(self, mode: Mode, question: Callable[[Space], Answer]) -> str:
-        """Return what a yes takes for granted where nothing says how many values there are."""
+        """Return the proviso of a yes where no schema says how many values attributes hold."""
         if self._schema is not None or self._many:
             return ""
         return "" if question(Space(mode, many=True, budget=BUDGET)) else UNLESS_SEVERAL
@@ -335,7 +334,7 @@ class Linter:
     def _candidates(
         self, subjects: Sequence[LintedFilter]
     ) -> Iterator[tuple[LintedFilter, list[LintedFilter]]]:
-        """Yield each filter with those that match its example, and so may cover it."""
+        """Yield each filter with those that match its example and so may cover it."""
         by_id = {one.id: one for one in subjects}
         if self._match is None:
             for narrow in subjects:
@@ -346,7 +345,7 @@ class Linter:
             examples = [self._profiles[one.id].example for one in some]
             matches = self._match([example or Event({}) for example in examples])
             for number, (narrow, example) in enumerate(zip(some, examples, strict=True)):
-                # An engine may refuse an event that is none of its own, though it is an example.
+                # An engine may refuse an example that its own schema does not admit.
                 told = example is not None and number not in matches.errors
                 wide = [by_id[i] for i in (matches[number] if told else by_id) if i in by_id]
                 yield narrow, [one for one in wide if one.mode is narrow.mode and one is not narrow]
@@ -366,18 +365,17 @@ def _covered(wide: LintedFilter, narrow: LintedFilter, proviso: str) -> Finding:
 
 
 def _encoding(one: LintedFilter, schema: Schema | None, *, many: bool) -> Encoding:
-    """Return the encoding of one filter, its variables in an order that is the same for all."""
+    """Return the encoding of one filter, with an order of variables that is the same for all."""
     names = sorted(one.filter.attributes())
     atoms = sorted(set(one.filter.atoms()), key=str)
     return Encoding([*map(Present, names), *atoms], one.mode, schema, many=many, budget=BUDGET)
 
 
 def _key(encoding: Encoding, root: Node) -> Hashable:
-    """Return what a diagram consists of, the same for the same function of the same variables.
+    """Return a key that is equal for equal functions of the same variables.
 
-    A variable means the same whatever filter it is of: to lie left of a cut, to pass a test. So
-    filters with equal keys are equal. That equal filters have equal keys is true where diagrams are
-    exact and attributes hold one value; the rest is left to pairs.
+    A variable has the same meaning in every filter, so filters with equal keys are equivalent. The
+    converse holds where diagrams are exact and attributes hold one value; pairs find the rest.
     """
     diagram = encoding.diagram
     nodes = diagram.reachable(root)
@@ -394,7 +392,7 @@ def _key(encoding: Encoding, root: Node) -> Hashable:
 
 
 def _children_first(root: Node, lows: Sequence[Node], highs: Sequence[Node]) -> list[Node]:
-    """Return the nodes under a root, each after those it leads to, always in the same order."""
+    """Return the nodes under a root, children first, in a deterministic order."""
     found: dict[Node, None] = {}
     waiting = [(root, False)]
     while waiting:

@@ -1,8 +1,8 @@
-"""Which atoms decided: few of them whose truths alone fix what became of a filter.
+"""Reasons: a few atoms whose truths alone determine the truth of a filter.
 
-A goal is a set of truths, as a bit mask: what a part of the filter must be for the outcome to stay.
-An `and` that must be true needs all its terms; one that must not be true needs only one that is
-not. So the walk goes down with the goal and takes, wherever one term is enough, the cheapest.
+A goal is a set of truths, as a bit mask: those a part of the filter may have without changing the
+outcome. An `and` that must be true needs all its terms; one that must not be true needs only one
+that is not. So the walk passes the goal down and, wherever one term is enough, takes the cheapest.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ NOT_FALSE: Final[Goal] = IS_TRUE | IS_UNKNOWN
 AtomSet = int
 """Some of a filter's atoms, as a bit mask."""
 
-# Past this many steps, atoms that others make superfluous may stay among the reasons.
+# Past this many steps, superfluous atoms may stay among the reasons.
 WORK: Final = 400_000
-# Of atoms that stand in several places, so many are tried in all their truths.
+# The number of repeated atoms to try with all their truths.
 REPEATED: Final = 4
 
 
 def deciding_atoms(filter_: Filter, mode: Mode, truths: Mapping[Filter, Truth]) -> list[Filter]:
-    """Return atoms whose truths alone fix whether the event matches, whatever the others are."""
+    """Return atoms whose truths alone determine whether the event matches."""
     atoms = list(truths)
     if mode is Mode.STRICT:
         unknown = [atom for atom in atoms if truths[atom] is None]
@@ -41,7 +41,7 @@ def deciding_atoms(filter_: Filter, mode: Mode, truths: Mapping[Filter, Truth]) 
             return _without_superfluous(filter_, NOT_TRUE, unknown[:1], truths)
     truth = evaluate(filter_, truths)
     if mode is Mode.STRICT and truth is True:
-        # Each must be known, whether the result needs it or not.
+        # In mode strict each must be known, needed or not.
         return atoms
     goal = IS_TRUE if truth is True else NOT_TRUE
     found = _Walk(atoms, truths).reasons(filter_, goal)
@@ -56,9 +56,9 @@ def evaluate(filter_: Filter, truths: Mapping[Filter, Truth]) -> Truth:
 
 
 def possible_truths(filter_: Filter, known: Mapping[Filter, Goal]) -> Goal:
-    """Return all truths that a filter may have; of an atom that is not known, any.
+    """Return all truths that a filter may have, if unlisted atoms may have any.
 
-    It may return more where such an atom stands in several places.
+    It may return more where such an atom is repeated.
     """
     match filter_:
         case Constant(value=value):
@@ -76,7 +76,7 @@ def possible_truths(filter_: Filter, known: Mapping[Filter, Goal]) -> Goal:
 
 
 class _Walk:
-    """Finds cheapest reasons; every part of the filter is asked once for every goal."""
+    """A search for the cheapest reasons, memoised by part of the filter and goal."""
 
     def __init__(self, atoms: Sequence[Filter], truths: Mapping[Filter, Truth]) -> None:
         self._numbers = {atom: number for number, atom in enumerate(atoms)}
@@ -86,8 +86,8 @@ class _Walk:
         self._truth_of: dict[int, Goal] = {}
 
     def reasons(self, filter_: Filter, goal: Goal) -> AtomSet:
-        """Return atoms whose truths alone put the filter's truth into the goal, where it is."""
-        # By identity: to hash a filter is to walk over all of it.
+        """Return atoms whose truths alone put the filter's truth into the goal."""
+        # By identity, because hashing a filter walks over all of it.
         key = id(filter_), goal
         if key not in self._found:
             self._found[key] = self._find(filter_, goal)
@@ -147,7 +147,7 @@ class _Walk:
 def _without_superfluous(
     filter_: Filter, goal: Goal, reasons: list[Filter], truths: Mapping[Filter, Truth]
 ) -> list[Filter]:
-    """Drop what the others already decide: an atom may stand in several places."""
+    """Drop atoms that the others imply, since an atom may be repeated."""
     known = {atom: _goal(truths[atom]) for atom in reasons}
     counts = Counter(filter_.atoms())
     repeated = [atom for atom, count in counts.items() if count > 1][:REPEATED]
@@ -162,7 +162,7 @@ def _without_superfluous(
 def _possible_in_every_case(
     filter_: Filter, known: Mapping[Filter, Goal], repeated: Sequence[Filter]
 ) -> Goal:
-    """Return all truths that a filter may have, where an atom is the same in all its places."""
+    """Return all truths that a filter may have, if a repeated atom has one truth."""
     free = [atom for atom in repeated if atom not in known]
     possible = 0
     for case in product(_members(ANYTHING), repeat=len(free)):

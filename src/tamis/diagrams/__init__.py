@@ -1,4 +1,4 @@
-"""Diagrams: filters as decision diagrams that know the theory, and how filters relate."""
+"""Diagrams: filters as theory-aware decision diagrams, and the relations between filters."""
 
 from typing import TYPE_CHECKING
 

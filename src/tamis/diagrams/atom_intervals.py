@@ -1,4 +1,4 @@
-"""What an atom says of its attribute's value order: intervals, or a question about text.
+"""Atoms as intervals of their attribute's value order, or as text predicates.
 
 Everything but `contains`, `ends with`, long `within`, patterns and arithmetic is a union of
 intervals of the value order, and so exact. A text predicate stays a predicate; what the value order
@@ -28,7 +28,7 @@ from tamis.filters.atoms import (
 )
 from tamis.filters.patterns import like_parts
 
-# `within` a text this short is membership in its few parts.
+# `within` a text this short is membership in the set of its substrings.
 SHORT: Final = 12
 
 _PATTERN_CHARACTERS: Final = frozenset("\\.+*?()|[]{}^$")
@@ -42,18 +42,18 @@ class TextPredicate(NamedTuple):
     prefix: str = ""
     """Every text that passes begins with this."""
     suffix: str = ""
-    """Every text that passes ends with this; where nothing else is asked, that is all."""
+    """Every text that passes ends with this; with `only_suffix`, and conversely."""
     parts: tuple[str, ...] = ()
     """Every text that passes contains these."""
     only_suffix: bool = False
     whole: str | None = None
-    """Every text that passes is a part of this."""
+    """Every text that passes is a substring of this."""
 
     def holds_under(self, low: str, high: str | None) -> bool | None:
-        """Return whether all texts from low to below high pass, none do, or None: that is open."""
+        """Return True if all texts from low to below high pass, False if none do, else None."""
         if high == low + "\0":
             return self.accepts(low)
-        # The prefix has breakpoints of its own, so a cell lies inside of it or outside.
+        # The prefix has breakpoints of its own, so a cell lies inside or outside of it.
         if not low.startswith(self.prefix):
             return False
         known = common_prefix(low, high)
@@ -78,7 +78,7 @@ class TextPredicate(NamedTuple):
 
 
 def intervals_of(atom: Filter, value_order: ValueOrder) -> tuple[Interval, ...] | None:
-    """Return the intervals that an atom allows, or None where it is no such atom."""
+    """Return the intervals in which an atom holds, or None if it is not a union of intervals."""
     match atom:
         case Present():
             return (value_order.present(),)
@@ -132,7 +132,7 @@ def _text_intervals(atom: ValueAtom, value_order: ValueOrder) -> tuple[Interval,
 
 
 def text_predicate_of(atom: ValueAtom) -> TextPredicate:
-    """Return the question that a text atom asks, once it is no interval."""
+    """Return the predicate of a text atom that is not a union of intervals."""
     op, text = _plain(atom)
     accepts = atom.accepts
     match op:
@@ -151,7 +151,7 @@ def text_predicate_of(atom: ValueAtom) -> TextPredicate:
 
 
 def _plain(atom: Filter) -> tuple[str, str]:
-    """Return the plainest operator and text that mean the same as a text atom."""
+    """Return the simplest operator and text equivalent to a text atom."""
     match atom:
         case TextTest(op=op, text=text):
             return op, text

@@ -34,17 +34,17 @@ from tamis.errors import TamisError
 
 Node = int
 
-# Most questions need less room than this, and clearing more would take longer than answering.
+# Most questions need fewer nodes than this, and clearing more would dominate the time.
 FIRST_ROOM: Final = 1 << 10
 MOST_ROOM: Final = 1 << 22
 
 
 class BudgetExceededError(TamisError):
-    """The work on a diagram passed its budget; relations turn this into their safe answer."""
+    """The work on a diagram exceeded its budget; relations turn this into their safe answer."""
 
 
 class Nodes(NamedTuple):
-    """For each node its variable, and the nodes it leads to where that is false and true."""
+    """For each node its variable, and its low and high child."""
 
     variables: list[int]
     lows: list[Node]
@@ -94,33 +94,33 @@ class Diagram:
         return self._with_room(lambda table: combine(table, OR, f, g))
 
     def all(self, nodes: Sequence[Node]) -> Node:
-        """Return the conjunction; from the last, which is deepest in the order if any is."""
+        """Return the conjunction, starting from the last, usually the deepest in the order."""
         result = TRUE
         for node in reversed(nodes):
             result = self.both(node, result)
         return result
 
     def any(self, nodes: Sequence[Node]) -> Node:
-        """Return the disjunction, likewise."""
+        """Return the disjunction, in the same order."""
         result = FALSE
         for node in reversed(nodes):
             result = self.either(node, result)
         return result
 
     def _with_room(self, work: Callable[[NodeTable], Node]) -> Node:
-        """Return the node that some work makes, with more room as long as it lacks that."""
+        """Return the node that `work` makes, growing the table as long as it runs out of room."""
         node = work(self.table)
         while node == NONE:
             room = 8 * len(self.table.variable)
             if self.table.counters[1] < 0 or room > MOST_ROOM:
-                raise BudgetExceededError("the comparison of the filters passed its budget")
+                raise BudgetExceededError("the comparison of the filters exceeded its budget")
             self.table = grown(self.table, room)
             node = work(self.table)
         return node
 
     def paths(self, root: Node) -> Iterator[dict[int, bool]]:
-        """Yield the ways to true: which variables are asked, and their answers."""
-        # A path is a chain of steps that its siblings share, made a dict only when it is wanted.
+        """Yield the paths to true: the variables tested on each, with their values."""
+        # A path is a linked list that shares its steps with its siblings.
         waiting: list[tuple[Node, _PathStep | None]] = [(root, None)]
         variables, lows, highs = self.nodes()
         while waiting:
@@ -145,7 +145,7 @@ class Diagram:
         return sorted(seen, key=lambda node: (variables[node], node))
 
     def assert_consistent(self) -> None:
-        """Check what every operation relies on; for tests."""
+        """Check the invariants; for tests."""
         variables, lows, highs = self.nodes()
         seen = set(zip(variables[2:], lows[2:], highs[2:], strict=True))
         assert len(seen) == len(self) - 2, "every node is there once"  # noqa: S101

@@ -1,8 +1,8 @@
-"""Where the boxes of a sketch go: in layers, few crossings, edges as smooth curves.
+"""The layout of a sketch: layers with few crossings, and edges as smooth curves.
 
-The usual four steps of a layered drawing: layers (an attribute is a band of them), a point in every
-layer that an edge passes through, an order within each layer by the mean place of the neighbours,
-and coordinates that come as near to the neighbours as boxes leave room.
+The four steps of Sugiyama's layered drawing: assign layers (an attribute is a band of them), add a
+point in every layer that an edge crosses, order each layer by the mean position of the neighbours,
+and move boxes as close to their neighbours as the others permit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Spot(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """An edge: points from the bottom of one box to the top of another, or a stub to nowhere."""
+    """An edge: points from the bottom of one box to the top of another, or a stub for no match."""
 
     points: Sequence[tuple[float, float]]
     answer: str
@@ -47,31 +47,31 @@ class Curve(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """Everything with its place."""
+    """All parts of the picture with their positions."""
 
     width: float
     height: float
     bands: Sequence[tuple[str, float, float]]
-    """The name of each attribute, and where its band begins and ends."""
+    """The name of each attribute, and the top and bottom of its band."""
     boxes: Mapping[int, Spot]
     pills: Mapping[int, Spot]
-    """The names over each root."""
+    """The labels above each root."""
     match: Spot | None
     curves: Sequence[Curve]
 
 
 def shortened(text: str) -> str:
-    """Return a text that fits into a box."""
+    """Return a text shortened to fit into a box."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def draw(sketch: Sketch) -> Drawing:
-    """Give every part of a sketch its place."""
+    """Lay out a sketch."""
     return _LayeredLayout(sketch).drawing()
 
 
 def root_label(names: Sequence[str]) -> str:
-    """Return what stands over a root."""
+    """Return the label above a root."""
     return shortened(", ".join(names))
 
 
@@ -130,7 +130,7 @@ class _LayeredLayout:
     # --- order -------------------------------------------------------------------------------
 
     def _order(self) -> None:
-        """Sort every layer by where its neighbours are, and keep the order that crosses least."""
+        """Sort every layer by its neighbours' positions, and keep the best order."""
         above = _neighbours((low, high) for high, low in self._links)
         below = _neighbours(self._links)
         best, fewest = [list(row) for row in self._rows], self._crossings()
@@ -169,7 +169,7 @@ class _LayeredLayout:
         return 22 + CHARACTER * len(shortened(self._sketch.boxes[number].question))
 
     def _settle(self) -> None:
-        """Move every box towards the mean of its neighbours, as far as the others let it."""
+        """Move every box towards the mean of its neighbours, as far as the others permit."""
         near = _neighbours([*self._links, *((low, high) for high, low in self._links)])
         for row in self._rows:
             self._x |= self._apart(row, [0.0] * len(row))
@@ -181,7 +181,7 @@ class _LayeredLayout:
         self._x = {place: x + shift for place, x in self._x.items()}
 
     def _drawn_to(self, place: Place, near: Sequence[Place]) -> float:
-        """Return the mean place of the neighbours; long edges are stiff, to get straight."""
+        """Return the mean position of the neighbours; long edges weigh more, to become straight."""
         weights = [4 if place[0] == n[0] == "point" else 1 for n in near]
         if not weights:
             return self._x[place]
@@ -191,7 +191,7 @@ class _LayeredLayout:
         return 14 + CHARACTER * max((len(shortened(b)) for b in self._sketch.bands), default=0)
 
     def _apart(self, row: Sequence[Place], wanted: Sequence[float]) -> dict[Place, float]:
-        """Return places in the row's order, as near to those wanted as boxes do not overlap."""
+        """Return positions in the row's order, close to the wanted ones and without overlaps."""
         if not row:
             return {}
         gaps = [
@@ -209,7 +209,7 @@ class _LayeredLayout:
         }
 
     def _heights(self) -> list[float]:
-        """Return the height of every layer, with more room where another attribute begins."""
+        """Return the height of every layer, with extra space between attributes."""
         band_of = {self._layer_of[n]: box.band for n, box in self._sketch.boxes.items()}
         heights, y = [], MARGIN + BOX_HEIGHT / 2
         for layer in range(len(self._rows)):
@@ -271,7 +271,7 @@ class _LayeredLayout:
         return curves
 
     def _port(self, place: Place, answer: str) -> float:
-        """Return where an edge leaves its box: no on the left, unless it leads further right."""
+        """Return where an edge leaves its box: `no` on the left, unless it leads further right."""
         sort, number, _ = place
         if sort == "root":
             return 0.0
@@ -280,7 +280,7 @@ class _LayeredLayout:
         return -aside if (answer == "no") == left else aside
 
     def _heading(self, number: int, answer: str) -> float:
-        """Return where an answer's edge goes first; to nowhere is opposite to the other answer."""
+        """Return the first target of an edge; a stub points away from the other edge."""
         box = self._sketch.boxes[number]
         target = box.no if answer == "no" else box.yes
         here = self._x["box", number, 0]
@@ -297,13 +297,13 @@ class _LayeredLayout:
 
 
 def layers(sketch: Sketch) -> dict[int, int]:
-    """Return the layer of every box: the bands one under the other, each as deep as it needs."""
+    """Return the layer of every box: bands below each other, each as deep as necessary."""
     found: dict[int, int] = {}
     first = 1
     for band in sketch.bands:
         members = [number for number, box in sketch.boxes.items() if box.band == band]
         inside = dict.fromkeys(members, 0)
-        # A box is numbered after those it leads to, so this is from above downwards.
+        # A box has a higher number than those it leads to, so this goes from top to bottom.
         for number in sorted(members, reverse=True):
             for child in (sketch.boxes[number].no, sketch.boxes[number].yes):
                 if child in inside:
@@ -323,7 +323,7 @@ def _neighbours(links: Iterable[Edge]) -> dict[Place, list[Place]]:
 
 
 def _inversions(pairs: Iterable[tuple[int, int]]) -> int:
-    """Return how many pairs of edges cross, given by where each begins and ends."""
+    """Return how many pairs of edges cross, given the positions of their ends."""
     ends: list[int] = []
     crossings = 0
     for _, end in sorted(pairs):

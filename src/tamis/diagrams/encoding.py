@@ -1,4 +1,4 @@
-"""Filters to nodes of a diagram: what each mode makes of what is absent."""
+"""Filters as nodes of a diagram, with the meaning of absent attributes in each mode."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Encoding(TruthSets[Node]):
         return self.diagram.both(node, self.diagram.all([self.known(atom) for atom in atoms]))
 
     def matching_just(self, wanted: Iterable[tuple[Filter, bool]]) -> Node:
-        """Return the possible events that match, of these filters, just the wanted ones."""
+        """Return the possible events that match exactly the wanted ones of these filters."""
         nodes = [
             self.matches(filter_) if matching else self.diagram.negate(self.matches(filter_))
             for filter_, matching in wanted
@@ -51,7 +51,7 @@ class Encoding(TruthSets[Node]):
         return self.diagram.all([self.possible(), *nodes])
 
     def possible(self) -> Node:
-        """Return the assignments that some event has; only mode `total` rules any out."""
+        """Return the assignments of possible events; only mode `total` excludes any."""
         if self.mode is not Mode.TOTAL:
             return TRUE
         return self.diagram.all(
@@ -116,7 +116,7 @@ class Encoding(TruthSets[Node]):
         return node
 
     def _with_a_value(self, atom: Atom, attribute: AttributeVariables) -> Node:
-        """Return where an atom holds of a value that is there."""
+        """Return where an atom holds for a value that is present."""
         intervals = intervals_of(atom, attribute.value_order)
         if intervals is not None:
             return self._in(attribute, intervals)
@@ -187,7 +187,7 @@ class Encoding(TruthSets[Node]):
         )
 
     def _has_bits(self, bits: Bits, attribute: AttributeVariables) -> Node:
-        """Return where a value has all these bits: some set that was asked for says so."""
+        """Return where a value has all these bits: where it has a tested set that includes them."""
         return self._any_of(variable for mask, variable in attribute.bits.items() if bits <= mask)
 
     def _text(self, predicate: TextPredicate, attribute: AttributeVariables) -> Node:
@@ -199,7 +199,7 @@ class Encoding(TruthSets[Node]):
         )
 
     def _undecided(self, predicate: TextPredicate, attribute: AttributeVariables) -> Node:
-        """Return where a question holds of a text of which the value order decides nothing."""
+        """Return where a predicate holds for a text that the value order does not decide."""
         if predicate.only_suffix:
             return self._in_suffix(attribute, (suffix_interval(predicate.suffix),))
         reasons = [

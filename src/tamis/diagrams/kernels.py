@@ -25,12 +25,12 @@ AND: Final = 0
 OR: Final = 1
 XOR: Final = 2
 
-# What a frame of the stack holds, and how far it has come.
+# The fields of a stack frame, and its states.
 _F, _G, _VARIABLE, _F_HIGH, _G_HIGH, _LOW, _STATE = range(7)
 FRAME: Final = 7
 _ENTERED, _LOW_PENDING, _HIGH_PENDING = range(3)
 
-# Primes far below 2**31, so that no product of one with a node number leaves 64 bits.
+# Primes far below 2**31, so that a product with a node number fits in 64 bits.
 _P1, _P2, _P3 = 12_582_917, 4_256_249, 741_457
 
 
@@ -41,20 +41,20 @@ class NodeTable(NamedTuple):
     low: NDArray[np.int32]
     high: NDArray[np.int32]
     unique: NDArray[np.int32]
-    """Open hashing of the nodes; a power of two long, 0 where free."""
+    """The unique table: open addressing, a power of two long, 0 where free."""
     memo_key: NDArray[np.int64]
-    """Results of combining two nodes; a power of two long, later ones replace earlier ones."""
+    """The computed table: a direct-mapped cache of results, a power of two long."""
     memo: NDArray[np.int32]
     chain: NDArray[np.int32]
     """For each variable its chain, or FREE; the variables of one chain are adjacent, ascending."""
     stack: NDArray[np.int32]
     """One frame per variable, and one more."""
     counters: NDArray[np.int64]
-    """Nodes in use, and steps that may still be taken."""
+    """Nodes in use, and steps left."""
 
 
 def new_node_table(chains: NDArray[np.int32], *, nodes: int, steps: int) -> NodeTable:
-    """Return an empty table for this many nodes and steps; what is not used costs no memory."""
+    """Return an empty table for this many nodes and steps; unused pages cost no memory."""
     size = 1 << (2 * nodes).bit_length()
     memo = max(1024, size >> 2)
     table = NodeTable(
@@ -87,7 +87,7 @@ def grown(table: NodeTable, nodes: int) -> NodeTable:
 
 @kernel
 def under(table: NodeTable, variable: int, node: int) -> int:
-    """Return what a true variable makes of a function that begins after it."""
+    """Return the cofactor of a function below a variable, given that the variable is true."""
     following = table.variable[node]
     if following == BOTTOM or table.chain[variable] == FREE:
         return node
@@ -98,14 +98,14 @@ def under(table: NodeTable, variable: int, node: int) -> int:
 
 @kernel
 def node_place(variable: int, low: int, high: int) -> int:
-    """Return where in a table of nodes to look first."""
+    """Return the hash of a node."""
     mixed = int(variable) * _P1 + int(low) * _P2 + int(high) * _P3
     return mixed ^ (mixed >> 17)
 
 
 @kernel
 def make_node(table: NodeTable, variable: int, low: int, high: int) -> int:
-    """Return the node that is `high` where the variable is true and `low` where not."""
+    """Return the node with these children, an existing one if there is one."""
     if under(table, variable, low) == high:
         return low
     mask = len(table.unique) - 1
@@ -128,7 +128,7 @@ def make_node(table: NodeTable, variable: int, low: int, high: int) -> int:
 
 @kernel
 def _at_end(op: int, f: int, g: int) -> int:
-    """Return what two functions give without a look into them, or NONE."""
+    """Return the result for terminals and equal operands, otherwise NONE."""
     if op == AND:
         if f == FALSE or g == FALSE:
             return FALSE
@@ -152,7 +152,7 @@ def _at_end(op: int, f: int, g: int) -> int:
 
 @kernel
 def combine(table: NodeTable, op: int, f: int, g: int) -> int:
-    """Return `f and g`, `f or g` or `f xor g`, on a stack of its own: diagrams are deep."""
+    """Return `f and g`, `f or g` or `f xor g`, with an explicit stack: diagrams are deep."""
     stack = table.stack
     mask = len(table.memo) - 1
     depth = 0
@@ -167,7 +167,7 @@ def combine(table: NodeTable, op: int, f: int, g: int) -> int:
             stack[depth, _STATE] = _ENTERED
             continue
         first, second = min(frame[_F], frame[_G]), max(frame[_F], frame[_G])
-        # Never 0, which is an empty place: `_at_end` has answered for terminals.
+        # Never 0, which marks an empty slot: terminals have been handled by `_at_end`.
         key = (int(first) << 31 | int(second)) << 2 | op
         place = (int(first) * _P3 + int(second) * 7 + op) & mask
         if frame[_STATE] == _HIGH_PENDING:

@@ -1,4 +1,4 @@
-"""Pictures of diagrams: DOT for other tools, and SVG drawn by ourselves."""
+"""Pictures of diagrams: as DOT for Graphviz, and as SVG."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tamis.errors import LimitError
 from tamis.events import Schema
 from tamis.filters import Filter, Mode
 
-# Steps of work on the diagram, and boxes that a reader can still take in.
+# Limits on the work for the diagram, and on the boxes of a readable picture.
 BUDGET: Final = 200_000
 MOST_BOXES: Final = 300
 
-# Boxes bring their own ground, and lines are of middling tones: right on white and on black.
+# Boxes have a background, and lines are mid-tones, so that it works on white and on black.
 STYLE: Final = """
 text { font: 12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1f2933 }
 .band { fill: #8090a0; fill-opacity: .1 }
@@ -37,10 +37,10 @@ path { fill: none; stroke-width: 1.6; stroke-linecap: round }
 
 
 class Picture:
-    """The diagram of one or several filters, to be looked at.
+    """A picture of the diagram of one or several filters.
 
-    A solid line is taken where the question's answer is yes, a dashed one where it is no, and a
-    cross ends what cannot match any more.
+    A solid line is followed where the answer is yes, a dashed one where it is no. A cross means no
+    match.
 
     >>> from tamis.filters import attr
     >>> picture = Picture({"cheap": attr("price") < 1000})
@@ -72,12 +72,12 @@ class Picture:
 
     @cached_property
     def dot(self) -> str:
-        """Return the diagram in the language of Graphviz."""
+        """Return the diagram as DOT, for Graphviz."""
         return "\n".join(_dot_lines(self.sketch)) + "\n"
 
     @cached_property
     def svg(self) -> str:
-        """Return the diagram as a picture."""
+        """Return the diagram as SVG."""
         return "\n".join(_svg_lines(self.sketch, draw(self.sketch))) + "\n"
 
     def save(self, path: str | Path) -> None:
@@ -195,7 +195,7 @@ def _cross(x: float, y: float, sort: str) -> str:
 
 
 def _path(points: Sequence[tuple[float, float]]) -> str:
-    """Return a smooth curve through the points, upright at both ends."""
+    """Return a smooth curve through the points, vertical at both ends."""
     slopes = [0.0] * len(points)
     for at in range(1, len(points) - 1):
         (x, y), (next_x, next_y) = points[at - 1], points[at + 1]

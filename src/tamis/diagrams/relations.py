@@ -1,10 +1,10 @@
-"""How filters relate: one covers another, they can meet, they are equal, always true, never true.
+"""Relations between filters: covering, intersection, equivalence, tautology, contradiction.
 
 Each question becomes the search for an event: `wide` covers `narrow` unless an event matches
-`narrow` and not `wide`. The diagram either shows that there is none, which is a proof, or leads to
-an event, which the oracle confirms. Where neither comes about (tests of text that overlap in ways
-the diagram does not see, arithmetic, or the budget is spent) the answer is the safe one, and says
-that it is not exact.
+`narrow` and not `wide`. The diagram either proves that there is none, or leads to an event, which
+the oracle confirms. Where it does neither (with text predicates that overlap in ways the diagram
+does not see, with arithmetic, or when the budget is spent), the answer is the safe one, and is
+marked as not exact.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tamis.events import Event, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.modes import as_mode, require_schema
 
-# Steps of work for one question: at most about a second; ordinary filters take some hundred.
+# Steps for one question, about a second at most. Ordinary filters take a few hundred.
 BUDGET: Final = 200_000
 
 
 class Answer(NamedTuple):
-    """Yes or no (also as its truth value), whether that is certain, and an event that shows it."""
+    """Yes or no (also as its truth value), whether that is exact, and an event as evidence."""
 
     yes: bool
     exact: bool = True
@@ -36,7 +36,7 @@ class Answer(NamedTuple):
         return self.yes
 
     def witness(self) -> Event | None:
-        """Return an event that shows a difference or a meeting; None where there is none."""
+        """Return an event that shows the difference or the intersection, if there is one."""
         return self.event
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class Answer(NamedTuple):
 
 
 class RelationOptions(TypedDict, total=False):
-    """What the relations may be told; see `Space`."""
+    """The keyword arguments of the relations; see `Space`."""
 
     mode: str
     schema: Schema | None
@@ -58,8 +58,8 @@ class RelationOptions(TypedDict, total=False):
 class Space:
     """The events that a question is about: those of a mode and schema.
 
-    Without a schema, attributes hold one value each; with `many=True`, they may hold several.
-    A schema says it of each attribute.
+    Without a schema, attributes hold one value each, or several with `many=True`. A schema declares
+    it for each attribute.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Space:
         return self._none((filter_, True))
 
     def _none(self, *wanted: tuple[Filter, bool]) -> Answer:
-        """Return whether no event matches the filters just as wanted; unsure is no."""
+        """Return whether no event matches exactly the wanted filters; unsure is no."""
         bound = [(self._bind(filter_), matching) for filter_, matching in wanted]
         encoding = Encoding(
             [filter_ for filter_, _ in bound],
@@ -114,7 +114,7 @@ class Space:
         try:
             root = encoding.matching_just(bound)
         except BudgetExceededError:
-            return Answer(False, False, reason=f"the work passed its budget of {self._budget:,}")
+            return Answer(False, False, reason=f"the work exceeded its budget of {self._budget:,}")
         if root == FALSE:
             return Answer(True)
 
@@ -171,7 +171,7 @@ def is_never(filter_: Filter, **options: Unpack[RelationOptions]) -> Answer:
 
 
 class Relationship(Enum):
-    """How the events of one filter lie to those of another; the value says it in words."""
+    """How the events of one filter relate to those of another, in words."""
 
     EQUAL = "matches the same events as"
     COVERS = "covers"
@@ -181,7 +181,7 @@ class Relationship(Enum):
 
 
 class Comparison(NamedTuple):
-    """How two filters relate, with the answers that show it."""
+    """The relationship of two filters, with the answers it follows from."""
 
     relationship: Relationship
     covers: Answer
@@ -190,7 +190,7 @@ class Comparison(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Return whether nothing in the comparison had to be answered to be safe."""
+        """Return whether all three answers are exact."""
         return self.covers.exact and self.covered.exact and self.meets.exact
 
 

@@ -1,4 +1,4 @@
-"""A diagram as it is drawn: boxes with a question each, and where yes and no lead.
+"""A diagram reduced to what is drawn: boxes with a question each, and where yes and no lead.
 
 A chain of breakpoints of one attribute that leads to m places is m - 1 boxes. Each asks for a whole
 region of the value order (`price < 1000`, `company = "IBM"`), just as the engine evaluates it.
@@ -49,7 +49,7 @@ _WORDS_OF_BRACKET: Final = {
 
 
 def free_words(variable: Variable) -> str:
-    """Say what a variable asks that is no breakpoint, nor a cell."""
+    """Return the words for a variable that is neither a breakpoint nor a cell."""
     name = show_name(variable.attribute) if variable.attribute else ""
     match variable.subject:
         case Bits() as bits:
@@ -63,7 +63,7 @@ def free_words(variable: Variable) -> str:
 
 
 def region_words(name: str, value_order: ValueOrder, intervals: Iterable[Interval]) -> str:
-    """Say that an attribute lies in some intervals of its value order."""
+    """Return the words for an attribute in some intervals of its value order."""
     inside = list(intervals)
     parts = {bracket: clipped(inside, _whole(bracket)) for bracket in value_order.brackets}
     held = {bracket: part for bracket, part in parts.items() if part}
@@ -108,7 +108,7 @@ def _value(bracket: Bracket, point: Breakpoint) -> Any:
 
 
 def _is_point(value_order: ValueOrder, bracket: Bracket, interval: Interval) -> bool:
-    """Return whether there is just one value in an interval of a bracket."""
+    """Return whether an interval of a bracket holds a single value."""
     low, high = interval
     value = _value(bracket, low)
     if value is None or (bracket == NUMBERS and not math.isfinite(value)):
@@ -135,9 +135,9 @@ def _range_words(name: str, bracket: Bracket, interval: Interval) -> str:
 
 
 def _edge(point: Breakpoint) -> tuple[Any, bool]:
-    """Return the value to name for a breakpoint, and whether it lies left of it.
+    """Return the value to show for a breakpoint, and whether it lies left of it.
 
-    The breakpoint just over 1000 stands at the next float; a reader would rather say `<= 1000`.
+    The breakpoint just above 1000 is at the next float, but `<= 1000` reads better.
     """
     bracket, value = point
     match KIND_OF_BRACKET[bracket]:
@@ -158,7 +158,7 @@ def _show(value: Value) -> str:
 
 
 def suffix_words(name: str, value_order: ValueOrder, intervals: Iterable[Interval]) -> str:
-    """Say that a text, read backwards, lies in some intervals."""
+    """Return the words for a text that, read backwards, lies in some intervals."""
     inside = list(intervals)
     if len(inside) == 1:
         low, high = inside[0]
@@ -179,7 +179,7 @@ class Box(NamedTuple):
     """One question."""
 
     band: str
-    """The attribute that it is about; several have none."""
+    """The attribute that it is about, empty if there are several."""
     question: str
     no: int
     yes: int
@@ -190,12 +190,12 @@ class Sketch(NamedTuple):
 
     boxes: Mapping[int, Box]
     roots: Mapping[int, Sequence[str]]
-    """For each root the names of the filters that it is."""
+    """For each root the names of its filters."""
     bands: Sequence[str]
 
 
 def sketch(encoding: Encoding, roots: Mapping[str, Node], *, cuts: bool = False) -> Sketch:
-    """Make a sketch of some filters' nodes; with `breakpoints`, a box for every node as it is."""
+    """Make a sketch of some filters' nodes; with `breakpoints`, a box for every node."""
     return _Sketcher(encoding, cuts=cuts).sketch(roots)
 
 
@@ -226,7 +226,7 @@ class _Sketcher:
         )
 
     def _heads(self, nodes: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
-        """Return the nodes at which a box begins: all that are not inside of a chain."""
+        """Return the nodes at which a box begins: all but those inside a chain."""
         heads = set(roots)
         for node in nodes:
             heads.add(self._high[node])
@@ -235,7 +235,7 @@ class _Sketcher:
         return heads
 
     def _goes_on(self, node: Node) -> bool:
-        """Return whether the chain of a node's value order goes on with its low child."""
+        """Return whether a node's chain continues with its low child."""
         chain = self._variable_order.chains[self._variables[node]]
         low = self._low[node]
         if self._cuts or chain == FREE or low <= TRUE:
@@ -276,7 +276,7 @@ class _Sketcher:
         return below
 
     def _places(self, head: Node) -> dict[int, Sequence[Interval]]:
-        """Return where the cells of a chain lead, the place of the last cell last."""
+        """Return where the cells of a chain lead, with the target of the last cell last."""
         places: dict[int, Sequence[Interval]] = {}
         at, node = BEGIN, head
         while True:
@@ -334,7 +334,7 @@ class _Sketcher:
         return region_words(name, self._attribute(variable).value_order, region)
 
     def _breakpoint_words(self, node: Node, variable: Variable) -> str:
-        """Say that the value lies left of a breakpoint and right of those asked before."""
+        """Return the words for a value left of a breakpoint and right of those already tested."""
         passed, point = self._passed[node], self._breakpoint(variable)
         bracket = point[:1]
         begins = [bracket] if len(point) == 2 and bracket <= passed else [passed, BEGIN]

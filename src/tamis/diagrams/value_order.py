@@ -1,12 +1,12 @@
 r"""The value order of an attribute: everything it may hold, in one total order.
 
-A *position* is what an attribute may be: absent, a boolean, a number, an instant, a bit set, a
-text, or something that compares with nothing (NaN). Positions are ordered first by *bracket* (one
+A *position* is a state that the attribute may have: absent, a boolean, a number, an instant, a bit
+set, a text, or something that compares with nothing (NaN). Positions are ordered first by *bracket* (one
 per kind), then by value. So every test of equality, order, membership, kind, presence or prefix is
 a union of half-open intervals, and two tests of one attribute can be compared by their ends alone.
 
 Ends are *breakpoints*: the breakpoint at p stands for "less than p". A breakpoint always moves to
-the first position that the attribute can really take, so that tests which no value can tell apart
+the first position that the attribute can really take, so that tests which no value can distinguish
 have equal breakpoints: `x < 5.5` and `x <= 5` for integers, `x <= "a"` and `x < "a\0"` for texts.
 """
 
@@ -33,7 +33,7 @@ Bracket = int
 """A part of the value order, by its place in it: absence, NaN, then one for each kind."""
 
 ABSENT: Final[Bracket] = 0
-# Beside absence, so that one breakpoint parts both from what can be compared.
+# Next to absence, so that one breakpoint separates both from the comparable values.
 OTHER: Final[Bracket] = 1
 BRACKET_OF_KIND: Final[dict[Kind, Bracket]] = {kind: n for n, kind in enumerate(KINDS, 2)}
 KIND_OF_BRACKET: Final = {bracket: kind for kind, bracket in BRACKET_OF_KIND.items()}
@@ -48,7 +48,7 @@ LAST_CHARACTER: Final = "\U0010ffff"
 
 
 class ValueOrder:
-    """What one attribute can be, given its type, the mode, and whether it may hold several."""
+    """The positions of one attribute, given its type, the mode, and whether it may hold several."""
 
     def __init__(self, declared: Attribute | None, mode: Mode, *, many: bool = False) -> None:
         self.many = declared.many if declared else many
@@ -58,20 +58,20 @@ class ValueOrder:
         self._begins = [*map(self._find_begin, BRACKETS), END]
 
     def below(self, kind: Kind, value: Any) -> Breakpoint:
-        """Return the breakpoint under a value: what lies left of it is less than the value."""
+        """Return the breakpoint below a value: positions left of it are less than the value."""
         return self._breakpoint(BRACKET_OF_KIND[kind], self._first_from(kind, value))
 
     def above(self, kind: Kind, value: Any) -> Breakpoint:
-        """Return the breakpoint over a value: what lies left of it is the value or less."""
+        """Return the breakpoint above a value: positions left of it are the value or less."""
         return self._breakpoint(BRACKET_OF_KIND[kind], self._first_after(kind, value))
 
     def above_prefix(self, prefix: str) -> Breakpoint:
-        """Return the breakpoint over all texts that begin with `prefix`."""
+        """Return the breakpoint above all texts that begin with `prefix`."""
         bound = after_prefix(prefix)
         return self.end(TEXTS) if bound is None else self.below(Kind.TEXT, bound)
 
     def begin(self, bracket: Bracket) -> Breakpoint:
-        """Return the breakpoint under a bracket."""
+        """Return the breakpoint below a bracket."""
         return self._begins[bracket]
 
     def _find_begin(self, bracket: Bracket) -> Breakpoint:
@@ -81,7 +81,7 @@ class ValueOrder:
         return (self.brackets[index],) if index < len(self.brackets) else END
 
     def end(self, bracket: Bracket) -> Breakpoint:
-        """Return the breakpoint over a bracket."""
+        """Return the breakpoint above a bracket."""
         return self._begins[bracket + 1]
 
     def whole(self, kind: Kind) -> Interval:
@@ -204,7 +204,7 @@ class Partition:
 
 
 def lowest_of(bracket: Bracket) -> Any:
-    """Return the lowest value of a bracket, None without an order. There the bracket begins."""
+    """Return the lowest value of a bracket, at which it begins; None if its kind has no order."""
     return KINDS[KIND_OF_BRACKET[bracket]].lowest
 
 

@@ -1,4 +1,4 @@
-"""The variables of a diagram: what some filters ask of the attributes, in one order.
+"""The variables of a diagram: all that some filters test, in a fixed order.
 
 For an attribute that holds one value, the variables are the breakpoints of its value order: the
 value lies in exactly one of the cells between them. For an attribute that may hold several values,
@@ -22,12 +22,12 @@ from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, HasBits, ValueAtom
 
-# Texts read from their end: a value order of its own, on which suffixes are intervals.
+# The value order of reversed texts, in which suffixes are intervals.
 BACKWARD: Final = ValueOrder(Attribute(Type.STR), Mode.TOTAL)
 
 
 class Variable(NamedTuple):
-    """What a variable of the diagram says."""
+    """What a variable of the diagram means."""
 
     attribute: str
     subject: Breakpoint | Interval | int | Bits | TextPredicate | Relation
@@ -36,7 +36,7 @@ class Variable(NamedTuple):
 
 
 class AttributeUsage:
-    """What some filters ask of one attribute."""
+    """All that some filters test of one attribute."""
 
     def __init__(self, value_order: ValueOrder) -> None:
         self.value_order = value_order
@@ -46,7 +46,7 @@ class AttributeUsage:
         self.masks: dict[Bits, None] = {}
 
     def add(self, atom: Atom) -> None:
-        """Take note of what an atom asks."""
+        """Add the breakpoints and predicates of an atom."""
         if isinstance(atom, ValueAtom):
             self.add_kind(atom.kind)
         intervals = intervals_of(atom, self.value_order)
@@ -59,7 +59,7 @@ class AttributeUsage:
             self._add_text_predicate(text_predicate_of(atom))
 
     def add_kind(self, kind: Kind) -> None:
-        """Take note that a filter asks for the kind."""
+        """Add the breakpoints of a kind."""
         self.breakpoints.update(self.value_order.whole(kind))
 
     def _add_text_predicate(self, predicate: TextPredicate) -> None:
@@ -76,7 +76,7 @@ def prefix_interval(value_order: ValueOrder, prefix: str) -> Interval:
 
 
 def suffix_interval(suffix: str) -> Interval:
-    """Return the texts that end with `suffix`, as an interval of the backward value order."""
+    """Return the texts that end with `suffix`, as an interval of the order of reversed texts."""
     return prefix_interval(BACKWARD, suffix[::-1])
 
 
@@ -86,7 +86,7 @@ class AttributeVariables(NamedTuple):
     value_order: ValueOrder
     partition: Partition
     forward: Sequence[int]
-    """One per breakpoint, or, where there may be several values, one per cell."""
+    """One per breakpoint or, where an attribute may hold several values, one per cell."""
     suffix_partition: Partition
     backward: Sequence[int]
     text_predicates: dict[tuple[str, str], tuple[TextPredicate, int]]
@@ -171,7 +171,7 @@ def _usages(
         elif isinstance(atom, Atom):
             usage_of(atom.attribute).add(atom)
     if mode is Mode.TOTAL and schema is not None:
-        # A total event has them all, so a witness must too.
+        # A total event has every attribute, so a witness needs them too.
         for name in schema:
             usage_of(name)
     return usages, list(relations)

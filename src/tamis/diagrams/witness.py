@@ -31,7 +31,7 @@ from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.patterns import like_parts
 
-# Beyond the ends of a cell, something to compute with.
+# Besides the ends of a cell, some numbers for arithmetic.
 _NUMBERS: Final = (1, -1, 2, 10, 100, 10_000)
 
 Values = tuple[Value, ...]
@@ -41,8 +41,8 @@ ABSENT: Final[Values] = ()
 def cell_values(
     value_order: ValueOrder, cell: Interval, *, bits: Bits, texts: Sequence[str]
 ) -> Iterator[Values]:
-    """Yield what an attribute may hold to lie in a cell; nothing at all is an empty tuple."""
-    # What compares with nothing comes last: a witness should say something.
+    """Yield contents of an attribute that lie in a cell; absence is an empty tuple."""
+    # NaN comes last, as the least instructive.
     for bracket in sorted(value_order.brackets, key=OTHER.__eq__):
         low, high = max(cell[0], (bracket,)), min(cell[1], (bracket + 1,))
         if low < high:
@@ -139,8 +139,8 @@ def _middles(passing: Sequence[TextPredicate]) -> Iterator[str]:
             yield text.strip("^$")
 
 
-# Where only intervals are asked, the first try is right. With questions about text and arithmetic
-# it may take a few; past these bounds the answer stays open.
+# With intervals alone the first try succeeds. Text predicates and arithmetic may take a few; past
+# these bounds the answer stays open.
 PATHS: Final = 64
 EVENTS_PER_PATH: Final = 128
 
@@ -150,7 +150,7 @@ Path = Mapping[int, bool]
 def find_witness(
     encoding: Encoding, root: Node, is_witness: Callable[[Event], bool]
 ) -> Event | None:
-    """Return an event that leads to true under `root`, as the oracle confirms; or None."""
+    """Return an event that leads to true under `root` and that the oracle confirms, or None."""
     for path in islice(encoding.diagram.paths(root), PATHS):
         for event in islice(_events(encoding, path), EVENTS_PER_PATH):
             if is_witness(event):
@@ -222,7 +222,7 @@ def _choices_of_many(attribute: AttributeVariables, path: Path) -> Iterator[Valu
 
 
 def _values_in_cell(attribute: AttributeVariables, cell: Interval, path: Path) -> Iterator[Values]:
-    """Yield what may occupy a cell: one value, or one for each thing that some value must be."""
+    """Yield contents that occupy a cell: one value, or one for each demand on some value."""
     masks = tuple(mask for mask, v in attribute.bits.items() if path.get(v))
     if masks and cell == attribute.value_order.whole(Kind.BITS):
         yield masks
@@ -241,7 +241,7 @@ Demand = tuple[Interval, list[tuple[TextPredicate, bool]]]
 
 
 def _demands(attribute: AttributeVariables, path: Path) -> Iterator[Demand]:
-    """Yield what some text must be: lie in a cell of the backward value order, or pass a test."""
+    """Yield the demands on some text: to lie in a cell of reversed texts, or to pass a test."""
     for bounds, variable in zip(attribute.suffix_partition.bounds, attribute.backward, strict=True):
         if path.get(variable):
             yield bounds, []
