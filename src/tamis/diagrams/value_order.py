@@ -1,7 +1,7 @@
 r"""The value order of an attribute: everything it may hold, in one total order.
 
 A *position* is a state that the attribute may have: absent, a boolean, a number, an instant, a bit
-set, a text, or something that compares with nothing (NaN). Positions are ordered first by *bracket* (one
+set, a text, or NaN, which compares with nothing. Positions are ordered first by *bracket* (one
 per kind), then by value. So every test of equality, order, membership, kind, presence or prefix is
 a union of half-open intervals, and two tests of one attribute can be compared by their ends alone.
 
