@@ -1,7 +1,7 @@
-"""The engine: subscriptions come and go, events are matched against all of them.
+"""The engine: add and remove subscriptions, and match events against all of them.
 
-One writer, many readers: all that a reader uses hangs on one tuple of segments, which is never
-changed, only replaced. A reader takes it once and is not disturbed by what comes after.
+One writer, many readers: everything a reader uses hangs on one tuple of segments, which is never
+changed, only replaced. A reader takes it once and does not see later changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEVER: Final = float("inf")
 
 
 class Subscription(NamedTuple):
-    """What `add_many` takes."""
+    """A subscription for `add_many`."""
 
     id: Id
     filter: Filter | str
@@ -57,14 +57,14 @@ class Rejected(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What came of `add_many`: rows in = added + rejected."""
+    """The result of `add_many`: rows = added + rejected."""
 
     added: int
     rejected: tuple[Rejected, ...]
 
 
 class Engine:
-    """Finds for every event all subscriptions whose filter it satisfies.
+    """Finds, for every event, all subscriptions whose filter it satisfies.
 
     >>> engine = Engine()
     >>> engine.add("pc-watch", 'company in ("IBM", "Dell") and price <= 1000')
@@ -82,7 +82,7 @@ class Engine:
         clock: Callable[[], float] = time.time,
         threads: int = 1,
     ) -> None:
-        """Make an empty engine; `clock` tells the seconds since 1970 that expiry goes by."""
+        """Create an empty engine; `clock` returns the seconds since 1970 that decide expiry."""
         self.schema: Final = schema
         self.mode: Final = as_mode(mode)
         require_schema(self.mode, schema)
@@ -132,7 +132,7 @@ class Engine:
         | str
         | PathLike[str],
     ) -> Added:
-        """Add subscriptions; one that cannot be added is told with its row and the reason.
+        """Add subscriptions; report each that is invalid with its row and the reason.
 
         They may be the rows of an Arrow table, or of the Parquet file with this name.
 
@@ -151,7 +151,7 @@ class Engine:
         return Added(row - len(rejected), tuple(rejected))
 
     def remove(self, id_: Id) -> None:
-        """Remove a subscription; no event matches it any more."""
+        """Remove a subscription; events no longer match it."""
         with self._collection.changing:
             self._collection.remove(id_)
 
@@ -164,7 +164,7 @@ class Engine:
         mode: str | None = None,
         expires_at: float | datetime | None = None,
     ) -> None:
-        """Put a new filter in the place of an old one; no event comes between the two."""
+        """Replace a filter; every event sees either the old or the new one."""
         given = Subscription(id_, filter_, language, mode, expires_at)
         with self._collection.changing:
             self._collection.replace(*self._compiled_alone(given))
@@ -194,13 +194,13 @@ class Engine:
         return filter_
 
     def filter(self, id_: Id) -> tuple[Filter, Mode]:
-        """Return a subscription's filter, as the schema made of it, and its mode."""
+        """Return a subscription's filter, bound to the schema, and its mode."""
         entry = self._collection.find(id_)
         vocabulary = self._collection.vocabulary
         return decompile(entry.program.tolist(), entry.mode, vocabulary), entry.mode
 
     def explain(self, id_: Id, event: Event | Mapping[str, object]) -> Explanation:
-        """Tell why an event satisfies a subscription or not, and what would change that.
+        """Explain why an event satisfies a subscription or not, and what would change that.
 
         >>> engine = Engine()
         >>> engine.add("pc-watch", 'company in ("IBM", "Dell") and price <= 1000')
@@ -214,9 +214,9 @@ class Engine:
         return explain(id_, *self.filter(id_), event, self.schema, total=total, expired=expired)
 
     def lint(self, *, filters: int = FILTERS, pairs: int = PAIRS) -> Findings:
-        """Look for filters that are never or always true, the same as another, or covered.
+        """Find filters that are never or always true, equal to another, or covered by one.
 
-        No more than `filters` are looked at, and no more than `pairs` of them compared.
+        Examine at most `filters` filters, and compare at most `pairs` pairs.
 
         >>> engine = Engine()
         >>> engine.add("wide", "price < 10")
@@ -261,7 +261,7 @@ class Engine:
         clock: Callable[[], float] = time.time,
         threads: int = 1,
     ) -> Engine:
-        """Open a saved engine; what it compiled is mapped into memory, not read.
+        """Open a saved engine; its arrays are mapped into memory, not read.
 
         >>> import tempfile
         >>> engine = Engine()
@@ -295,7 +295,7 @@ class Engine:
 
         Expiry is judged at `now`, in seconds since 1970; without it, by the engine's clock.
         """
-        # The segments come first: the batch may leave out what they do not ask for.
+        # Take the segments first: the batch may omit attributes that they do not test.
         segments = self._collection.compiled()
         if isinstance(events, EventBatch):
             batch = events

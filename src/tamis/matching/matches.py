@@ -31,13 +31,13 @@ _NO_IDS: Final = np.empty(0, np.object_)
 
 
 class Ids:
-    """The ids of some subscriptions, as Python has them and as Arrow does."""
+    """Ids of subscriptions, as Python objects and as an Arrow array."""
 
     def __init__(self, objects: NDArray[np.object_]) -> None:
         self.objects: Final = objects
 
     def taken(self, numbers: NDArray[np.int32]) -> list[Id]:
-        """Return some of the ids; new integers are made faster than old ones are found."""
+        """Return some of the ids; creating integers is faster than looking them up."""
         chosen = self.objects if self._integers is None else self._integers
         return cast("list[Id]", chosen[numbers].tolist())
 
@@ -52,7 +52,7 @@ class Ids:
 
     @cached_property
     def arrow(self) -> pa.Array[Any]:
-        """Return the ids as an Arrow array; both texts and integers have no type in common."""
+        """Return the ids as an Arrow array; texts and integers share no type."""
         import pyarrow as pa  # noqa: PLC0415 - only who wants Arrow pays for its import
 
         kinds = set(map(type, self.objects))
@@ -66,7 +66,7 @@ class Ids:
 
 @dataclass(eq=False, repr=False)
 class Matches(Sequence[list[Id]]):
-    """For each event of a batch the ids of the subscriptions that it satisfies, in order of adding.
+    """The ids of the subscriptions that each event of a batch satisfies, in order of adding.
 
     A refused event matches nothing; `errors` says why it was refused.
     """
@@ -107,19 +107,19 @@ class Matches(Sequence[list[Id]]):
         return np.concatenate([_NO_IDS, *parts])
 
     def counts(self) -> NDArray[np.int64]:
-        """Return for each event how many subscriptions it satisfies."""
+        """Return the number of subscriptions that each event satisfies."""
         return self._counts
 
     def pairs(self) -> tuple[NDArray[np.int64], NDArray[np.object_]]:
-        """Return every match as the number of an event and the id of a subscription."""
+        """Return every match as the index of an event and the id of a subscription."""
         _, ids = self._lists
         return np.repeat(np.arange(self._length), self._counts), ids
 
     def numbers(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return every match as the number of an event and that of a subscription.
+        """Return every match as the index of an event and the number of a subscription.
 
-        Subscriptions are counted from 0 in order of adding; those that were removed since they
-        were compiled count as well.
+        Subscriptions are numbered from 0 in order of adding, including those removed since they
+        were compiled.
         """
         starts, numbers = self._numbers
         return np.repeat(np.arange(self._length), np.diff(starts)), numbers
@@ -133,7 +133,7 @@ class Matches(Sequence[list[Id]]):
         return np.concatenate(parts)
 
     def to_arrow(self) -> pa.ListArray[Any]:
-        """Return for each event the list of ids, as an Arrow array."""
+        """Return the list of ids of each event, as an Arrow array."""
         import pyarrow as pa  # noqa: PLC0415 - only those who want Arrow pay for its import
 
         starts, numbers = self._numbers
@@ -144,7 +144,7 @@ class Matches(Sequence[list[Id]]):
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:
-        # The last tile may be longer than there are events.
+        # The last tile may extend beyond the events.
         counts = np.zeros(self._length + 64 * MAX_TILE_WORDS, np.int64)
         for segment in self._segments:
             bitmap, in_force = segment.bitmap, segment.in_force

@@ -1,4 +1,4 @@
-"""Kernels loaded before they are needed: compiled if this machine has never done so, else read."""
+"""Load kernels before they are needed: compile them on first use, then read the cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tamis.languages import parse
 from tamis.matching.engine import Engine, Subscription
 
 _RARE: Final = 'text = "a{0}" and number < {0}'
-"""So many of these have a value of their own that they wait for it."""
+"""Enough of these have a value of their own to be indexed by it."""
 _VARIED: Final = (
     "number < {0} and flag = true",
     "number between {0} and {0} + 3 or other > {0}",
@@ -23,17 +23,17 @@ _VARIED: Final = (
 _WIDE: Final = " or ".join(
     f"(x{n} < 1 and x{(7 * n + 3) % 30} > 2 and x{(11 * n + 5) % 30} > {n})" for n in range(60)
 )
-"""A diagram of this would be too large."""
+"""A filter whose diagram would be too large."""
 _EVENTS: Final = [
     {"number": n, "other": n / 2, "text": f"a{n + 1}", "flag": n > 3} for n in range(70)
 ]
 
 
 def load_kernels() -> None:
-    """Match a little of every kind, one by one and together, so that all kernels are there.
+    """Load all kernels, by matching something of every kind one by one and as a batch.
 
-    The first process on a machine compiles them, which takes about a minute of a core, and keeps
-    them beside the modules, or in NUMBA_CACHE_DIR; others read them in less than a second.
+    The first process on a machine compiles them, which takes about a minute of a core, and caches
+    them beside the modules or in NUMBA_CACHE_DIR; others load them in less than a second.
     """
     engine = Engine()
     engine.add_many(_subscriptions())

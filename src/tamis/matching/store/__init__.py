@@ -1,1 +1,1 @@
-"""The store of subscriptions: segments that come and go, and snapshot files."""
+"""The store of subscriptions: segments, and snapshot files."""

@@ -1,8 +1,8 @@
 """The subscriptions of an engine, in segments that are compiled together, oldest first.
 
-What is added lies open at first: one event tries the few newest one by one, a batch has them
-compiled. Small segments are joined into larger ones beside the readers, so that there are never
-many. All that a reader uses hangs on one tuple, which is never changed, only replaced.
+New subscriptions stay uncompiled at first: a single event tries the few newest one by one, a batch
+compiles them. Small segments are merged into larger ones beside the readers, so that there are
+never many. Everything a reader uses hangs on one tuple, which is never changed, only replaced.
 """
 
 from __future__ import annotations
@@ -19,32 +19,33 @@ from tamis.filters import Filter, Id
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store.segments import CompiledSubscription, Segment
 
-# So many of the newest are tried one by one, which takes one event some microseconds each.
+# This many of the newest are tried one by one, which takes some microseconds per event and
+# subscription.
 MAX_OPEN_SUBSCRIPTIONS: Final = 16
-# Segments of up to this many subscriptions are compiled anew with what was added, in milliseconds.
+# Segments of up to this many subscriptions are recompiled with new ones, in milliseconds.
 MAX_RECOMPILED_SUBSCRIPTIONS: Final = 256
-# With more segments than this, the newest of them are joined in the background.
+# With more segments than this, the newest are merged in the background.
 MAX_SEGMENTS: Final = 6
 
 
 class OpenSubscription(NamedTuple):
-    """A subscription that no segment has yet."""
+    """A subscription that is in no segment yet."""
 
     entry: CompiledSubscription
     filter: Filter
 
 
 class CollectionState(NamedTuple):
-    """What a reader sees: taken once, it stays as it was."""
+    """What a reader sees; it never changes."""
 
     segments: tuple[Segment, ...] = ()
     open: tuple[OpenSubscription, ...] = ()
-    """The newest ones, as far as they are few."""
+    """The uncompiled subscriptions, if they are few."""
     is_whole: bool = True
-    """Whether there are no more than these; else they must be compiled before anyone reads."""
+    """Whether these are all; otherwise they must be compiled before reading."""
 
     def locate(self, id_: Id) -> tuple[int, int] | None:
-        """Return the segment and the place of a compiled subscription."""
+        """Return the segment and the position of a compiled subscription."""
         for number, segment in enumerate(self.segments):
             place = segment.place(id_)
             if place is not None:
@@ -52,32 +53,32 @@ class CollectionState(NamedTuple):
         return None
 
     def without_compiled(self, id_: Id) -> CollectionState:
-        """Return the same without one of the compiled ones."""
+        """Return a copy without one of the compiled subscriptions."""
         number, place = _located(self, id_)
         without = self.segments[number].without(place)
         segments = (*self.segments[:number], without, *self.segments[number + 1 :])
         return self._replace(segments=segments)
 
     def without_open(self, id_: Id) -> CollectionState:
-        """Return the same without one of the open ones."""
+        """Return a copy without one of the uncompiled subscriptions."""
         return self._replace(open=tuple(one for one in self.open if one.entry.id != id_))
 
     def with_open(self, one: OpenSubscription) -> CollectionState:
-        """Return the same with one more."""
+        """Return a copy with one more subscription."""
         if len(self.open) == MAX_OPEN_SUBSCRIPTIONS or not self.is_whole:
             return self._replace(is_whole=False)
         return self._replace(open=(*self.open, one))
 
 
 class Collection:
-    """Holds subscriptions; one thread at a time changes them, any number read."""
+    """The subscriptions; one thread at a time changes them, any number read."""
 
     def __init__(self, vocabulary: Vocabulary, segment: Segment | None = None) -> None:
         self.vocabulary: Final = vocabulary
         self.state = CollectionState(() if segment is None else (segment,))
         self.count = 0 if segment is None else segment.size
         self.changing: Final = RLock()
-        # All that no segment has yet; the state shows them while they are few.
+        # All uncompiled subscriptions; the state shows them while they are few.
         self._pending: dict[Id, CompiledSubscription] = {}
         self._joining: Thread | None = None
 
@@ -107,7 +108,7 @@ class Collection:
         self.count -= 1
 
     def replace(self, entry: CompiledSubscription, filter_: Filter) -> None:
-        """Put a subscription in the place of the one with its id; every reader sees one of them."""
+        """Replace the subscription with this id; a reader sees either the old or the new one."""
         without = self._without(entry.id)
         self._pending[entry.id] = entry
         self.state = without.with_open(OpenSubscription(entry, filter_))
@@ -123,7 +124,7 @@ class Collection:
         pending = self._pending.get(id_)
         if pending is not None:
             return pending
-        # Taken once: segments may be joined while this looks.
+        # Read once: segments may be merged meanwhile.
         state = self.state
         number, place = _located(state, id_)
         return state.segments[number].entry(place)
@@ -131,12 +132,12 @@ class Collection:
     # --- compiled together -------------------------------------------------------------------
 
     def whole(self) -> CollectionState:
-        """Return all subscriptions, the newest perhaps open."""
+        """Return all subscriptions; the newest may be uncompiled."""
         state = self.state
         return state if state.is_whole else CollectionState(self.compiled())
 
     def compiled(self) -> tuple[Segment, ...]:
-        """Return all subscriptions in segments."""
+        """Return all subscriptions, compiled."""
         state = self.state
         if state.is_whole and not state.open:
             return state.segments
@@ -157,7 +158,7 @@ class Collection:
             return self.state.segments[0]
 
     def _compile(self) -> None:
-        """Compile what is pending, together with the last segments if those are small."""
+        """Compile new subscriptions, together with the last segments if those are small."""
         entries, older = list(self._pending.values()), list(self.state.segments)
         while older and older[-1].size <= max(len(entries), MAX_RECOMPILED_SUBSCRIPTIONS):
             entries = older.pop().living() + entries
@@ -177,7 +178,7 @@ class Collection:
             self._joining.start()
 
     def _join(self) -> None:
-        """Join the newest segments into one, without keeping anyone from reading or changing."""
+        """Merge the newest segments into one, without blocking readers or writers."""
         chosen = _to_join(self.state.segments)
         if len(chosen) < 2:
             return
@@ -215,7 +216,7 @@ def _to_join(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
 def _still_there(
     segments: tuple[Segment, ...], chosen: tuple[Segment, ...]
 ) -> tuple[Segment, ...] | None:
-    """Return what became of some segments, or None if they were compiled anew meanwhile."""
+    """Return the current versions of some segments, or None if they were recompiled meanwhile."""
     evaluators = [segment.evaluator for segment in segments]
     if chosen[0].evaluator not in evaluators:
         return None
@@ -228,7 +229,7 @@ def _still_there(
 def match_open(
     open_: tuple[OpenSubscription, ...], event: Event, now: float, schema: Schema | None
 ) -> Iterator[Id]:
-    """Yield those of the newest subscriptions that an event satisfies."""
+    """Yield the uncompiled subscriptions that an event satisfies."""
     for entry, filter_ in open_:
         if entry.expires_at > now and filter_.matches(event, entry.mode, schema):
             yield entry.id

@@ -21,7 +21,7 @@ MODES: Final = tuple(Mode)
 
 
 class CompiledSubscription(NamedTuple):
-    """One subscription, as it comes into the engine and goes from segment to segment."""
+    """One subscription, as it enters the engine and moves between segments."""
 
     id: Id
     program: NDArray[np.int32]
@@ -30,7 +30,7 @@ class CompiledSubscription(NamedTuple):
 
 
 class SubscriptionColumns(NamedTuple):
-    """Who the subscriptions of a segment are, in columns; a few bytes each."""
+    """The subscriptions of a segment in columns, a few bytes each."""
 
     ids: Ids
     modes: NDArray[np.int8]
@@ -38,7 +38,7 @@ class SubscriptionColumns(NamedTuple):
     soonest: float
     """When the first of them expires."""
     hashes: NDArray[np.int64]
-    """The hashes of the ids, ascending, to find a subscription by its id."""
+    """The hashes of the ids, ascending, for lookup by id."""
     by_hash: NDArray[np.int32]
 
     @classmethod
@@ -52,7 +52,7 @@ class SubscriptionColumns(NamedTuple):
         return cls(Ids(ids), modes, expires_at, soonest, hashes[by_hash], by_hash)
 
     def places(self, id_: Id) -> Iterator[int]:
-        """Yield where the id stands; more than once if it was removed and came back."""
+        """Yield the positions of an id; several if it was removed and added again."""
         first = int(np.searchsorted(self.hashes, hash(id_)))
         while first < len(self.hashes) and self.hashes[first] == hash(id_):
             place = int(self.by_hash[first])
@@ -62,13 +62,13 @@ class SubscriptionColumns(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Subscriptions that were compiled together; which of them are still there is a mask."""
+    """Subscriptions that were compiled together, with a mask of those not removed."""
 
     evaluator: Evaluator
     columns: SubscriptionColumns
     alive: NDArray[np.bool_]
     is_whole: bool = True
-    """Whether all are still there."""
+    """Whether none has been removed."""
 
     @classmethod
     def of(cls, entries: Sequence[CompiledSubscription], vocabulary: Vocabulary) -> Segment:
@@ -86,11 +86,11 @@ class Segment(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Return how many subscriptions were compiled, those that are gone among them."""
+        """Return the number of compiled subscriptions, including removed ones."""
         return len(self.alive)
 
     def place(self, id_: Id) -> int | None:
-        """Return where a subscription that is still there stands."""
+        """Return the position of a subscription that was not removed."""
         return next((place for place in self.columns.places(id_) if self.alive[place]), None)
 
     def entry(self, place: int) -> CompiledSubscription:
@@ -105,17 +105,17 @@ class Segment(NamedTuple):
         )
 
     def without(self, place: int) -> Segment:
-        """Return the segment with one subscription gone."""
+        """Return the segment with one more tombstone."""
         alive = self.alive.copy()
         alive[place] = False
         return self._replace(alive=alive, is_whole=False)
 
     def living(self) -> list[CompiledSubscription]:
-        """Return the subscriptions that are still there."""
+        """Return the subscriptions that were not removed."""
         return [self.entry(place) for place in np.flatnonzero(self.alive).tolist()]
 
     def ids(self) -> list[Id]:
-        """Return the ids of the subscriptions that are still there."""
+        """Return the ids of the subscriptions that were not removed."""
         return list(self.columns.ids.objects[self.alive])
 
     def match(self, batch: EventBatch, now: float, threads: int) -> SegmentMatches:

@@ -28,12 +28,12 @@ from tamis.matching.store.snapshot_file import read_file, write_file
 Arrays = Mapping[str, NDArray[Any]]
 Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
 
-# Fields keep the names that the file format gave them first.
+# Fields keep their original names in the file format.
 _NAME_ON_DISK: Final = {"unindexed": "everyday", "compound": "meeting"}
 
 
 class Restored(NamedTuple):
-    """What a snapshot gives back."""
+    """The content of a snapshot."""
 
     schema: Schema | None
     mode: Mode
@@ -42,7 +42,7 @@ class Restored(NamedTuple):
 
 
 def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> None:
-    """Write a segment, all of whose subscriptions are still there."""
+    """Write a segment without tombstones."""
     about = {
         "schema": None if vocabulary.schema is None else schema_data(vocabulary.schema),
         "mode": mode.value,
@@ -80,7 +80,7 @@ def load(path: Path) -> Restored:
 
 
 def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:
-    """Return variables as arrays: what stands on each line, the predicates, the leaves."""
+    """Return variables as arrays: breakpoints of each value order, predicates, leaves."""
     blocks = [
         [name, block.first, [_plain(point) for point in block.partition.breakpoints]]
         for name, block in variables.blocks.items()
@@ -111,7 +111,7 @@ def _variables(arrays: Arrays) -> Variables:
 
 
 def _plain(point: Breakpoint) -> list[Any]:
-    """Return a breakpoint as JSON has it; instants as microseconds."""
+    """Return a breakpoint as JSON; timestamps as microseconds."""
     store = KINDS[KIND_OF_BRACKET[point[0]]].store if len(point) == 2 else None
     return list(point) if store is None else [point[0], store(point[1])]
 
@@ -131,7 +131,7 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
 
 
 def _rebuilt(cls: type[Tuple], name: str, arrays: Arrays) -> Tuple:
-    """Return the nested tuples that `_named` took apart."""
+    """Return the nested tuples that `_named` flattened."""
     hints = get_type_hints(cls)
     fields: list[Any] = []
     for field in cls._fields:  # type: ignore[attr-defined]

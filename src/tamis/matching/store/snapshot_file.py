@@ -4,8 +4,8 @@
 
     magic, 16 bytes | length of the header, 8 bytes | its CRC-32, 8 bytes | header, JSON | arrays
 
-The header tells of each array its type, shape, place and CRC-32. Arrays begin at multiples of 64
-bytes, so that they can be used where they lie.
+The header contains the type, shape, place and CRC-32 of each array. Arrays start at multiples of 64
+bytes, so that they can be used in place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PREFIX: Final = len(MAGIC) + 16
 
 
 class ArrayRecord(NamedTuple):
-    """Where an array lies, and what its bytes must add up to."""
+    """The place of an array, and its checksum."""
 
     name: str
     dtype: str
@@ -39,7 +39,7 @@ class ArrayRecord(NamedTuple):
 
 
 def write_file(path: Path, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a file whole or not at all: beside the place first, then into it."""
+    """Write a file atomically: under another name first, then rename it."""
     parts, end = [], 0
     for name, array in arrays.items():
         data = np.ascontiguousarray(array)
@@ -63,10 +63,10 @@ def write_file(path: Path, about: Mapping[str, Any], arrays: Mapping[str, NDArra
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what a file says about itself, and its arrays as they lie in it; nobody writes there.
+    """Return the header of a file, and its arrays as they lie in it; never write to them.
 
-    They are mapped as if they could be written, since kernels are compiled anew for arrays that
-    cannot be: half of what there is to compile would be there twice.
+    They are mapped as if they were writable, because kernels are compiled again for read-only
+    arrays: half of the kernels would exist twice.
     """
     try:
         with path.open("rb") as file:

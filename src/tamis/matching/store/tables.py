@@ -1,4 +1,4 @@
-"""Subscriptions in a table: Arrow's in memory, or a Parquet file that is read a piece at a time."""
+"""Subscriptions in a table: Arrow in memory, or a Parquet file that is read in batches."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tamis.events import Type
 from tamis.events.arrow_values import texts_of, type_of_arrow
 from tamis.events.schema import did_you_mean
 
-# Rows that are Python objects at a time: enough to make the reading of a piece count for little.
+# Rows that are Python objects at a time: enough to amortize reading a batch.
 ROWS_PER_BATCH: Final = 8_192
 
 _UNITS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def rows_of(source: pa.RecordBatch | pa.Table | str | PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Return the subscriptions in a table as mappings; columns it does not know are passed over.
+    """Return the subscriptions in a table as mappings; ignore unknown columns.
 
-    What is wrong with the columns is said at once, before the first row.
+    Errors about the columns are raised at once, before the first row.
 
     >>> list(rows_of(pa.table({"id": [1], "filter": ["price < 5"], "mode": [None]})))
     [{'id': 1, 'filter': 'price < 5'}]
@@ -64,7 +64,7 @@ def _mappings(pieces: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         columns = [_values(piece.column(name)) for name in piece.schema.names]
         for row in zip(*columns, strict=True):
             given = zip(piece.schema.names, row, strict=True)
-            # A null is as if the column were not there, but for those that must be.
+            # A null means that the column is missing, except for required columns.
             yield {n: value for n, value in given if value is not None or n in _REQUIRED}
 
 
@@ -78,7 +78,7 @@ def _values(column: pa.Array) -> list[Any]:
 
 
 def _seconds(moments: pa.Array) -> list[float | None]:
-    """Return moments as seconds since 1970; without a zone they are in UTC, days at midnight."""
+    """Return timestamps as seconds since 1970; without a zone they are UTC, dates at midnight."""
     if not arrow_types.is_timestamp(moments.type):
         moments = moments.cast(pa.timestamp("s"))
     counts = moments.cast(pa.int64()).to_pylist()
@@ -103,7 +103,7 @@ def _known(names: Iterable[str]) -> list[str]:
 
 
 def _check(schema: pa.Schema, where: str) -> None:
-    """Refuse a table that cannot be one of subscriptions."""
+    """Refuse a table that does not contain subscriptions."""
     for name in _REQUIRED:
         if name not in schema.names:
             hint = did_you_mean(name, schema.names)
