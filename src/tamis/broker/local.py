@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar, Unpack
 
@@ -57,7 +58,9 @@ class LocalBus(Bus):
     ) -> None:
         self._host = _Host(folder, settings)
         name = "in a temporary folder" if folder is None else str(folder)
-        super().__init__(name, self._host.dial, LocalManagement(self._host, options.token), options)
+        super().__init__(
+            name, self._host.dial, partial(LocalManagement, self._host, options.token), options
+        )
 
     @property
     def broker(self) -> Broker:
@@ -67,7 +70,7 @@ class LocalBus(Bus):
     def connect(self, **options: Unpack[ConnectOptions]) -> Bus:
         """Return another client of this broker, to be used with `async with`."""
         chosen = ClientOptions(**options)
-        management = LocalManagement(self._host, chosen.token)
+        management = partial(LocalManagement, self._host, chosen.token)
         return Bus(self._name, self._host.dial, management, chosen)
 
     async def open(self) -> Self:
@@ -202,10 +205,7 @@ class LocalManagement:
         self._host = host
         self._token = token
 
-    async def open(self) -> None:
-        """Do nothing: there is no connection."""
-
-    async def call(self, call: ManagementCall[T]) -> T:
+    async def call(self, call: ManagementCall[T], *, keep_alive: bool = False) -> T:  # noqa: ARG002
         """Return the broker's answer to a call."""
         session = await self._host.broker.authenticate(await resolve_token(self._token))
         try:

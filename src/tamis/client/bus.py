@@ -38,9 +38,13 @@ class Bus(ManagingBus):
     """A connection to a broker that reconnects by itself; made by `tamis.connect`."""
 
     def __init__(
-        self, name: str, dial: Dial, management: Management, options: ClientOptions
+        self,
+        name: str,
+        dial: Dial,
+        make_management: Callable[[], Management],
+        options: ClientOptions,
     ) -> None:
-        super().__init__(management)
+        super().__init__(make_management)
         if (options.publisher is None) is not (options.sequence is None):
             raise ValueError(
                 "publisher and sequence go together: when a name is used again, the broker ignores "
@@ -114,7 +118,7 @@ class Bus(ManagingBus):
     async def open(self) -> Self:
         """Connect; `async with` does this."""
         await self._reconnector.open()
-        await self._management.open()
+        self._keeps_alive = True
         self._is_open = True
         for handler in self._handlers:
             handler.start()
@@ -133,7 +137,7 @@ class Bus(ManagingBus):
                 await self._finish([task for task in tasks if task is not mine], drain=drain)
             finally:
                 await self._reconnector.close()
-                await self._management.close()
+                await self._stop_managing()
                 self._closed.set_result(None)
         elif mine not in tasks:
             await asyncio.shield(self._closed)

@@ -1,28 +1,19 @@
-"""Management: the calls to a broker that need no open connection, and their HTTP client."""
+"""Management: the calls to a broker that need no open bus."""
 
 from __future__ import annotations
 
-import contextlib
-import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeVar, cast
-from urllib.parse import quote
+from typing import Any, Protocol, TypeVar, cast
 
-import httpx
 import msgspec
 
-from tamis.client.address import BrokerAddress
 from tamis.client.messages import Message, NoSettler, Publishable, encode_event
-from tamis.client.options import Lifetime, Token, position, seconds
-from tamis.client.reconnector import resolve_token
-from tamis.client.transport import failure_reason
-from tamis.errors import DisconnectedError, RefusedError
+from tamis.client.options import Lifetime, position, seconds
 from tamis.filters import Filter, Mode
-from tamis.protocol import Code, Delivery
+from tamis.protocol import Delivery
 from tamis.protocol.management import (
     MAX_PAGE_ITEMS,
-    OPERATIONS,
     DeleteDeadLetters,
     DeleteSubscription,
     ExplainFilter,
@@ -30,7 +21,6 @@ from tamis.protocol.management import (
     ListDeadLetters,
     ListSubscriptions,
     ManagementCall,
-    ManagementOperation,
     ReadHistory,
     ReadStatus,
     ReadSubscription,
@@ -46,28 +36,35 @@ T = TypeVar("T")
 class Management(Protocol):
     """Makes management calls to a broker."""
 
-    async def open(self) -> None:
-        """Keep connections alive from now on."""
-
-    async def call(self, call: ManagementCall[T]) -> T:
-        """Return the broker's answer to a call."""
+    async def call(self, call: ManagementCall[T], *, keep_alive: bool = False) -> T:
+        """Return the broker's answer to a call; keep the connection for the next one, or not."""
 
     async def close(self) -> None:
-        """Close the connections that calls use."""
+        """Close the connections that were kept."""
 
 
 class ManagingBus:
     """The part of a bus that manages subscriptions and filters."""
 
-    def __init__(self, management: Management) -> None:
-        self._management = management
+    def __init__(self, make_management: Callable[[], Management]) -> None:
+        self._make_management = make_management
+        self._management: Management | None = None
+        self._keeps_alive = False
+        """Whether connections for management calls are kept alive."""
 
     async def call(self, call: ManagementCall[T]) -> T:
         """Make any management call, such as `bus.call(ListTokens())`.
 
         `tamis.protocol.management` lists them all.
         """
-        return await self._management.call(call)
+        # At the first call: most programs only publish or subscribe, and loading takes a while.
+        self._management = self._management or self._make_management()
+        return await self._management.call(call, keep_alive=self._keeps_alive)
+
+    async def _stop_managing(self) -> None:
+        self._keeps_alive = False
+        if self._management is not None:
+            await self._management.close()
 
     async def subscriptions(self) -> list[SubscriptionView]:
         """Return your subscriptions, connected or not."""
@@ -192,123 +189,3 @@ def read_history(
 def _mode(mode: Mode | str | None) -> Mode | None:
     # The broker checks it.
     return cast(Mode | None, mode)
-
-
-# --- over HTTP -----------------------------------------------------------------------------------
-
-_JSON: Final = "application/json"
-
-
-class _RefusalBody(msgspec.Struct, frozen=True):
-    """The body of a refusal."""
-
-    code: str
-    detail: str
-
-
-class HTTPManagement:
-    """Makes management calls over HTTP; an open bus keeps its connections alive between calls."""
-
-    def __init__(
-        self,
-        address: BrokerAddress,
-        token: Token,
-        *,
-        timeout: float | None,
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        self._address = address
-        self._token = token
-        self._timeout = timeout
-        self._tls = tls
-        self._is_open = False
-        self._kept: httpx.AsyncClient | None = None
-
-    async def open(self) -> None:
-        """Keep connections alive from now on."""
-        self._is_open = True
-
-    async def close(self) -> None:
-        """Close the connections."""
-        self._is_open = False
-        kept, self._kept = self._kept, None
-        if kept is not None:
-            await kept.aclose()
-
-    def _client(self) -> httpx.AsyncClient:
-        if self._tls is None and self._address.is_secure:
-            # The certificates of the system; those of httpx would be its own.
-            self._tls = ssl.create_default_context()
-        return httpx.AsyncClient(
-            base_url=self._address.web,
-            headers={"Accept": _JSON},
-            verify=self._tls or False,
-            timeout=self._timeout,
-            trust_env=not self._address.is_loopback,
-            follow_redirects=True,
-        )
-
-    async def call(self, call: ManagementCall[T]) -> T:
-        """Return the broker's answer to a call."""
-        operation = OPERATIONS[type(call)]
-        try:
-            response = await self._fetch(operation, call)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-            reason = failure_reason(error)
-            raise DisconnectedError(f"{self._address.web} cannot be reached: {reason}") from None
-        if response.is_error:
-            raise _refusal(response)
-        try:
-            body = msgspec.json.decode(response.content or b"null", type=operation.response)
-        except msgspec.MsgspecError as error:
-            raise DisconnectedError(f"{self._address.web} is not a broker: {error}") from None
-        return cast(T, getattr(body, operation.wrapper) if operation.wrapper else body)
-
-    async def _fetch(
-        self, operation: ManagementOperation, call: ManagementCall[Any]
-    ) -> httpx.Response:
-        names = {name: _quote(text) for name, text in operation.path_arguments(call).items()}
-        token = await resolve_token(self._token)
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        arguments = operation.arguments(call)
-        content, parameters = None, None
-        if operation.has_body:
-            headers["Content-Type"] = _JSON
-            content = msgspec.json.encode(arguments)
-        elif arguments is not None:
-            built = msgspec.to_builtins(arguments)
-            parameters = {name: value for name, value in built.items() if value is not None}
-        async with self._connections() as client:
-            return await client.request(
-                operation.method,
-                operation.path.format(**names),
-                params=parameters,
-                headers=headers,
-                content=content,
-            )
-
-    @contextlib.asynccontextmanager
-    async def _connections(self) -> AsyncIterator[httpx.AsyncClient]:
-        if self._is_open:
-            # Made at the first call, since that takes a while.
-            self._kept = self._kept or self._client()
-            yield self._kept
-            return
-        async with self._client() as client:
-            yield client
-
-
-def _quote(name: str) -> str:
-    """Return a name as one segment of a path, even if it is `..`."""
-    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
-
-
-def _refusal(response: httpx.Response) -> RefusedError:
-    retry_after = response.headers.get("Retry-After", "")
-    wait = float(retry_after) if retry_after.isdigit() else None
-    try:
-        problem = msgspec.json.decode(response.content, type=_RefusalBody)
-    except msgspec.MsgspecError:
-        status = response.status_code
-        return RefusedError(Code.UNAVAILABLE, f"the broker answered with HTTP {status}")
-    return RefusedError(problem.code, problem.detail, retry_after=wait)

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from tamis.client.address import parse_address
-from tamis.client.management import HTTPManagement, read_history
+from tamis.client.http import HTTPManagement
+from tamis.client.management import read_history
 from tamis.errors import DisconnectedError, RefusedError, SparkError
 from tamis.protocol import Delivery
 from tamis.protocol.codes import RETRYABLE

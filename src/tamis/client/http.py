@@ -1,0 +1,132 @@
+"""Management calls over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from tamis.client.address import BrokerAddress
+from tamis.client.options import Token
+from tamis.client.reconnector import resolve_token
+from tamis.client.transport import failure_reason
+from tamis.errors import DisconnectedError, RefusedError
+from tamis.protocol import Code
+from tamis.protocol.management import OPERATIONS, ManagementCall, ManagementOperation
+
+T = TypeVar("T")
+
+_JSON: Final = "application/json"
+
+
+class _RefusalBody(msgspec.Struct, frozen=True):
+    """The body of a refusal."""
+
+    code: str
+    detail: str
+
+
+class HTTPManagement:
+    """Makes management calls over HTTP, each over a connection that is kept alive or its own."""
+
+    def __init__(
+        self,
+        address: BrokerAddress,
+        token: Token,
+        *,
+        timeout: float | None,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._address = address
+        self._token = token
+        self._timeout = timeout
+        self._tls = tls
+        self._kept: httpx.AsyncClient | None = None
+
+    async def close(self) -> None:
+        """Close the connections that were kept."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept.aclose()
+
+    def _client(self) -> httpx.AsyncClient:
+        if self._tls is None and self._address.is_secure:
+            # The certificates of the system; those of httpx would be its own.
+            self._tls = ssl.create_default_context()
+        return httpx.AsyncClient(
+            base_url=self._address.web,
+            headers={"Accept": _JSON},
+            verify=self._tls or False,
+            timeout=self._timeout,
+            trust_env=not self._address.is_loopback,
+            follow_redirects=True,
+        )
+
+    async def call(self, call: ManagementCall[T], *, keep_alive: bool = False) -> T:
+        """Return the broker's answer to a call; keep the connection for the next one, or not."""
+        operation = OPERATIONS[type(call)]
+        try:
+            response = await self._fetch(operation, call, keep_alive=keep_alive)
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+            reason = failure_reason(error)
+            raise DisconnectedError(f"{self._address.web} cannot be reached: {reason}") from None
+        if response.is_error:
+            raise _refusal(response)
+        try:
+            body = msgspec.json.decode(response.content or b"null", type=operation.response)
+        except msgspec.MsgspecError as error:
+            raise DisconnectedError(f"{self._address.web} is not a broker: {error}") from None
+        return cast(T, getattr(body, operation.wrapper) if operation.wrapper else body)
+
+    async def _fetch(
+        self, operation: ManagementOperation, call: ManagementCall[Any], *, keep_alive: bool
+    ) -> httpx.Response:
+        names = {name: _quote(text) for name, text in operation.path_arguments(call).items()}
+        token = await resolve_token(self._token)
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        arguments = operation.arguments(call)
+        content, parameters = None, None
+        if operation.has_body:
+            headers["Content-Type"] = _JSON
+            content = msgspec.json.encode(arguments)
+        elif arguments is not None:
+            built = msgspec.to_builtins(arguments)
+            parameters = {name: value for name, value in built.items() if value is not None}
+        async with self._connections(keep_alive=keep_alive) as client:
+            return await client.request(
+                operation.method,
+                operation.path.format(**names),
+                params=parameters,
+                headers=headers,
+                content=content,
+            )
+
+    @contextlib.asynccontextmanager
+    async def _connections(self, *, keep_alive: bool) -> AsyncIterator[httpx.AsyncClient]:
+        if keep_alive:
+            self._kept = self._kept or self._client()
+            yield self._kept
+            return
+        async with self._client() as client:
+            yield client
+
+
+def _quote(name: str) -> str:
+    """Return a name as one segment of a path, even if it is `..`."""
+    return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
+
+
+def _refusal(response: httpx.Response) -> RefusedError:
+    retry_after = response.headers.get("Retry-After", "")
+    wait = float(retry_after) if retry_after.isdigit() else None
+    try:
+        problem = msgspec.json.decode(response.content, type=_RefusalBody)
+    except msgspec.MsgspecError:
+        status = response.status_code
+        return RefusedError(Code.UNAVAILABLE, f"the broker answered with HTTP {status}")
+    return RefusedError(problem.code, problem.detail, retry_after=wait)

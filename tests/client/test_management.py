@@ -1,0 +1,59 @@
+"""The table of management calls, and the session's methods that do what they ask."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from tamis.broker.sessions import Session
+from tamis.protocol.management import (
+    OPERATIONS,
+    DeleteDeadLetters,
+    ManagementOperation,
+    RenewSubscription,
+)
+
+every_operation = pytest.mark.parametrize(
+    "operation", OPERATIONS.values(), ids=[operation.name for operation in OPERATIONS.values()]
+)
+
+
+@every_operation
+def test_the_session_takes_the_arguments_of_a_call(operation: ManagementOperation) -> None:
+    method = getattr(Session, operation.does)
+    arguments = dict.fromkeys(operation.call.__struct_fields__)
+    inspect.signature(method).bind(None, **arguments)
+
+
+@every_operation
+def test_the_session_returns_the_result_of_a_call(operation: ManagementOperation) -> None:
+    method = getattr(Session, operation.does)
+    returns = inspect.signature(method, eval_str=True).return_annotation
+    assert returns == (None if operation.result is type(None) else operation.result)
+
+
+@every_operation
+def test_every_name_in_a_path_is_an_argument(operation: ManagementOperation) -> None:
+    names = {field.encode_name for field in msgspec.structs.fields(operation.call)}
+    assert {*re.findall(r"{(\w+)}", operation.path)} <= names
+
+
+@pytest.mark.parametrize(
+    ("call", "path", "payload"),
+    [
+        (RenewSubscription("a/b", 5.0), {"subscription": "a/b"}, {"lifetime": 5.0}),
+        (DeleteDeadLetters("x", [1, 2]), {"subscription": "x"}, {"sequence": [1, 2]}),
+    ],
+)
+def test_a_call_goes_into_path_and_payload_and_comes_back(
+    call: Any, path: dict[str, str], payload: dict[str, object]
+) -> None:
+    operation = OPERATIONS[type(call)]
+    arguments = operation.arguments(call)
+    assert operation.path_arguments(call) == path
+    assert msgspec.to_builtins(arguments) == payload
+    assert operation.make_call(path, arguments) == call
