@@ -1,4 +1,4 @@
-"""The cells that the values of a batch lie in, and the predicates that hold."""
+"""The cells of the values in a batch, and the predicates that hold."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MOST_NEGATIVE: Final = -float(2**50)
 
 
 class BatchCells(NamedTuple):
-    """What a batch holds, in terms of the variables of one compiled set."""
+    """The cells and predicates of a batch, in terms of the variables of one compiled set."""
 
     by_attribute: CellsByAttribute
     passing: NDArray[np.bool_]
-    """For each predicate and event whether it holds, with columns up to a multiple of 64."""
+    """Whether each predicate holds for each event, with columns up to a multiple of 64."""
     multivalued: NDArray[np.bool_] | None
     """The events in which an indexed attribute holds several values; None if there are none."""
     multivalued_names: frozenset[str]
@@ -50,12 +50,12 @@ class CellFinder:
         blocks = compiled.variables.blocks
         self._rankers: Final = {name: Ranker(block.partition) for name, block in blocks.items()}
         self.predicate: Final = np.full(len(compiled.variables), NONE, np.int32)
-        """For each variable which predicate it is, or NONE."""
+        """The predicate of each variable, or NONE."""
         for number, variable in enumerate(compiled.variables.predicates.values()):
             self.predicate[variable] = number
 
     def find(self, batch: EventBatch) -> BatchCells:
-        """Return what a batch holds."""
+        """Return the cells and predicates of a batch."""
         found, starts = [_NOTHING], [0]
         multivalued, names = None, set[str]()
         for name, ranker in self._rankers.items():
@@ -79,7 +79,7 @@ class CellFinder:
 
 
 class Ranker:
-    """Finds the cells of one attribute's partition that values lie in."""
+    """Finds the cells of values in one attribute's partition."""
 
     def __init__(self, partition: Partition) -> None:
         keys, base = partition.values_by_bracket(), partition.first_cells()
@@ -106,7 +106,8 @@ class Ranker:
                 case Kind.NUMBER:
                     passed = self._numbers.passed(entries)
                 case Kind.TEXT:
-                    # A text that a filter names is a breakpoint itself, found five times as fast.
+                    # A text that occurs in a filter is a breakpoint itself, found five times as
+                    # fast.
                     texts, at = self._texts, self._passed_at.get
                     ranks = [at(text) or bisect_right(texts, text) for text in entries.texts]
                     passed = np.array(ranks, np.int32)[entries.values]
@@ -134,12 +135,12 @@ class _NumberBreakpoints:
     def __init__(self, breakpoints: Sequence[int | float]) -> None:
         self._floats, self._residues = split_numbers(breakpoints)
         self._groups: Final = np.unique(self._floats)
-        """Large integers that are different may have one float; those are a group."""
+        """Different large integers may share one float; those form a group."""
         self._keys: Final = self._key(self._floats, self._residues)
         self._table: Final = None if self._residues is not None else _table(self._floats)
 
     def passed(self, entries: Entries) -> NDArray[np.integer]:
-        """Return how many of the breakpoints every number has passed."""
+        """Return how many of the breakpoints each number has passed."""
         if self._residues is None and entries.residues is None:
             if self._table is None:
                 return np.searchsorted(self._floats, entries.values, side="right")
@@ -152,10 +153,10 @@ class _NumberBreakpoints:
     def _key(
         self, floats: NDArray[np.float64], residues: NDArray[np.int16] | None
     ) -> NDArray[np.int64]:
-        """Return integers in the order of the numbers: by the group, then by the residue.
+        """Return integers in the order of the numbers: by group, then by residue.
 
-        A number between two groups has the key under all of the second, for residues are more
-        than -(2**15), that of no number.
+        A number between two groups gets a key below all keys of the second, since residues exceed
+        -(2**15), which is no number's residue.
         """
         groups = np.searchsorted(self._groups, floats)
         inside = groups < np.searchsorted(self._groups, floats, side="right")
@@ -164,10 +165,10 @@ class _NumberBreakpoints:
 
 
 def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
-    """Return what tells the ranks of breakpoints at whole numbers, or None if it is not worth it.
+    """Return a table of ranks for breakpoints at whole numbers, or None if it is not worthwhile.
 
-    A test of equality with a whole number has a breakpoint under it and one right over it. Then all
-    that lies between two whole numbers has passed the same.
+    A test of equality with a whole number has a breakpoint just below it and one just above it.
+    Then all values between two whole numbers have passed the same breakpoints.
     """
     if (
         len(breakpoints) < MIN_TABLE_BREAKPOINTS

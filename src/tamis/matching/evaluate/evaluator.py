@@ -31,8 +31,8 @@ from tamis.matching.evaluate.tile_kernels import (
     set_region_rows,
 )
 
-# Words of events in a tile: enough to keep the vector units busy, unless the rows of that many
-# events would not stay in the last cache.
+# Words of events in a tile: enough to keep the vector units busy, but no more rows than fit the
+# last-level cache.
 MAX_TILE_WORDS: Final = 64
 MIN_TILE_WORDS: Final = 8
 MAX_ROW_BYTES: Final = 24 * 1024 * 1024
@@ -134,7 +134,7 @@ class Evaluator:
     def _evaluate_on_threads(
         self, cells: CellsByAttribute, bitmap: Bitmap, words: int, threads: int
     ) -> None:
-        """Give each thread its tiles; where those are too few, divide the chunks of each tile."""
+        """Give each thread its tiles; if those are too few, divide the chunks of each tile."""
         width = bitmap.shape[2]
         if len(bitmap) >= threads:
             _share(
@@ -186,7 +186,7 @@ class Evaluator:
 
 
 def _share(work: Callable[[int], None], tasks: Iterable[int], threads: int) -> None:
-    """Do tasks on several threads, of which this is one."""
+    """Run tasks on several threads, including this one."""
     left = iter(tasks)
 
     def do_next() -> None:

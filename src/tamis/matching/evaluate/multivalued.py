@@ -1,8 +1,8 @@
 """Evaluates events in which an attribute holds several values.
 
-Cells and diagrams are for one value each, so what they find for such an event is right only for
-subscriptions that do not ask about such an attribute. The others are run as programs, for 64 such
-events at a time: an atom is true where any value makes it true.
+Cells and diagrams assume one value each, so their result for such an event is correct only for
+subscriptions that do not test such an attribute. The others are run as programs, for 64 such events
+at a time: an atom is true if any value makes it true.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ MAX_KEPT_SELECTIONS: Final = 16
 
 
 class _Affected(NamedTuple):
-    """The subscriptions that ask about some attributes, with leaves of their own."""
+    """The subscriptions that test some attributes, with their own leaves."""
 
     members: NDArray[np.int32]
     programs: Programs
     leaves: Leaves
     blocks: NDArray[np.int32]
-    """The attributes that they ask about, those and others."""
+    """All attributes that they test."""
 
 
 class MultivaluedEvaluator:
@@ -43,7 +43,7 @@ class MultivaluedEvaluator:
     def recompute(
         self, cells: BatchCells, multivalued: NDArray[np.bool_], matched: SegmentMatches
     ) -> SegmentMatches:
-        """Return matches that are right for those events as well."""
+        """Return matches that are correct for those events as well."""
         affected = self._affected(cells.multivalued_names)
         is_affected = np.zeros(self._compiled.count, np.bool_)
         is_affected[affected.members] = True
@@ -106,7 +106,7 @@ class MultivaluedEvaluator:
     def _truths(
         self, affected: _Affected, cells: BatchCells, events: NDArray[np.int64]
     ) -> NDArray[np.uint64]:
-        """Return for every affected subscription a word: which of up to 64 events match."""
+        """Return a word for every affected subscription: which of up to 64 events match."""
         variables = self._compiled.variables
         rows = np.zeros((len(variables), 1), np.uint64)
         passing = np.zeros((len(cells.passing), 64), np.bool_)

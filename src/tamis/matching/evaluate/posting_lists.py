@@ -1,4 +1,4 @@
-"""Posting lists: the subscriptions that an event finds under the cells it lies in."""
+"""Posting lists: the subscriptions that an event finds under its cells."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
-"""For each event where its list of subscriptions ends, and all lists."""
+"""The end of the list of subscriptions of each event, and all lists."""
 
-# Stamps are numbers of 32 bits; before they run out, they begin again from 1.
+# Stamps are 32-bit numbers; before they run out, they restart at 1.
 MAX_STAMPS: Final = 1 << 30
 # Room for matches beyond two full lists of all subscriptions.
 SPARE_MATCHES: Final = 1024
@@ -26,7 +26,7 @@ class _Workspace(NamedTuple):
 
 
 class PostingLists:
-    """Finds matches in the posting lists of one compiled set; any number of threads may ask."""
+    """Finds matches in the posting lists of one compiled set; safe for any number of threads."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
@@ -34,7 +34,7 @@ class PostingLists:
         self.is_empty = len(compiled.unindexed) == compiled.count
 
     def match(self, cells: CellsByEvent) -> Lists:
-        """Return for each event where its list of subscriptions ends, and all lists."""
+        """Return the end of the list of subscriptions of each event, and all lists."""
         length = len(cells.starts) - 1
         ends = np.zeros(length, np.int64)
         try:

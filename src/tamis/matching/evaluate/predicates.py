@@ -1,4 +1,4 @@
-"""What no line decides: which events pass tests of text and bits, and comparisons of attributes."""
+"""Tests that the value order cannot decide: text, bits, and comparisons of attributes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PredicateIndex:
             self._add(row, predicate)
 
     def find(self, batch: EventBatch) -> Rows:
-        """Return for each predicate, in the order given, and each event whether it holds.
+        """Return whether each predicate, in the given order, holds for each event.
 
         There are columns up to a multiple of 64, so that the rows can be packed into words.
         """

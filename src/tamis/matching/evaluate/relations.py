@@ -1,4 +1,4 @@
-"""Comparisons between attributes, for all events of a batch at once where that is certain."""
+"""Comparisons between attributes, for all events of a batch at once where that is exact."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Numbers(NamedTuple):
     """A number per event, or one for all of them."""
 
     known: Flags
-    """Where there is a number; elsewhere the rest means nothing."""
+    """Where there is a number; elsewhere the other fields mean nothing."""
     whole: Flags
     """Where it is an integer."""
     integers: Integers
-    """It, if it is an integer; otherwise 0."""
+    """Its value, if it is an integer; otherwise 0."""
     floats: Floats
-    """It, or the float nearest to it."""
+    """Its value, or the nearest float."""
     unsure: Flags
-    """Where the oracle has to be asked."""
+    """Where the reference semantics must decide."""
 
     @classmethod
     def of(cls, known: Flags, whole: Flags, integers: Integers, floats: Floats) -> Numbers:
@@ -70,10 +70,10 @@ def compute(op: str, left: Numbers, right: Numbers) -> Numbers:
 
 
 def compare(op: str, left: Numbers, right: Numbers) -> Flags:
-    """Tell where `left op right`; it means nothing where one of them is not known.
+    """Return where `left op right` holds; meaningless where one of them is unknown.
 
-    An integer and a float compare by their floats, and where those are equal by what the integer
-    is more than its float.
+    An integer and a float compare by their floats, and if those are equal, by the difference of the
+    integer from its float.
     """
     left_residues, right_residues = _residues(left), _residues(right)
     same = left.floats == right.floats
@@ -99,7 +99,7 @@ def _residues(numbers: Numbers) -> Any:
 
 # --- integers --------------------------------------------------------------------------------
 
-# The results, where they are numbers of 64 bits, and where both of that is certain.
+# The results where they fit 64 bits, and where both facts are certain.
 OnIntegers = tuple[Integers, Flags, Flags]
 
 _CERTAIN: Final = np.ones(1, np.bool_)
@@ -107,7 +107,7 @@ _CERTAIN: Final = np.ones(1, np.bool_)
 
 def _add(left: Numbers, right: Numbers) -> OnIntegers:
     total = left.integers + right.integers
-    # It has left the range if both terms have the sign that it has not.
+    # It has overflowed if both terms have the sign that it has not.
     fits = ((left.integers ^ total) & (right.integers ^ total)) >= 0
     return total, fits, _CERTAIN
 
@@ -119,7 +119,7 @@ def _subtract(left: Numbers, right: Numbers) -> OnIntegers:
 
 
 def _multiply(left: Numbers, right: Numbers) -> OnIntegers:
-    # Three roundings take a product of floats nowhere near twice as far as the exact one.
+    # Three roundings change a product of floats by far less than a factor of two.
     with np.errstate(all="ignore"):
         sure = np.abs(left.floats * right.floats) < 2.0**62
     return left.integers * right.integers, _CERTAIN, sure
@@ -154,7 +154,7 @@ ON_FLOATS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
 }
 
 
-# The oracle is done with so few events before columns are made of them.
+# For so few events, the reference semantics is faster than building columns.
 MIN_COLUMN_EVENTS: Final = 4
 
 
@@ -166,7 +166,7 @@ class Plain(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What is known about a relation without asking the oracle."""
+    """What is known about a relation without the reference semantics."""
 
     known: Flags
     holds: Flags
@@ -174,10 +174,10 @@ class Decision(NamedTuple):
 
 
 class Operands:
-    """The attributes of a batch as relations see them, each made into a full column once."""
+    """The attributes of a batch for relations, each expanded to a full column once."""
 
     def __init__(self, batch: EventBatch, schema: Schema | None) -> None:
-        """Take a batch; with a schema, its defaults stand in for what is absent."""
+        """Take a batch; with a schema, its defaults replace absent values."""
         self.batch: Final = batch
         self._schema = schema
         self._counts: dict[str, NDArray[np.int64]] = {}
@@ -185,7 +185,7 @@ class Operands:
         self._numbers: dict[str, Numbers] = {}
 
     def counts(self, name: str) -> NDArray[np.int64]:
-        """Return for each event how many values an attribute holds."""
+        """Return how many values an attribute holds in each event."""
         if name not in self._counts:
             counts = self.batch.columns.get(name, NO_COLUMN).counts(len(self.batch))
             self._counts[name] = counts if self._default(name) is None else np.maximum(counts, 1)
@@ -204,7 +204,7 @@ class Operands:
         return self._numbers[name]
 
     def event(self, number: int, relation: Relation) -> Event:
-        """Return as much of an event as a relation needs."""
+        """Return the part of an event that a relation needs."""
         event = self.batch.event(number, relation.attributes())
         return event if self._schema is None else self._schema.with_defaults(event)
 
@@ -261,7 +261,7 @@ class Operands:
 
 
 def find_related(relation: Relation, operands: Operands, *, truth: bool) -> Flags:
-    """Tell of every event whether a relation is true in it, or whether it is false."""
+    """Return for every event whether a relation is true, or whether it is false."""
     length = len(operands.batch)
     passing, several, asked = (np.full(length, flag) for flag in (False, False, True))
     for name in relation.attributes():
@@ -279,7 +279,7 @@ def find_related(relation: Relation, operands: Operands, *, truth: bool) -> Flag
 
 
 def _decide(relation: Relation, operands: Operands) -> Decision | None:
-    """Return what is certain of the events with single values, if there is a way to tell."""
+    """Return what is certain for events with single values, if it can be determined."""
     left, right = relation.left, relation.right
     if isinstance(left, Reference) and isinstance(right, Reference):
         return _decide_plain(relation.op, left.name, right.name, operands)
@@ -304,7 +304,7 @@ def _decide_numbers(op: str, left: Numbers, right: Numbers) -> Decision:
 
 
 def _compares_numbers(relation: Relation) -> bool:
-    """Tell whether a side is arithmetic, so that only numbers can be compared, on both sides."""
+    """Return whether a side is arithmetic, so that both sides must be numbers."""
     constants = [operand for operand in relation.operands() if isinstance(operand, Literal)]
     return (isinstance(relation.left, Arithmetic) or isinstance(relation.right, Arithmetic)) and (
         all(KIND_OF_TYPE[constant.type] is Kind.NUMBER for constant in constants)
@@ -320,7 +320,7 @@ def _evaluate(expression: Expression, operands: Operands) -> Numbers:
         case Literal(constant=int() | float() as number):
             return Numbers.constant(number)
         case _:
-            raise AssertionError(f"{expression} is no number")
+            raise AssertionError(f"{expression} is not a number")
 
 
 def _values_of(kind: Kind, entries: Entries) -> NDArray[Any]:

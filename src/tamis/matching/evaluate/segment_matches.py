@@ -1,4 +1,4 @@
-"""Which events of a batch match which subscriptions of one compiled set: the arrays."""
+"""The matches of a batch with one compiled set, as arrays."""
 
 from __future__ import annotations
 
@@ -12,19 +12,21 @@ Bitmap = NDArray[np.uint64]
 
 
 class SegmentMatches(NamedTuple):
-    """What one compiled set adds to `Matches`: bits of unindexed subscriptions, lists of others."""
+    """The matches of one compiled set: bits of unindexed subscriptions, lists of the others."""
 
     unindexed: NDArray[np.int32]
     """The subscription of each row of the bitmap."""
     bitmap: Bitmap
-    """For each tile of events and each of those the events that match, a bit each. Tiles lie one
-    after the other in memory, because that is how they are written and read."""
+    """For each tile of events and each of these subscriptions, one bit per event.
+
+    Tiles are consecutive in memory, because they are written and read that way.
+    """
     ends: NDArray[np.int64]
-    """For each event where its part of `indexed` ends."""
+    """Where the part of each event in `indexed` ends."""
     indexed: NDArray[np.int32]
-    """The indexed subscriptions that match, event after event."""
+    """The matching indexed subscriptions, event after event."""
     in_force: NDArray[np.bool_] | None = None
-    """Which subscriptions are in force; None if all are, as mostly."""
+    """Which subscriptions are in force; None, the usual case, means all."""
 
     def events(self) -> NDArray[np.int64]:
         """Return the event of each match of an indexed subscription."""
@@ -40,7 +42,8 @@ class SegmentMatches(NamedTuple):
     def without(self, events: Iterable[int]) -> SegmentMatches:
         """Return the matches without those of some events.
 
-        A refused event is empty in its batch; that it lacks every attribute must match nothing.
+        A refused event is empty in its batch, but must not match filters that absent attributes
+        satisfy.
         """
         rows = np.arange(len(self.unindexed))
         refused, nothing = np.zeros(len(self.ends), np.bool_), np.zeros(len(rows), np.bool_)
@@ -60,7 +63,7 @@ class SegmentMatches(NamedTuple):
         return self.unindexed[rows], self.bitmap[:, rows]
 
     def whole_bitmap(self, count: int) -> Bitmap:
-        """Return a row for each of `count` subscriptions, the tiles of each row side by side."""
+        """Return a row for each of `count` subscriptions, with its tiles side by side."""
         words = -(-len(self.ends) // 64)
         whole = np.zeros((count, words), np.uint64)
         width = self.bitmap.shape[2]

@@ -1,4 +1,4 @@
-"""A compiled set meets one event: no columns, no bits, and only what the event touches."""
+"""Evaluates a compiled set on a single event: no columns, no bits, only what the event touches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tamis.matching.evaluate.single_kernels import (
 
 
 class SingleEvaluator:
-    """Evaluates one compiled set on one event at a time; made once, for any number of threads."""
+    """Evaluates one compiled set on single events; reusable by any number of threads."""
 
     def __init__(self, compiled: Compiled, finder: CellFinder, postings: PostingLists) -> None:
         self._compiled = compiled
@@ -53,7 +53,7 @@ class SingleEvaluator:
         self._free: deque[SingleWorkspace] = deque()
 
     def evaluate(self, event: Event) -> NDArray[np.int32] | None:
-        """Return the subscriptions that an event satisfies; None if it holds several values."""
+        """Return the subscriptions that an event satisfies; None if it is multivalued."""
         held: dict[int, int] = {}
         for name, values in event.items():
             ranker = self._rankers.get(name)
@@ -101,7 +101,7 @@ class SingleEvaluator:
         first = evaluate_chunks_once(arrays.chunks, workspace)
         last = evaluate_graph_once(arrays.graph, self._upward, workspace, tail, first)
         reset_truths(arrays.regions, blocks, self._usual, workspace)
-        # Tops stand in the order of their members, and memory is read faster in order.
+        # Tops are in the order of their members, because memory is read faster in order.
         tops = arrays.graph.members[np.sort(workspace.found[first:last])]
         rows = np.concatenate((workspace.found[:first], tops))
         self._free.append(workspace)
@@ -125,7 +125,7 @@ class SingleEvaluator:
 
 
 class _SingleRanker:
-    """Finds the cell of one value at a time, on the value order of one attribute."""
+    """Finds the cell of a single value in the value order of one attribute."""
 
     def __init__(self, number: int, partition: Partition) -> None:
         self.number: Final = number
@@ -137,17 +137,17 @@ class _SingleRanker:
         }
 
     def cell(self, value: Value) -> int:
-        """Return the cell that a value lies in."""
+        """Return the cell of a value."""
         kind = kind_of(value)
         if kind is None:
             return self._other
         begin, keys = self._of_kind[kind]
-        # Bits are tested one by one, and have no keys.
+        # Bits are tested one by one and have no keys.
         return begin + bisect_right(keys, value) if keys else begin
 
 
 def _compact(keys: list[Any]) -> Sequence[Any]:
-    """Return numbers side by side in memory, if they are the same as floats; else what is given."""
+    """Return the numbers as a contiguous array, if they are exact as floats; else as given."""
     if keys and all(type(key) in {int, float} and float(key) == key for key in keys):
         return array("d", keys)
     return keys

@@ -1,4 +1,4 @@
-"""The tests of one attribute's text, by index: which texts of a batch pass which tests."""
+"""The text predicates of one attribute, indexed: which texts of a batch pass which of them."""
 
 from __future__ import annotations
 
@@ -18,44 +18,44 @@ from tamis.filters.atoms import Like, ValueAtom
 from tamis.filters.patterns import compile_like
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 
-# Bytes of a text that go through an automaton at a time. It lists every single occurrence, and
-# those of a long text would fill the memory.
+# Bytes of a text that go through an automaton at a time. It lists every occurrence, and those of a
+# long text would fill the memory.
 SCAN_BYTES: Final = 16 * 1024
 
-# A set of patterns grows its automaton as it meets texts, up to so many bytes; then it begins
-# again from nothing, which costs time but changes no answer.
+# A pattern set extends its automaton as it meets texts, up to this many bytes; then it starts over,
+# which costs time but changes no answer.
 PATTERN_SET_BYTES: Final = 32 * 1024 * 1024
 
 
 class Placed(NamedTuple):
-    """A test of text, and its place among all tests."""
+    """A text predicate and its index."""
 
     place: int
     atom: ValueAtom
     text: str
-    """The part, ending or pattern that it asks for."""
+    """The substring, suffix or pattern to look for."""
 
 
 class Finder(Protocol):
-    """Some tests of text."""
+    """A set of text predicates."""
 
     def find(self, text: str) -> Iterable[int]:
-        """Return the places of the tests that a text passes, each once."""
+        """Return the indexes of the predicates that a text passes, each once."""
 
 
 class EachFinder:
-    """Tries one test after the other."""
+    """Tries one predicate after another."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
         self._region_nodes: Final = [(test.place, test.atom.accepts) for test in tests]
 
     def find(self, text: str) -> Iterable[int]:
-        """Return the places of the tests that a text passes."""
+        """Return the indexes of the predicates that a text passes."""
         return [place for place, accepts in self._region_nodes if accepts(text)]
 
 
 class PartFinder:
-    """Finds which of some different parts a text contains, by one automaton (Aho-Corasick)."""
+    """Finds which substrings a text contains, with one automaton (Aho-Corasick)."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
         parts = [_bytes(test.text) for test in tests]
@@ -65,10 +65,10 @@ class PartFinder:
         self._stride: Final = max(SCAN_BYTES, self._overlap)
 
     def find(self, text: str) -> Iterable[int]:
-        """Return the places of the parts that a text contains."""
+        """Return the indexes of the substrings that a text contains."""
         encoded = text.encode("utf-8", "surrogatepass")
         if len(encoded) <= self._stride:
-            # Written out here, since most texts are short: it saves a call for each of them.
+            # Inlined, since most texts are short: it saves a call for each of them.
             matches = self._automaton.find_matches_as_indexes(encoded, overlapping=True)
             return {self._places[number] for number, _, _ in matches}
         pieces = range(0, len(encoded), self._stride)
@@ -81,24 +81,24 @@ class PartFinder:
 
 
 class EndingFinder:
-    """Finds which of some different endings a text has: one look-up for each of their lengths."""
+    """Finds which suffixes a text has, with one lookup for each of their lengths."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
         self._places: Final = {test.text: test.place for test in tests}
         self._lengths: Final = sorted({len(test.text) for test in tests})
 
     def find(self, text: str) -> Iterable[int]:
-        """Return the places of the endings that a text has."""
+        """Return the indexes of the suffixes that a text has."""
         whole = len(text)
         endings = (text[whole - length :] for length in takewhile(whole.__ge__, self._lengths))
         return [self._places[ending] for ending in endings if ending in self._places]
 
 
 class PatternFinder:
-    """Finds which of some patterns fit a text, by one automaton (RE2)."""
+    """Finds which patterns match a text, with one automaton (RE2)."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
-        """Join the patterns, or raise `re2.error` where they are too large together."""
+        """Combine the patterns; raise `re2.error` if they are too large together."""
         self._places: Final = [test.place for test in tests]
         self._each: Final = EachFinder(tests)
         options = re2.Options()
@@ -107,13 +107,13 @@ class PatternFinder:
         self._set: Final = re2.Set.SearchSet(options)
         for test in tests:
             self._set.Add(_expression(test.atom))
-        # A set that ran out of memory says the same as one in which nothing fits. This fits
-        # every text, so an answer without it is none.
+        # A set that ran out of memory returns the same as one in which nothing matches. This
+        # pattern matches every text, so a result without it is invalid.
         self._set.Add("")
         self._set.Compile()
 
     def find(self, text: str) -> Iterable[int]:
-        """Return the places of the patterns that fit a text."""
+        """Return the indexes of the patterns that match a text."""
         found: list[int] | None = self._set.Match(text)
         if found is None:
             return self._each.find(text)
@@ -121,7 +121,7 @@ class PatternFinder:
 
 
 def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
-    """Return as few finders for patterns as the patterns' size allows."""
+    """Return as few finders for patterns as the size of the patterns allows."""
     if len(tests) == 1:
         return [EachFinder(tests)]
     try:
@@ -132,31 +132,31 @@ def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
 
 
 def _expression(atom: ValueAtom) -> str:
-    """Return what `accepts` looks for, as RE2 reads it."""
+    """Return what `accepts` looks for, in the syntax of RE2."""
     compiled: Any = compile_like(atom.pattern) if isinstance(atom, Like) else atom
     return cast("str", compiled.pattern)
 
 
 def _bytes(text: str) -> bytes:
-    # One text is a part of another exactly where its bytes are a part of the other's. That holds
-    # of lone surrogates too, though no event has any.
+    # A text contains another exactly if its bytes contain the bytes of the other. That is true of
+    # lone surrogates too, though no event has any.
     return text.encode("utf-8", "surrogatepass")
 
 
-# So few parts or endings are tried as fast as they are found, and nothing has to be built. Trying
-# a pattern costs more: a set is faster from two on.
+# Trying this few substrings or suffixes is as fast as an index, and nothing has to be built.
+# Patterns cost more: a set is faster from two on.
 MIN_AUTOMATON_TEXTS: Final = 8
 
-# A part that ends with so many other parts is tried alone: an automaton would list all of them
-# wherever it finds the one.
+# A substring that ends with this many others is tried on its own: an automaton would list all of
+# them at each of its occurrences.
 MAX_NESTING: Final = 16
 
-# What so many texts pass is handed on at a time, so that it never fills the memory.
+# Results are passed on for this many texts at a time, so that they never fill the memory.
 TEXTS_PER_PASS: Final = 256
 
 
 class TextIndex:
-    """The tests of one attribute's text, and the row of each that says which events pass it."""
+    """The text predicates of one attribute, each with the row that its results go to."""
 
     def __init__(self) -> None:
         self._atoms: list[ValueAtom] = []
@@ -165,7 +165,7 @@ class TextIndex:
         self._copies: dict[int, int] = {}
 
     def add(self, row: int, atom: ValueAtom) -> None:
-        """Add a test; its results go to this row."""
+        """Add a predicate; its results go to this row."""
         asked = asked_by(atom)
         if asked in self._row_asking:
             self._copies[row] = self._row_asking[asked]
@@ -183,13 +183,13 @@ class TextIndex:
         return [finder for op, tests in groups.items() for finder in FINDERS.get(op, _each)(tests)]
 
     def set_rows(self, entries: Entries, rows: NDArray[np.bool_]) -> None:
-        """Mark in the row of each test the events that pass it."""
+        """Mark the events that pass each predicate in its row."""
         starts = np.zeros(len(entries.texts) + 1, np.int64)
         holders = np.empty(len(entries.events), np.int32)
         gather_holders(entries.values, entries.events, starts, holders)
         for first in range(0, len(entries.texts), TEXTS_PER_PASS):
             texts = entries.texts[first : first + TEXTS_PER_PASS]
-            # For each text the rows of the tests that it passes.
+            # The rows of the predicates that each text passes.
             found = [
                 [row for finder in self._finders for row in finder.find(text)] for text in texts
             ]
@@ -202,7 +202,7 @@ class TextIndex:
 
 
 def asked_by(atom: ValueAtom) -> tuple[str, str]:
-    """Return the plainest operator and text that mean the same as a test of text."""
+    """Return the simplest operator and text equivalent to a text predicate."""
     return text_predicate_of(atom).key
 
 
@@ -223,7 +223,7 @@ def _each(tests: Sequence[Placed]) -> list[Finder]:
     return [EachFinder(tests)]
 
 
-# By operator; every other one, such as `within` a long text, is rare.
+# By operator; all others, such as `within` a long text, are rare.
 FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
     "contains": _part_finders,
     "ends with": _ending_finders,
@@ -233,7 +233,7 @@ FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
 
 
 def nesting(parts: Sequence[str]) -> list[int]:
-    """Return for each of different texts how many of the others it ends with.
+    """Return, for each of some distinct texts, how many of the others it ends with.
 
     >>> nesting(["and", "hand", "d", "or"])
     [1, 2, 0, 0]
@@ -241,7 +241,7 @@ def nesting(parts: Sequence[str]) -> list[int]:
     backward = [part[::-1] for part in parts]
     levels = [0] * len(parts)
     around: list[str] = []
-    # What a text ends with it begins with backward, so it comes before it in this order.
+    # Reversed, a suffix is a prefix, so it precedes the text in this order.
     for place in sorted(range(len(parts)), key=backward.__getitem__):
         while around and not backward[place].startswith(around[-1]):
             around.pop()
