@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any, Final, NamedTuple, TypeVar
@@ -157,11 +158,11 @@ def _forms(raw: list[Any], attributes: Mapping[str, AttributeSource]) -> tuple[F
         return (Form(list(attributes)),)
     forms = [_form(f"events[{n}]", each, attributes) for n, each in enumerate(raw)]
     total = sum(form.weight for form in forms)
-    chosen = [name for form in forms for group in form.choose for name in group.of]
+    chosen = Counter(name for form in forms for group in form.choose for name in group.of)
     named = {name for form in forms for name in form.has}
-    for name in chosen:
+    for name, times in chosen.items():
         source = attributes[name]
-        if name in named or chosen.count(name) > 1 or source.is_many or source.present < 1:
+        if name in named or times > 1 or source.is_many or source.present < 1:
             raise Mistake(
                 "events",
                 f"{name} is in a choose, so it can be nowhere else and has no present or many",
