@@ -30,6 +30,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("*/README.md
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+SOURCE_TABLE = re.compile(r"^\| in `(src/[\w/]*/)` \|.*\n((?:\|.*\n)+)", re.MULTILINE)
 LINK = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 
 
@@ -110,6 +111,18 @@ def pages_in(nav: list[dict[str, object]]) -> Iterator[str]:
 def test_the_navigation_of_the_site_has_every_page_once() -> None:
     nav = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]["nav"]
     assert sorted(pages_in(nav)) == sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md"))
+
+
+def test_source_files_named_in_concepts_exist() -> None:
+    sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.py")}
+    for page in (DOCS / "concepts").glob("*.md"):
+        for folder, table in SOURCE_TABLE.findall(page.read_text(encoding="utf-8")):
+            for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE):
+                inside = ""
+                for name in re.findall(r"`([\w/]+\.py)`", row):
+                    inside = name.rpartition("/")[0] or inside
+                    path = f"{folder}{inside}/{Path(name).name}" if inside else folder + name
+                    assert path in sources, f"{page.name}: {path}"
 
 
 @pytest.mark.slow
