@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .commands import tamis
+from cli.commands import tamis
 
 TAMIS = (sys.executable, "-m", "tamis.cli")
 

@@ -7,7 +7,7 @@ import pytest
 
 from broker.server import ServerProcess, running
 
-from .places import Place, at_server, in_process
+from .buses import OpenBuses, buses_of_server, local_buses
 
 
 @pytest.fixture(scope="module")
@@ -17,15 +17,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(params=["network", "in process"])
-def place(request: pytest.FixtureRequest) -> Place:
+def open_buses(request: pytest.FixtureRequest) -> OpenBuses:
     if request.param == "in process":
-        return in_process
-    return at_server(request.getfixturevalue("server"))
+        return local_buses
+    return buses_of_server(request.getfixturevalue("server"))
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Tasks and futures whose end nobody saw are logged by asyncio, which is not to happen."""
+    """Fail if asyncio logs a task or future that was never awaited."""
     yield
     complaints = [
         record.getMessage()

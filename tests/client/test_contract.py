@@ -18,7 +18,7 @@ from tamis.protocol import Code
 from tamis.protocol.management import IssueToken, ListTokens, RevokeToken
 from waiting import eventually_async, let_others_run
 
-from .places import Connect, events_of, on_every_bus, run, topic
+from .buses import Connect, events_of, on_every_bus, run, topic
 
 # --- publishing and subscribing ------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from tamis.client.backoff import Backoff
 from tamis.protocol import Code
 from waiting import eventually_async, let_others_run
 
-from .places import events_of, run
+from .buses import events_of, run
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tamis.client import Receipt, SyncBus, SyncMessage
 from tamis.client.bus import Bus
 from tamis.protocol import Code
 
-from .places import topic
+from .buses import topic
 
 ConnectSync = Callable[..., SyncBus]
 

@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from cli.commands import ROOT, tamis
 from tamis.cli import event_input
 from tamis.cli.event_input import progress
 from tamis.cli.filters.match import MAX_TABLE_ROWS
-
-from .commands import ROOT, tamis
 
 EVENTS = '{"price": 5}\n{"price": 50, "tag": ["a", "b"]}\n\n{"name": "x"}\n'
 

@@ -17,9 +17,8 @@ import pytest
 
 import tamis as library
 from broker.server import ServerProcess, running
+from cli.commands import ROOT, Outcome, tamis
 from waiting import eventually
-
-from .commands import ROOT, Outcome, tamis
 
 TAMIS = (sys.executable, "-m", "tamis.cli")
 COMMANDS = ["pub", "sub", "tail", "history", "subscriptions", "explain", "status", "token"]

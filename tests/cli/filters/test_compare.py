@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .commands import tamis
+from cli.commands import tamis
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Where a bus may be: at a real server process, or in this very process."""
+"""Buses for tests: of a real server process, or in this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.server import ServerProcess
 from tamis.broker.local import LocalBus
 
 Connect = Callable[..., tamis.Bus]
-Place = Callable[[], AbstractAsyncContextManager[Connect]]
+OpenBuses = Callable[[], AbstractAsyncContextManager[Connect]]
 
 _numbers = itertools.count(1)
 
@@ -23,19 +23,19 @@ def topic() -> str:
     return f"topic-{next(_numbers)}"
 
 
-def at_server(server: ServerProcess) -> Place:
+def buses_of_server(server: ServerProcess) -> OpenBuses:
     @asynccontextmanager
-    async def place() -> AsyncIterator[Connect]:
+    async def open_buses() -> AsyncIterator[Connect]:
         def connect(**options: Any) -> tamis.Bus:
             return tamis.connect(server.url, **options)
 
         yield connect
 
-    return place
+    return open_buses
 
 
 @asynccontextmanager
-async def in_process() -> AsyncIterator[Connect]:
+async def local_buses() -> AsyncIterator[Connect]:
     async with tamis.open_bus() as bus:
         assert isinstance(bus, LocalBus)
         yield bus.connect
@@ -51,15 +51,15 @@ def run(main: Awaitable[None]) -> None:
     asyncio.run(awaiting(), debug=True)
 
 
-def on_every_bus(test: Callable[[Connect], Awaitable[None]]) -> Callable[[Place], None]:
+def on_every_bus(test: Callable[[Connect], Awaitable[None]]) -> Callable[[OpenBuses], None]:
     """Make a test of a coroutine function that is given what connects."""
 
-    async def main(place: Place) -> None:
-        async with place() as connect:
+    async def main(open_buses: OpenBuses) -> None:
+        async with open_buses() as connect:
             await test(connect)
 
-    def run_test(place: Place) -> None:
-        run(main(place))
+    def run_test(open_buses: OpenBuses) -> None:
+        run(main(open_buses))
 
     run_test.__name__ = test.__name__
     run_test.__doc__ = test.__doc__

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .commands import tamis
+from cli.commands import tamis
 
 
 def test_a_filter_is_shown_as_it_reads_and_simplified() -> None:
