@@ -16,7 +16,9 @@ from tamis.diagrams.kernels import FREE, NONE
 from tamis.matching.compile.access_kernels import (
     HELD,
     STANDS_IN,
+    CellLayout,
     CompoundKeys,
+    Placement,
     Postings,
     enter_compound_keys,
     find_all_accesses,
@@ -88,16 +90,18 @@ def _find(programs: Programs, variables: Variables, rare: float, rare_program: f
         )
     alone = under[~joined]
     met, compound = compounds.postings(total, offsets)
-    waiting = _Placement(
-        np.concatenate((members[~joined], compounds.members)),
-        np.concatenate((alone, met)),
-        np.concatenate(
-            (np.pad(alone[:, None], ((0, 0), (0, 2)), constant_values=NONE), compounds.keys)
-        ),
+    single = np.pad(alone[:, None], ((0, 0), (0, 2)), constant_values=NONE)
+    records = _write_postings(
+        programs,
+        variables,
+        offsets,
+        members=np.concatenate((members[~joined], compounds.members)),
+        cells=np.concatenate((single, compounds.keys)),
+        keys=np.concatenate((alone, met)),
+        key_count=total + len(compound[2]),
     )
     is_indexed = sizes != NONE
     is_indexed[compounds.members] = True
-    records = waiting.records(programs, variables, offsets, total + len(compound[2]))
     return Access(is_indexed, Postings(offsets, *records, CompoundKeys(*compound)))
 
 
@@ -128,40 +132,33 @@ def _single_cells(
     return own, keys.cost, variables.leaves.block
 
 
-class _Placement(NamedTuple):
-    """Subscriptions that wait, under what, and in which cells whoever looks there lies."""
-
-    members: NDArray[np.int32]
-    under: NDArray[np.int64]
-    cells: NDArray[np.int64]
-
-    def records(
-        self,
-        programs: Programs,
-        variables: Variables,
-        offsets: NDArray[np.int64],
-        total: int,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return the records of all by what they wait under, and where each thing's begin."""
-        order = np.argsort(self.under, kind="stable")
-        members = self.members[order]
-        records = np.empty(int((2 + 3 * np.diff(programs.starts)[members]).sum()), np.int32)
-        ends = np.zeros(len(members) + 1, np.int64)
-        write_records(
-            *programs,
-            variables.leaves,
-            variables.lines != FREE,
-            offsets,
-            variables.first,
-            members,
-            self.cells[order],
-            np.bincount(members, minlength=1)[members] > 1,
-            ends[1:],
-            records,
-        )
-        counts = np.zeros(total + 1, np.int64)
-        np.cumsum(np.bincount(self.under, minlength=total), out=counts[1:])
-        return ends[counts], records[: ends[-1]].copy()
+def _write_postings(
+    programs: Programs,
+    variables: Variables,
+    offsets: NDArray[np.int64],
+    *,
+    members: NDArray[np.int32],
+    cells: NDArray[np.int64],
+    keys: NDArray[np.int64],
+    key_count: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return where the records of each key begin, and the records of all members by their keys."""
+    order = np.argsort(keys, kind="stable")
+    members = members[order]
+    has_other_keys = np.bincount(members, minlength=1)[members] > 1
+    records = np.empty(int((2 + 3 * np.diff(programs.starts)[members]).sum()), np.int32)
+    ends = np.zeros(len(members) + 1, np.int64)
+    write_records(
+        *programs,
+        variables.leaves,
+        CellLayout(variables.lines != FREE, offsets, variables.first),
+        Placement(members, cells[order], has_other_keys),
+        ends[1:],
+        records,
+    )
+    counts = np.zeros(key_count + 1, np.int64)
+    np.cumsum(np.bincount(keys, minlength=key_count), out=counts[1:])
+    return ends[counts], records[: ends[-1]].copy()
 
 
 def _cell_offsets(variables: Variables) -> NDArray[np.int64]:

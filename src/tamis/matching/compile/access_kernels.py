@@ -9,7 +9,18 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.jit import inlined, kernel, mixed_in
-from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, Leaves
+from tamis.matching.compile.hash_kernels import first_spot, next_spot
+from tamis.matching.compile.program_kernels import (
+    LEAF,
+    OP_AND,
+    OP_NOT,
+    OP_OR,
+    OP_XOR,
+    Leaves,
+    operator_of,
+    read_step,
+    terms_of,
+)
 
 # In a record, above the number of checks: the same subscription may be found again under another
 # key; its program must be run.
@@ -56,7 +67,7 @@ class CompoundKeys(NamedTuple):
 def is_conjunction(program: NDArray[np.int32]) -> bool:
     """Tell whether a program is nothing but leaves joined by and, as most of what waits is."""
     last = program[-1]
-    return bool(last < 0 and (-last - 1) % 4 == OP_AND and (-last - 1) // 4 == len(program) - 1)
+    return bool(operator_of(last) == OP_AND and terms_of(last) == len(program) - 1)
 
 
 @kernel
@@ -100,19 +111,17 @@ def find_rarest_keys(
 
 
 @inlined
-def _spot(one: int, other: int, third: int, mask: int) -> int:
-    mixed = mixed_in(mixed_in(mixed_in(1, one), other), third)
-    return (mixed ^ (mixed >> 19)) & mask
+def _spot(one: int, other: int, third: int, table: NDArray[np.int32]) -> int:
+    return first_spot(mixed_in(mixed_in(mixed_in(1, one), other), third), table)
 
 
 @kernel
 def enter_compound_keys(keys: NDArray[np.int64], table: NDArray[np.int32]) -> None:
     """Enter combinations, each once, in an empty table."""
-    mask = len(table) - 1
     for number in range(len(keys)):
-        spot = _spot(keys[number, 0], keys[number, 1], keys[number, 2], mask)
+        spot = _spot(keys[number, 0], keys[number, 1], keys[number, 2], table)
         while table[spot] != 0:
-            spot = (spot + 1) & mask
+            spot = next_spot(spot, table)
         table[spot] = number + 1
 
 
@@ -121,14 +130,13 @@ def find_compound_key(
     keys: NDArray[np.int64], table: NDArray[np.int32], one: int, other: int, third: int
 ) -> int:
     """Return the number of a combination, or NONE."""
-    mask = len(table) - 1
-    spot = _spot(one, other, third, mask)
+    spot = _spot(one, other, third, table)
     number = NONE
     while table[spot] != 0 and number == NONE:
         entered = table[spot] - 1
         if keys[entered, 0] == one and keys[entered, 1] == other and keys[entered, 2] == third:
             number = entered
-        spot = (spot + 1) & mask
+        spot = next_spot(spot, table)
     return int(number)
 
 
@@ -239,29 +247,27 @@ def find_access(
     depth = 0
     for place in range(len(program)):
         code = program[place]
+        op, first = read_step(code, depth)
         search.first_term[place] = NONE
-        if code >= 0:
+        for at in range(depth - 1, first - 1, -1):
+            term = search.stack[at]
+            search.next_term[term] = search.first_term[place]
+            search.first_term[place] = term
+        if op == LEAF:
             search.cost[2 * place] = leaf_cost[2 * code]
             search.cost[2 * place + 1] = leaf_cost[2 * code + 1]
+        elif op == OP_NOT:
+            term = search.first_term[place]
+            search.cost[2 * place] = search.cost[2 * term + 1]
+            search.cost[2 * place + 1] = search.cost[2 * term]
+        elif op == OP_XOR:
+            # A parity says nothing about any one term.
+            search.cost[2 * place] = search.cost[2 * place + 1] = np.inf
         else:
-            op, terms = (-code - 1) % 4, (-code - 1) // 4
-            for _ in range(terms):
-                depth -= 1
-                term = search.stack[depth]
-                search.next_term[term] = search.first_term[place]
-                search.first_term[place] = term
-            if op == OP_NOT:
-                term = search.first_term[place]
-                search.cost[2 * place] = search.cost[2 * term + 1]
-                search.cost[2 * place + 1] = search.cost[2 * term]
-            elif op == OP_XOR:
-                # A parity says nothing about any one term.
-                search.cost[2 * place] = search.cost[2 * place + 1] = np.inf
-            else:
-                _side_of_terms(search, place, 0, op == OP_AND)
-                _side_of_terms(search, place, 1, op == OP_OR)
-        search.stack[depth] = place
-        depth += 1
+            _side_of_terms(search, place, 0, op == OP_AND)
+            _side_of_terms(search, place, 1, op == OP_OR)
+        search.stack[first] = place
+        depth = first + 1
     last = len(program) - 1
     if not search.cost[2 * last] < np.inf:
         return NONE
@@ -281,7 +287,7 @@ def _collect(
         if code >= 0:
             found[count] = 2 * code + side
             count += 1
-        elif (-code - 1) % 4 == OP_NOT:
+        elif operator_of(code) == OP_NOT:
             search.stack[depth] = 2 * search.first_term[place] + 1 - side
             depth += 1
         elif search.chosen[2 * place + side] != NONE:
@@ -330,10 +336,30 @@ def _term_before(program: NDArray[np.int32], last: int) -> int:
     """Return the last place of the term before the one that ends at `last`."""
     needed = 1
     while needed > 0:
-        code = program[last]
-        needed += (-code - 1) // 4 - 1 if code < 0 else -1
+        needed += terms_of(program[last]) - 1
         last -= 1
     return last
+
+
+class CellLayout(NamedTuple):
+    """How variables and cells are numbered."""
+
+    is_breakpoint: NDArray[np.bool_]
+    """For each variable whether it is a breakpoint; else it is a predicate."""
+    offset: NDArray[np.int64]
+    """Attribute b has the cells from offset[b] to offset[b + 1]."""
+    first: NDArray[np.int32]
+    """For each attribute its first variable."""
+
+
+class Placement(NamedTuple):
+    """Which subscriptions are listed under which cells, in the order of their records."""
+
+    members: NDArray[np.int32]
+    cells: NDArray[np.int64]
+    """Up to three for each, or NONE."""
+    has_other_keys: NDArray[np.bool_]
+    """Whether the same subscription is listed under another key as well."""
 
 
 @kernel
@@ -341,29 +367,26 @@ def write_records(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
     leaves: Leaves,
-    is_cut: NDArray[np.bool_],
-    cell_offset: NDArray[np.int64],
-    first: NDArray[np.int32],
-    members: NDArray[np.int32],
-    keys: NDArray[np.int64],
-    comes_again: NDArray[np.bool_],
+    layout: CellLayout,
+    placement: Placement,
     ends: NDArray[np.int64],
     records: NDArray[np.int32],
 ) -> None:
     """Write the record of every member, and where it ends.
 
     Intervals that must hold are checks; if there is more to it than those, the program must be run
-    after them. `keys` are the cells, up to three, under which each waits: whoever finds it there
-    lies in them, and need not check that again.
+    after them. An event that finds a member lies in the member's cells, so those need no check.
     """
+    is_cut, cell_offset, first = layout.is_breakpoint, layout.offset, layout.first
+    members, keys, has_other_keys = placement.members, placement.cells, placement.has_other_keys
     used = 0
     for place in range(len(members)):
         program = codes[starts[members[place]] : starts[members[place] + 1]]
         start, task, last = used + 2, 0, len(program) - 1
         records[used], used = members[place], start
         terms = 1
-        if program[last] < 0 and (-program[last] - 1) % 4 == OP_AND:
-            terms = (-program[last] - 1) // 4
+        if operator_of(program[last]) == OP_AND:
+            terms = terms_of(program[last])
             last -= 1
         for _ in range(terms):
             leaf, last = program[last], _term_before(program, last)
@@ -387,5 +410,5 @@ def write_records(
                 records[used], records[used + 1], records[used + 2] = block, low, high
                 used += 3
         task |= (used - start) // 3
-        records[start - 1] = task | HAS_OTHER_KEYS if comes_again[place] else task
+        records[start - 1] = task | HAS_OTHER_KEYS if has_other_keys[place] else task
         ends[place] = used

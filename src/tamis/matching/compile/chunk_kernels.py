@@ -19,9 +19,11 @@ from tamis.diagrams.kernels import (
     make_node,
     node_place,
 )
-from tamis.jit import kernel, mixed_in
+from tamis.jit import kernel
+from tamis.matching.compile.hash_kernels import find_run, next_spot
 from tamis.matching.compile.program_kernels import (
     FALSE_SIDE,
+    LEAF,
     OP_AND,
     OP_NOT,
     OP_XOR,
@@ -29,6 +31,7 @@ from tamis.matching.compile.program_kernels import (
     Leaves,
     Scratch,
     mark_sides,
+    read_step,
 )
 
 
@@ -78,42 +81,39 @@ def build_program(
     depth = 0
     for place in range(len(program)):
         code, sides = program[place], scratch.sides[place]
-        if code >= 0:
-            true[depth] = leaf_node(store, leaves, 2 * code) if sides & TRUE_SIDE else FALSE
-            false[depth] = leaf_node(store, leaves, 2 * code + 1) if sides & FALSE_SIDE else FALSE
-            if true[depth] == NONE or false[depth] == NONE:
-                return NONE
-            depth += 1
-            continue
-        op, terms = (-code - 1) % 4, (-code - 1) // 4
-        depth -= terms
-        if op == OP_NOT:
-            true[depth], false[depth] = false[depth], true[depth]
+        op, first = read_step(code, depth)
+        last = depth - 1
+        if op == LEAF:
+            true[first] = leaf_node(store, leaves, 2 * code) if sides & TRUE_SIDE else FALSE
+            false[first] = leaf_node(store, leaves, 2 * code + 1) if sides & FALSE_SIDE else FALSE
+        elif op == OP_NOT:
+            true[first], false[first] = false[first], true[first]
         elif op == OP_XOR:
-            for term in range(depth + 1, depth + terms):
-                odd_a = combine(store, AND, true[depth], false[term])
-                odd_b = combine(store, AND, false[depth], true[term])
-                even_a = combine(store, AND, true[depth], true[term])
-                even_b = combine(store, AND, false[depth], false[term])
+            for term in range(first + 1, depth):
+                odd_a = combine(store, AND, true[first], false[term])
+                odd_b = combine(store, AND, false[first], true[term])
+                even_a = combine(store, AND, true[first], true[term])
+                even_b = combine(store, AND, false[first], false[term])
                 if odd_a == NONE or odd_b == NONE or even_a == NONE or even_b == NONE:
                     return NONE
-                true[depth] = combine(store, OR, odd_a, odd_b)
-                false[depth] = combine(store, OR, even_a, even_b)
-                if true[depth] == NONE or false[depth] == NONE:
+                true[first] = combine(store, OR, odd_a, odd_b)
+                false[first] = combine(store, OR, even_a, even_b)
+                if true[first] == NONE or false[first] == NONE:
                     return NONE
         else:
             # From the last, which the variables' order tends to put deepest.
             whole, part = (AND, OR) if op == OP_AND else (OR, AND)
-            last = depth + terms - 1
-            for term in range(last - 1, depth - 1, -1):
+            for term in range(last - 1, first - 1, -1):
                 if sides & TRUE_SIDE:
                     true[last] = combine(store, whole, true[term], true[last])
                 if sides & FALSE_SIDE:
                     false[last] = combine(store, part, false[term], false[last])
                 if true[last] == NONE or false[last] == NONE:
                     return NONE
-            true[depth], false[depth] = true[last], false[last]
-        depth += 1
+            true[first], false[first] = true[last], false[last]
+        if true[first] == NONE or false[first] == NONE:
+            return NONE
+        depth = first + 1
     return int(true[0])
 
 
@@ -219,20 +219,17 @@ def _region(tests: RegionNodes, begins: bool, last: int) -> int:
     """Return the number of the region whose cuts were written from the first free place on."""
     number = tests.counters[1]
     first = tests.region_start[number]
-    mixed = 1 if begins else 0
-    for place in range(first, last):
-        mixed = mixed_in(mixed, tests.cuts[place])
-    mask = len(tests.region_table) - 1
-    spot = (mixed ^ (mixed >> 15)) & mask
-    while tests.region_table[spot] != 0:
-        other = tests.region_table[spot] - 1
-        start, end = tests.region_start[other], tests.region_start[other + 1]
-        same = tests.region_begins[other] == begins and end - start == last - first
-        for offset in range(last - first):
-            same = same and tests.cuts[start + offset] == tests.cuts[first + offset]
-        if same:
-            return int(other)
-        spot = (spot + 1) & mask
+    spot, other = find_run(
+        tests.region_table,
+        tests.region_begins,
+        tests.region_start,
+        tests.cuts,
+        1 if begins else 0,
+        first,
+        last,
+    )
+    if other != NONE:
+        return int(other)
     tests.region_table[spot] = number + 1
     tests.region_begins[number] = begins
     tests.region_start[number + 1] = last
@@ -243,13 +240,12 @@ def _region(tests: RegionNodes, begins: bool, last: int) -> int:
 @kernel
 def _region_node(tests: RegionNodes, region: int, low: int, high: int) -> int:
     """Return the node that is `high` in a region and `low` outside."""
-    mask = len(tests.unique) - 1
-    spot = node_place(region, low, high) & mask
+    spot = node_place(region, low, high) & (len(tests.unique) - 1)
     while tests.unique[spot] != 0:
         node = tests.unique[spot]
         if tests.region[node] == region and tests.low[node] == low and tests.high[node] == high:
             return int(node)
-        spot = (spot + 1) & mask
+        spot = next_spot(spot, tests.unique)
     node = int(tests.counters[0])
     tests.region[node], tests.low[node], tests.high[node] = region, low, high
     tests.unique[spot] = node

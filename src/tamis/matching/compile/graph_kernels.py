@@ -13,15 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.jit import kernel, mixed_in
+from tamis.jit import kernel
+from tamis.matching.compile.hash_kernels import find_run, first_spot, mixed_run, next_spot
 from tamis.matching.compile.program_kernels import (
     FALSE_SIDE,
+    LEAF,
     OP_AND,
     OP_NOT,
     OP_XOR,
     TRUE_SIDE,
     Scratch,
     mark_sides,
+    read_step,
 )
 
 # What a node is of its children. Of parities every second child is the other side of the one
@@ -67,21 +70,14 @@ def _sort_children(growing: Growing, first: int, last: int) -> int:
 
 
 @kernel
-def _spot(growing: Growing, kind: int, first: int, last: int) -> int:
-    """Return where in the table to look for a node first."""
-    mixed = int(kind)
-    for place in range(first, last):
-        mixed = mixed_in(mixed, growing.children[place])
-    return (mixed ^ (mixed >> 19)) & (len(growing.table) - 1)
-
-
-@kernel
 def enter_all(growing: Growing) -> None:
     """Enter all nodes in an empty table."""
     for node in range(growing.counter[0]):
-        spot = _spot(growing, growing.kinds[node], growing.starts[node], growing.starts[node + 1])
+        first, last = growing.starts[node], growing.starts[node + 1]
+        mixed = mixed_run(int(growing.kinds[node]), growing.children, first, last)
+        spot = first_spot(mixed, growing.table)
         while growing.table[spot] != 0:
-            spot = (spot + 1) & (len(growing.table) - 1)
+            spot = next_spot(spot, growing.table)
         growing.table[spot] = node + 1
 
 
@@ -94,18 +90,11 @@ def _node(growing: Growing, kind: int, last: int, regions: int) -> int:
         last = _sort_children(growing, first, last)
         if last - first == 1:
             return int(children[first])
-    mask, spot = len(growing.table) - 1, _spot(growing, kind, first, last)
-    while growing.table[spot] != 0:
-        other = growing.table[spot] - 1
-        start, end = growing.starts[other], growing.starts[other + 1]
-        same = growing.kinds[other] == kind and end - start == last - first
-        for offset in range(last - first):
-            if not same:
-                break
-            same = children[start + offset] == children[first + offset]
-        if same:
-            return int(regions + other)
-        spot = (spot + 1) & mask
+    spot, other = find_run(
+        growing.table, growing.kinds, growing.starts, children, kind, first, last
+    )
+    if other != NONE:
+        return int(regions + other)
     growing.table[spot] = number + 1
     growing.kinds[number] = kind
     growing.starts[number + 1] = last
@@ -158,33 +147,27 @@ def grow_graph(
         depth = 0
         for place in range(len(program)):
             code, sides = program[place], scratch.sides[place]
-            if code >= 0:
-                true[depth] = row_of_side[2 * code] if sides & TRUE_SIDE else NOTHING
-                false[depth] = row_of_side[2 * code + 1] if sides & FALSE_SIDE else NOTHING
-                depth += 1
-                continue
-            op, terms = (-code - 1) % 4, (-code - 1) // 4
-            depth -= terms
-            if op == OP_NOT:
-                true[depth], false[depth] = false[depth], true[depth]
-                depth += 1
-                continue
+            op, first = read_step(code, depth)
             holds = fails = NOTHING
-            last = depth + terms
-            if op == OP_XOR:
+            if op == LEAF:
+                holds = row_of_side[2 * code] if sides & TRUE_SIDE else NOTHING
+                fails = row_of_side[2 * code + 1] if sides & FALSE_SIDE else NOTHING
+            elif op == OP_NOT:
+                holds, fails = false[first], true[first]
+            elif op == OP_XOR:
                 if sides & TRUE_SIDE:
-                    holds = _parity(growing, ODD, scratch, depth, last, regions)
+                    holds = _parity(growing, ODD, scratch, first, depth, regions)
                 if sides & FALSE_SIDE:
-                    fails = _parity(growing, EVEN, scratch, depth, last, regions)
+                    fails = _parity(growing, EVEN, scratch, first, depth, regions)
             else:
                 if sides & TRUE_SIDE:
                     kind = ALL if op == OP_AND else ANY
-                    holds = _joined(growing, kind, true, depth, last, regions)
+                    holds = _joined(growing, kind, true, first, depth, regions)
                 if sides & FALSE_SIDE:
                     kind = ANY if op == OP_AND else ALL
-                    fails = _joined(growing, kind, false, depth, last, regions)
-            true[depth], false[depth] = holds, fails
-            depth += 1
+                    fails = _joined(growing, kind, false, first, depth, regions)
+            true[first], false[first] = holds, fails
+            depth = first + 1
         roots[number] = true[0]
     return len(roots)
 

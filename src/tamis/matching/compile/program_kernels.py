@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.jit import kernel
+from tamis.jit import inlined, kernel
 
 # Operators of a program, under the number of their terms.
 OP_AND, OP_OR, OP_XOR, OP_NOT = range(4)
@@ -21,9 +21,37 @@ TRUE_SIDE: Final = 1
 FALSE_SIDE: Final = 2
 
 
+# Of a step that is no operator.
+LEAF: Final = -1
+
+
 def operator_code(op: int, terms: int) -> int:
     """Return the code of an operator that joins the last `terms` results."""
     return -(terms * 4 + op) - 1
+
+
+@inlined
+def operator_of(code: int) -> int:
+    """Return the operator of a code, LEAF if it is a leaf."""
+    return LEAF if code >= 0 else (-code - 1) % 4
+
+
+@inlined
+def terms_of(code: int) -> int:
+    """Return how many results a code joins; none if it is a leaf."""
+    return 0 if code >= 0 else (-code - 1) // 4
+
+
+@inlined
+def read_step(code: int, depth: int) -> tuple[int, int]:
+    """Read one step of a walk with a stack of `depth` results.
+
+    Returns the operator, or LEAF, and the place of its first term on the stack. Its terms are the
+    results from there on; its own result takes the first one's place.
+    """
+    if code >= 0:
+        return LEAF, depth
+    return (-code - 1) % 4, depth - (-code - 1) // 4
 
 
 class Leaves(NamedTuple):
@@ -68,16 +96,15 @@ def mark_sides(program: NDArray[np.int32], scratch: Scratch) -> None:
     """Find out of every step which sides the truth of the last one needs."""
     depth = 0
     for place in range(len(program)):
-        if program[place] < 0:
-            for _ in range((-program[place] - 1) // 4):
-                depth -= 1
-                scratch.parent[scratch.stack[depth]] = place
-        scratch.stack[depth] = place
-        depth += 1
+        _, first = read_step(program[place], depth)
+        for term in range(first, depth):
+            scratch.parent[scratch.stack[term]] = place
+        scratch.stack[first] = place
+        depth = first + 1
     scratch.sides[len(program) - 1] = TRUE_SIDE
     for place in range(len(program) - 2, -1, -1):
         above = scratch.parent[place]
-        op = (-program[above] - 1) % 4
+        op = operator_of(program[above])
         wanted = scratch.sides[above]
         if op == OP_XOR:
             wanted = TRUE_SIDE | FALSE_SIDE

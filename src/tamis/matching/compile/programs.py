@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from tamis.filters import Filter, Mode
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
-from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_OR, OP_XOR, operator_code
+from tamis.matching.compile.program_kernels import (
+    OP_AND,
+    OP_NOT,
+    OP_OR,
+    OP_XOR,
+    operator_code,
+    operator_of,
+    terms_of,
+)
 from tamis.matching.compile.vocabulary import ABSENCE_RULE_OF_MODE, AbsenceRule, Vocabulary
 
 _OPERATORS: Final[dict[type[Connective], int]] = {And: OP_AND, Or: OP_OR, Xor: OP_XOR}
@@ -37,7 +45,7 @@ def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filte
         if code >= 0:
             stack.append(vocabulary.atom_of(code))
             continue
-        op, terms = (-code - 1) % 4, (-code - 1) // 4
+        op, terms = operator_of(code), terms_of(code)
         if place == adequacy:
             # The filter itself stands first; the other terms are what makes it adequate.
             return stack[0]

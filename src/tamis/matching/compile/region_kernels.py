@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.jit import kernel, mixed_in
+from tamis.matching.compile.hash_kernels import first_spot, is_same_run, mixed_run, next_spot
 
 
 class Regions(NamedTuple):
@@ -50,24 +51,20 @@ def number_regions(
 
     `table` is open hashing of numbers plus one, 0 where free, a power of two long.
     """
-    mask, count = len(table) - 1, 0
+    count = 0
     for region in range(len(begins)):
         first, last = starts[region], starts[region + 1]
         mixed = mixed_in(1 if begins[region] else 0, guard[region])
-        for place in range(first, last):
-            mixed = mixed_in(mixed, cuts[place])
-        spot = (mixed ^ (mixed >> 17)) & mask
+        spot = first_spot(mixed_run(mixed, cuts, first, last), table)
         number = NONE
         while table[spot] != 0 and number == NONE:
             other = firsts[table[spot] - 1]
             start = starts[other]
             same = begins[other] == begins[region] and guard[other] == guard[region]
             same = same and starts[other + 1] - start == last - first
-            for offset in range(last - first):
-                same = same and cuts[start + offset] == cuts[first + offset]
-            if same:
+            if same and is_same_run(cuts, start, first, last - first):
                 number = table[spot] - 1
-            spot = (spot + 1) & mask
+            spot = next_spot(spot, table)
         if number == NONE:
             number = count
             table[spot] = number + 1

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.jit import kernel
-from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_OR, Leaves
+from tamis.matching.compile.program_kernels import LEAF, OP_AND, OP_NOT, OP_OR, Leaves, read_step
 
 
 class Lanes(NamedTuple):
@@ -86,16 +86,13 @@ def evaluate_programs(
         depth = 0
         for place in range(starts[number], starts[number + 1]):
             code = codes[place]
-            if code >= 0:
-                stack[depth, 0], stack[depth, 1] = when_true[code], when_false[code]
-                depth += 1
-                continue
-            op, terms = (-code - 1) % 4, (-code - 1) // 4
-            depth -= terms
-            true, false = stack[depth, 0], stack[depth, 1]
-            if op == OP_NOT:
+            op, first = read_step(code, depth)
+            true, false = stack[first, 0], stack[first, 1]
+            if op == LEAF:
+                true, false = when_true[code], when_false[code]
+            elif op == OP_NOT:
                 true, false = false, true
-            for term in range(depth + 1, depth + terms):
+            for term in range(first + 1, depth):
                 other, unlike = stack[term, 0], stack[term, 1]
                 if op == OP_AND:
                     true, false = true & other, false | unlike
@@ -106,6 +103,6 @@ def evaluate_programs(
                         (true & unlike) | (false & other),
                         (true & other) | (false & unlike),
                     )
-            stack[depth, 0], stack[depth, 1] = true, false
-            depth += 1
+            stack[first, 0], stack[first, 1] = true, false
+            depth = first + 1
         truths[number] = stack[0, 0]

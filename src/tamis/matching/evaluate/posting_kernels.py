@@ -17,7 +17,15 @@ from tamis.matching.compile.access_kernels import (
     Postings,
     find_compound_key,
 )
-from tamis.matching.compile.program_kernels import OP_AND, OP_NOT, OP_XOR, Leaves
+from tamis.matching.compile.program_kernels import (
+    LEAF,
+    OP_AND,
+    OP_NOT,
+    OP_XOR,
+    Leaves,
+    operator_of,
+    read_step,
+)
 
 TRUE: Final = 1
 FALSE: Final = 0
@@ -135,56 +143,63 @@ def _keys_of_event(
     return count
 
 
+class ProgramTables(NamedTuple):
+    """What running a program on an event needs, apart from the two."""
+
+    starts: NDArray[np.int32]
+    variables: NDArray[np.int32]
+    begins_inside: NDArray[np.bool_]
+    guard: NDArray[np.int32]
+    block: NDArray[np.int32]
+    first: NDArray[np.int32]
+    cell_of: NDArray[np.int32]
+    predicate: NDArray[np.int32]
+    stack: NDArray[np.int8]
+
+
 @kernel
-def _truth(
-    program: NDArray[np.int32],
-    starts: NDArray[np.int32],
-    variables: NDArray[np.int32],
-    begins_inside: NDArray[np.bool_],
-    guard: NDArray[np.int32],
-    block: NDArray[np.int32],
-    first: NDArray[np.int32],
-    cell_of: NDArray[np.int32],
-    predicate: NDArray[np.int32],
-    passing: NDArray[np.bool_],
-    stack: NDArray[np.int8],
-) -> int:
+def _truth(program: NDArray[np.int32], tables: ProgramTables, passing: NDArray[np.bool_]) -> int:
     """Return whether a program is true, false or unknown for an event."""
-    # Without a negation, what is false is as good as what is unknown.
+    # Local names for the arrays: taking them out of their tuple inside the loop is expensive.
+    starts, variables, begins_inside, guard = (
+        tables.starts,
+        tables.variables,
+        tables.begins_inside,
+        tables.guard,
+    )
+    block, first, cell_of = tables.block, tables.first, tables.cell_of
+    predicate, stack = tables.predicate, tables.stack
+    # Without a negation, false is as good as unknown.
     sides = 1
     for code in program:
-        if code < 0 and (-code - 1) % 4 >= OP_XOR:
+        if operator_of(code) >= OP_XOR:
             sides = 2
     depth = 0
     for code in program:
-        if code >= 0:
-            own, truth = block[code], UNKNOWN
+        op, bottom = read_step(code, depth)
+        result = stack[bottom]
+        if op == LEAF:
+            own, result = block[code], UNKNOWN
             start, cell = (first[own], cell_of[own]) if own != NONE else (0, 0)
             for side in range(2 * code, 2 * code + sides):
                 cuts = variables[starts[side] : starts[side + 1]]
                 inside = bool(begins_inside[side])
-                if truth == UNKNOWN and _holds(
+                if result == UNKNOWN and _holds(
                     cuts, inside, guard[side], start, cell, predicate, passing
                 ):
-                    truth = TRUE if side == 2 * code else FALSE
-            stack[depth] = truth
-            depth += 1
-            continue
-        op, terms = (-code - 1) % 4, (-code - 1) // 4
-        depth -= terms
-        result = stack[depth]
-        if op == OP_NOT:
+                    result = TRUE if side == 2 * code else FALSE
+        elif op == OP_NOT:
             result = UNKNOWN if result == UNKNOWN else 1 - result
-        for term in range(depth + 1, depth + terms):
+        for term in range(bottom + 1, depth):
             result = _joined(op, result, stack[term])
-        stack[depth] = result
-        depth += 1
+        stack[bottom] = result
+        depth = bottom + 1
     return int(stack[0])
 
 
 @kernel
 def match_postings(
-    waiting: PostingWorkspace,
+    workspace: PostingWorkspace,
     values: CellsByEvent,
     first_event: int,
     ends: NDArray[np.int64],
@@ -195,19 +210,28 @@ def match_postings(
     Writes the subscriptions, and for each event where its own end; returns the event at which
     there might be no more room.
     """
-    # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
-    starts, records = waiting.postings.starts, waiting.postings.records
-    codes, program_starts, leaves = waiting.codes, waiting.starts, waiting.leaves
-    leaf_starts, variables, begins_inside = leaves.starts, leaves.variables, leaves.begins_inside
-    guard, block, first = leaves.guard, leaves.block, values.first
-    predicate, passing, stack = values.predicate, values.passing, waiting.stack
-    offset, compound = waiting.postings.cell_offset, waiting.postings.compound
-    seen, cell_of, keys = waiting.seen, waiting.cell_of, waiting.keys
+    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
+    starts, records = workspace.postings.starts, workspace.postings.records
+    codes, program_starts, leaves = workspace.codes, workspace.starts, workspace.leaves
+    offset, compound = workspace.postings.cell_offset, workspace.postings.compound
+    seen, cell_of, keys = workspace.seen, workspace.cell_of, workspace.keys
+    passing = values.passing
+    tables = ProgramTables(
+        leaves.starts,
+        leaves.variables,
+        leaves.begins_inside,
+        leaves.guard,
+        leaves.block,
+        values.first,
+        cell_of,
+        values.predicate,
+        workspace.stack,
+    )
     count = 0
     for event in range(first_event, len(ends)):
         if count + len(seen) > len(found) and count > 0:
             return event
-        stamp = waiting.stamps[0] + event + 1
+        stamp = workspace.stamps[0] + event + 1
         held = slice(values.starts[event], values.starts[event + 1])
         blocks, cells = values.blocks[held], values.cells[held]
         for place in range(len(blocks)):
@@ -231,22 +255,8 @@ def match_postings(
                         continue
                     seen[member] = stamp
                 if task & NEEDS_PROGRAM:
-                    passes = (
-                        _truth(
-                            codes[program_starts[member] : program_starts[member + 1]],
-                            leaf_starts,
-                            variables,
-                            begins_inside,
-                            guard,
-                            block,
-                            first,
-                            cell_of,
-                            predicate,
-                            passing[event],
-                            stack,
-                        )
-                        == TRUE
-                    )
+                    program = codes[program_starts[member] : program_starts[member + 1]]
+                    passes = _truth(program, tables, passing[event]) == TRUE
                 if passes:
                     found[count] = member
                     count += 1
