@@ -1,6 +1,6 @@
-"""Who may do what: principals and their tokens, policies of roles, quotas.
+"""Access control: principals and their tokens, policies of roles, quotas.
 
-Knows nothing of connections and stores. JWTs are in `tamis.access.jwt`.
+Independent of connections and stores. JWTs are in `tamis.access.jwt`.
 """
 
 from tamis.access.joining import JOINED_LIMITS, FilterInMode

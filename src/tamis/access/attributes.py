@@ -1,4 +1,4 @@
-"""Which attributes someone may see or send, and what is left of a document without the others.
+"""Sets of attributes that a principal may see or send, and documents reduced to them.
 
 Attributes are named as in events: `customer.name` is the member `name` of `customer`, or of any of
 the objects in a list `customer`, or a member that is called `customer.name`.
@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from tamis.events.kinds import TYPE_OF_CLASS
 
-# The bytes of a CloudEvent are its data under another name, and may hold whatever is hidden of it.
+# The bytes of a CloudEvent are its data under another name, and may contain hidden parts of it.
 DATA: Final = "data"
 DATA_AS_BYTES: Final = "data_base64"
 
 
 class _NameTree(NamedTuple):
-    """Some names, and all names inside of them."""
+    """A set of names, with all names nested in them."""
 
     exact: frozenset[str]
     inside: tuple[str, ...]
@@ -32,7 +32,7 @@ class _NameTree(NamedTuple):
 
 
 class Attributes:
-    """A set of attributes: those shown, or all, without those hidden. A name stands for all in it.
+    """A set of attributes: those shown, or all, minus those hidden; each with all nested in it.
 
     >>> seen = Attributes(hidden=["level", "customer"])
     >>> [seen.include(name) for name in ("price", "level", "levels", "customer.name")]
@@ -46,7 +46,7 @@ class Attributes:
         self._hidden: Final = _NameTree.of(_with_bytes_hidden(hidden))
 
     def include(self, name: str) -> bool:
-        """Return whether the set has an attribute."""
+        """Return whether the set contains an attribute."""
         return (self._shown is None or self._shown.cover(name)) and not self._hidden.cover(name)
 
     @property
@@ -67,10 +67,10 @@ def _with_bytes_hidden(names: Iterable[str]) -> set[str]:
 
 
 def project(document: Mapping[str, object], sets: Sequence[Attributes]) -> dict[str, object]:
-    """Return what is left of decoded JSON when only the attributes in one of the sets stay.
+    """Return decoded JSON reduced to the attributes in one of the sets.
 
-    What holds no value is left out as well: an empty object, a null or a place in a list would
-    tell that something was there.
+    Members without a value are dropped too: an empty object, a null or a gap in a list would
+    reveal that something was there.
 
     >>> order = {"price": 5, "by": {"name": "Ann"}, "items": [{"cost": 1}, {"cost": 2, "sku": "a"}]}
     >>> project(order, [Attributes(hidden=["by.name", "items.cost"])])
@@ -91,8 +91,8 @@ def _project_members(
 
 
 def _project_item(name: str, item: object, sets: Sequence[Attributes]) -> object:
-    """Return what is left of a member, None if nothing is."""
-    # Most members are plain values, and asking the abstract classes first takes longer.
+    """Return a member reduced to the sets, None if nothing is left."""
+    # Most members are plain values, and checking for abstract classes first takes longer.
     if type(item) not in TYPE_OF_CLASS:
         if isinstance(item, Mapping):
             return _project_members(name, item, sets) or None

@@ -1,10 +1,10 @@
-"""What a user asks for and what the user's roles let through, as one filter in one mode.
+"""A user's filter joined with those of the user's roles, as one filter in one mode.
 
-The engine reads a filter in one mode. Two filters of different modes become one where one of the
-modes can say what the other means. Two truth values can say what three do: where an atom is known
-is itself a condition. Three can say what two do, except for comparisons between attributes, of
-which nothing says that they are unknown. The schema's defaults stand in the way of the first: mode
-`default` no longer sees that an attribute is absent which has one.
+The engine evaluates a filter in one mode. Filters of different modes can be joined if one of the
+modes can express the other. Two truth values can express three, because "the atom is known" is a
+condition too; but not in mode `default` for attributes with a default, whose absence it does not
+see. Three can express two, except for comparisons between attributes, because no condition says
+that these are unknown.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tamis.filters.atoms import Atom, Present
 from tamis.filters.boolean import MAX_DEPTH, And, Connective, Constant, Not, Or, TruthSets, Xor
 from tamis.filters.limits import atom_cost
 
-# What is joined may be larger than what one user may send, but not without end.
+# A joined filter may be larger than a user's own, within limits.
 JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH)
 
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class FilterInMode(NamedTuple):
-    """A filter and the mode in which it is read."""
+    """A filter with its mode."""
 
     filter: Filter
     mode: Mode
@@ -37,7 +37,7 @@ class FilterInMode(NamedTuple):
 def join(
     asked: FilterInMode, allowed: Sequence[Sequence[FilterInMode]], schema: Schema | None
 ) -> FilterInMode:
-    """Return what matches where `asked` does and, of each group of `allowed`, some filter does.
+    """Return the filter that holds where `asked` and one filter of each group of `allowed` do.
 
     >>> from tamis.filters import attr
     >>> asked = FilterInMode(~(attr("a") == 1), Mode.DEFAULT)
@@ -55,14 +55,14 @@ def join(
 
 
 def _check_size(joined: Filter) -> None:
-    # Parts of it may be there many times over, so they are not all counted.
+    # Shared parts may occur many times, so counting stops at the limit.
     most = JOINED_LIMITS.atoms
     if sum(map(atom_cost, islice(joined.atoms(), most + 1))) > most:
         raise LimitError("atoms in the filter and what it is joined with", actual=None, limit=most)
 
 
 def _common_mode(filters: Sequence[FilterInMode], schema: Schema | None) -> Mode:
-    """Return a mode in which all the filters can be said."""
+    """Return a mode in which all the filters can be expressed."""
     two_valued = [one for one in filters if not one.mode.is_three_valued]
     three_valued = [one for one in filters if one.mode.is_three_valued]
     if any(one.mode is Mode.TOTAL for one in filters):
@@ -75,20 +75,20 @@ def _common_mode(filters: Sequence[FilterInMode], schema: Schema | None) -> Mode
         return Mode.SQL
     raise AccessError(
         "bad_filter",
-        "this filter compares attributes in mode 'default', which does not go together with what "
+        "this filter compares attributes in mode 'default', which cannot be combined with what "
         "you may see; use mode 'sql'",
         reason="a role's filter mentions an attribute with a default, which mode 'default' fills",
     )
 
 
 def _read_as(one: FilterInMode, mode: Mode, schema: Schema | None) -> Filter:
-    """Return the filter that means in `mode` what `one` means in its own."""
+    """Return the filter that means in `mode` what `one` means in its own mode."""
     if one.mode.is_three_valued:
         filter_ = one.filter if mode is Mode.SQL else _TwoValued().where(one.filter, truth=True)
         if one.mode is Mode.STRICT:
             return all_of(filter_, *(_known(atom) for atom in dict.fromkeys(one.filter.atoms())))
         return filter_
-    # Where nothing is absent, `total` and `default` are the same.
+    # Without absent attributes, `total` and `default` are the same.
     return _with_defaults(one.filter, schema) if mode is Mode.SQL else one.filter
 
 
@@ -103,7 +103,7 @@ def _has_default(name: str, schema: Schema | None) -> bool:
 def _known(atom: Filter) -> Filter:
     """Return where an atom is true or false, in every mode."""
     if isinstance(atom, Relation):
-        # Of several values some may satisfy the one and others the other; of none, neither.
+        # With several values both may hold; without a value, neither does.
         return any_of(atom, _opposite(atom))
     known = atom.known() if isinstance(atom, Atom) else None
     return TRUE if known is None else known
@@ -164,7 +164,7 @@ def _with_defaults(filter_: Filter, schema: Schema | None) -> Filter:
 
 
 def _atom_with_default(atom: Atom, schema: Schema | None) -> Filter:
-    # Together with the kind an atom is false, not unknown, where there is no value.
+    # Joined with the kind, an atom without a value is false, not unknown.
     known = all_of(_known(atom), atom)
     if not _has_default(atom.attribute, schema):
         return known

@@ -1,4 +1,4 @@
-"""JSON Web Tokens of someone whom the broker trusts to say who people are.
+"""JSON Web Tokens from an issuer that the broker trusts.
 
 Not imported with the rest of `access`: the cryptography behind it takes a while to load.
 """
@@ -33,24 +33,24 @@ SMALLEST_RSA: Final = 2048
 
 
 class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose JWTs are believed, and what is read of them."""
+    """The trusted issuer of JWTs, and the claims to read."""
 
     issuer: str
     audience: str
     algorithms: tuple[str, ...]
-    """Those that the issuer uses. Secret and public keys cannot be mixed."""
+    """The issuer's algorithms, for secret keys or for public ones, not both."""
     name_claim: str = "sub"
-    """Gives the principal's name. A token of ours with the same name is the same principal."""
+    """The claim with the principal's name. A Tamis token of that name is the same principal."""
     roles_claim: tuple[str, ...] = ("roles",)
-    """Gives the roles; several names lead to a claim within claims."""
+    """The claim with the roles; several names are a path to a nested claim."""
     roles: tuple[str, ...] | None = None
-    """The roles that may come from a JWT; None for all that the policy knows."""
+    """The roles that a JWT may grant; None for all roles of the policy."""
     leeway: int = 30
-    """Seconds by which the issuer's clock may be off."""
+    """Tolerated clock difference to the issuer, in seconds."""
 
 
 class JwtVerifier:
-    """Knows principals by JWTs that are signed with one of some keys."""
+    """A verifier of JWTs that are signed with one of several keys."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class JwtVerifier:
         clock: Callable[[], float],
         source: str = "JWT",
     ) -> None:
-        """Make a verifier; a mistake in the settings or the keys is said to be in `source`."""
+        """Make a verifier; errors in the settings or keys name `source`."""
         self._settings: Final = settings
         self._keys: Final = keys
         self._clock: Final = clock
         _check_settings(settings, keys, source)
         self._registry: Final = JWSRegistry(
             algorithms=settings.algorithms,
-            strict_check_header=False,  # Unknown ones are to be ignored, says RFC 7515.
+            strict_check_header=False,  # RFC 7515 requires to ignore unknown ones.
         )
         self._claims: Final = jwt.JWTClaimsRegistry(
             now=lambda: int(clock()),
@@ -89,7 +89,7 @@ class JwtVerifier:
         return cls(settings, read_keys(data, str(path)), clock=clock, source=str(path))
 
     def verify(self, text: str) -> Principal:
-        """Return whom a JWT stands for, or refuse it; why, only the log learns."""
+        """Return the principal of a JWT, or refuse it with a reason for the log only."""
         if len(text) > LONGEST_TOKEN:
             raise invalid_token(f"it has {len(text):,} characters")
         try:
@@ -97,7 +97,7 @@ class JwtVerifier:
         except AccessError:
             raise
         except Exception as error:
-            # Whatever garbage makes a library raise, it is no entry.
+            # Any exception of the library on bad input is a refusal.
             raise invalid_token(f"{type(error).__name__}: {error!s:.200}") from None
 
     def _verify(self, text: str) -> Principal:
@@ -120,7 +120,7 @@ class JwtVerifier:
 
 
 def read_keys(data: bytes, source: str) -> KeySet | Key:
-    """Return the keys of a JSON Web Key Set, told apart by `kid`, or the one key of a PEM file."""
+    """Return the keys of a JSON Web Key Set by `kid`, or the one key of a PEM file."""
     try:
         if data.lstrip().startswith(b"{"):
             return KeySet.import_key_set(json.loads(data))
@@ -139,7 +139,7 @@ def _read_pem(data: bytes) -> Key:
             return type_.import_key(data)
         except JoseError:
             continue
-    raise ValueError("the key is of a kind that signs nothing")
+    raise ValueError("this type of key cannot sign")
 
 
 def _check_settings(settings: JwtSettings, keys: KeySet | Key, source: str) -> None:
@@ -159,7 +159,7 @@ def _check_settings(settings: JwtSettings, keys: KeySet | Key, source: str) -> N
 
 
 def _unfit(key: Key, *, secret: bool) -> str:
-    """Return what is wrong with a key, or nothing."""
+    """Return what is wrong with a key, or an empty text."""
     if isinstance(key, OctKey) is not secret:
         kind = "secret" if secret else "public"
         return f"is not a {kind} key, which these algorithms work with"

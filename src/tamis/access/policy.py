@@ -30,7 +30,7 @@ from tamis.languages import parse
 
 UNLIMITED: Final = "unlimited"
 
-# How a sentence names what msgspec calls by names of its own.
+# Words for msgspec's type names.
 _WORDS: Final = {
     "array": "a list",
     "bool": "true or false",
@@ -43,7 +43,7 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class PolicyFile(NamedTuple):
-    """What a policy file says."""
+    """The contents of a policy file."""
 
     roles: list[Role]
     principals: Mapping[str, list[str]]
@@ -52,7 +52,7 @@ class PolicyFile(NamedTuple):
 
 
 def read_policy(text: str, source: str, schema: Schema | None) -> PolicyFile:
-    """Return what the text of a policy file says, or tell where it cannot be used and why."""
+    """Parse the text of a policy file, or raise PolicyError with the place and reason."""
     return _PolicyReader(source, schema).read(text)
 
 
@@ -64,7 +64,7 @@ Events = bool | str | dict[str, Any]
 
 
 class _TomlTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What all tables have in common: keys that they do not know are mistakes."""
+    """A table; unknown keys are errors."""
 
 
 class _ScopeTable(_TomlTable):
@@ -108,7 +108,7 @@ class _RoleTable(_TomlTable):
 
 
 class _PolicyTable(_TomlTable):
-    # Roles and principals are converted one by one, so that a mistake has a place.
+    # Roles and principals are converted one by one, so that an error has a place.
     roles: dict[str, Any] = {}
     principals: dict[str, Any] = {}
     quotas: dict[str, Any] = {}
@@ -119,7 +119,7 @@ T = TypeVar("T")
 
 
 class _PolicyReader:
-    """Reads the tables of one file, and knows where each stands."""
+    """A reader of the tables of one file, which knows the place of each."""
 
     def __init__(self, source: str, schema: Schema | None) -> None:
         self._source: Final = source
@@ -153,7 +153,7 @@ class _PolicyReader:
         )
 
     def _scope(self, given: Events, type_: type[_ScopeTable], place: str) -> Scope | None:
-        """Return the events that a table describes, or `true`, or a filter alone."""
+        """Return the scope that a table, `true` or a filter alone describes."""
         if given is False:
             return None
         if given is True:
@@ -213,7 +213,7 @@ class _PolicyReader:
             raise self._unfit(str(error), type_, place) from None
 
     def _unfit(self, message: str, type_: type, place: str) -> PolicyError:
-        """Return what msgspec found, in our words: where first, then what."""
+        """Return msgspec's error as ours: first the place, then the reason."""
         reason, _, inner = message.partition(" - at `$")
         path = f"{place}{inner.rstrip('`')}".strip(".")
         unknown = re.fullmatch(r"Object contains unknown field `(.*)`", reason, re.DOTALL)
@@ -247,7 +247,7 @@ _KINDS: Final = 1_024
 
 
 class Policy:
-    """Who may do what; never changed, only replaced by another.
+    """An immutable access policy.
 
     >>> policy = Policy.parse('''
     ... [roles.sensor]
@@ -271,9 +271,9 @@ class Policy:
         blocked: Iterable[str] = (),
         digest: str = "",
     ) -> None:
-        """Make a policy; `quotas` are for those whose roles set none.
+        """Make a policy; `quotas` are the defaults where roles set none.
 
-        Two policies may have the same `digest` if they say the same.
+        Only policies with the same contents may have the same `digest`.
         """
         self._digest: Final = digest or secrets.token_hex(16)
         self.roles: Final = {role.name: role for role in roles}
@@ -281,12 +281,12 @@ class Policy:
         self._schema: Final = schema
         self._quotas: Final = dict(quotas or {})
         self._blocked: Final = frozenset(blocked)
-        # Very many have the same roles, and so the same rights.
+        # Many principals have the same roles, and so the same rights.
         self._rights_of: Final = lru_cache(_KINDS)(self._united)
 
     @classmethod
     def parse(cls, text: str, *, source: str = "policy", schema: Schema | None = None) -> Policy:
-        """Return the policy that a TOML text says, or tell where it cannot be used and why."""
+        """Parse a policy in TOML, or raise PolicyError with the place and reason."""
         found = read_policy(text, source, schema)
         return cls(
             found.roles,
@@ -308,7 +308,7 @@ class Policy:
 
     @classmethod
     def open(cls, schema: Schema | None = None) -> Policy:
-        """Return the policy under which everyone may do everything."""
+        """Return the policy that allows everyone everything."""
         return cls([EVERYTHING], {EVERYONE: [EVERYTHING.name]}, schema=schema, digest="open")
 
     def _united(self, roles: frozenset[str]) -> Rights:
@@ -316,13 +316,13 @@ class Policy:
         return Rights(map(self.roles.__getitem__, roles), self._schema, self._quotas, digest=digest)
 
     def blocks(self, principal: Principal) -> bool:
-        """Return whether a principal may do nothing at all, whatever the credential says."""
+        """Return whether a principal is blocked, whatever its credential."""
         return principal.name in self._blocked
 
     def rights(self, principal: Principal) -> Rights:
-        """Return what a principal may do: what any role of the credential or the policy allows.
+        """Return the rights of a principal: the union of its roles in the credential and policy.
 
-        Roles that the policy does not know allow nothing.
+        Unknown roles grant nothing.
         """
         given = (
             *principal.roles,

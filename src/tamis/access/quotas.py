@@ -10,26 +10,26 @@ import msgspec
 
 
 class Quotas(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds for one principal, infinite where there is none."""
+    """The bounds for one principal, infinite by default."""
 
     publications: float = math.inf
-    """Events published in a second, over any longer time."""
+    """Events per second, on average."""
     bytes: float = math.inf
-    """Bytes published in a second, over any longer time."""
+    """Bytes per second, on average."""
     event_size: float = math.inf
     """Bytes of one event."""
     subscriptions: float = math.inf
-    """Subscriptions at a time, also while their owner is not connected."""
+    """Concurrent subscriptions, including those of disconnected owners."""
     connections: float = math.inf
-    """Connections at a time."""
+    """Concurrent connections."""
 
     @classmethod
     def united(
         cls, given: Iterable[Mapping[str, float]], default: Mapping[str, float] | None = None
     ) -> Quotas:
-        """Return, of each bound, the widest that some role gives, or else the default's.
+        """Return for each bound the highest of all roles, or the default if no role sets it.
 
-        A role that says nothing about a bound does not lift what another one sets.
+        A role without a bound does not lift that of another role.
 
         >>> Quotas.united([{"publications": 10}, {"connections": 2}, {"publications": 5}])
         Quotas(publications=10, bytes=inf, event_size=inf, subscriptions=inf, connections=2)
@@ -41,25 +41,25 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**{**(default or {}), **widest})
 
 
-# Seconds between two looks through all buckets for those that can be forgotten.
+# Seconds between two sweeps for full buckets, which can be dropped.
 PATIENCE: Final = 1.0
 
 
 class _Bucket(msgspec.Struct):
     level: float
-    """What could be taken; below zero after something larger than the bucket."""
+    """The tokens left; negative after a cost larger than the bucket."""
     at: float
-    """When that was."""
+    """The time of that count."""
     full_at: float
-    """When nothing will be left to remember."""
+    """The time at which it will be full."""
 
 
 class RateLimiter:
-    """Token buckets, one for each key, never more than `most` of them.
+    """Token buckets, one per key, at most `most` of them.
 
-    A bucket holds what may be taken in a second, at least 1, and fills at the rate it is asked
-    with. It is forgotten only when it is full again, so that nobody sheds a debt by being pushed
-    out; where `most` are in use, a newcomer waits. For one thread, such as that of an event loop.
+    A bucket holds the tokens of one second, at least 1, and fills at the given rate. It is dropped
+    only when it is full, so that eviction forgives no debt; if `most` are in use, a new key has to
+    wait. Not thread-safe: use it from one thread, such as that of an event loop.
 
     >>> limiter = RateLimiter(clock=lambda: 0.0)
     >>> [limiter.take("ann", rate=2) for _ in range(3)]
@@ -67,7 +67,7 @@ class RateLimiter:
     """
 
     def __init__(self, clock: Callable[[], float], *, most: int = 100_000) -> None:
-        """Make a limiter; `clock` tells seconds that never go back."""
+        """Make a limiter; `clock` is monotonic, in seconds."""
         self._clock: Final = clock
         self._most: Final = most
         self._buckets: Final[dict[Hashable, _Bucket]] = {}
@@ -77,9 +77,9 @@ class RateLimiter:
         return len(self._buckets)
 
     def take(self, key: Hashable, *, rate: float, cost: float = 1.0) -> float:
-        """Take `cost` from a key's bucket and return 0, or return the seconds to wait for it.
+        """Take `cost` from a key's bucket and return 0, or return the seconds to wait.
 
-        What costs more than a bucket holds passes when the bucket is full, and is owed.
+        A cost larger than the bucket passes when the bucket is full, and leaves a debt.
         """
         if math.isinf(rate):
             return 0.0
@@ -101,7 +101,7 @@ class RateLimiter:
         return 0.0
 
     def _make_room(self, now: float) -> float:
-        """Return 0 once there is room for one more bucket, or the seconds to wait for it."""
+        """Return 0 if there is room for another bucket, or the seconds to wait."""
         if len(self._buckets) < self._most:
             return 0.0
         if now < self._next_look:

@@ -1,8 +1,8 @@
-"""What a principal may do: what any of the roles allows.
+"""The rights of a principal: the union of what its roles allow.
 
-What is hidden must not show in any answer. A user's filter is therefore read only on events of
-which every attribute that it mentions may be seen; then its answer tells nothing that the event
-itself does not. Of events that several roles let through, the attributes of all of them are seen.
+No answer may reveal a hidden attribute. So a user's filter is evaluated only on events of which the
+user may see every attribute that it mentions; then its answer reveals no more than the event. If
+several roles show an event, the user sees the attributes that any of them shows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tamis.filters.printing import show_name
 
 
 class Sight:
-    """What may be seen of one event."""
+    """The part of an event that a principal may see."""
 
     __slots__ = ("_schema", "_sets")
 
@@ -33,31 +33,31 @@ class Sight:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether nothing of the event is hidden: it may be sent as it was published."""
+        """Return whether nothing is hidden, so that the event may be sent as published."""
         return any(attributes.are_all for attributes in self._sets)
 
     def covers(self, names: Iterable[str]) -> bool:
-        """Return whether these attributes, those of a filter for example, may all be seen."""
+        """Return whether all these attributes, such as those of a filter, are visible."""
         return all(_include(self._sets, name) for name in names)
 
     def document(self, document: Mapping[str, object]) -> dict[str, object]:
-        """Return what may be seen of the event as decoded JSON."""
+        """Return the visible part of the event as decoded JSON."""
         return project(document, self._sets)
 
     def event(self, event: Event) -> Event:
-        """Return the event with the attributes that may be seen."""
+        """Return the event with its visible attributes."""
         return Event.of_checked(
             {name: values for name, values in event.items() if _include(self._sets, name)}
         )
 
     @property
     def schema(self) -> Schema | None:
-        """Return the schema without what is hidden of the event: what explains it reads by this."""
+        """Return the schema without hidden attributes, for explanations."""
         return _visible(self._schema, self._sets)
 
 
 class Rights:
-    """What the holders of some roles may do.
+    """The rights of the holders of some roles.
 
     >>> from tamis.access import Policy, Principal
     >>> from tamis.languages import parse
@@ -83,26 +83,26 @@ class Rights:
     ) -> None:
         given = sorted({role.name: role for role in roles}.values())
         self.roles: Final = tuple(role.name for role in given)
-        """Who has the same roles sees the same: what was made for one can be kept for the other."""
+        """Identifies what the roles show: results for one holder are valid for another."""
         self.digest: Final = digest or secrets.token_hex(16)
-        """Rights with the same digest are the same, also in another process."""
+        """Rights with equal digests are equal, even in another process."""
         self.limits: Final = Quotas.united((role.quotas for role in given), quotas)
         self.is_admin: Final = any(role.admin for role in given)
         self._publishing: Final = [role.publish for role in given if role.publish is not None]
         self._seeing: Final = [role.see for role in given if role.see is not None]
         self._schema: Final = schema
         self.schema: Final = _visible(schema, self._sets)
-        """The schema without what is hidden of every event: a user's filters are read by this."""
+        """The schema without attributes that are hidden in every event, for a user's filters."""
 
     # --- publishing --------------------------------------------------------------------------
 
     @property
     def may_publish(self) -> bool:
-        """Return whether there are events that may be published."""
+        """Return whether the principal may publish any events."""
         return bool(self._publishing)
 
     def check_publish(self, event: Event | CloudEvent) -> None:
-        """Refuse an event that no role allows to publish, all of its attributes included."""
+        """Refuse an event that no role allows to publish with all its attributes."""
         plain, names = _taken_apart(event, self._schema)
         allowed = self._publishing_all_of(names)
         if not any(scope.has(plain, self._schema) for scope in allowed):
@@ -111,7 +111,7 @@ class Rights:
             )
 
     def unpublishable(self, reason: str) -> AccessError:
-        """Return the one answer to all that may not be published; the log knows the reason."""
+        """Return the error for all forbidden publications; only the log has the reason."""
         return AccessError(
             "forbidden",
             "this is not an event that you may publish",
@@ -119,7 +119,7 @@ class Rights:
         )
 
     def may_publish_with(self, names: Iterable[str]) -> bool:
-        """Return whether an event with all these attributes might be published."""
+        """Return whether some event with all these attributes may be published."""
         return bool(self._publishing_all_of([*names]))
 
     def _publishing_all_of(self, names: Sequence[str]) -> list[Scope]:
@@ -133,22 +133,22 @@ class Rights:
 
     @property
     def may_subscribe(self) -> bool:
-        """Return whether there are events that may be seen."""
+        """Return whether the principal may see any events."""
         return bool(self._seeing)
 
     def may_mention(self, names: Iterable[str]) -> bool:
-        """Return whether filters may mention all these attributes: some role shows each of them."""
+        """Return whether filters may mention these attributes: some role shows each of them."""
         return self.may_subscribe and all(_include(self._sets, name) for name in names)
 
     def check_filter(self, filter_: Filter) -> Filter:
-        """Return a user's own filter, bound to the schema, or refuse it: what may be explained.
+        """Return a user's own filter, bound to the schema, or refuse it.
 
-        Nothing of the roles' filters is in it.
+        It contains nothing of the roles' filters, so it may be explained to the user.
         """
         if not self._seeing:
             raise AccessError("forbidden", "you may not subscribe here")
         if self.schema is not None:
-            # What may not be seen is not in this schema, so it is refused as what does not exist.
+            # Hidden attributes are not in this schema, so they are refused like unknown ones.
             filter_ = filter_.bind(self.schema)
         for name in sorted(filter_.attributes()):
             if not _include(self._sets, name):
@@ -160,17 +160,17 @@ class Rights:
         return filter_
 
     def effective(self, filter_: Filter, mode: str) -> FilterInMode:
-        """Return a user's filter joined with those of the roles: what is to be matched."""
+        """Return a user's filter joined with those of the roles, for matching."""
         own = FilterInMode(self.check_filter(filter_), as_mode(mode))
         return join(own, self._conditions(filter_.attributes()), self._schema)
 
     def _conditions(self, names: frozenset[str]) -> list[list[FilterInMode]]:
-        """Return groups of filters; of each one must hold, for all of `names` to be seen."""
+        """Return groups of filters; all of `names` are visible if one filter of each holds."""
         groups = {
             frozenset(n for n, scope in enumerate(self._seeing) if scope.attributes.include(name))
             for name in names
         } or {frozenset(range(len(self._seeing)))}
-        # A group that includes another asks for nothing more.
+        # A superset of another group adds no condition.
         needed = [group for group in groups if not any(other < group for other in groups)]
         return [
             [self._seeing[n].condition for n in sorted(group)]
@@ -182,11 +182,11 @@ class Rights:
 
     @property
     def hides_anything(self) -> bool:
-        """Return whether there are events of which something may not be seen."""
+        """Return whether some events are partly hidden."""
         return not any(s.has_all_events and s.attributes.are_all for s in self._seeing)
 
     def sight(self, event: Event | CloudEvent) -> Sight | None:
-        """Return what may be seen of an event, or None: it is as if it did not exist."""
+        """Return the visible part of an event, None if the event is invisible."""
         plain, _ = _taken_apart(event, self._schema)
         seeing = [s.attributes for s in self._seeing if s.has(plain, self._schema)]
         return Sight(seeing, self._schema) if seeing else None
@@ -207,9 +207,9 @@ def _visible(schema: Schema | None, sets: Iterable[Attributes]) -> Schema | None
 
 
 def _taken_apart(event: Event | CloudEvent, schema: Schema | None) -> tuple[Event, list[str]]:
-    """Return an event, and the names of all it holds; bytes are no attribute but have a name."""
+    """Return an event, and the names of its contents, including bytes, which are no attribute."""
     if isinstance(event, Event):
         return event, [*event]
-    # Only with the declared types the filters of roles mean what they say.
+    # The filters of roles need values of the declared types.
     plain = event.event() if schema is None else schema.conform(event.event())
     return plain, [*plain, DATA_AS_BYTES] if isinstance(event.data, bytes) else [*plain]

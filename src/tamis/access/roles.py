@@ -15,31 +15,31 @@ from tamis.access.joining import FilterInMode
 from tamis.events import Event, Schema
 from tamis.filters import TRUE, Mode
 
-# Names stand in log records, metrics and URLs.
+# Names appear in log records, metrics and URLs.
 LONGEST_NAME: Final = 200
 _ROLE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,100}")
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Someone whom the broker knows by a token or a JWT, until that expires.
+    """A user or program identified by a token or a JWT, until that expires.
 
-    What the roles allow, the policy says: `Policy.rights(principal)`.
+    `Policy.rights(principal)` returns what its roles allow.
     """
 
     name: str
     roles: tuple[str, ...] = ()
     expires_at: float = math.inf
-    """Seconds since 1970; from then on the credential is worth nothing."""
+    """When the credential expires, in seconds since 1970."""
     credential: str = ""
-    """The id of the token, so that its revocation can end what it began; empty for others."""
+    """The id of the token, so that its revocation can end sessions; empty for JWTs."""
 
 
 ANONYMOUS: Final = Principal("anonymous")
-"""Whoever comes without a credential, where that is allowed."""
+"""The principal of clients without a credential, where that is allowed."""
 
 
 def is_role(text: object) -> bool:
-    """Return whether a role may have this name.
+    """Return whether a text is a valid role name.
 
     >>> is_role("desk-7/trader"), is_role("a,admin"), is_role("")
     (True, False, False)
@@ -48,7 +48,7 @@ def is_role(text: object) -> bool:
 
 
 def is_name(text: object) -> bool:
-    r"""Return whether a principal may have this name.
+    r"""Return whether a text is a valid principal name.
 
     >>> is_name("ann@example.org"), is_name(""), is_name("two\nlines")
     (True, False, False)
@@ -63,24 +63,24 @@ class Scope(NamedTuple):
     attributes: Attributes = Attributes()
 
     def has(self, event: Event, schema: Schema | None) -> bool:
-        """Return whether an event is one of them."""
+        """Return whether an event is in the scope."""
         filter_, mode = self.condition
         return self.has_all_events or filter_.matches(event, mode, schema)
 
     @property
     def has_all_events(self) -> bool:
-        """Return whether no event is left out."""
+        """Return whether every event is in the scope."""
         return self.condition.filter == TRUE
 
 
 class Role(NamedTuple):
-    """What whoever has the role may do; what is not said, nobody may."""
+    """The permissions of a role; all are off by default."""
 
     name: str
     publish: Scope | None = None
     see: Scope | None = None
     admin: bool = False
-    """Whether tokens, subscriptions of others and the audit log may be managed."""
+    """Whether holders may manage tokens, others' subscriptions and the audit log."""
     quotas: Mapping[str, float] = MappingProxyType({})
     """The bounds of `Quotas` that the role sets."""
 

@@ -1,4 +1,4 @@
-"""Tokens: long random texts that stand for a principal, of which only a hash is kept."""
+"""Tokens: long random texts that identify a principal; only their hash is stored."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import msgspec
 from tamis.access.roles import Principal, is_name, is_role
 from tamis.errors import AccessError
 
-# A fixed beginning, so that programs which look for leaked secrets can know a token.
+# A fixed prefix, so that secret scanners can recognise a token.
 PREFIX: Final = "tamis_"
 RANDOM_BYTES: Final = 32
 _TOKEN: Final = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a token; the token cannot be found from it.
+    """The stored record of a token, from which the token cannot be recovered.
 
-    A plain hash is enough: slow ones protect what people can remember, and nobody guesses 256
-    random bits. For the same reason the records can be looked up by the hash.
+    A plain hash is enough: slow hashes protect passwords, but 256 random bits cannot be guessed.
+    For the same reason the records can be looked up by the hash.
     """
 
     hash: bytes
@@ -38,12 +38,12 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Return what names the token in lists and for its revocation."""
+        """Return the id of the token, for lists and revocation."""
         return self.hash[:8].hex()
 
 
 class IssuedToken(NamedTuple):
-    """A new token: its text, to be shown once, and what is kept of it."""
+    """A new token: its text, to be shown once, and its record."""
 
     text: str
     record: TokenRecord
@@ -83,24 +83,24 @@ def issue_token(
 
 
 def hash_token(text: str) -> bytes:
-    """Return what is kept of a token's text."""
+    """Return the hash of a token's text."""
     return hashlib.sha256(text.encode()).digest()
 
 
 def invalid_token(reason: str) -> AccessError:
-    """Return the one answer to every credential that is not valid; the log knows the reason."""
+    """Return the error for every invalid credential; only the log has the reason."""
     return AccessError("unauthenticated", "the token is not valid", reason=reason)
 
 
 class Verifier(Protocol):
-    """Knows principals by another kind of credential; `JwtVerifier` is one."""
+    """A verifier of another kind of credential, such as `JwtVerifier`."""
 
     def verify(self, text: str) -> Principal:
-        """Return whom the text stands for, or refuse it."""
+        """Return the principal of a credential, or refuse it."""
 
 
 class Authenticator:
-    """Finds out who brings a credential: a token of ours, or whatever the verifier knows.
+    """Identifies the principal of a credential: a Tamis token, or one that the verifier knows.
 
     >>> issued = issue_token("ann", ["trader"], now=0.0)
     >>> kept = {issued.record.hash: issued.record}
@@ -115,22 +115,22 @@ class Authenticator:
         clock: Callable[[], float],
         verifier: Verifier | None = None,
     ) -> None:
-        """Make one that finds the records of tokens, by their hash, with `find`."""
+        """Make an authenticator; `find` returns the record of a token by its hash."""
         self._find: Final = find
         self._clock: Final = clock
         self._verifier: Final = verifier
 
     def authenticate(self, text: str) -> Principal:
-        """Return whom a credential stands for, or refuse it, always in the same words."""
+        """Return the principal of a credential, or refuse it, always with the same message."""
         if text.startswith(PREFIX):
             return self._principal_of_token(text)
         if self._verifier is None:
-            raise invalid_token("it is not a token of this broker, which knows no others")
+            raise invalid_token("it is not a Tamis token, and no other kind is configured")
         return self._verifier.verify(text)
 
     def _principal_of_token(self, text: str) -> Principal:
         if not _TOKEN.fullmatch(text):
-            raise invalid_token("it has not the form of a token")
+            raise invalid_token("it does not look like a token")
         hash_ = hash_token(text)
         record = self._find(hash_)
         if record is None or not hmac.compare_digest(record.hash, hash_):

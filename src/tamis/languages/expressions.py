@@ -1,8 +1,7 @@
 """One parser for the languages that write conditions with operators, driven by their tables.
 
-Operands and operators wait on two stacks and are joined by precedence, so nesting costs memory
-that the limits bound, never the interpreter's stack. A language says how its words look, which
-words join, and which predicates it has.
+Operator-precedence parsing with two stacks: nesting costs memory, which the limits bound, and never
+the interpreter's stack. A language defines its tokens, its operators and its predicates.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ Member = TypeVar("Member")
 
 OPEN, OR, XOR, AND, NOT, COMPARE, ADD, MULTIPLY, NEGATE = range(9)
 
-# What stands for a word that is no operator: it binds nothing.
+# The precedence of a word that is not an operator.
 NO_OPERATOR: Final = (-1, "")
 
 STARTS_OF_CONSTANTS: Final = frozenset("0123456789\"'")
 
-# What may stand before an operand, `not` in whatever case.
+# Prefixes of an operand; `not` in any case.
 PREFIXES: Final[Mapping[str, int]] = {"(": OPEN, "-": NEGATE, "+": NEGATE} | {
     "".join(letters): NOT for letters in product("nN", "oO", "tT")
 }
 
-# What every language of this family writes the same way.
+# The operators that all these languages share.
 COMMON_INFIX: Final[dict[str, tuple[int, str]]] = {
     "or": (OR, "or"),
     "and": (AND, "and"),
@@ -59,31 +58,30 @@ ZERO: Final = Literal.of(0)
 
 
 class ExpressionParser:
-    """Reads one text; a language subclasses it with its tables and its kinds of operand."""
+    """A parser of one text; a language is a subclass with its tables and its operands."""
 
     pattern: ClassVar[re.Pattern[str]]
-    """Finds the tokens; must match every character that is not white space."""
+    """The pattern of a token; it must match every character but white space."""
     infix: ClassVar[Mapping[str, tuple[int, str]]]
-    """For each word between operands: how tightly it binds, and the operator it stands for."""
+    """For each infix word: its precedence, and its operator."""
     predicates: ClassVar[Mapping[str, Callable[..., Filter]]]
-    """For each word after an attribute: the method that reads the rest of the predicate."""
+    """For each predicate's first word: the method that parses the rest."""
     suggestions: ClassVar[frozenset[str]] = frozenset()
-    """Words to propose where none of the above stands."""
+    """Words to suggest where an operator is missing."""
     synonyms: ClassVar[Mapping[str, str]] = {}
-    """What to write instead of the words of other languages."""
+    """What to write instead of words of other languages."""
 
     def __init__(self, text: str, limits: FilterLimits) -> None:
         self.tokens = Tokens(text, self.pattern, limits)
         self._limits = limits
         self._cost = 0
         self._open = 0
-        # Each operand with the token it begins at; each operator with how tightly it binds and
-        # its token.
+        # Each operand with its first token; each operator with its precedence and token.
         self._operands: list[tuple[Operand, int]] = []
         self._operators: list[tuple[int, str, int]] = []
 
     def parse(self) -> Filter:
-        """Return the filter that the text says."""
+        """Parse the text."""
         try:
             return self._parse()
         except FilterTypeError as error:
@@ -99,11 +97,11 @@ class ExpressionParser:
     # --- what a language defines -------------------------------------------------------------
 
     def operand(self, word: str) -> Operand | None:
-        """Return the operand that begins with `word`, now read; None where none does."""
+        """Parse the operand that begins with `word`; return None if none does."""
         raise NotImplementedError
 
     def condition(self, expression: Expression, at: int) -> Filter:
-        """Return what a bare expression means as a condition: only true and false are one."""
+        """Return a bare expression as a condition: only true and false are one."""
         if isinstance(expression, Literal) and isinstance(expression.constant, bool):
             return Constant(expression.constant)
         hint = f"write {expression} = true" if isinstance(expression, Reference) else ""
@@ -112,7 +110,7 @@ class ExpressionParser:
     # --- operands ----------------------------------------------------------------------------
 
     def _read_operand(self) -> None:
-        """Read what stands before an operand, and the operand."""
+        """Parse the prefixes of an operand, and the operand."""
         tokens = self.tokens
         word = tokens.take()
         while word in PREFIXES:
@@ -126,9 +124,9 @@ class ExpressionParser:
         self._operands.append((self._with_sign(operand) if atom is None else atom, at))
 
     def _simple_atom(self, left: Reference) -> Filter | None:
-        """Read `name op constant` or `name predicate …` at once where that is all there is.
+        """Parse `name op constant` or `name predicate …` at once if nothing else is involved.
 
-        Most of what is written is this; everything else goes over the stacks.
+        Most conditions are of this form; the rest goes through the stacks.
         """
         operators = self._operators
         if operators and operators[-1][0] >= COMPARE:
@@ -160,14 +158,14 @@ class ExpressionParser:
     def _with_sign(self, operand: Operand) -> Operand:
         if not isinstance(operand, Literal):
             return operand
-        # `-5` is a constant, not zero minus five: it keeps its type and may stand in lists.
+        # `-5` is a constant, not zero minus five: it keeps its type and may be in lists.
         if self._operators and self._operators[-1][0] == NEGATE:
             self._open -= 1
             return self._signed(self._operators.pop()[1], operand)
         return self._in_range(operand)
 
     def read_list(self, word: str, read: Callable[[], Member]) -> list[Member]:
-        """Read a list in parentheses after `word`, each member by `read`."""
+        """Parse a list in parentheses after `word`, each member by `read`."""
         self.tokens.expect("(", f'after "{word}"')
         members: list[Member] = []
         while not members or self.tokens.skip(","):
@@ -178,7 +176,7 @@ class ExpressionParser:
         return members
 
     def value(self) -> Value:
-        """Read a constant, as in a list."""
+        """Parse a constant, as in a list."""
         negated = self.tokens.skip("-")
         operand = self.operand(self.tokens.take())
         if not isinstance(operand, Literal):
@@ -214,7 +212,7 @@ class ExpressionParser:
     # --- operators ---------------------------------------------------------------------------
 
     def _read_operators(self) -> bool:
-        """Read what stands after an operand, up to where the next one begins; tell if it ends."""
+        """Parse up to the next operand; return whether the text ends first."""
         tokens, operators = self.tokens, self._operators
         while True:
             word = tokens.take()
@@ -248,7 +246,7 @@ class ExpressionParser:
             if operators and operators[-1][1].endswith("between"):
                 operators[-1] = (COMPARE, f"{operators[-1][1]} and", operators[-1][2])
                 return
-        # One higher for what joins any number of terms: those wait and are joined at once.
+        # One higher for operators with any number of terms, which are joined all at once.
         self._reduce(level + 1 if level in CONNECTIVES else level if level > COMPARE else level + 1)
         if level == COMPARE and operators and operators[-1][0] == COMPARE:
             raise self.tokens.error(
@@ -300,7 +298,7 @@ class ExpressionParser:
     # --- joining -----------------------------------------------------------------------------
 
     def _reduce(self, level: int) -> None:
-        """Join everything that binds at least as tightly as `level`."""
+        """Reduce all operators of at least this precedence."""
         operators = self._operators
         while operators and operators[-1][0] >= level:
             self._join()
@@ -320,7 +318,7 @@ class ExpressionParser:
             operands.append((self._joined_expressions(level, op, at), at))
 
     def _terms(self, level: int) -> list[Filter]:
-        """Take all terms that the operators of one level on top of the stack join."""
+        """Pop all terms joined by operators of one precedence."""
         count = 2
         while self._operators and self._operators[-1][0] == level:
             self._operators.pop()
@@ -350,18 +348,18 @@ class ExpressionParser:
             raise self.tokens.error(error.reason, at=at) from None
 
     def comparison(self, op: str, left: Expression, right: Expression) -> Filter:
-        """Return what a comparison of two expressions means."""
+        """Return the comparison of two expressions."""
         return compare_expressions(op, left, right)
 
     def between(
         self, term: Expression, low: Expression, high: Expression, *, negated: bool
     ) -> Filter:
-        """Return what `between`, or `not between`, means for three expressions."""
+        """Return `between`, or `not between`, of three expressions."""
         found = between_expressions(term, low, high)
         return Not.of(found) if negated else found
 
     def sign_of(self, sign: str, term: Expression) -> Expression:
-        """Return `-term`, or `+term`, which stays the term: indexes know attributes as they are."""
+        """Return `-term`, or `+term`, which is the term itself, so that indexes can use it."""
         if sign == "+" and not isinstance(term, Literal):
             return term
         return Arithmetic.of(sign, ZERO, term)
@@ -370,7 +368,7 @@ class ExpressionParser:
         return operand if isinstance(operand, Filter) else self.condition(operand, at)
 
     def _expression(self, at: int) -> Expression:
-        """Take an operand of the operator at a token; it must be a value."""
+        """Pop an operand of the operator at a token; it must be a value."""
         operand, _ = self._operands.pop()
         if isinstance(operand, Filter):
             raise self.tokens.error(
@@ -380,8 +378,8 @@ class ExpressionParser:
         return operand
 
     def counted(self, found: Filter) -> Filter:
-        """Return an atom, unless it is one too many: refused here, before more is read."""
-        # The members of a list are counted while they are read.
+        """Return an atom and count it; refuse one too many at once, before parsing more."""
+        # Members of a list are counted while parsing it.
         self._cost += 0 if isinstance(found, In) else atom_cost(found)
         self._check_cost()
         return found

@@ -5,9 +5,9 @@
     JMSType = 'car' AND colour IN ('blue', 'green') AND weight > 2500
     phone LIKE '12%3' OR NOT (age BETWEEN 15 AND 19) OR note IS NULL
 
-In JMS a comparison of unlike types is *false* and one with something absent is *unknown*; in a
-Tamis filter both are unknown. That makes a difference only below a NOT, where false becomes true:
-`settled` adds there what makes it false. Elsewhere the filter stays as short as it was written.
+In JMS a comparison of unlike types is *false* and one with an absent property is *unknown*; in a
+Tamis filter both are unknown. This matters only below a NOT, where false becomes true: there
+`settled` adds conditions that make it false. Elsewhere the filter stays as short as the selector.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tamis.languages.tokens import LARGEST, Tokens, describe
 # --- numbers as Java writes them -----------------------------------------------------------
 
 
-# A token: everything that could belong to a number. What is none is refused as a whole.
+# A token is everything that could belong to a number, so that a wrong one is refused whole.
 NUMBER: Final = r"0[xX](?:[pP][+-]|[\w.])*+|\.?[0-9](?:[eE][+-]|[\w.])*+"
 
 _DIGITS: Final = r"[0-9](?:[0-9_]*[0-9])?"
@@ -66,7 +66,7 @@ _LONGEST: Final = 200
 
 
 def read_number(word: str, tokens: Tokens) -> int | float:
-    """Return the number that the token before the current one writes."""
+    """Return the number in the token before the current one."""
     if integer := _INTEGER.fullmatch(word):
         return _integer(integer, tokens)
     if found := _FLOAT.fullmatch(word):
@@ -85,7 +85,7 @@ def _integer(found: re.Match[str], tokens: Tokens) -> int:
     base = found.lastgroup or ""
     digits = found[base].replace("_", "")
     value = int(digits, _BASES[base]) if len(digits) <= _LONGEST else LARGEST + 1
-    # One more than the largest may be read, because a minus may stand before it.
+    # The largest plus one is accepted, because a minus may precede it.
     if value > LARGEST:
         raise tokens.error(
             f"the integer {found[0][:30]} does not fit in 64 bits",
@@ -121,22 +121,22 @@ HEADER_FIELDS: Final = frozenset(
 
 EQUALITY: Final = ("=", "!=")
 
-# What Java lets begin an identifier (letters, currency signs, connecting punctuation) and what it
-# lets follow, as Unicode categories.
+# Unicode categories that may begin a Java identifier (letters, currency signs, connecting
+# punctuation), and those that may follow.
 _JAVA_START: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
 _JAVA_PART: Final = _JAVA_START | {"Nd", "Mn", "Mc", "Cf"}
 
-# A first, wider net for names: everything beyond ASCII, so that a wrong character is refused with
-# the name it stands in. The dots are Tamis' own: its attributes have dotted names.
+# Names with any character beyond ASCII, so that a wrong one is reported with its name. Dots are an
+# extension: Tamis attributes have dotted names.
 _PART: Final = r"(?:[\w$]|[^\x00-\x7f\s])"
 _NAME: Final = rf"(?!\d){_PART}++(?:\.{_PART}++)*+"
 
 
 class JMSParser(ExpressionParser):
-    """Reads a message selector."""
+    """A parser of message selectors."""
 
-    # Possessive quantifiers throughout: no token can be tried twice, so reading is linear. An
-    # open quote takes the rest of the text, so that it is looked at once.
+    # Possessive quantifiers throughout: no token is tried twice, so scanning is linear. An open
+    # quote takes the rest of the text, so that it is scanned once.
     pattern: ClassVar[re.Pattern[str]] = re.compile(
         rf"""{_NAME} | {NUMBER} | '(?:[^']|'')*+'?
         | <= | >= | <> | != | == | && | \|\| | \S""",
@@ -154,7 +154,7 @@ class JMSParser(ExpressionParser):
     }
 
     def parse(self) -> Filter:
-        """Return the filter that the selector says; an empty one selects everything."""
+        """Parse the selector; an empty one selects everything."""
         return super().parse() if self.tokens.current else TRUE
 
     def _result(self) -> Filter:
@@ -165,7 +165,7 @@ class JMSParser(ExpressionParser):
     # --- operands ----------------------------------------------------------------------------
 
     def operand(self, word: str) -> Operand | None:
-        """Read an identifier, a string, a number, TRUE or FALSE."""
+        """Parse an identifier, a string, a number, TRUE or FALSE."""
         first = word[:1]
         if first == "'":
             return Literal.of(self._string(word))
@@ -210,7 +210,7 @@ class JMSParser(ExpressionParser):
         return word[1:-1].replace("''", "'")
 
     def condition(self, expression: Expression, at: int) -> Filter:
-        """Return what a bare expression means as a condition: a name asks whether it is true."""
+        """Return a bare expression as a condition: a name is true if its value is."""
         if isinstance(expression, Reference):
             return self.counted(compare(expression.name, "=", True))
         return super().condition(expression, at)
@@ -221,7 +221,7 @@ class JMSParser(ExpressionParser):
     # --- comparisons -------------------------------------------------------------------------
 
     def comparison(self, op: str, left: Expression, right: Expression) -> Filter:
-        """Return a comparison; of unlike constants it is false."""
+        """Return a comparison; between unlike constants it is false."""
         kinds = _kind(left), _kind(right)
         for kind in kinds:
             if op not in EQUALITY and kind not in (None, Kind.NUMBER):
@@ -231,7 +231,7 @@ class JMSParser(ExpressionParser):
         return compare_expressions(op, left, right)
 
     def sign_of(self, sign: str, term: Expression) -> Expression:
-        """Return an arithmetic expression in any case: with text, even `+name` has no value."""
+        """Return an arithmetic expression even for `+name`, which has no value for text."""
         return Arithmetic.of(sign, ZERO, term)
 
     def between(
@@ -272,7 +272,7 @@ class JMSParser(ExpressionParser):
         return escape
 
     def _like_pattern(self, pattern: str, escape: str | None, at: int) -> str:
-        """Return the pattern with the backslash as its escape, as Tamis writes it."""
+        """Return the pattern with a backslash as its escape character, as Tamis writes it."""
         parts: list[str] = []
         characters = iter(pattern)
         for character in characters:
@@ -306,7 +306,7 @@ class JMSParser(ExpressionParser):
 
 
 def settled(filter_: Filter, *, negated: bool = False) -> Filter:
-    """Return the filter with comparisons of unlike types false wherever that can be seen.
+    """Return the filter with comparisons of unlike types false wherever it matters.
 
     Only atoms below an odd number of NOTs need it: elsewhere false and unknown both match nothing.
     """
@@ -357,7 +357,7 @@ def _alike(names: Iterable[str], kinds: Iterable[Kind]) -> Filter:
 
 
 def _kind(expression: Expression) -> Kind | None:
-    """Return the kind that an expression has whatever the event; an attribute has none."""
+    """Return the kind of an expression if it does not depend on the event."""
     match expression:
         case Literal(type=type_):
             return KIND_OF_TYPE[type_]

@@ -1,4 +1,4 @@
-"""Every language by its name, and the one way to read a filter."""
+"""The languages by name, and `parse`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LANGUAGES: Final[Mapping[str, Callable[[str, FilterLimits], Filter]]] = {
 
 
 def parse(text: str, language: str = "tamis", *, limits: FilterLimits | None = None) -> Filter:
-    """Return the filter that `text` says in one of the languages.
+    """Parse a filter in one of the languages.
 
     >>> parse('company in ("IBM", "Dell") and price <= 1000')
     <Filter company in ("IBM", "Dell") and price <= 1000>

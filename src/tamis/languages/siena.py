@@ -5,9 +5,9 @@
     {(author, *, "Stein") (edition, >, 1)}
     [["author", "*", "Stein"], {"attribute": "edition", "op": ">", "value": 1}]
 
-An attribute that an event lacks fails its triple, as in Siena itself; `any` asks for no more than
-that it is there. The operators are those of "An Efficient Implementation of Query/Advertise"
-(Heimbigner 2003), table 1, with the bit-set operators that its remark on Site-Select asks for.
+A triple with an absent attribute is false, as in Siena; `any` only requires its presence. The
+operators are those of "An Efficient Implementation of Query/Advertise" (Heimbigner 2003), table 1,
+with the bit-set operators that its remark on Site-Select asks for.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*+")
 
 
 class JSONItems:
-    """A JSON text and a place in it: `items` steps through an array, `value` reads whatever comes.
+    """A cursor in a JSON text: `items` steps through an array, `value` decodes the next value.
 
-    The standard library does the reading, one value at a time.
+    The standard library decodes, one value at a time.
     """
 
     def __init__(self, text: str) -> None:
@@ -58,11 +58,11 @@ class JSONItems:
 
     @property
     def character(self) -> str:
-        """Return the character that is next to be read; empty at the end."""
+        """Return the next character, empty at the end."""
         return self.text[self.at : self.at + 1]
 
     def items(self) -> Iterator[int]:
-        """Yield the place of each item of the array that begins here; each must then be read."""
+        """Yield the place of each item of the array here; the caller must decode each."""
         self._step()
         if self.character == "]":
             self._step()
@@ -77,7 +77,7 @@ class JSONItems:
                 return
 
     def value(self) -> Any:
-        """Read one value of any kind."""
+        """Decode one value."""
         start = self.at
         try:
             found, self.at = DECODER.raw_decode(self.text, start)
@@ -111,7 +111,7 @@ class JSONItems:
 
 
 def _refused(found: object) -> str:
-    """Return why something in a value must be refused, or nothing."""
+    """Return why a value is rejected, or an empty text."""
     inside = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
     for item in (found, *inside):
         if isinstance(item, RejectedValue):
@@ -140,7 +140,7 @@ OPERATORS: Final = (*COMPARISONS, *TEXT_TESTS, "any", *BIT_TESTS)
 
 
 def triple(attribute: str, op: str, value: object = None) -> Filter:
-    """Return the filter that one triple is; `any` takes no value.
+    """Return the filter of one triple; `any` takes no value.
 
     >>> triple("author", "*", "Stein")
     <Filter author contains "Stein">
@@ -214,7 +214,7 @@ def intersects(op1: str, a: object, op2: str, b: object) -> Answer:
 
 
 def parse_siena(text: str, limits: FilterLimits) -> Filter:
-    """Return the filter that triples say, as JSON where the text begins with a bracket."""
+    """Parse triples, as JSON if the text begins with a bracket."""
     limits.check_text(text)
     is_json = text.lstrip(" \t\r\n").startswith("[")
     found = JSONReader(text).read() if is_json else TextReader(text, limits).read()
@@ -223,9 +223,9 @@ def parse_siena(text: str, limits: FilterLimits) -> Filter:
 
 
 class TextReader:
-    """Reads `{(author, *, "Stein") (edition, >, 1)}`."""
+    """A parser of `{(author, *, "Stein") (edition, >, 1)}`."""
 
-    # A name takes what Siena allows in one. What could be a sign belongs to the number after it.
+    # Names have the characters that Siena allows. A sign belongs to the number after it.
     pattern: Final = re.compile(
         rf"""[^\W\d][\w.$/-]*+ | [+-]?(?:{NUMBER}) | {QUOTED}
         | >\* | \*< | <= | >= | != | \S""",
@@ -236,7 +236,7 @@ class TextReader:
         self.tokens = Tokens(text, self.pattern, limits)
 
     def read(self) -> Filter:
-        """Return the filter; braces around the triples may be left out, if there are any."""
+        """Parse the filter; the braces are optional if there is a triple."""
         tokens = self.tokens
         braces = tokens.skip("{")
         triples = [] if braces and tokens.current == "}" else self._triples()
@@ -315,7 +315,7 @@ class TextReader:
 
 
 class JSONReader:
-    """Reads `[["author", "*", "Stein"], {"attribute": "edition", "op": ">", "value": 1}]`."""
+    """A parser of `[["author", "*", "Stein"], {"attribute": "edition", "op": ">", "value": 1}]`."""
 
     fields: Final = ("attribute", "op", "value")
 

@@ -37,10 +37,10 @@ KIND_WORDS: Final[Mapping[tuple[str, ...], Kind]] = {
 
 
 class TamisParser(ExpressionParser):
-    """Reads the Tamis language."""
+    """A parser of the Tamis language."""
 
-    # Possessive quantifiers throughout: no token can be tried twice, so reading is linear. An
-    # open quote takes the rest of the text, so that it is looked at once.
+    # Possessive quantifiers throughout: no token is tried twice, so scanning is linear. An open
+    # quote takes the rest of the text, so that it is scanned once.
     pattern: ClassVar[re.Pattern[str]] = re.compile(
         rf"""[^\W\d]\w*+(?:\.\w++)*+ | {NUMBER} | {QUOTED} | `(?:[^`]|``)*+`?
         | <= | >= | != | <> | == | && | \|\| | \S""",
@@ -75,7 +75,7 @@ class TamisParser(ExpressionParser):
     }
 
     def operand(self, word: str) -> Operand | None:
-        """Read a name, or a constant."""
+        """Parse a name or a constant."""
         first = word[:1]
         if first.isalpha() or first == "_":
             return Reference(word) if word.lower() not in RESERVED else self._reserved(word)
@@ -85,7 +85,7 @@ class TamisParser(ExpressionParser):
             return Literal.of(read_quoted(word, self.tokens))
         if first == "`":
             return Reference(self._quoted_name(word))
-        # Numerals that are no digits, such as Ⅳ, may begin a name too.
+        # Numerals that are not digits, such as Ⅳ, may begin a name.
         return Reference(word) if is_plain_name(word) else None
 
     def _reserved(self, word: str) -> Operand:
@@ -110,7 +110,7 @@ class TamisParser(ExpressionParser):
         return name
 
     def _converted(self, type_: Type) -> Value:
-        """Read the text after a keyword: `timestamp "…"`."""
+        """Parse the text after a keyword: `timestamp "…"`."""
         text = self._text(TYPES[type_].keyword)
         try:
             value: Value = TYPES[type_].conversions[Type.STR](text)

@@ -15,8 +15,8 @@ from tamis.filters import FilterLimits
 class Tokens:
     """The tokens of a text as plain strings, with empty ones at the end.
 
-    Places are not kept: they are found again for the one token that an error is about, so that
-    right filters do not pay for wrong ones.
+    Positions are not kept, so that valid filters do not pay for them. An error finds the position
+    of its token again.
     """
 
     __slots__ = ("_pattern", "at", "text", "words")
@@ -31,17 +31,17 @@ class Tokens:
 
     @property
     def current(self) -> str:
-        """Return the token that is next to be read; empty at the end."""
+        """Return the next token, empty at the end."""
         return self.words[self.at]
 
     def take(self) -> str:
-        """Return the current token and step over it."""
+        """Return the current token and advance."""
         word = self.words[self.at]
         self.at += 1
         return word
 
     def skip(self, first: str, *more: str) -> bool:
-        """Step over these words, whatever their case, if they come next."""
+        """Skip these words, in any case, if they come next."""
         if self.words[self.at].lower() != first:
             return False
         rest = self.words[self.at + 1 : self.at + 1 + len(more)]
@@ -51,7 +51,7 @@ class Tokens:
         return True
 
     def expect(self, word: str, after: str) -> None:
-        """Step over a word that must come next."""
+        """Skip a word that must come next."""
         if not self.skip(word):
             raise self.error(f'"{word}" is missing {after}')
 
@@ -71,13 +71,13 @@ class Tokens:
 
 
 def describe(word: str) -> str:
-    """Return a token as a sentence names it."""
+    """Return a token as an error message shows it."""
     if not word:
         return "the end of the text"
     return f'"{word if len(word) <= 30 else word[:29] + "…"}"'
 
 
-# Possessive quantifiers (`++`, `*+`) never give back what they took: reading stays linear. The
+# Possessive quantifiers (`++`, `*+`) never backtrack: scanning stays linear. The
 # closing quote is optional, so that an open one takes the rest of the text at once.
 NUMBER: Final = (
     r"0[xX][0-9a-fA-F]++|0[bB][01]++|[0-9]++(?:\.[0-9]++)?(?:[eE][+-]?[0-9]++)?"
@@ -85,7 +85,7 @@ NUMBER: Final = (
 )
 QUOTED: Final = r"""\"(?:[^"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?"""
 
-# One more than the largest integer may be read, because a minus may stand before it.
+# The largest integer plus one is accepted, because a minus may precede it.
 LARGEST: Final = 2**63
 
 _BASES: Final = {"0x": 16, "0b": 2}
@@ -98,7 +98,7 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {
 
 
 def read_number(word: str, tokens: Tokens) -> int | float:
-    """Return the number that the token before the current one writes."""
+    """Return the number in the token before the current one."""
     at = tokens.at - 1
     if word.isdecimal() or word[:2].lower() in _BASES:
         value = _whole(word)
@@ -116,7 +116,7 @@ def read_number(word: str, tokens: Tokens) -> int | float:
 
 
 def read_mask(word: str, tokens: Tokens) -> int:
-    """Return the bit mask that the token before the current one writes."""
+    """Return the bit mask in the token before the current one."""
     mask = _whole(word)
     if mask >= 2 * LARGEST:
         raise tokens.error("a bit mask has 64 bits at the most", at=tokens.at - 1)
@@ -124,7 +124,7 @@ def read_mask(word: str, tokens: Tokens) -> int:
 
 
 def _whole(word: str) -> int:
-    """Return a whole number; one with more digits than any mask has is only known to be large."""
+    """Return an integer; one with more digits than any mask becomes some large number."""
     base = _BASES.get(word[:2].lower())
     if len(word) > _LONGEST:
         return 2 * LARGEST
@@ -142,7 +142,7 @@ def read_quoted(word: str, tokens: Tokens) -> str:
 
 
 def _is_escaped(word: str) -> bool:
-    """Return whether the last character is escaped, so that it closes nothing."""
+    """Return whether the last character is escaped, and so does not close the text."""
     body = word[1:-1]
     return (len(body) - len(body.rstrip("\\"))) % 2 == 1
 
@@ -165,7 +165,7 @@ def _unescaped(inside: str, tokens: Tokens) -> str:
 
 def _checked(inside: str, tokens: Tokens) -> str:
     try:
-        # Joins a pair of surrogates, written as two escapes, to the one character they mean.
+        # Joins a surrogate pair, written as two escapes, to its character.
         return inside.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
         raise tokens.error("the text has a lone surrogate", at=tokens.at - 1) from None
