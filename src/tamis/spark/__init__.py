@@ -1,6 +1,7 @@
 """Tamis on Spark: subscriptions compiled to a library, events matched against it in bulk.
 
-This package needs the extra `tamis[spark]`; nothing else in Tamis imports it.
+This package needs the extra `tamis[spark]`; nothing else in Tamis imports it. Names load at first
+use: Spark starts a Python process for every data source, which needs only a few of them.
 """
 
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from tamis.lazy import lazy_exports, require_extra
 
 require_extra("spark")
 
-# Lazily: an executor that matches needs neither the report nor a client of the broker.
+# What type checkers and editors see, and what Python does; a test compares the two.
 if TYPE_CHECKING:
     from tamis.spark.connectors.batches import Batch, Pin, total
     from tamis.spark.connectors.broker_sink import BrokerSink
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from tamis.spark.report.experiment import density_experiment
     from tamis.spark.report.report import MatchRun, write_report
     from tamis.spark.runtime.session import local_session
-    from tamis.spark.streaming.stream import stream, stream_files
+    from tamis.spark.streaming.stream import StreamOptions, stream, stream_files
 else:
     __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -44,7 +45,7 @@ else:
             "tamis.spark.report.experiment": "density_experiment",
             "tamis.spark.report.report": "MatchRun write_report",
             "tamis.spark.runtime.session": "local_session",
-            "tamis.spark.streaming.stream": "stream stream_files",
+            "tamis.spark.streaming.stream": "StreamOptions stream stream_files",
         },
     )
 
@@ -58,6 +59,7 @@ __all__ = [
     "MatchRun",
     "Output",
     "Pin",
+    "StreamOptions",
     "Tally",
     "Version",
     "compile_subscriptions",

@@ -172,8 +172,8 @@ def check_columns(
 
 def _check_type(name: str, path: AttributePath, declared: Type) -> None:
     type_ = path.arrow_type()
-    held = None if type_ is None else type_of_arrow(type_)
-    if held is not None and declared not in types_from(held):
+    actual = None if type_ is None else type_of_arrow(type_)
+    if actual is not None and declared not in types_from(actual):
         raise SchemaError(
             f"{show_name(name)} has the type {path.type.simpleString()} in the events, and the "
             f"schema declares it as {declared.value!r}; cast the column"

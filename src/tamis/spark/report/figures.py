@@ -175,8 +175,8 @@ def _filters(version: Version, ids: list[Any]) -> dict[Any, str]:
     found: dict[Any, str] = {}
     for shard in version.manifest.shards:
         known = read_ids(version.path / shard.ids.name)
-        held = pc.index_in(pa.array(ids, known.type), known).to_pylist()
-        here = {id_: place for id_, place in zip(ids, held, strict=True) if place is not None}
+        places = pc.index_in(pa.array(ids, known.type), known).to_pylist()
+        here = {id_: place for id_, place in zip(ids, places, strict=True) if place is not None}
         if here:
             engine = Engine.load(version.path / shard.snapshot.name)
             found |= {id_: str(engine.filter(place)[0]) for id_, place in here.items()}

@@ -22,7 +22,7 @@ def readable_errors() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raise SparkError(f"Spark gave up: {reason_of(str(error))}") from error
+        raise SparkError(f"Spark failed: {reason_of(str(error))}") from error
 
 
 def reason_of(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Required, TypedDict, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,43 +31,50 @@ _FILE_COLUMNS: Final = "path string, modificationTime timestamp, length long, co
 Target = str | PathLike[str] | SinkFunction | Sink
 
 
+class StreamOptions(TypedDict, total=False):
+    """The options of every stream."""
+
+    to: Required[Target]
+    """A folder, which `read_results` reads; a function of the results and their `Pin`; the URL of
+    a Tamis broker; or a `BrokerSink`."""
+    checkpoint: Required[str | PathLike[str]]
+    """The folder in which Spark and Tamis record the progress of the stream."""
+    output: str
+    unmatched: bool | None
+    every: float | None
+    """Seconds between batches; by default they follow one another."""
+    once: bool
+    """Whether to end with the events that are there."""
+    plan: str | None
+    memory: int | None
+    on_batch: Callable[[Batch], None] | None
+    """Called after every batch, unless the sink is a function."""
+
+
 def stream(
     events: DataFrame,
     library: Library | str | PathLike[str],
     *,
-    to: Target,
-    checkpoint: str | PathLike[str],
-    output: str = Output.IDS,
     keep: Sequence[str] | None = None,
     json: str | None = None,
     variant: str | None = None,
-    unmatched: bool | None = None,
-    every: float | None = None,
-    once: bool = False,
-    plan: str | None = None,
-    memory: int | None = None,
-    on_batch: Callable[[Batch], None] | None = None,
+    **options: Unpack[StreamOptions],
 ) -> StreamingQuery:
     """Match a streaming DataFrame, each batch against the version that is newest at the time.
 
-    Results go to a folder, which `read_results` reads, to a function of the results and their
-    `Pin`, or to a `BrokerSink`. Batches follow one another, or start `every` few seconds; `once`
-    ends with the events that are there. `on_batch` is called after every batch, unless the sink is
-    a function.
+    `keep`, `json`, `variant`, `output`, `unmatched`, `plan` and `memory` are those of `match`; for
+    the others see `StreamOptions`.
     """
     source = EventColumn(json, variant)
 
     def match(batch: DataFrame, request: MatchRequest) -> DataFrame:
         return match_frame(batch, request, source, keep)
 
-    options = MatchOptions(output, unmatched, plan, memory)
-    sink, records = sink_of(to), Checkpoint(checkpoint)
-    start = _Start(options, every, once, keep, sink, records, on_batch)
-    opened = library if isinstance(library, Library) else Library(library)
+    start = _Start.of(library, keep, options)
     identity = {"source": source_names(events), "column with the event": source.name or "none"}
     no_events = events.sparkSession.createDataFrame([], events.schema)
-    require_free(match(no_events, options.request(opened, now=0)).columns)
-    return start.run(events, opened, match, identity)
+    require_free(match(no_events, start.request).columns)
+    return start.run(events, match, identity)
 
 
 def stream_files(
@@ -75,18 +82,10 @@ def stream_files(
     library: Library | str | PathLike[str],
     path: str | PathLike[str],
     *,
-    to: Target,
-    checkpoint: str | PathLike[str],
-    output: str = Output.IDS,
     keep: Sequence[str] = (),
     format_: str | None = None,
     files_per_batch: int | None = None,
-    unmatched: bool | None = None,
-    every: float | None = None,
-    once: bool = False,
-    plan: str | None = None,
-    memory: int | None = None,
-    on_batch: Callable[[Batch], None] | None = None,
+    **options: Unpack[StreamOptions],
 ) -> StreamingQuery:
     """Match the Parquet or JSON-lines files in a folder, and those moved into it later.
 
@@ -101,14 +100,10 @@ def stream_files(
         files = EventFiles(root, sorted(paths), all=False)
         return match_event_files(spark, request, files, keep=keep, format_=kind)
 
-    options = MatchOptions(output, unmatched, plan, memory)
-    sink, records = sink_of(to), Checkpoint(checkpoint)
-    start = _Start(options, every, once, keep, sink, records, on_batch)
-    opened = library if isinstance(library, Library) else Library(library)
+    start = _Start.of(library, keep, options)
     require_free(list(keep))
     new_files = _new_files(spark, root, files_per_batch)
-    identity = {"source": f"{source_names(new_files)}, {kind}"}
-    return start.run(new_files, opened, match, identity)
+    return start.run(new_files, match, {"source": f"{source_names(new_files)}, {kind}"})
 
 
 def sink_of(to: Target) -> Sink:
@@ -121,57 +116,71 @@ def sink_of(to: Target) -> Sink:
 
 
 class _Start(NamedTuple):
-    """The options that all kinds of streams start with."""
+    """Everything that is known of a stream before it starts."""
 
-    options: MatchOptions
-    every: float | None
-    once: bool
+    library: Library
     keep: Sequence[str] | None
-    sink: Sink
-    checkpoint: Checkpoint
-    on_batch: Callable[[Batch], None] | None
+    options: StreamOptions
+    matching: MatchOptions
+    request: MatchRequest
+    """A request to the newest version, to check that the options fit it."""
+
+    @classmethod
+    def of(
+        cls,
+        library: Library | str | PathLike[str],
+        keep: Sequence[str] | None,
+        options: StreamOptions,
+    ) -> _Start:
+        """Check the options that concern the library."""
+        opened = library if isinstance(library, Library) else Library(library)
+        matching = MatchOptions(
+            output=options.get("output", Output.IDS),
+            unmatched=options.get("unmatched"),
+            plan=options.get("plan"),
+            memory=options.get("memory"),
+        )
+        return cls(opened, keep, options, matching, matching.request(opened, now=0))
 
     def run(
         self,
         events: DataFrame,
-        library: Library,
         match: Callable[[DataFrame, MatchRequest], DataFrame],
         identity: Mapping[str, str],
     ) -> StreamingQuery:
-        """Check everything, take the checkpoint and the sink, and start the query."""
-        if self.every is not None and self.once:
+        """Take the checkpoint and the sink, once everything is checked, and start the query."""
+        if self.options.get("every") is not None and self.options.get("once"):
             raise ValueError("a stream runs `every` few seconds or `once`, not both")
-        sink, checkpoint = self.sink, self.checkpoint
-        request = self.options.request(library, now=0)
-        claim = checkpoint.claim({**identity, **self._identity(library, request)})
+        sink, checkpoint = sink_of(self.options["to"]), Checkpoint(self.options["checkpoint"])
+        claim = checkpoint.claim({**identity, **self._identity(sink)})
         owner = SinkOwner(claim.stream, checkpoint.path, bool(checkpoint.pins()))
         sink.check(owner)
         checkpoint.keep(claim)
         sink.open(owner)
-        batches = MicroBatches(library, self.options, match, checkpoint, sink, self.on_batch)
+        on_batch = self.options.get("on_batch")
+        batches = MicroBatches(self.library, self.matching, match, checkpoint, sink, on_batch)
         return self._query(events, batches)
 
-    def _identity(self, library: Library, request: MatchRequest) -> dict[str, str]:
+    def _identity(self, sink: Sink) -> dict[str, str]:
         """Return what the rows depend on, which must not change while a stream goes on."""
-        keep = self.keep
         return {
-            "library": str(library.path),
-            "output": str(request.output),
-            "choice of columns": "all" if keep is None else ", ".join(keep) or "none",
+            "library": str(self.library.path),
+            "output": str(self.request.output),
+            "choice of columns": ("all" if self.keep is None else ", ".join(self.keep) or "none"),
             "treatment of unmatched events": (
-                "to keep them" if request.unmatched else "to drop them"
+                "to keep them" if self.request.unmatched else "to drop them"
             ),
-            "sink": self.sink.name,
+            "sink": sink.name,
         }
 
     def _query(self, events: DataFrame, batches: MicroBatches) -> StreamingQuery:
-        path = batches.checkpoint.path
+        path, every = batches.checkpoint.path, self.options.get("every")
         writer = events.writeStream.foreachBatch(batches.run)
         writer = writer.option("checkpointLocation", str(path))
-        if self.once:
+        if self.options.get("once"):
             writer = writer.trigger(availableNow=True)
-        elif self.every is not None:
-            writer = writer.trigger(processingTime=f"{round(self.every * 1000)} milliseconds")
+        elif every is not None:
+            writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
         return writer.queryName(f"tamis {path}").start()
 
 
