@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -48,6 +49,13 @@ class Site:
         self.checkpoint = path / "checkpoint"
         self.results = path / "results"
         self.events.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def with_library(cls, path: Path, library: Path) -> Site:
+        """Return a site with a copy of a library."""
+        site = cls(path)
+        shutil.copytree(library, site.library)
+        return site
 
     def run(self, spark: SparkSession, **options: Any) -> None:
         """Stream what is there, to its end."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
@@ -22,6 +21,7 @@ from spark.streams import TIMEOUT, Site, add_file
 from spark.test_cli import facts, run
 from tamis.errors import SparkError
 from tamis.spark import BrokerSink, read_batches, read_broker, stream, stream_files
+from tamis.spark.connectors.broker_log import BrokerOptions
 from tamis.spark.connectors.broker_source import POSITION
 from tamis.spark.connectors.folder import FolderSink
 from tamis.spark.connectors.sink import SinkOwner
@@ -45,9 +45,7 @@ def library(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def site(library: Path, tmp_path: Path) -> Site:
-    site = Site(tmp_path)
-    shutil.copytree(library, site.library)
-    return site
+    return Site.with_library(tmp_path, library)
 
 
 @pytest.fixture
@@ -95,7 +93,7 @@ def test_all_events_meet_all_subscriptions_once_whatever_happens(
         events.update({str(first + n): one for n, one in enumerate(drawn) if one["use"]})
 
     send(400)
-    wish: dict[str, Any] = {
+    options: dict[str, Any] = {
         "output": "pairs",
         "filter": "use = 1",
         "start": "earliest",
@@ -106,13 +104,13 @@ def test_all_events_meet_all_subscriptions_once_whatever_happens(
     with monkeypatch.context() as patch:
         patch.setattr(FolderSink, "commit", lambda *given: (crash if given[2] else commit)(*given))
         with pytest.raises(StreamingQueryException, match="CrashError"):
-            run_stream(spark, server.url, site, **wish)
+            run_stream(spark, server.url, site, **options)
     assert len(read_batches(site.results)) == 1
     server.settings["port"] = server.port
     server.kill()
     server.start()
     send(30)
-    run_stream(spark, server.url, site, **wish)
+    run_stream(spark, server.url, site, **options)
 
     rows = site.rows(spark, "sequence", "subscription", "outcome")
     assert len(rows) == len(set(rows))
@@ -136,22 +134,25 @@ def test_all_there_is_can_be_read_at_once(spark: SparkSession, server: ServerPro
     ("options", "words"),
     [
         ({"url": "localhost"}, "the option url is missing"),
-        ({"filter": "price <"}, "missing at the end"),
-        ({"start": "tomorrow"}, "'tomorrow' is no start"),
         ({"tasks": "0"}, "the option tasks cannot be '0'"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss cannot be 'maybe'"),
         ({"topic": "trades"}, "there is no option 'topic'"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(
-    spark: SparkSession, server: ServerProcess, options: dict[str, str], words: str
+def test_a_wrong_option_is_an_error_with_its_name(options: dict[str, str], words: str) -> None:
+    with pytest.raises(SparkError, match=words):
+        BrokerOptions.parse({"url": "http://localhost:1", **options})
+
+
+def test_what_the_broker_refuses_is_said_by_spark(
+    spark: SparkSession, server: ServerProcess
 ) -> None:
-    given = {"url": server.url, **options}
-    if "start" not in options:
-        with pytest.raises(SparkError, match=words):
-            read_broker(spark, **given)
-    with pytest.raises(PySparkException, match=words):
-        spark.read.format("tamis").options(**given).load().collect()
+    with pytest.raises(SparkError, match="missing at the end"):
+        read_broker(spark, server.url, "price <")
+    with pytest.raises(PySparkException, match="'tomorrow' is no start"):
+        spark.read.format("tamis").options(url=server.url, start="tomorrow").load().collect()
+    with pytest.raises(PySparkException, match="the option tasks cannot be '0'"):
+        spark.read.format("tamis").options(url=server.url, tasks="0").load().collect()
 
 
 def test_a_broker_that_is_away_is_told_at_once(spark: SparkSession) -> None:

@@ -33,9 +33,7 @@ def library(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def site(library: Path, tmp_path: Path) -> Site:
-    site = Site(tmp_path)
-    shutil.copytree(library, site.library)
-    return site
+    return Site.with_library(tmp_path, library)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from tamis.spark.runtime.java import provide_java
 
+JAVA_OPTIONS: Final = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
 SETTINGS: Final = {
     # Otherwise starting workers costs half of the time that matching batches saves.
     "spark.python.daemon.module": "tamis.spark.daemon",
@@ -23,9 +24,7 @@ SETTINGS: Final = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": (
-        f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
-    ),
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
 }
 
 
