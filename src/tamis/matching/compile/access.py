@@ -1,8 +1,9 @@
-"""Access: subscriptions that few events concern wait under what those events hold.
+"""Access predicates: file subscriptions in posting lists under conditions that few events meet.
 
-A filter that can be true only where one of some rare things is so (a symbol, a user, an attribute
-that most events lack) is not evaluated for every event. It waits under those things, and an event
-looks only under what it holds. Two or three things that must all be so make one rarer thing.
+A filter that can be true only under one of some rare conditions (a symbol, a user, an attribute
+that most events lack) is not evaluated for every event. It is filed under these conditions, and an
+event looks only under those it meets. Two or three conditions that must all hold form a rarer
+compound key.
 """
 
 from __future__ import annotations
@@ -30,30 +31,30 @@ from tamis.matching.compile.access_kernels import (
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.variables import Variables
 
-# An estimate, from tens of nanoseconds for a filter alone and hundredths of one for it and an event
-# in a diagram: above this share of all events, waiting is no gain.
+# An estimate, from tens of nanoseconds for evaluating a filter on its own and hundredths of one for
+# a filter and an event in a diagram: above this share of all events, indexing does not pay.
 MAX_EVENT_SHARE: Final = 1 / 500
-# The checks of a conjunction mostly fail at once; any other program takes so much longer.
+# The checks of a conjunction mostly fail at once; any other program takes this much longer.
 MAX_EVENT_SHARE_OF_PROGRAM: Final = MAX_EVENT_SHARE / 32
-# A smaller share of the subscriptions than this does not wait, however rare each is.
+# If a smaller share of the subscriptions than this can be indexed, none is.
 MIN_INDEXED_SHARE: Final = 1 / 32
-# A test of up to this many cells waits under each of them.
+# A test of up to this many cells is filed under each of them.
 MAX_CELLS_PER_LEAF: Final = 16
-# Events are taken to have about this many attributes, where filters know many more.
+# Events are assumed to have about this many attributes, even if filters test many more.
 ATTRIBUTES_PER_EVENT: Final = 24
-# Subscriptions wait under one cell more where more than this many would wait without it.
+# A longer posting list is split by adding a cell to its key.
 LONGEST_POSTING_LIST: Final = 16
 
 
 class Access(NamedTuple):
-    """Which subscriptions wait, and under what."""
+    """Which subscriptions are indexed, and their posting lists."""
 
     is_indexed: NDArray[np.bool_]
     postings: Postings
 
 
 class _Keys(NamedTuple):
-    """Under what each side of each leaf could wait: keys[starts[i] : starts[i + 1]]."""
+    """The possible keys of each side of each leaf: keys[starts[i] : starts[i + 1]]."""
 
     cost: NDArray[np.float64]
     starts: NDArray[np.int64]
@@ -61,9 +62,10 @@ class _Keys(NamedTuple):
 
 
 def find_access(programs: Programs, variables: Variables) -> Access:
-    """Decide which programs wait for what.
+    """Decide which programs are indexed under which keys.
 
-    Every event has to look for what waits; where that is few among many, none had better wait.
+    Every event has to search the posting lists; if they hold only a few of many subscriptions, it
+    is cheaper to index none.
     """
     access = _find(programs, variables, MAX_EVENT_SHARE, MAX_EVENT_SHARE_OF_PROGRAM)
     if 0 < access.is_indexed.sum() < MIN_INDEXED_SHARE * len(access.is_indexed):
@@ -112,7 +114,7 @@ def _split_long_lists(
     under: NDArray[np.int64],
     total: int,
 ) -> NDArray[np.bool_]:
-    """Let those wait under two cells who would be many under one; tell which did."""
+    """Move subscriptions of long lists to compound keys; return which were moved."""
     longest = np.bincount(under, minlength=total)[under] > LONGEST_POSTING_LIST
     alone = np.bincount(members, minlength=len(rarest.keys))[members] == 1
     has_two = (rarest.keys[members, 0] == under) & (rarest.keys[members, 1] != NONE)
@@ -124,7 +126,7 @@ def _split_long_lists(
 def _single_cells(
     keys: _Keys, variables: Variables, offsets: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int32]]:
-    """Return for each leaf the one cell that it is true in, or NONE, its cost and attribute."""
+    """Return the single cell in which each leaf is true, or NONE, with its cost and attribute."""
     single = np.diff(keys.starts)[::2] == 1
     own = np.full(len(single), NONE, np.int64)
     own[single] = keys.keys[keys.starts[:-1:2][single]]
@@ -142,7 +144,7 @@ def _write_postings(
     keys: NDArray[np.int64],
     key_count: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return where the records of each key begin, and the records of all members by their keys."""
+    """Return where the records of each key begin, and the records of all members by key."""
     order = np.argsort(keys, kind="stable")
     members = members[order]
     has_other_keys = np.bincount(members, minlength=1)[members] > 1
@@ -167,9 +169,9 @@ def _cell_offsets(variables: Variables) -> NDArray[np.int64]:
 
 
 def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
-    """Find out under what each side of each leaf could wait, and how much of all events that is."""
+    """Find the possible keys of each side of each leaf, and the share of events they cover."""
     sides = 2 * len(variables.leaves.block)
-    # A predicate holds only of a value that is there, unless a default stands in for it.
+    # A predicate holds only for a present value, unless a default replaces it.
     predicate = np.zeros(len(variables), np.int8)
     for asked, variable in variables.predicates.items():
         predicate[variable] = STANDS_IN if asked.completed else HELD
@@ -186,7 +188,7 @@ def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
 def _expand(
     found: NDArray[np.int32], sizes: NDArray[np.int32], keys: _Keys
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Return every program that waits as often as it has keys, and those keys."""
+    """Return every indexed program once for each of its keys, and the keys."""
     waiting = np.flatnonzero(sizes != NONE)
     owners = np.repeat(waiting, sizes[waiting])
     first, last = keys.starts[found], keys.starts[found + 1]
@@ -200,7 +202,7 @@ MAX_CELLS_PER_KEY: Final = 3
 
 
 class RarestCells:
-    """Of every conjunction the three rarest cells of different attributes that it needs."""
+    """The three rarest cells, of different attributes, that each conjunction requires."""
 
     def __init__(
         self,
@@ -211,21 +213,21 @@ class RarestCells:
     ) -> None:
         count = len(programs.starts) - 1
         self.keys: Final = np.full((count, MAX_CELLS_PER_KEY), NONE, np.int64)
-        """The rarest first; NONE where there are no more."""
+        """The rarest first; NONE if there are no more."""
         cost = np.ones((count, MAX_CELLS_PER_KEY), np.float64)
         find_rarest_keys(*programs, leaf_key, leaf_cost, leaf_block, self.keys, cost)
         self.cost: Final = np.cumprod(cost, axis=1)
-        """The share of all events that the first, the first two, and all three are of."""
+        """The share of events in the first, in the first two, and in all three."""
         self.cost[self.keys == NONE] = np.inf
 
     def rare_enough(self, most: float) -> NDArray[np.int64]:
-        """Return how many cells it takes to be rare, 0 where none are enough."""
+        """Return how many cells are needed to be rare enough; 0 if all together are not."""
         enough = self.cost <= most
         return np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, 0)
 
 
 class CompoundPlacement:
-    """Which conjunctions wait under which cells together."""
+    """The conjunctions filed under compound keys."""
 
     def __init__(self, rarest: RarestCells) -> None:
         self._rarest = rarest
@@ -233,7 +235,7 @@ class CompoundPlacement:
         self._keys: list[NDArray[np.int64]] = []
 
     def take(self, members: NDArray[np.int64], cells: int, longest: int) -> None:
-        """Let conjunctions wait under so many cells, or one more where that would be a crowd."""
+        """File conjunctions under this many cells, or one more if the list would be too long."""
         keys = self._rarest.keys[members].copy()
         keys[:, cells:] = NONE
         if cells < MAX_CELLS_PER_KEY:
@@ -242,24 +244,24 @@ class CompoundPlacement:
             self.take(members[crowded], cells + 1, longest)
             members, keys = members[~crowded], keys[~crowded]
         self._members.append(members)
-        # In the order of attributes, so that whoever looks need try one order only.
+        # In the order of attributes, so that a lookup need try only one order.
         ordered = np.sort(np.where(keys == NONE, np.iinfo(np.int64).max, keys), axis=1)
         self._keys.append(np.where(ordered == np.iinfo(np.int64).max, NONE, ordered))
 
     @property
     def members(self) -> NDArray[np.int32]:
-        """Return the conjunctions that wait so."""
+        """Return the conjunctions."""
         return np.concatenate([np.empty(0, np.int32), *self._members]).astype(np.int32)
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """Return for each of them its cells."""
+        """Return the cells of each of them."""
         return np.concatenate([np.empty((0, MAX_CELLS_PER_KEY), np.int64), *self._keys])
 
     def postings(
         self, first_key: int, offsets: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-        """Return what each member waits under, and how events find that."""
+        """Return the key of each member, and the table by which events find keys."""
         keys = self.keys
         different, under = np.unique(keys, axis=0, return_inverse=True)
         blocks = np.searchsorted(offsets, keys, side="right").astype(np.int32) - 1

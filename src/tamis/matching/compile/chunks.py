@@ -1,4 +1,4 @@
-"""Diagrams in chunks: each a small shared diagram over the variables of its own filters."""
+"""Diagrams in chunks: each a small shared diagram over the variables of its filters."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tamis.matching.compile.program_kernels import Leaves, new_scratch
 from tamis.matching.compile.programs import Programs, gathered
 from tamis.matching.compile.variables import RegionList, Variables
 
-# So few subscriptions that their values on a tile of events stay in the L2 cache.
+# Few enough subscriptions that their values on a tile of events stay in the L2 cache.
 SUBSCRIPTIONS_PER_CHUNK: Final = 1024
 # Nodes of a chunk are numbered in 16 bits.
 NODES_PER_CHUNK: Final = 1 << 16
 # A filter is a diagram while that is the cheaper form: up to this many new nodes for each code of
-# its program, found within this many steps. Most take one or two.
+# its program, found within this many steps. Most need one or two.
 NODES_PER_CODE: Final = 5
 STEPS_PER_CODE: Final = 8
 
 
 class ChunkBuilder:
-    """Builds the diagrams of some programs, chunk after chunk."""
+    """Builds the diagrams of some programs, chunk by chunk."""
 
     def __init__(self, programs: Programs, variables: Variables) -> None:
         self._programs = programs
@@ -44,7 +44,7 @@ class ChunkBuilder:
         self._parts: list[_BuiltChunk] = []
 
     def build(self) -> NDArray[np.int32]:
-        """Build all chunks; return the places of the programs that are cheaper as graphs."""
+        """Build all chunks; return the positions of the programs that are cheaper as graphs."""
         count = len(self._programs.starts) - 1
         first = 0
         while first < count:
@@ -52,15 +52,15 @@ class ChunkBuilder:
         return np.array(self._too_large, np.int32)
 
     def regions(self) -> RegionList:
-        """Return the regions that the chunks ask for, chunk after chunk."""
+        """Return the regions that the chunks test, chunk by chunk."""
         return RegionList.joined([part.regions for part in self._parts])
 
     def chunks(self, regions: NDArray[np.int32]) -> Chunks:
-        """Return the chunks, once it is known what number each of their regions has."""
+        """Return the chunks, given the number of each of their regions."""
         return _joined(self._parts, regions)
 
     def _build_chunk(self, first: int, last: int) -> int:
-        """Build a chunk from the programs `first` to `last`; return how many there was room for."""
+        """Build a chunk from the programs `first` to `last`; return how many fit."""
         used, programs = self._programs.part(first, last).renumbered()
         leaves, variables = _localised(self._variables.leaves, used)
         store = new_node_table(self._variables.lines[variables], nodes=NODES_PER_CHUNK, steps=0)
@@ -94,7 +94,7 @@ class ChunkBuilder:
         )
 
     def _region_nodes(self, store: NodeTable, count: int, roots: NDArray[np.int32]) -> RegionNodes:
-        """Return the nodes as tests of whole lines, or of single cuts where those are fewer."""
+        """Return the nodes as tests of regions, or of single breakpoints if those are fewer."""
         variables = len(store.chain)
         tests = new_region_nodes(count, variables)
         if not merge_chains(store, count, variables, roots, tests, self._numbers):
@@ -113,7 +113,7 @@ class _BuiltChunk(NamedTuple):
 
 
 def _region_list(tests: RegionNodes, count: int, variables: NDArray[np.int32]) -> RegionList:
-    """Return a chunk's regions in terms of the variables of all."""
+    """Return a chunk's regions in terms of the variables of the compiled set."""
     starts = tests.region_start[: count + 1].astype(np.int64)
     return RegionList(
         starts,
@@ -124,7 +124,7 @@ def _region_list(tests: RegionNodes, count: int, variables: NDArray[np.int32]) -
 
 
 def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray[np.int32]]:
-    """Return the leaves in use with the variables numbered among themselves, and those."""
+    """Return the leaves in use with their variables renumbered, and these variables."""
     sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
     starts, taken = gathered(leaves.starts, sides)
     variables, guard = leaves.variables[taken], leaves.guard[sides]

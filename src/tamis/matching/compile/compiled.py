@@ -1,6 +1,6 @@
-"""Some subscriptions, compiled: variables, diagrams in chunks, and programs for what is no diagram.
+"""A compiled set of subscriptions: variables, diagrams in chunks, a graph and posting lists.
 
-Nothing in it changes once it is made, so any number of threads may match with it.
+It never changes once it is built, so any number of threads may match with it.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from tamis.matching.compile.vocabulary import Vocabulary
 
 
 class CompiledArrays(NamedTuple):
-    """All of a compiled set but its variables."""
+    """All of a compiled set except its variables."""
 
     leaves: NDArray[np.int32]
     """The leaves in use, by their numbers in the vocabulary."""
     programs: Programs
     unindexed: NDArray[np.int32]
-    """The subscriptions that do not wait: they are evaluated for every event."""
+    """The unindexed subscriptions, which are evaluated for every event."""
     postings: Postings
     regions: Regions
-    """All that chunks and graph ask of events."""
+    """The regions that chunks and graph test."""
     chunks: Chunks
     graph: Graph
-    """Those of the everyday ones that are no diagrams."""
+    """The unindexed subscriptions that are not diagrams."""
 
 
 class Compiled:
@@ -78,7 +78,7 @@ class Compiled:
     def restored(
         cls, arrays: CompiledArrays, variables: Variables, schema: Schema | None
     ) -> Compiled:
-        """Return what was compiled before."""
+        """Return a compiled set that was saved."""
         self = cls.__new__(cls)
         self._take(arrays, variables, schema)
         return self

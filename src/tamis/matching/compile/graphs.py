@@ -1,4 +1,4 @@
-"""From programs to the graph that they share."""
+"""The graph that programs share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def needed_sides(programs: Programs, leaves: Leaves) -> NDArray[np.int64]:
 
 
 def region_list(leaves: Leaves, sides: NDArray[np.int64]) -> RegionList:
-    """Return the regions that sides of leaves are."""
+    """Return the regions of sides of leaves."""
     starts, taken = gathered(leaves.starts, sides)
     return RegionList(
         starts, leaves.begins_inside[sides], leaves.variables[taken], leaves.guard[sides]
@@ -64,7 +64,7 @@ def _growing(nodes: int, codes: int) -> Growing:
 
 
 def _grown(growing: Growing, longest: int) -> Growing:
-    """Return the same graph with more room, enough for a program of this length."""
+    """Return the same graph with more space, enough for a program of this length."""
     count = int(growing.counter[0])
     nodes, children = 2 * len(growing.kinds) + 2 * longest, 2 * len(growing.children) + 4 * longest
     larger = _growing(nodes, children)

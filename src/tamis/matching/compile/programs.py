@@ -1,4 +1,4 @@
-"""A filter as a short program in postfix: what is kept of it once it is in the engine."""
+"""A filter as a short program in postfix: all that the engine keeps of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def compile_filter(filter_: Filter, mode: Mode, vocabulary: Vocabulary) -> list[
 
 
 def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filter:
-    """Return the filter that a program was made of."""
+    """Return the filter of a program."""
     stack: list[Filter] = []
     has_atoms = any(code >= 0 and vocabulary.is_atom(code) for code in codes)
     adequacy = len(codes) - 1 if mode is Mode.STRICT and has_atoms else None
@@ -47,7 +47,7 @@ def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filte
             continue
         op, terms = operator_of(code), terms_of(code)
         if place == adequacy:
-            # The filter itself stands first; the other terms are what makes it adequate.
+            # The filter itself comes first; the other terms require that its atoms are known.
             return stack[0]
         joined = stack[-terms:]
         del stack[-terms:]
@@ -70,7 +70,7 @@ def _emit(filter_: Filter, reading: AbsenceRule, vocabulary: Vocabulary, codes: 
 
 
 def _emit_adequacy(filter_: Filter, vocabulary: Vocabulary, codes: list[int]) -> None:
-    """Add that no atom may be unknown: of three values, `a or not a` is true where a is known."""
+    """Require every atom to be known: in three-valued logic, `a or not a` is true if a is known."""
     atoms = dict.fromkeys(filter_.atoms())
     for atom in atoms:
         leaf = vocabulary.leaf(atom, AbsenceRule.UNKNOWN)
@@ -80,20 +80,20 @@ def _emit_adequacy(filter_: Filter, vocabulary: Vocabulary, codes: list[int]) ->
 
 
 class Programs(NamedTuple):
-    """Filters in postfix, one after the other, over the leaves of one vocabulary."""
+    """Filters in postfix, consecutive, over the leaves of one vocabulary."""
 
     codes: NDArray[np.int32]
     starts: NDArray[np.int64]
 
     @classmethod
     def of(cls, programs: Sequence[NDArray[np.int32]]) -> Programs:
-        """Put programs one after the other."""
+        """Concatenate programs."""
         starts = np.zeros(len(programs) + 1, np.int64)
         np.cumsum([len(program) for program in programs], out=starts[1:])
         return cls(np.concatenate([np.empty(0, np.int32), *programs]), starts)
 
     def renumbered(self) -> tuple[NDArray[np.int32], Programs]:
-        """Return the leaves in use, and the programs with the leaves numbered among those."""
+        """Return the leaves in use, and the programs with these leaves renumbered."""
         is_leaf = self.codes >= 0
         used, local = np.unique(self.codes[is_leaf], return_inverse=True)
         codes = self.codes.copy()
@@ -101,7 +101,7 @@ class Programs(NamedTuple):
         return used, Programs(codes, self.starts)
 
     def some(self, numbers: NDArray[np.int32]) -> Programs:
-        """Return the programs of these numbers."""
+        """Return the programs with these numbers."""
         if len(numbers) == len(self.starts) - 1:
             return self
         starts, taken = gathered(self.starts, numbers)
@@ -125,7 +125,7 @@ class Programs(NamedTuple):
 def gathered(
     starts: NDArray[np.integer], rows: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the parts of some rows begin once they stand together, and where they stood."""
+    """Return where the parts of some rows begin once concatenated, and where they were."""
     first, last = starts[rows], starts[rows + 1]
     together = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(last - first, out=together[1:])

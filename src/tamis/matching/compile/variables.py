@@ -1,4 +1,4 @@
-"""The variables of a compiled set: numbered breakpoints and predicates, leaves in terms of them.
+"""The variables of a compiled set: numbered breakpoints and predicates, and leaves over them.
 
 Each attribute has a block: its breakpoints ascending, then the predicates on it. Predicates on
 several attributes come last. A batch of events gives each variable one row of bits.
@@ -46,7 +46,7 @@ class Variables:
 
     @classmethod
     def of(cls, leaves: Sequence[Leaf]) -> Variables:
-        """Number what some leaves need."""
+        """Number the variables of some leaves."""
         breakpoints, predicates = _take_stock(leaves)
         blocks: dict[str, Block] = {}
         numbers: dict[Predicate, int] = {}
@@ -67,18 +67,18 @@ class Variables:
 
     @cached_property
     def attributes(self) -> frozenset[str]:
-        """Return all attributes that are asked about."""
+        """Return all attributes that filters test."""
         asked = (predicate.atom.attributes() for predicate in self.predicates)
         return frozenset(self.blocks).union(*asked) - {""}
 
     @cached_property
     def first(self) -> NDArray[np.int32]:
-        """Return for each attribute its first variable."""
+        """Return the first variable of each attribute."""
         return np.array([block.first for block in self.blocks.values()], np.int32)
 
     @cached_property
     def counts(self) -> Lines:
-        """Return how many breakpoints and predicates each attribute has."""
+        """Return the number of breakpoints and predicates of each attribute."""
         breakpoints = np.array(
             [len(block.partition.breakpoints) for block in self.blocks.values()], np.int32
         )
@@ -122,7 +122,7 @@ class _LeafNumbering:
     def _toggles(self, name: str, side: Side) -> tuple[bool, list[int]]:
         """Return whether a side holds at BEGIN, and the breakpoints that change it."""
         if side.predicate is not None and not side.negated:
-            # A predicate is true only where it can be, so its own variable says it all.
+            # A predicate is true only where it is known, so its own variable suffices.
             return True, [self._predicates[side.predicate]]
         if not name:
             return bool(side.intervals), []
@@ -154,7 +154,7 @@ def _take_stock(
 
 
 class RegionList(NamedTuple):
-    """Regions as they were met, in terms of the variables of all attributes."""
+    """Regions in order of occurrence, in terms of the variables of all attributes."""
 
     starts: NDArray[np.int64]
     begins: NDArray[np.bool_]
@@ -163,7 +163,7 @@ class RegionList(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[RegionList]) -> RegionList:
-        """Put lists one after the other."""
+        """Concatenate lists."""
         lengths = [np.diff(part.starts) for part in parts]
         return cls(
             np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])),
@@ -173,7 +173,7 @@ class RegionList(NamedTuple):
         )
 
     def by_attribute(self, variables: Variables) -> tuple[Regions, NDArray[np.int32]]:
-        """Return the different regions, attribute by attribute, and which each of these is."""
+        """Return the distinct regions, attribute by attribute, and the number of each given one."""
         count = len(self.begins)
         firsts, numbers = np.empty(count, np.int32), np.empty(count, np.int32)
         table = np.zeros(1 << (2 * count + 1).bit_length(), np.int32)

@@ -1,7 +1,8 @@
-"""What a set of filters asks of events, numbered: leaves, and the variables that decide them.
+"""The leaves of a set of filters, numbered, and the variables that decide them.
 
 A leaf is an atom under one reading of absence. It has two sides, where it is true and where it is
-false; each side is some cells of its attribute's value order, or a predicate outside of that order.
+false; each side is a set of cells in its attribute's value order, or a predicate outside that
+order.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tamis.languages import parse
 
 
 class AbsenceRule(Enum):
-    """How a leaf reads what is absent."""
+    """How a leaf treats absence."""
 
     UNKNOWN = "sql"
     FALSE = "total"
@@ -39,17 +40,17 @@ ABSENCE_RULE_OF_MODE: Final = {
 
 
 class Predicate(NamedTuple):
-    """Something that no value order decides, to be found out of every event."""
+    """A test that the value order cannot decide, evaluated for every event."""
 
     atom: Filter
     truth: bool = True
-    """Whether it asks where the atom is true, or where it is false."""
+    """Whether it tests that the atom is true, or that it is false."""
     completed: bool = False
-    """Whether the schema's defaults stand in for what is absent."""
+    """Whether the schema's defaults replace absent values."""
 
 
 class Side(NamedTuple):
-    """Where a leaf has one truth: in some cells, and where a predicate holds, or does not."""
+    """One side of a leaf: some cells, and a predicate that holds or does not hold."""
 
     intervals: tuple[Interval, ...]
     predicate: Predicate | None = None
@@ -71,12 +72,12 @@ _CONSTANTS: Final = (
     (FALSE, Leaf("", NOWHERE, EVERYWHERE)),
 )
 _ABSENCE_RULES: Final = tuple(AbsenceRule)
-# What was saved was admitted once, under whatever limits there were.
+# Saved atoms were accepted once, under the limits of that time.
 UNLIMITED: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62)
 
 
 class SavedLeaves(NamedTuple):
-    """The leaves of a snapshot as texts, to be read when someone asks for one of them."""
+    """The leaves of a snapshot as texts, decoded on demand."""
 
     text: NDArray[np.uint8]
     ends: NDArray[np.int64]
@@ -88,7 +89,7 @@ class SavedLeaves(NamedTuple):
         return cls(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int8))
 
     def more(self, atoms: Iterable[Filter], readings: Iterable[AbsenceRule]) -> SavedLeaves:
-        """Return the same with more leaves."""
+        """Return a copy with more leaves."""
         texts = [str(atom).encode("utf-8", "surrogatepass") for atom in atoms]
         ends = len(self.text) + np.cumsum([len(text) for text in texts], dtype=np.int64)
         numbers = [_ABSENCE_RULES.index(reading) for reading in readings]
@@ -99,24 +100,24 @@ class SavedLeaves(NamedTuple):
         )
 
     def read(self, number: int) -> tuple[Filter, AbsenceRule]:
-        """Return one atom, and how it is read."""
+        """Return one atom and its reading."""
         start = self.ends[number - 1] if number else 0
         text = self.text[start : self.ends[number]].tobytes().decode("utf-8", "surrogatepass")
         return parse(text, limits=UNLIMITED), _ABSENCE_RULES[self.readings[number]]
 
 
 class Vocabulary:
-    """The leaves that some filters are made of, each once: first two constants, then atoms."""
+    """The leaves of some filters, each once: first two constants, then atoms."""
 
     def __init__(
         self, schema: Schema | None, *, total: bool = False, saved: SavedLeaves | None = None
     ) -> None:
-        """Make a vocabulary of saved leaves; with `total`, no event ever lacks an attribute."""
+        """Create a vocabulary of saved leaves; with `total`, no event lacks an attribute."""
         self.schema: Final = schema
         self._mode = Mode.TOTAL if total else Mode.DEFAULT
         self._saved = saved or SavedLeaves.nothing()
-        # What is added is looked up among what was added; to look among the saved, all of them
-        # would have to be read.
+        # New atoms are looked up only among new ones; looking among the saved would decode all of
+        # them.
         self._first = 2 + len(self._saved.ends)
         self._atoms: list[Filter] = []
         self._readings: list[AbsenceRule] = []
@@ -125,15 +126,15 @@ class Vocabulary:
         self._numbers: dict[tuple[Filter, AbsenceRule], int] = {}
 
     def constant(self, *, value: bool) -> int:
-        """Return the leaf that is always true, or the one that is always false."""
+        """Return the leaf that is always true or always false."""
         return 0 if value else 1
 
     def is_atom(self, leaf: int) -> bool:
-        """Tell whether a leaf is an atom's, not a constant."""
+        """Return whether a leaf is an atom, not a constant."""
         return leaf > 1
 
     def leaf(self, atom: Filter, reading: AbsenceRule) -> int:
-        """Return the number of an atom's leaf; an atom is held against the schema only once."""
+        """Return the number of an atom's leaf; check an atom against the schema only once."""
         number = self._numbers.get((atom, reading))
         if number is None:
             bound = atom if self.schema is None else atom.bind(self.schema)
@@ -156,17 +157,17 @@ class Vocabulary:
         return self._make(*self._saved.read(number - 2)) if number > 1 else _CONSTANTS[number][1]
 
     def atom_of(self, number: int) -> Filter:
-        """Return the atom, or constant, that a leaf is of."""
+        """Return the atom or constant of a leaf."""
         if number >= self._first:
             return self._atoms[number - self._first]
         return self._saved.read(number - 2)[0] if number > 1 else _CONSTANTS[number][0]
 
     def saved(self) -> SavedLeaves:
-        """Return all leaves but the constants, ready to be saved."""
+        """Return all leaves except the constants, ready to be saved."""
         return self._saved.more(self._atoms, self._readings)
 
     def value_order(self, name: str) -> ValueOrder:
-        """Return an attribute's value order, with absence in it unless no event lacks anything."""
+        """Return an attribute's value order, with absence unless no event lacks anything."""
         if name not in self._lines:
             declared = self.schema.get(name) if self.schema else None
             self._lines[name] = ValueOrder(declared, self._mode)
@@ -193,8 +194,8 @@ class Vocabulary:
     def _predicate_leaf(atom: Filter, name: str, within: Interval, reading: AbsenceRule) -> Leaf:
         holds = Predicate(atom, completed=reading is AbsenceRule.DEFAULT)
         if isinstance(atom, Relation) and reading is AbsenceRule.UNKNOWN:
-            # The value order cannot show where it is unknown: a quotient may lack a value though
-            # all its attributes are there.
+            # The value order cannot show where it is unknown: a quotient may have no value although
+            # all its attributes are present.
             fails = Side((within,), Predicate(atom, truth=False))
         else:
             fails = Side((within,), holds, negated=True)
