@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
+from websockets.asyncio.client import ClientConnection, connect
 
 from tamis import Engine, Subscription
+from tamis.broker import Broker, BrokerSettings
+from tamis.broker import broker as broker_module
+from tamis.broker.frontend import server
+from tamis.broker.frontend.app import create_app
+from tamis.broker.frontend.streams import Streams
 from tracing import Trace, tracing
+from waiting import eventually_async
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 MAX_FUNCTIONS = 35
@@ -67,3 +78,71 @@ def test_a_batch_goes_a_short_way_from_arrow_to_ids() -> None:
     assert len(trace.functions) <= MAX_FUNCTIONS, "\n".join(trace.functions)
     assert len(trace.files) <= MAX_FILES, "\n".join(trace.files)
     assert listed("One Arrow batch, from `match_batch` to ids") == trace.functions
+
+
+# --- one publication -----------------------------------------------------------------------------
+
+
+class PublicationClient:
+    """A WebSocket that publishes, receives and acknowledges; it is no client of ours."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+
+    async def ask(self, **frame: object) -> dict[str, Any]:
+        await self._socket.send(json.dumps(frame))
+        return await self.reply()
+
+    async def reply(self) -> dict[str, Any]:
+        reply: dict[str, Any] = json.loads(await asyncio.wait_for(self._socket.recv(), 10))
+        return reply
+
+    async def publish_and_acknowledge(self, number: int) -> None:
+        event = {"price": 5.5, "name": "x"}
+        frame = {"type": "publish", "ref": number, "publisher": "p", "sequence": number}
+        replies = [await self.ask(**frame, events=[event]), await self.reply()]
+        [delivery] = [reply for reply in replies if reply["type"] == "deliver"]
+        sequences = [one["sequence"] for one in delivery["events"]]
+        acknowledgement = {"type": "ack", "subscription": "d", "sequences": sequences}
+        await self._socket.send(json.dumps(acknowledgement))
+
+
+async def publish_over_a_socket(folder: Path, trace: Trace) -> None:
+    """Follow the last of some publications to a durable subscription with one subscriber."""
+    settings = BrokerSettings(data=folder, port=0)
+    with server._bound(settings) as bound:
+        async with await Broker.open(settings) as broker:
+            streams = Streams()
+            config = server._config(create_app(broker, streams), settings)
+            listening = server.Server(config, streams, "a port")
+            serving = asyncio.create_task(listening.serve([bound]))
+            await eventually_async(lambda: listening.started)
+            host, port = bound.getsockname()
+            async with connect(f"ws://{host}:{port}/v1/connect") as socket:
+                client = PublicationClient(socket)
+                await client.ask(type="hello")
+                asked = {"filter": "price < 10", "durable": "d", "acknowledge": "manual"}
+                await client.ask(type="subscribe", ref=0, credit=100, **asked)
+                for number in range(1, 6):
+                    trace.recording = number == 5
+                    await client.publish_and_acknowledge(number)
+                    # Not by a method: it would be one of the functions.
+                    await eventually_async(lambda: not broker.store.state._counters.pending)
+                trace.recording = False
+            listening.should_exit = True
+            await serving
+
+
+def test_a_publication_goes_a_short_way_to_its_acknowledged_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for interval in ("CHORE_SECONDS", "CHECKPOINT_SECONDS", "RETENTION_SECONDS"):
+        monkeypatch.setattr(broker_module, interval, 3600.0)
+    # The engine is one step here: its own way is the other one.
+    with tracing(opaque=Engine.match) as trace:
+        asyncio.run(publish_over_a_socket(tmp_path, trace))
+    assert len(trace.functions) <= MAX_FUNCTIONS, "\n".join(trace.functions)
+    assert len(trace.files) <= MAX_FILES, "\n".join(trace.files)
+    # Threads and tasks take turns, so the order differs from run to run.
+    heading = "One publication, from the socket to its acknowledged delivery"
+    assert sorted(listed(heading)) == sorted(trace.functions)

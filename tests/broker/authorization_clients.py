@@ -19,7 +19,7 @@ from tamis.broker.frontend.app import create_app
 from tamis.broker.frontend.connection import Connection
 from tamis.broker.frontend.streams import Streams
 from tamis.errors import DisconnectedError, RefusedError
-from tamis.protocol import Delivery, Hello, Subscribe, encode
+from tamis.protocol import Deliver, Dropped, Ended, Hello, Subscribe, encode
 
 MAX_EVENTS = 10_000
 EVENTS_PER_PAGE = 3
@@ -42,14 +42,14 @@ class Collector:
         self.end = ""
         """Why the stream ended."""
 
-    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        self.got += map(as_json, deliveries)
-
-    async def dropped(self, count: int, reason: str) -> None:
-        self.lost.append((count, reason))
-
-    async def ended(self, reason: str) -> None:
-        self.end = reason
+    async def send(self, frame: Deliver | Dropped | Ended) -> None:
+        match frame:
+            case Deliver():
+                self.got += map(as_json, frame.events)
+            case Dropped():
+                self.lost.append((frame.count, frame.reason))
+            case Ended():
+                self.end = frame.reason
 
 
 class Client(Protocol):
@@ -391,7 +391,7 @@ class MemoryConnection:
         self.closed: tuple[int, str] | None = None
         self._asked: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._answers: dict[int, asyncio.Future[Data]] = {}
-        self.task = asyncio.create_task(Connection(broker, self).run())
+        self.task = asyncio.create_task(Connection.over(broker, self).run())
 
     async def send_frame(self, frame: Any) -> None:
         await self._asked.put(encode(frame))

@@ -117,4 +117,4 @@ async def exhaust_attempts(session: Session, name: str) -> None:
     while got := await session.fetch(name):
         for one in got:
             await session.reject(name, one.sequence, delay=0.0, reason="no")
-    await session._broker.acknowledgement_writer.settled()
+    await session._services.acknowledgement_writer.settled()

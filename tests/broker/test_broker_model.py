@@ -23,7 +23,7 @@ from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.match import snapshots
 from tamis.broker.subscribe import replay
 from tamis.errors import RefusedError
-from tamis.protocol import Delivery, Subscribe
+from tamis.protocol import Deliver, Delivery, Dropped, Ended, Subscribe
 
 NAMES = st.sampled_from(["laptop", "phone", "desk"])
 WINDOW = 4
@@ -68,15 +68,15 @@ class Collector:
         self.lost = 0
         self.reason = ""
 
-    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        self.got.extend(deliveries)
-
-    async def dropped(self, count: int, reason: str) -> None:
-        assert reason
-        self.lost += count
-
-    async def ended(self, reason: str) -> None:
-        self.reason = reason
+    async def send(self, frame: Deliver | Dropped | Ended) -> None:
+        match frame:
+            case Deliver():
+                self.got += frame.events
+            case Dropped():
+                assert frame.reason
+                self.lost += frame.count
+            case Ended():
+                self.reason = frame.reason
 
 
 class BrokerMachine(RuleBasedStateMachine):

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,7 @@ from broker.authorization_servers import (
 from tamis.access import Principal, Rights
 from tamis.broker import Session
 from tamis.broker.subscribe import replay
-from tamis.protocol import Delivery, Hello, Ping, Subscribe
+from tamis.protocol import Deliver, Delivery, Dropped, Ended, Hello, Ping, Subscribe
 from waiting import eventually, eventually_async, let_others_run
 
 ALL = "[roles.reader]\nsee = true\n"
@@ -338,8 +338,8 @@ async def test_one_who_waits_for_a_subscription_that_rests_keeps_nobody_busy(
         assert [as_json(one)["data"] for one in await waiting] == MIXED[:1]
 
 
-class BlockedOutlet:
-    """An outlet that takes nothing until it is told to."""
+class BlockedSink:
+    """A sink that takes nothing until it is told to."""
 
     def __init__(self) -> None:
         self.got: list[Delivery] = []
@@ -347,17 +347,14 @@ class BlockedOutlet:
         self.go = asyncio.Event()
         self.reason = ""
 
-    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        self.got += deliveries
-        self.begun.set()
+    async def send(self, frame: Deliver | Dropped | Ended) -> None:
+        assert not isinstance(frame, Dropped)
+        if isinstance(frame, Deliver):
+            self.got += frame.events
+            self.begun.set()
         await self.go.wait()
-
-    async def dropped(self, count: int, reason: str) -> None:
-        raise AssertionError((count, reason))
-
-    async def ended(self, reason: str) -> None:
-        await self.go.wait()
-        self.reason = reason
+        if isinstance(frame, Ended):
+            self.reason = frame.reason
 
 
 @run_async
@@ -367,7 +364,7 @@ async def test_one_who_reads_slowly_gets_nothing_by_rights_of_the_past(tmp_path:
         await subscribe(ann, "a > 0", "x")
         large = "x" * 100_000
         await fixture.publish(*({"a": 1, "level": n % 6, "text": large} for n in range(40)))
-        outlet = BlockedOutlet()
+        outlet = BlockedSink()
         await ann.attach("x", outlet, credit=1000)
         await outlet.begun.wait()
         handed = len(outlet.got)
@@ -384,7 +381,7 @@ async def test_one_who_reads_slowly_gets_nothing_by_rights_of_the_past(tmp_path:
 async def test_one_who_does_not_listen_keeps_no_rights_and_delays_nobody(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
         ann, bob = await fixture.login("ann", "reader"), await fixture.login("bob", "reader")
-        outlets = [BlockedOutlet() for _ in range(20)]
+        outlets = [BlockedSink() for _ in range(20)]
         for n, outlet in enumerate(outlets):
             await subscribe(ann, "level > 0", f"x{n}")
             await ann.attach(f"x{n}", outlet, credit=1000)

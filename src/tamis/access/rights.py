@@ -90,6 +90,10 @@ class Rights:
         self.is_admin: Final = any(role.admin for role in given)
         self._publishing: Final = [role.publish for role in given if role.publish is not None]
         self._seeing: Final = [role.see for role in given if role.see is not None]
+        self.publishes_everything: Final = any(map(_is_unlimited, self._publishing))
+        """Whether every event may be published."""
+        self.hides_anything: Final = not any(map(_is_unlimited, self._seeing))
+        """Whether there are events of which something may not be seen."""
         self._schema: Final = schema
         self.schema: Final = _visible(schema, self._sets)
         """The schema without attributes that are hidden in every event, for a user's filters."""
@@ -180,11 +184,6 @@ class Rights:
 
     # --- seeing ------------------------------------------------------------------------------
 
-    @property
-    def hides_anything(self) -> bool:
-        """Return whether some events are partly hidden."""
-        return not any(s.has_all_events and s.attributes.are_all for s in self._seeing)
-
     def sight(self, event: Event | CloudEvent) -> Sight | None:
         """Return the visible part of an event, None if the event is invisible."""
         plain, _ = _taken_apart(event, self._schema)
@@ -194,6 +193,10 @@ class Rights:
     @property
     def _sets(self) -> list[Attributes]:
         return [scope.attributes for scope in self._seeing]
+
+
+def _is_unlimited(scope: Scope) -> bool:
+    return scope.has_all_events and scope.attributes.are_all
 
 
 def _include(sets: Iterable[Attributes], name: str) -> bool:

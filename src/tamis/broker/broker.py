@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -20,7 +20,6 @@ from tamis.access import RateLimiter
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.notifier import Notifier
-from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
@@ -33,7 +32,7 @@ from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.payloads import PayloadDecoder
-from tamis.broker.sessions import Session
+from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
@@ -69,16 +68,15 @@ class Broker:
         self.metrics = Metrics()
         self.health = Health()
         self.subscription_index = SubscriptionIndex()
-        self.rates = RateLimiter(time.monotonic)
         is_total = settings.mode is Mode.TOTAL
         limits = EventLimits(size=settings.largest_event)
-        self.reader = PayloadDecoder(schema, limits, is_total=is_total)
+        self.decoder = PayloadDecoder(schema, limits, is_total=is_total)
         self.access_control = AccessControl(settings, store.state, schema, clock)
         self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, clock)
         self.engine, self._marks = self.snapshots.load()
-        self.letters = DeadLetterReader(store.state, self.reader)
-        event_cache = EventCache(store.log, self.reader, EVENT_CACHE_BYTES)
-        self.acknowledgement_writer = AcknowledgementWriter(store.state)
+        self.dead_letters = DeadLetterReader(store.state, self.decoder)
+        event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES)
+        self.acknowledgement_writer = AcknowledgementWriter(store.state, self.metrics)
         self.notifier = Notifier(
             event_cache, self.acknowledgement_writer, settings, self.metrics, clock
         )
@@ -89,11 +87,11 @@ class Broker:
             subscription_index=self.subscription_index,
             metrics=self.metrics,
             health=self.health,
-            most_waiting=settings.match_queue,
-            on_full=self._end_slow,
+            max_waiting=settings.match_queue,
+            on_overflow=self._end_slow,
         )
         self.committer = Committer(
-            store.log, store.publishers, self.matcher.match, self.metrics, settings.commit_queue
+            store.log, store.publishers, self.matcher.enqueue, self.metrics, settings.commit_queue
         )
         self.replayer = Replayer(store, event_cache)
         self.history = History(store.log, event_cache, schema, settings.mode)
@@ -109,6 +107,26 @@ class Broker:
             clock=clock,
         )
         self.housekeeping = Housekeeping(self._chores(), self.health)
+        self._services = SessionServices(
+            settings=settings,
+            clock=clock,
+            engine=self.engine,
+            health=self.health,
+            rates=RateLimiter(time.monotonic),
+            decoder=self.decoder,
+            committer=self.committer,
+            notifier=self.notifier,
+            acknowledgement_writer=self.acknowledgement_writer,
+            subscription_manager=self.subscription_manager,
+            subscription_index=self.subscription_index,
+            dead_letters=self.dead_letters,
+            history=self.history,
+            store=store,
+            access_control=self.access_control,
+            status=self.status,
+            end_invalid_sessions=self.end_invalid_sessions,
+            forget=self.forget,
+        )
         self._event_cache = event_cache
         self._sessions: set[Session] = set()
         self._connected: Counter[str] = Counter()
@@ -144,7 +162,7 @@ class Broker:
         await self._match_again()
         for subscription in restored:
             self.subscription_manager.replay(subscription)
-        self.health.is_open = True
+        self.health.set_open(True)
         LOG.info("broker open", subscriptions=len(restored), recovery=self.health.recovery)
 
     def _restore_subscriptions(self) -> list[ActiveSubscription]:
@@ -182,15 +200,15 @@ class Broker:
             records = await asyncio.to_thread(self.store.log.read, position, RECOVERY_BATCH_EVENTS)
             if not records:
                 break
-            events = [one for one in map(self._event_cache.stored, records) if one is not None]
+            events = self._event_cache.decode_records(records)
             if events:
-                await self.matcher.match(events)
+                await self.matcher.enqueue(events)
             position = records[-1].sequence + 1
         await self.matcher.drained()
 
     async def close(self) -> None:
         """Finish what was begun, and stop."""
-        self.health.is_open = False
+        self.health.set_open(False)
         for session in [*self._sessions]:
             session.revoke("the broker stops")
             await session.close()
@@ -234,7 +252,7 @@ class Broker:
             )
         if len(self._sessions) >= self.settings.connections:
             raise RefusedError(Code.TOO_MANY, "the broker has as many connections as it may")
-        session = Session(self, principal, rights)
+        session = Session(self._services, principal, rights)
         self._sessions.add(session)
         self._connected[principal.name] += 1
         return session
@@ -245,7 +263,7 @@ class Broker:
             self._sessions.discard(session)
             self._connected[session.principal.name] -= 1
 
-    def turn_out_unwelcome(self) -> None:
+    def end_invalid_sessions(self) -> None:
         """End the sessions of those who would not come in now."""
         for session in [*self._sessions]:
             if not self.access_control.is_welcome(session.principal):
@@ -280,7 +298,7 @@ class Broker:
             self.health.warn(POLICY_PROBLEM, str(error))
             LOG.warning("policy refused", reason=str(error))
         # End sessions first: applying a policy to many subscriptions takes a while.
-        self.turn_out_unwelcome()
+        self.end_invalid_sessions()
         if has_changed:
             self.health.clear(POLICY_PROBLEM)
             LOG.info("policy reloaded")
@@ -298,31 +316,6 @@ class Broker:
                 await self.notifier.tell_dropped(subscription, count, "retention")
 
     # --- for sessions ----------------------------------------------------------------------------
-
-    def require_room(self) -> None:
-        """Refuse publications while what is stored cannot be matched."""
-        if not self.health.ready:
-            obstacles = self.health.obstacles
-            why = "; ".join(obstacles) or "the broker is starting or stopping"
-            code = Code.STORAGE_FULL if obstacles else Code.UNAVAILABLE
-            raise RefusedError(code, f"nothing was stored: {why}")
-
-    def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
-        """Return how many events wait for a subscription, and how many were given up."""
-        if not isinstance(subscription.queue, DiskQueue):
-            return subscription.queue.waiting, 0
-        state, number = self.store.state, subscription.number
-        return state.pending_count(number), state.dead_letter_count(number)
-
-    async def requeue(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> int:
-        """Let dead letters come again; return how many."""
-        oldest = self.store.log.first_sequence
-        found = await asyncio.to_thread(
-            lambda: self.store.state.requeue(subscription.number, sequences, oldest=oldest)
-        )
-        for sequence in found:
-            subscription.queue.put_back(sequence, 0, 0.0)
-        return len(found)
 
     def status(self) -> dict[str, Any]:
         """Return a few numbers that tell how the broker does."""

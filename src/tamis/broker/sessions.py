@@ -1,24 +1,32 @@
-"""What one principal does with the broker, within its rights and quotas."""
+"""Sessions: what one principal does with the broker, within its rights and quotas."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import isinf
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tamis.access import Principal, Rights, TokenRecord
+from tamis.access import Principal, RateLimiter, Rights, TokenRecord
 from tamis.analysis.explain import explain
-from tamis.broker.deliver.notifier import Attachment, DeliverySink
-from tamis.broker.deliver.subscriptions import ActiveSubscription
-from tamis.broker.publish.payloads import Payload, PayloadDecoder
-from tamis.broker.subscribe.history import HistoryQuery, place_of
+from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
+from tamis.broker.deliver.dead_letters import DeadLetterReader
+from tamis.broker.deliver.notifier import Attachment, DeliverySink, Notifier
+from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.operations.access_control import AccessControl
+from tamis.broker.operations.health import Health
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.subscribe.history import History, HistoryQuery, place_of
+from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.filters import Mode
+from tamis.matching import Engine
 from tamis.protocol import Code, Delivery, Subscribe
 from tamis.protocol.frames import LONGEST_NAME
 from tamis.protocol.management import (
@@ -38,30 +46,56 @@ from tamis.protocol.views import (
     TokenView,
     Trial,
 )
-
-if TYPE_CHECKING:
-    from tamis.broker.broker import Broker
+from tamis.storage import Storage
 
 T = TypeVar("T")
 
-LONGEST_WAIT: Final = 60.0
+MAX_WAIT_SECONDS: Final = 60.0
+# Decoding more than this would keep other connections waiting, so a thread does it.
+MAX_BYTES_DECODED_ON_LOOP: Final = 16 * 1024
+MAX_PUBLISHER_NAMES: Final = 1_000
+
+
+class SessionServices(NamedTuple):
+    """The parts of a broker that sessions use."""
+
+    settings: BrokerSettings
+    clock: Callable[[], float]
+    engine: Engine
+    health: Health
+    rates: RateLimiter
+    decoder: PayloadDecoder
+    committer: Committer
+    notifier: Notifier
+    acknowledgement_writer: AcknowledgementWriter
+    subscription_manager: SubscriptionManager
+    subscription_index: SubscriptionIndex
+    dead_letters: DeadLetterReader
+    history: History
+    store: Storage
+    access_control: AccessControl
+    status: Callable[[], dict[str, Any]]
+    end_invalid_sessions: Callable[[], None]
+    forget: Callable[[Session], None]
 
 
 class Session:
     """One principal's connection to the broker, or one request of it."""
 
-    def __init__(self, broker: Broker, principal: Principal, rights: Rights) -> None:
+    def __init__(self, services: SessionServices, principal: Principal, rights: Rights) -> None:
         self.principal = principal
         self.rights = rights
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Set to the reason when the principal may no longer be here."""
-        self._broker = broker
+        """Set to the reason when the principal is no longer welcome."""
+        self._services = services
+        self._publishing = asyncio.Lock()
+        self._publisher_names: dict[str, str] = {}
         self._attachments: set[Attachment] = set()
-        self._passing: set[ActiveSubscription] = set()
-        """Subscriptions that go with the session."""
+        self._temporary: set[ActiveSubscription] = set()
+        """Subscriptions that end with the session."""
 
     async def perform(self, call: ManagementCall[T]) -> T:
-        """Do what a management call asks, by the method that the table names for it."""
+        """Run the method that the table names for a management call."""
         method = getattr(self, OPERATIONS[type(call)].does)
         arguments = msgspec.structs.asdict(call)
         if asyncio.iscoroutinefunction(method):
@@ -81,69 +115,101 @@ class Session:
         sequence: int = 0,
     ) -> Receipt:
         """Store events, all or none, and return once they are on disk."""
-        self._require_open()
-        self._check_publication(events, publisher, sequence)
-        payloads = [self._readable(bytes(event), format) for event in events]
-        for payload in payloads:
-            self.rights.check_publish(payload.source)
-        self._take_rates(payloads)
-        self._broker.require_room()
-        name = publisher_name(self.principal.name, publisher)
-        return await self._broker.committer.publish(name, sequence, payloads)
+        services, limits = self._services, self.rights.limits
+        if self.closed.done():
+            self._require_open()
+        if (
+            not 0 < len(events) <= services.settings.largest_batch
+            or len(publisher) > LONGEST_NAME
+            or not publisher.isprintable()
+            or not 0 <= sequence < 2**63 - len(events)
+        ):
+            raise self._bad_publication(events, publisher, sequence)
+        texts = [bytes(event) for event in events]
+        if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
+            raise self._too_large(texts)
+        size = sum(map(len, texts))
+        # Publications are stored in the order of their frames, wherever they are decoded.
+        async with self._publishing:
+            try:
+                if size > MAX_BYTES_DECODED_ON_LOOP:
+                    payloads = await asyncio.to_thread(services.decoder.decode_all, texts, format)
+                else:
+                    payloads = [services.decoder.decode(text, format) for text in texts]
+            except RefusedError as error:
+                raise self._bad_event(error, texts, format) from None
+            if not self.rights.publishes_everything:
+                for payload in payloads:
+                    self.rights.check_publish(payload.source)
+            if not (isinf(limits.publications) and isinf(limits.bytes)):
+                self._take_rates(len(texts), size)
+            if not services.health.ready:
+                raise services.health.refusal()
+            name = self._publisher_names.get(publisher) or self._publisher_name(publisher)
+            stored = await services.committer.enqueue(name, sequence, payloads)
+        return await stored
 
-    def _check_publication(
+    def _publisher_name(self, publisher: str) -> str:
+        name = publisher_name(self.principal.name, publisher)
+        if len(self._publisher_names) < MAX_PUBLISHER_NAMES:
+            self._publisher_names[publisher] = name
+        return name
+
+    def _bad_publication(
         self, events: Sequence[bytes | msgspec.Raw], publisher: str, sequence: int
-    ) -> None:
-        most = self._broker.settings.largest_batch
+    ) -> RefusedError:
+        most = self._services.settings.largest_batch
         if not events:
-            raise RefusedError(Code.BAD_REQUEST, "a publication has at least one event")
+            return RefusedError(Code.BAD_REQUEST, "a publication has at least one event")
         if len(events) > most:
-            raise RefusedError(
+            return RefusedError(
                 Code.TOO_LARGE,
                 f"{len(events):,} events in one publication exceed the limit of {most:,}",
             )
-        if len(publisher) > LONGEST_NAME or not (publisher.isprintable()):
-            raise RefusedError(
+        if len(publisher) > LONGEST_NAME or not publisher.isprintable():
+            return RefusedError(
                 Code.BAD_REQUEST,
                 f"a publisher's name has up to {LONGEST_NAME} printable characters",
             )
-        if not 0 <= sequence < 2**63 - len(events):
-            raise RefusedError(Code.BAD_REQUEST, f"{sequence} is no sequence; they begin at 1")
+        return RefusedError(Code.BAD_REQUEST, f"{sequence} is no sequence; they begin at 1")
 
-    def _readable(self, text: bytes, format_: str) -> Payload:
-        most = min(self.rights.limits.event_size, self._broker.settings.largest_event)
-        if len(text) > most:
-            raise RefusedError(
-                Code.TOO_LARGE, f"an event of {len(text):,} bytes exceeds the limit of {most:,.0f}"
-            )
-        try:
-            return self._broker.reader.read(text, format_)
-        except RefusedError as error:
-            if error.code == Code.BAD_EVENT and not self._may_know_why(text, format_):
-                raise self.rights.unpublishable("attributes that the schema knows") from None
-            raise
+    def _too_large(self, texts: Sequence[bytes]) -> RefusedError:
+        most = min(self.rights.limits.event_size, self._services.settings.largest_event)
+        size = next(len(text) for text in texts if len(text) > most)
+        return RefusedError(
+            Code.TOO_LARGE, f"an event of {size:,} bytes exceeds the limit of {most:,.0f}"
+        )
+
+    def _bad_event(self, error: RefusedError, texts: Sequence[bytes], format_: str) -> RefusedError:
+        """Return the refusal of a publication, which must not reveal what the schema hides."""
+        if error.code == Code.BAD_EVENT:
+            for text in texts:
+                try:
+                    self._services.decoder.decode(text, format_)
+                except RefusedError:
+                    if not self._may_know_why(text, format_):
+                        return self.rights.unpublishable("attributes that the schema knows")
+                    break
+        return error
 
     def _may_know_why(self, text: bytes, format_: str) -> bool:
-        """Tell whether what is wrong with an event is about nothing that must not be published.
+        """Return whether a refused event holds only attributes that may be published.
 
-        What the schema says of other attributes is as little known here as their values.
+        What the schema says about other attributes is as secret as their values.
         """
-        limits = EventLimits(size=self._broker.settings.largest_event)
-        schema, is_total = self._broker.engine.schema, self._broker.engine.mode is Mode.TOTAL
+        limits = EventLimits(size=self._services.settings.largest_event)
+        schema, is_total = self._services.engine.schema, self._services.engine.mode is Mode.TOTAL
         try:
-            names = [*PayloadDecoder(None, limits, is_total=False).read(text, format_).event]
+            names = [*PayloadDecoder(None, limits, is_total=False).decode(text, format_).event]
         except RefusedError:
             return True
         return self.rights.may_publish_with([*names, *(schema or ())] if is_total else names)
 
-    def _take_rates(self, payloads: Sequence[Payload]) -> None:
+    def _take_rates(self, count: int, size: int) -> None:
         limits, name = self.rights.limits, self.principal.name
-        costs = (
-            ("events", limits.publications, len(payloads)),
-            ("bytes", limits.bytes, sum(len(payload.text) for payload in payloads)),
-        )
+        costs = (("events", limits.publications, count), ("bytes", limits.bytes, size))
         for what, rate, cost in costs:
-            wait = self._broker.rates.take((name, what), rate=rate, cost=cost)
+            wait = self._services.rates.take((name, what), rate=rate, cost=cost)
             if wait > 0:
                 raise RefusedError(
                     Code.TOO_MANY,
@@ -155,7 +221,12 @@ class Session:
     # --- subscriptions ---------------------------------------------------------------------------
 
     async def subscribe(self, wanted: Subscribe) -> SubscriptionView:
-        """Make a subscription, or take up the durable one of that name."""
+        """Add a subscription, or resume the durable one of that name."""
+        subscription, _ = await self.open_subscription(wanted)
+        return await self._view(subscription)
+
+    async def open_subscription(self, wanted: Subscribe) -> tuple[ActiveSubscription, bool]:
+        """Add a subscription or resume a durable one; return it and whether it was resumed."""
         self._require_open()
         if wanted.durable is not None and not _is_name(wanted.durable):
             raise RefusedError(
@@ -166,16 +237,16 @@ class Session:
             raise RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
         if wanted.max_attempts < 0:
             raise RefusedError(Code.BAD_REQUEST, "max_attempts is a number from 0 on; 0: as set")
-        subscription_manager = self._broker.subscription_manager
-        subscription, _ = await subscription_manager.subscribe(wanted, self.principal, self.rights)
+        manager = self._services.subscription_manager
+        subscription, is_resumed = await manager.subscribe(wanted, self.principal, self.rights)
         if not subscription.stored.durable:
-            self._passing.add(subscription)
-        return await self._view(subscription)
+            self._temporary.add(subscription)
+        return subscription, is_resumed
 
     async def subscriptions(self) -> list[SubscriptionView]:
         """Return the principal's subscriptions."""
         self._require_open()
-        owned = self._broker.subscription_index.owned_by(self.principal.name)
+        owned = self._services.subscription_index.owned_by(self.principal.name)
         return [await self._view(subscription) for subscription in owned]
 
     async def list_subscriptions(self, after: str = "", limit: int = 100) -> SubscriptionList:
@@ -190,31 +261,33 @@ class Session:
         return await self._view(self._find(id_))
 
     async def renew(self, id_: str, lifetime: float | None) -> SubscriptionView:
-        """Let a subscription live for so many seconds from now on; None: for ever."""
+        """Set a subscription to expire in this many seconds; None: never."""
         subscription = self._find(id_)
-        await self._broker.subscription_manager.renew(subscription, lifetime)
+        await self._services.subscription_manager.renew(subscription, lifetime)
         return await self._view(subscription)
 
     async def delete(self, id_: str) -> None:
-        """Delete a subscription with all that waits for it."""
+        """Delete a subscription and its queued events."""
         subscription = self._find(id_)
-        self._passing.discard(subscription)
-        await self._broker.subscription_manager.delete(subscription, "deleted")
+        self._temporary.discard(subscription)
+        await self._services.subscription_manager.delete(subscription, "deleted")
 
     def _require_open(self) -> None:
         if self.closed.done():
-            code = Code.UNAUTHENTICATED if self._broker.health.is_open else Code.UNAVAILABLE
+            code = Code.UNAUTHENTICATED if self._services.health.is_open else Code.UNAVAILABLE
             raise RefusedError(code, self.closed.result())
 
     def _find(self, id_: str) -> ActiveSubscription:
         self._require_open()
-        found = self._broker.subscription_index.find(self.principal.name, id_)
+        found = self._services.subscription_index.find(self.principal.name, id_)
         if found is None:
             raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
         return found
 
     async def _view(self, subscription: ActiveSubscription) -> SubscriptionView:
-        counts = await asyncio.to_thread(self._broker.counts_of, subscription)
+        counts = await asyncio.to_thread(
+            self._services.subscription_manager.counts_of, subscription
+        )
         view = subscription.view(*counts)
         if not self.rights.hides_anything or {*subscription.rights.roles} <= {*self.rights.roles}:
             return view
@@ -226,33 +299,33 @@ class Session:
     async def attach(
         self, id_: str, sink: DeliverySink, *, credit: int, acknowledge: str = "auto"
     ) -> Attachment:
-        """Begin to send a subscription's events to an sink."""
+        """Start sending a subscription's events to a sink."""
         subscription = self._find(id_)
-        await self._broker.subscription_manager.adopt(subscription, self.principal, self.rights)
-        attachment = await self._broker.notifier.attach(
+        await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
+        attachment = await self._services.notifier.attach(
             subscription, sink, credit, manual=acknowledge == "manual"
         )
         self._attachments.add(attachment)
         if self.closed.done():
-            self._broker.notifier.stop(attachment)
+            self._services.notifier.stop(attachment)
             self._require_open()
         return attachment
 
     async def detach(self, attachment: Attachment) -> None:
         """Stop sending."""
         self._attachments.discard(attachment)
-        await self._broker.notifier.detach(attachment)
+        await self._services.notifier.detach(attachment)
 
     async def fetch(self, id_: str, *, limit: int = 100, wait: float = 0.0) -> list[Delivery]:
-        """Return events that wait; they come again unless they are acknowledged in time."""
+        """Return queued events; they come again unless they are acknowledged in time."""
         subscription = self._find(id_)
         if subscription.attachment is not None:
             raise RefusedError(
-                Code.CONFLICT, f"the events of {id_!r} go to a connection at the moment"
+                Code.CONFLICT, f"the events of {id_!r} are being sent to a connection"
             )
-        await self._broker.subscription_manager.adopt(subscription, self.principal, self.rights)
+        await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
         fetching = asyncio.create_task(
-            self._broker.notifier.fetch(subscription, limit, min(wait, LONGEST_WAIT))
+            self._services.notifier.fetch(subscription, limit, min(wait, MAX_WAIT_SECONDS))
         )
         either: list[asyncio.Future[Any]] = [fetching, self.closed]
         try:
@@ -263,42 +336,46 @@ class Session:
             fetching.cancel()
 
     async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
-        """Let events not come again."""
-        self._broker.notifier.acknowledge(self._find(id_), sequences, up_to)
+        """Acknowledge events: they do not come again."""
+        index = self._services.subscription_index
+        subscription = index.by_key.get((self.principal.name, id_))
+        if subscription is None or self.closed.done():
+            subscription = self._find(id_)
+        self._services.acknowledgement_writer.acknowledge(subscription, sequences, up_to)
 
     async def reject(
         self, id_: str, sequence: int, *, delay: float | None = None, reason: str = ""
     ) -> None:
-        """Let an event come again later."""
+        """Reject an event: it comes again later, or goes to the dead letters."""
         subscription = self._find(id_)
-        await self._broker.notifier.reject(subscription, sequence, delay, reason[:500])
+        await self._services.notifier.reject(subscription, sequence, delay, reason[:500])
 
     async def dead_letters(
         self, id_: str, *, after: int = 0, limit: int = 100
     ) -> list[DeadLetterView]:
-        """Return events that were given up, as far as they may be seen today."""
-        subscription, letters = self._with_letters(id_), self._broker.letters
+        """Return the dead letters that the principal may see now."""
+        subscription, letters = self._with_letters(id_), self._services.dead_letters
         most = min(limit, MAX_PAGE_ITEMS)
         return await asyncio.to_thread(letters.listed, subscription, self.rights, after, most)
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
-        """Let dead letters come again, as if never sent; return how many."""
-        subscription, letters = self._with_letters(id_), self._broker.letters
+        """Queue dead letters again as if they had never been sent; return how many."""
+        subscription, letters = self._with_letters(id_), self._services.dead_letters
         seen = await asyncio.to_thread(letters.seen, subscription, self.rights, sequences)
-        return await self._broker.requeue(subscription, seen)
+        return await self._services.subscription_manager.requeue(subscription, seen)
 
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
         """Delete dead letters; return how many there were."""
-        subscription, letters = self._with_letters(id_), self._broker.letters
+        subscription, letters = self._with_letters(id_), self._services.dead_letters
         seen = await asyncio.to_thread(letters.seen, subscription, self.rights, sequences)
-        delete = self._broker.store.state.delete_dead_letters
+        delete = self._services.store.state.delete_dead_letters
         return await asyncio.to_thread(delete, subscription.number, seen)
 
     def _with_letters(self, id_: str) -> ActiveSubscription:
         """Return a subscription whose letters may be read with these rights."""
         subscription = self._find(id_)
         stored = subscription.stored
-        self._broker.subscription_manager.understood(
+        self._services.subscription_manager.understood(
             stored.filter, stored.language, stored.mode, self.rights
         )
         return subscription
@@ -315,13 +392,13 @@ class Session:
     ) -> HistoryView:
         """Return events of the past that match a filter, and where to go on; nothing is kept."""
         self._require_open()
-        parsed, chosen = self._broker.subscription_manager.understood(
+        parsed, chosen = self._services.subscription_manager.understood(
             filter_, language, mode, self.rights
         )
-        log, most = self._broker.store.log, min(limit, MAX_PAGE_ITEMS)
+        log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
         first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
         wanted = HistoryQuery(parsed, chosen, first, end_, most)
-        return await asyncio.to_thread(self._broker.history.read, wanted, self.rights)
+        return await asyncio.to_thread(self._services.history.read, wanted, self.rights)
 
     # --- trying ----------------------------------------------------------------------------------
 
@@ -335,7 +412,7 @@ class Session:
     ) -> list[Trial]:
         """Tell which sample events a filter matches; only what the user has sent is looked at."""
         self._require_open()
-        subscription_manager = self._broker.subscription_manager
+        subscription_manager = self._services.subscription_manager
         parsed, chosen = subscription_manager.understood(filter_, language, mode, self.rights)
         own = self.rights.check_filter(parsed)
         trials = []
@@ -358,13 +435,13 @@ class Session:
     ) -> str:
         """Say why a sample event matches or not; nothing of the roles' filters is in it."""
         self._require_open()
-        subscription_manager = self._broker.subscription_manager
+        subscription_manager = self._services.subscription_manager
         if id_ is not None:
             stored = self._find(id_).stored
             filter_, language, mode = stored.filter, stored.language, stored.mode
         parsed, chosen = subscription_manager.understood(filter_ or "", language, mode, self.rights)
         own, schema = self.rights.check_filter(parsed), self.rights.schema
-        is_total = self._broker.engine.mode == "total"
+        is_total = self._services.engine.mode == "total"
         try:
             sample = self._sample(event)
             return str(explain(id_ or "filter", own, chosen, sample, schema, total=is_total))
@@ -375,7 +452,7 @@ class Session:
 
     def _sample(self, text: bytes | msgspec.Raw) -> Event:
         """Return an event of the user's own; the schema shows no more than the user may see."""
-        limits = EventLimits(size=self._broker.settings.largest_event)
+        limits = EventLimits(size=self._services.settings.largest_event)
         return decode_json(bytes(text), schema=self.rights.schema, limits=limits)
 
     # --- administration --------------------------------------------------------------------------
@@ -389,37 +466,37 @@ class Session:
     ) -> IssuedTokenView:
         """Return a new token and what is kept of it; the text is shown once."""
         self._require_admin()
-        text, record = await self._broker.access_control.issue(
+        text, record = await self._services.access_control.issue(
             principal, tuple(roles), lifetime, note
         )
         await self._note("issue token", f"{record.id} for {principal}")
         return IssuedTokenView(text, _token_view(record))
 
     async def revoke_token(self, token_id: str) -> None:
-        """Let a token be worth nothing from now on, on open connections too."""
+        """Revoke a token, and end the sessions that use it."""
         self._require_admin()
-        revoked = await self._broker.access_control.revoke(token_id)
+        revoked = await self._services.access_control.revoke(token_id)
         if revoked is None:
             raise RefusedError(Code.NOT_FOUND, f"there is no token {token_id!r:.40}")
-        self._broker.turn_out_unwelcome()
+        self._services.end_invalid_sessions()
         await self._note("revoke token", f"{token_id} of {revoked.principal}")
 
     async def tokens(self) -> list[TokenView]:
         """Return what is known of the tokens."""
         self._require_admin()
-        return [_token_view(record) for record in self._broker.access_control.tokens()]
+        return [_token_view(record) for record in self._services.access_control.tokens()]
 
     async def audit(self, after: int = 0, limit: int = 100) -> list[AuditEntryView]:
         """Return administrative acts from after a number on."""
         self._require_admin()
-        state = self._broker.store.state
+        state = self._services.store.state
         found = await asyncio.to_thread(state.audit, after, min(limit, MAX_PAGE_ITEMS))
         return [AuditEntryView(**entry._asdict()) for entry in found]
 
     async def status(self) -> dict[str, Any]:
         """Return the broker's state and its main counters."""
         self._require_admin()
-        return self._broker.status()
+        return self._services.status()
 
     def _require_admin(self) -> None:
         self._require_open()
@@ -427,31 +504,31 @@ class Session:
             raise RefusedError(Code.FORBIDDEN, "this is for administrators")
 
     async def _note(self, act: str, detail: str) -> None:
-        state, now = self._broker.store.state, self._broker.clock()
+        state, now = self._services.store.state, self._services.clock()
         await asyncio.to_thread(state.add_audit, now, self.principal.name, act, detail)
 
     # --- the end ---------------------------------------------------------------------------------
 
     def revoke(self, reason: str) -> None:
-        """Do no more for the principal, and tell the connection to end."""
+        """Refuse everything from now on, and make the connection end."""
         if not self.closed.done():
             self.closed.set_result(reason)
             for attachment in self._attachments:
-                self._broker.notifier.stop(attachment)
+                self._services.notifier.stop(attachment)
 
     async def close(self) -> None:
         """Detach everything; subscriptions that are not durable are deleted."""
-        self._broker.forget(self)
+        self._services.forget(self)
         for attachment in [*self._attachments]:
             await self.detach(attachment)
-        for subscription in self._passing:
+        for subscription in self._temporary:
             with contextlib.suppress(TamisError):
-                await self._broker.subscription_manager.delete(subscription, "disconnected")
-        self._passing.clear()
+                await self._services.subscription_manager.delete(subscription, "disconnected")
+        self._temporary.clear()
 
 
 def publisher_name(principal: str, publisher: str) -> str:
-    """Return a name that is one principal's and nobody else's, whatever both are called.
+    """Return a name that no other principal's publisher can have.
 
     >>> publisher_name("ann", ""), publisher_name("ann", "a/b"), publisher_name("ann/a", "b")
     ('ann', 'ann/a/b', 'ann%2Fa/b')

@@ -206,8 +206,10 @@ class Pong(_Frame):
 
 Reply = Welcome | Published | Subscribed | Unsubscribed | Deliver | Dropped | Ended | Refused | Pong
 
-_encoder: Final = msgspec.json.Encoder()
-_requests: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
+ENCODER: Final = msgspec.json.Encoder()
+FRAME_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises on bytes that are not a frame."""
+REQUEST_DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
 T = TypeVar("T")
@@ -219,12 +221,12 @@ def encode(frame: Request | Reply) -> bytes:
     >>> encode(Credit(subscription="s", events=5))
     b'{"type":"credit","subscription":"s","events":5}'
     """
-    return _encoder.encode(frame)
+    return ENCODER.encode(frame)
 
 
 def decode_request(text: str | bytes) -> Request:
     """Return the frame a client sent; raise `ProtocolError` if it is not one."""
-    return _decode(_requests, text)
+    return _decode(REQUEST_DECODER, text)
 
 
 def decode_reply(text: str | bytes) -> Reply:
@@ -235,5 +237,5 @@ def decode_reply(text: str | bytes) -> Reply:
 def _decode(decoder: msgspec.json.Decoder[T], text: str | bytes) -> T:
     try:
         return decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except FRAME_ERRORS as error:
         raise ProtocolError(f"this is not a frame: {error}") from None

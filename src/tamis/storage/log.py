@@ -76,7 +76,8 @@ class EventLog:
         self._header = self._segments[-1].header if self._segments else None
         self._is_closed = False
         self._next = opened.next_sequence
-        self._last_time = opened.last_time
+        self.last_time = opened.last_time
+        """The time of the last append."""
         self.cut_bytes: Final = opened.cut_bytes
         """What a crash left unfinished, and opening cut off."""
         self._damaged = {(damage.segment, damage.offset): damage for damage in opened.damaged}
@@ -91,11 +92,6 @@ class EventLog:
     def next_sequence(self) -> int:
         """Return the sequence that the next event will get."""
         return self._next
-
-    @property
-    def last_time(self) -> float:
-        """Return the time of the last append."""
-        return self._last_time
 
     @property
     def bytes(self) -> int:
@@ -121,10 +117,10 @@ class EventLog:
                 return range(self._next, self._next)
             first, end, now = self._next, active.segment.extent.end, self._clock()
             # No two appends have the same time: that is how opening tells them apart.
-            last = self._last_time
-            self._last_time = now if now > last else math.nextafter(last, math.inf)
+            last = self.last_time
+            self.last_time = now if now > last else math.nextafter(last, math.inf)
             mark = active.segment.header.mark
-            data, starts = encoded(records, first, self._last_time, mark)
+            data, starts = encoded(records, first, self.last_time, mark)
             try:
                 active.write(data)
             except StorageError:
@@ -145,7 +141,7 @@ class EventLog:
 
     def _begin(self) -> _Active:
         if self._header is None or self._header.first != self._next:
-            youngest_before = self._last_time or self._clock()
+            youngest_before = self.last_time or self._clock()
             self._header = Header(new_mark(), self._next, youngest_before)
         # Otherwise an earlier attempt failed; its file is replaced, since two would begin with the
         # same sequence.

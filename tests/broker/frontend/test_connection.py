@@ -71,7 +71,7 @@ def play(folder: Path, scene: Scene) -> None:
     async def run() -> None:
         async with await Broker.open(BrokerSettings(data=folder)) as broker:
             line = Line()
-            connection = Connection(broker, line)
+            connection = Connection.over(broker, line)
             running = asyncio.create_task(connection.run())
             line.say(Hello())
             assert isinstance(await line.hear(), Welcome)
@@ -105,7 +105,7 @@ def test_what_was_published_before_the_end_is_answered(tmp_path: Path) -> None:
 
 def test_a_broker_that_closes_does_not_blame_the_client(tmp_path: Path) -> None:
     async def scene(broker: Broker, _: Connection, line: Line) -> None:
-        broker.health.is_open = False
+        broker.health.set_open(False)
         for session in [*broker._sessions]:
             session.revoke("the broker stops")
         assert (await line.closed)[0] == 1012
@@ -131,7 +131,7 @@ def test_a_connection_can_be_cancelled(tmp_path: Path) -> None:
     async def run() -> None:
         async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
             line = Line()
-            running = asyncio.create_task(Connection(broker, line).run())
+            running = asyncio.create_task(Connection.over(broker, line).run())
             line.say(Hello())
             await line.hear()
             running.cancel()

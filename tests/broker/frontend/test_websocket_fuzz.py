@@ -16,11 +16,12 @@ import pytest
 
 from broker.log_lines import log_lines
 from broker.server import ServerProcess, running
-from tamis.broker import Broker, BrokerSettings
+from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.frontend.connection import Connection
 from tamis.errors import DisconnectedError
-from tamis.protocol import Pong, Publish, Refused, decode_reply
+from tamis.protocol import Pong, Refused, decode_reply
 from tamis.protocol.frames import Reply
+from tamis.protocol.views import Receipt
 
 from . import fuzzing
 from .sockets import raw, read_all
@@ -61,7 +62,7 @@ class Script:
 async def speak(broker: Broker, messages: list[bytes]) -> Script:
     """Let a connection run to its end; whatever it raises fails the test."""
     script = Script(messages)
-    await asyncio.wait_for(Connection(broker, script).run(), 30)
+    await asyncio.wait_for(Connection.over(broker, script).run(), 30)
     assert script.code is None or script.code in CODES, (messages, script.code)
     assert (script.code is None) is not any(
         isinstance(reply, Refused) and reply.ref is None for reply in script.replies
@@ -122,15 +123,15 @@ def test_half_a_million_frames_right_and_wrong_do_no_harm(tmp_path: Path) -> Non
 
 def test_a_crash_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted mistake: one number that is too much for it."""
-    real = Connection._store
+    real = Session.publish
 
-    async def store(self: Connection, session: Any, frame: Publish) -> None:
-        if frame.sequence > 2**62:
+    async def publish(self: Session, events: Any, *, sequence: int = 0, **options: Any) -> Receipt:
+        if sequence > 2**62:
             raise ZeroDivisionError
-        await real(self, session, frame)
+        return await real(self, events, sequence=sequence, **options)
 
-    monkeypatch.setattr(Connection, "_store", store)
-    with pytest.raises(AssertionError, match="something went wrong"):
+    monkeypatch.setattr(Session, "publish", publish)
+    with pytest.raises(AssertionError, match="internal error"):
         asyncio.run(fuzz(tmp_path, 20_000))
 
 

@@ -1,4 +1,4 @@
-"""What became of deliveries, written to disk many at a time."""
+"""The acknowledgement writer: the outcomes of deliveries, written to disk many at a time."""
 
 from __future__ import annotations
 
@@ -7,77 +7,92 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
+from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.operations.metrics import Metrics
 from tamis.errors import StorageError
 from tamis.storage import DeadLetter, Retry, StateStore
 
-# How long a settled delivery may wait for others before it is written.
-PAUSE: Final = 0.01
-AGAIN: Final = 0.5
+# How long an outcome may wait for others before it is written.
+BATCHING_SECONDS: Final = 0.01
+RETRY_SECONDS: Final = 0.5
 
 
 Outcomes = dict[tuple[int, int], Retry | DeadLetter | None]
-"""What is to become of events, by number and sequence, the last decision alone; None: nothing."""
+"""The latest outcome of each event, by subscription number and sequence; None: acknowledged."""
 
 
 class AcknowledgementWriter:
-    """Gathers acknowledgements, retries and dead letters.
+    """Gathers acknowledgements, retries and dead letters, and writes them.
 
-    What is lost of them in a crash comes again: a delivery is settled at least once.
+    Outcomes that a crash loses lead to another delivery: an event is settled at least once.
     """
 
-    def __init__(self, state: StateStore) -> None:
+    def __init__(self, state: StateStore, metrics: Metrics) -> None:
         self._state = state
+        self._metrics = metrics
         self._outcomes: Outcomes = {}
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def acknowledge(self, number: int, sequences: Iterable[int]) -> None:
-        """Let events not come again."""
-        self._outcomes.update({(number, sequence): None for sequence in sequences})
-        self._note()
+    def acknowledge(
+        self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int = 0
+    ) -> None:
+        """Settle events, each by its sequence or all up to one: they do not come again."""
+        known = subscription.queue.settle(sequences, up_to)
+        self._metrics.acknowledged.inc(len(known))
+        if known and isinstance(subscription.queue, DiskQueue):
+            number = subscription.stored.number
+            self._outcomes.update({(number, sequence): None for sequence in known})
+            self._idle.clear()
+            self._work.set()
+
+    def discard(self, subscription: ActiveSubscription, sequences: Iterable[int]) -> None:
+        """Settle events that were never sent and must not be."""
+        sequences = [*sequences]
+        subscription.queue.settle(sequences, 0)
+        if isinstance(subscription.queue, DiskQueue):
+            number = subscription.stored.number
+            self._note({(number, sequence): None for sequence in sequences})
 
     def retry(self, number: int, sequence: int, attempts: int, due: float) -> None:
-        """Let an event come again at a later time."""
-        self._outcomes[number, sequence] = Retry(number, sequence, attempts, due)
-        self._note()
+        """Note that an event is to come again at a later time."""
+        self._note({(number, sequence): Retry(number, sequence, attempts, due)})
 
     def bury(self, letter: DeadLetter) -> None:
-        """Give an event up."""
-        self._outcomes[letter.number, letter.sequence] = letter
-        self._note()
+        """Note that an event is given up."""
+        self._note({(letter.number, letter.sequence): letter})
+
+    def _note(self, outcomes: Outcomes) -> None:
+        self._outcomes.update(outcomes)
+        self._idle.clear()
+        self._work.set()
 
     async def settled(self) -> None:
-        """Return when all is on disk."""
+        """Return when every outcome is on disk."""
         await self._idle.wait()
 
     async def run(self) -> None:
-        """Write what comes, for ever."""
+        """Write outcomes until cancelled."""
         while True:
             await self._work.wait()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(BATCHING_SECONDS)
             self._work.clear()
             outcomes, self._outcomes = self._outcomes, {}
-            await self._write(outcomes)
+            settle = partial(
+                self._state.settle,
+                acknowledged=[key for key, outcome in outcomes.items() if outcome is None],
+                retries=[one for one in outcomes.values() if isinstance(one, Retry)],
+                dead=[one for one in outcomes.values() if isinstance(one, DeadLetter)],
+            )
+            is_written = False
+            while not is_written:
+                try:
+                    await asyncio.to_thread(settle)
+                    is_written = True
+                except StorageError:
+                    # A full disk empties again; until then memory keeps the outcomes.
+                    await asyncio.sleep(RETRY_SECONDS)
             if not self._work.is_set():
                 self._idle.set()
-
-    async def _write(self, outcomes: Outcomes) -> None:
-        settle = partial(
-            self._state.settle,
-            acknowledged=[key for key, outcome in outcomes.items() if outcome is None],
-            retries=[outcome for outcome in outcomes.values() if isinstance(outcome, Retry)],
-            dead=[outcome for outcome in outcomes.values() if isinstance(outcome, DeadLetter)],
-        )
-        while True:
-            try:
-                await asyncio.to_thread(settle)
-            except StorageError:
-                # A full disk empties again; until then all this is at hand.
-                await asyncio.sleep(AGAIN)
-            else:
-                return
-
-    def _note(self) -> None:
-        self._idle.clear()
-        self._work.set()

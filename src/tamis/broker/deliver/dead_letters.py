@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tamis.access import Rights
-from tamis.broker.deliver.deliveries import visible_data
+from tamis.broker.deliver.notifier import visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.publish.payloads import NAME_OF, PayloadDecoder
 from tamis.errors import TamisError
@@ -21,9 +21,9 @@ TOGETHER: Final = 1_000
 class DeadLetterReader:
     """The dead letters of all subscriptions; for any thread."""
 
-    def __init__(self, state: StateStore, reader: PayloadDecoder) -> None:
+    def __init__(self, state: StateStore, decoder: PayloadDecoder) -> None:
         self._state = state
-        self._reader = reader
+        self._decoder = decoder
 
     def listed(
         self, subscription: ActiveSubscription, rights: Rights, after: int, most: int
@@ -55,7 +55,7 @@ class DeadLetterReader:
         self, subscription: ActiveSubscription, rights: Rights, letter: DeadLetter
     ) -> DeadLetterView | None:
         try:
-            payload = self._reader.stored(letter.payload, NAME_OF[letter.format])
+            payload = self._decoder.decode_stored(letter.payload, NAME_OF[letter.format])
         except TamisError:
             # The schema is not what it was, so that nobody can tell what may be seen.
             return None

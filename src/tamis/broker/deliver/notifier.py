@@ -1,54 +1,51 @@
-"""The notifier: what waits goes to connections, each at its own pace."""
+"""The notifier: sends queued events to connections, each at its own pace."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
+import msgspec
+
+from tamis.access import Rights
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
-from tamis.broker.deliver.deliveries import delivery_of, visible_data
 from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
-from tamis.broker.publish.event_cache import EventCache
-from tamis.broker.publish.payloads import NUMBER_OF
-from tamis.protocol import Delivery
+from tamis.broker.publish.event_cache import EventCache, StoredEvent
+from tamis.broker.publish.payloads import NUMBER_OF, Payload
+from tamis.filters import Filter
+from tamis.protocol import Deliver, Delivery, Dropped, Ended
 from tamis.storage import DeadLetter
 
-MOST_AT_ONCE: Final = 256
-# Bytes that are handed to a connection before it is looked whether rights have changed.
-PIECE: Final = 256 * 1024
-# How long one who is told that it is over is waited for.
-PATIENCE: Final = 0.2
+MAX_EVENTS_PER_TAKE: Final = 256
+# A frame holds one event or events of this size; between two frames changed rights take effect.
+FRAME_EVENT_BYTES: Final = 256 * 1024
+# How long `end` waits for a connection to take the last frame.
+END_NOTICE_SECONDS: Final = 0.2
 
 
 class DeliverySink(Protocol):
-    """Where events of one subscription go."""
+    """Where the frames of one subscription go, such as a connection."""
 
-    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Send events; may wait."""
-
-    async def dropped(self, count: int, reason: str) -> None:
-        """Tell of events that will not come."""
-
-    async def ended(self, reason: str) -> None:
-        """Tell that no more events come."""
+    async def send(self, frame: Deliver | Dropped | Ended) -> None:
+        """Send a frame; may wait."""
 
 
 class PreparedDeliveries(NamedTuple):
-    """What can be sent of the events that wait, and what cannot."""
+    """Queued events, sorted by whether they can be sent."""
 
     deliveries: list[Delivery]
     taken: list[QueuedEvent]
-    """Those of the deliveries."""
+    """The queued events of the deliveries."""
     gone: list[int]
-    """Events that the log has no more."""
+    """Events that the log no longer has."""
     hidden: list[int]
-    """Events that the subscriber may not see any more."""
+    """Events that the subscriber may no longer see."""
 
 
 class Attachment:
@@ -61,7 +58,7 @@ class Attachment:
         self.sink = sink
         self.credit = credit
         self.manual = manual
-        """Whether events are settled one by one; otherwise when they have been sent."""
+        """Whether the subscriber acknowledges events; otherwise sending them does."""
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -70,13 +67,13 @@ class Attachment:
         return self.subscription.stored.name
 
     def give_credit(self, events: int) -> None:
-        """Let so many events more be sent."""
+        """Allow this many more events to be sent."""
         self.credit += events
-        self.subscription.queue.arrived.set()
+        self.subscription.queue.wake()
 
 
 class Notifier:
-    """Sends events to connections, and sees to it that they arrive."""
+    """Sends events to connections, and sends them again until they are settled."""
 
     def __init__(
         self,
@@ -92,15 +89,15 @@ class Notifier:
         self._metrics = metrics
         self._clock = clock
         self.leased: set[ActiveSubscription] = set()
-        """Subscriptions of which something was sent and may not be settled."""
-        self._telling: set[asyncio.Task[None]] = set()
+        """Subscriptions with fetched events that may not be settled."""
+        self._end_notices: set[asyncio.Task[None]] = set()
 
     # --- connections -----------------------------------------------------------------------------
 
     async def attach(
         self, subscription: ActiveSubscription, sink: DeliverySink, credit: int, *, manual: bool
     ) -> Attachment:
-        """Begin to send; whoever got the events until now gets no more."""
+        """Start sending to a sink, and stop sending to the previous one."""
         if subscription.attachment is not None:
             await self.end(subscription, "taken over by another connection")
         attachment = Attachment(subscription, sink, credit, manual=manual)
@@ -110,7 +107,7 @@ class Notifier:
         return attachment
 
     async def detach(self, attachment: Attachment) -> None:
-        """Stop sending; what was not settled comes again to the next connection."""
+        """Stop sending; unsettled events come again on the next connection."""
         subscription = attachment.subscription
         if subscription.attachment is not attachment:
             return
@@ -124,126 +121,136 @@ class Notifier:
         subscription.queue.forget_sent()
 
     def stop(self, attachment: Attachment) -> None:
-        """Send nothing more, from this moment on; the connection is told by others."""
+        """Send nothing more from this moment on, without telling the connection."""
         if attachment.task is not None:
             attachment.task.cancel()
 
     async def end(self, subscription: ActiveSubscription, reason: str) -> None:
-        """Stop sending, and say why; nobody else waits for one who does not listen."""
+        """Stop sending and say why; a connection that does not read delays nobody else."""
         attachment = subscription.attachment
         if attachment is None:
             return
         await self.detach(attachment)
-        telling = asyncio.create_task(_tell_end(attachment.sink, reason))
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
-        await asyncio.wait([telling], timeout=PATIENCE)
+        notice = asyncio.create_task(_send_end(attachment, reason))
+        self._end_notices.add(notice)
+        notice.add_done_callback(self._end_notices.discard)
+        await asyncio.wait([notice], timeout=END_NOTICE_SECONDS)
 
     async def _send_all(self, attachment: Attachment) -> None:
-        """Send what waits and what comes, until the connection is gone."""
+        """Send queued events and wait for more, until the connection is gone."""
+        subscription, queue = attachment.subscription, attachment.subscription.queue
+        wake_up = queue.listen()
         try:
             while True:
-                if not await self._send_some(attachment):
-                    await self._wait(attachment)
+                wake_up.clear()
+                if queue.dropped:
+                    await self._report_overflow(attachment)
+                taken: list[QueuedEvent] = []
+                may_send = attachment.credit > 0 and not subscription.is_suspended
+                if may_send:
+                    limit = min(attachment.credit, MAX_EVENTS_PER_TAKE)
+                    # A connected subscriber may take as long as it likes over an event.
+                    taken = await queue.take(limit, self._clock(), lease=inf)
+                if taken:
+                    await self._send(attachment, taken)
+                elif may_send and queue.retries:
+                    await _wait(wake_up, queue.next_due() - self._clock())
+                else:
+                    await wake_up.wait()
         except asyncio.CancelledError:
             raise
         except Exception:
             await self.detach(attachment)
 
-    async def _send_some(self, attachment: Attachment) -> bool:
-        """Send what may be sent now; tell whether there was something."""
-        subscription, queue = attachment.subscription, attachment.subscription.queue
-        queue.arrived.clear()
-        if queue.dropped:
-            count, queue.dropped = queue.dropped, 0
-            self._count_dropped(subscription, count, "slow")
-            await attachment.sink.dropped(count, "slow")
-        if attachment.credit <= 0 or subscription.is_suspended:
-            return False
-        # While it is connected the subscriber has them, however long it takes over them.
-        taken = await self._take(subscription, attachment.credit, lease=inf)
-        if not taken:
-            return False
-        await self._send(attachment, taken)
-        return True
-
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
-        """Send events, piece by piece: a slow connection gets none by rights of the past."""
-        subscription = attachment.subscription
+        """Send events frame by frame, and prepare them anew when the rights have changed."""
+        subscription, sink = attachment.subscription, attachment.sink
         while taken:
             rights = subscription.rights
-            prepared = await self._prepare(subscription, taken)
-            if prepared.gone:
-                await attachment.sink.dropped(len(prepared.gone), "retention")
+            deliveries, queued, gone, _ = await self._prepare(subscription, taken)
+            if gone:
+                await sink.send(
+                    Dropped(subscription=attachment.id, count=len(gone), reason="retention")
+                )
             sent = 0
-            for piece in _pieces(prepared.deliveries):
-                if subscription.rights is not rights:
-                    break
-                await self._send_piece(attachment, piece)
-                sent += len(piece)
-            taken = prepared.taken[sent:]
+            while sent < len(deliveries) and subscription.rights is rights:
+                end, size = sent + 1, len(memoryview(deliveries[sent].data))
+                while end < len(deliveries):
+                    size += len(memoryview(deliveries[end].data))
+                    if size > FRAME_EVENT_BYTES:
+                        break
+                    end += 1
+                events = deliveries[sent:end]
+                attachment.credit -= len(events)
+                await sink.send(Deliver(subscription=subscription.stored.name, events=events))
+                self._metrics.delivered.inc(len(events))
+                now = self._clock()
+                for delivery in events:
+                    self._metrics.delivery_seconds.observe(max(0.0, now - delivery.time))
+                    if delivery.attempt > 1:
+                        self._metrics.redelivered.inc()
+                if not attachment.manual:
+                    sequences = [delivery.sequence for delivery in events]
+                    self._acknowledgement_writer.acknowledge(subscription, sequences)
+                sent = end
+            taken = queued[sent:]
 
-    async def _send_piece(self, attachment: Attachment, piece: Sequence[Delivery]) -> None:
-        attachment.credit -= len(piece)
-        await attachment.sink.deliver(piece)
-        self._count_delivered(piece)
-        if not attachment.manual:
-            self.acknowledge(attachment.subscription, [one.sequence for one in piece], 0)
-
-    async def _wait(self, attachment: Attachment) -> None:
+    async def _report_overflow(self, attachment: Attachment) -> None:
         queue = attachment.subscription.queue
-        may_send = attachment.credit > 0 and not attachment.subscription.is_suspended
-        pause = queue.next_due() - self._clock() if may_send else None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if pause == float("inf") else pause):
-                await queue.arrived.wait()
+        count, queue.dropped = queue.dropped, 0
+        self._count_dropped(attachment.subscription, count, "slow")
+        dropped = Dropped(subscription=attachment.id, count=count, reason="slow")
+        await attachment.sink.send(dropped)
 
     # --- fetching --------------------------------------------------------------------------------
 
     async def fetch(
         self, subscription: ActiveSubscription, limit: int, wait: float
     ) -> list[Delivery]:
-        """Return what waits, and wait a while if nothing does."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait
+        """Return queued events, waiting up to `wait` seconds for the first."""
+        until = asyncio.get_running_loop().time() + wait
+        wake_up = subscription.queue.listen()
         while True:
-            subscription.queue.arrived.clear()
-            lease = self._clock() + self._settings.ack_timeout
-            taken = await self._take(subscription, limit, lease=lease)
+            wake_up.clear()
+            taken = await self._lease(subscription, min(limit, MAX_EVENTS_PER_TAKE))
             deliveries = (await self._prepare(subscription, taken)).deliveries
             if deliveries:
-                self._count_delivered(deliveries)
+                self._metrics.delivered.inc(len(deliveries))
+                self._metrics.redelivered.inc(sum(one.attempt > 1 for one in deliveries))
+                for delivery in deliveries:
+                    age = self._clock() - delivery.time
+                    self._metrics.delivery_seconds.observe(max(0.0, age))
                 return deliveries
             if taken:
                 continue
             try:
                 async with asyncio.timeout_at(until):
-                    await subscription.queue.arrived.wait()
+                    await wake_up.wait()
             except TimeoutError:
                 return []
 
+    async def _lease(self, subscription: ActiveSubscription, limit: int) -> list[QueuedEvent]:
+        if subscription.is_suspended:
+            return []
+        self.leased.add(subscription)
+        now = self._clock()
+        return await subscription.queue.take(limit, now, now + self._settings.ack_timeout)
+
     async def tell_dropped(self, subscription: ActiveSubscription, count: int, reason: str) -> None:
-        """Tell a subscriber of events that will not come, now if it is connected."""
+        """Count events that will not come, and tell the subscriber if it is connected."""
         self._count_dropped(subscription, count, reason)
-        if subscription.attachment is not None:
+        attachment = subscription.attachment
+        if attachment is not None:
             with contextlib.suppress(Exception):
-                await subscription.attachment.sink.dropped(count, reason)
+                dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
+                await attachment.sink.send(dropped)
 
     # --- settling --------------------------------------------------------------------------------
-
-    def acknowledge(
-        self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int
-    ) -> None:
-        """Let events not come again."""
-        known = subscription.queue.settle(sequences, up_to)
-        self._metrics.acknowledged.inc(len(known))
-        if isinstance(subscription.queue, DiskQueue):
-            self._acknowledgement_writer.acknowledge(subscription.number, known)
 
     async def reject(
         self, subscription: ActiveSubscription, sequence: int, delay: float | None, reason: str
     ) -> None:
-        """Let an event come again later, unless it has come too often."""
+        """Send an event again later, or give it up after too many attempts."""
         sent = subscription.queue.in_flight.get(sequence)
         if sent is None:
             return
@@ -254,10 +261,11 @@ class Notifier:
         due = self._clock() + (self._backoff(sent.attempts) if delay is None else max(0.0, delay))
         subscription.queue.put_back(sequence, sent.attempts, due)
         if isinstance(subscription.queue, DiskQueue):
-            self._acknowledgement_writer.retry(subscription.number, sequence, sent.attempts, due)
+            writer = self._acknowledgement_writer
+            writer.retry(subscription.number, sequence, sent.attempts, due)
 
     async def reject_late(self) -> None:
-        """Send again what was sent and not settled in time."""
+        """Send again what was fetched and not settled in time."""
         now = self._clock()
         for subscription in [*self.leased]:
             if not subscription.queue.in_flight:
@@ -295,76 +303,94 @@ class Notifier:
 
     # --- what is sent ----------------------------------------------------------------------------
 
-    async def _take(
-        self, subscription: ActiveSubscription, limit: int, *, lease: float
-    ) -> list[QueuedEvent]:
-        """Return what is to be sent now."""
-        if subscription.is_suspended:
-            return []
-        if lease != inf:
-            self.leased.add(subscription)
-        return await subscription.queue.take(min(limit, MOST_AT_ONCE), self._clock(), lease)
-
     async def _prepare(
         self, subscription: ActiveSubscription, taken: Sequence[QueuedEvent]
     ) -> PreparedDeliveries:
-        """Return what the subscriber may see of events, as of now."""
+        """Return what the subscriber may see of events, by its rights as they are now."""
         prepared = PreparedDeliveries([], [], [], [])
-        found = await self._event_cache.find([one.sequence for one in taken])
+        found = [self._event_cache.recent.get(queued.sequence) for queued in taken]
+        if None in found:
+            found = await self._event_cache.find([queued.sequence for queued in taken])
         if subscription.is_suspended:
-            for waiting in taken:
-                subscription.queue.put_back(waiting.sequence, waiting.attempts, 0.0)
+            for queued in taken:
+                subscription.queue.put_back(queued.sequence, queued.attempts, 0.0)
             return prepared
-        for waiting, stored in zip(taken, found, strict=True):
+        for queued, stored in zip(taken, found, strict=True):
             if stored is None:
-                prepared.gone.append(waiting.sequence)
+                prepared.gone.append(queued.sequence)
                 continue
-            data = visible_data(subscription.filter, subscription.rights, stored.payload)
-            if data is None:
-                prepared.hidden.append(waiting.sequence)
+            attempt = queued.attempts + 1
+            delivery = visible_delivery(stored, subscription, subscription.rights, attempt)
+            if delivery is None:
+                prepared.hidden.append(queued.sequence)
                 continue
-            prepared.taken.append(waiting)
-            prepared.deliveries.append(delivery_of(stored, data, waiting.attempts + 1))
+            prepared.taken.append(queued)
+            prepared.deliveries.append(delivery)
         if prepared.gone:
             self._give_up(subscription, prepared.gone, "retention")
         if prepared.hidden:
-            self._settle_unsent(subscription, prepared.hidden)
+            self._acknowledgement_writer.discard(subscription, prepared.hidden)
         return prepared
 
     def _give_up(self, subscription: ActiveSubscription, sequences: list[int], reason: str) -> None:
         self._count_dropped(subscription, len(sequences), reason)
-        self._settle_unsent(subscription, sequences)
-
-    def _settle_unsent(self, subscription: ActiveSubscription, sequences: list[int]) -> None:
-        subscription.queue.settle(sequences, 0)
-        if isinstance(subscription.queue, DiskQueue):
-            self._acknowledgement_writer.acknowledge(subscription.number, sequences)
+        self._acknowledgement_writer.discard(subscription, sequences)
 
     def _count_dropped(self, subscription: ActiveSubscription, count: int, reason: str) -> None:
         subscription.dropped += count
         self._metrics.dropped.labels(reason).inc(count)
 
-    def _count_delivered(self, deliveries: Sequence[Delivery]) -> None:
-        now = self._clock()
-        self._metrics.delivered.inc(len(deliveries))
-        for delivery in deliveries:
-            if delivery.attempt > 1:
-                self._metrics.redelivered.inc()
-            self._metrics.delivery_seconds.observe(max(0.0, now - delivery.time))
 
-
-async def _tell_end(sink: DeliverySink, reason: str) -> None:
+async def _send_end(attachment: Attachment, reason: str) -> None:
     with contextlib.suppress(Exception):
-        await sink.ended(reason)
+        await attachment.sink.send(Ended(subscription=attachment.id, reason=reason))
 
 
-def _pieces(deliveries: Sequence[Delivery]) -> Iterator[Sequence[Delivery]]:
-    """Yield the events in order, in pieces that are not much larger than one is allowed to be."""
-    first, size = 0, 0
-    for n, delivery in enumerate(deliveries):
-        size += len(memoryview(delivery.data))
-        if size >= PIECE:
-            yield deliveries[first : n + 1]
-            first, size = n + 1, 0
-    if first < len(deliveries):
-        yield deliveries[first:]
+async def _wait(wake_up: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await wake_up.wait()
+
+
+# --- what a subscriber may see of an event --------------------------------------------------------
+
+
+class _Filtered(Protocol):
+    """What has a filter: a subscription, or a query of the history."""
+
+    @property
+    def filter(self) -> Filter: ...
+
+
+def visible_delivery(
+    stored: StoredEvent, asked: _Filtered, rights: Rights, attempt: int = 1
+) -> Delivery | None:
+    """Return an event without the attributes its reader may not see; None if it may see nothing."""
+    payload = stored.payload
+    data = visible_data(asked.filter, rights, payload) if rights.hides_anything else payload.text
+    if data is None:
+        return None
+    return Delivery(
+        sequence=stored.sequence,
+        time=stored.time,
+        publisher=stored.publisher,
+        data=msgspec.Raw(data),
+        attempt=attempt,
+        format=payload.format,
+    )
+
+
+def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | None:
+    """Return the text of an event without what its reader may not see; None if that is all.
+
+    Rights may have changed since the event was matched. Then not even the fact that it matched may
+    be revealed.
+    """
+    if not rights.hides_anything:
+        return payload.text
+    sight = rights.sight(payload.source)
+    if sight is None or not sight.covers(filter_.attributes()):
+        return None
+    if sight.is_whole:
+        return payload.text
+    return msgspec.json.encode(sight.document(msgspec.json.decode(payload.text)))

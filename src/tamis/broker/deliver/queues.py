@@ -1,7 +1,7 @@
-"""What waits for a subscriber, in order, within bounds.
+"""Delivery queues: the events that wait for one subscriber, in order and within bounds.
 
-Two kinds with one interface. A `DiskQueue` has all that waits in the state on disk, and a window
-of it in memory. A `MemoryQueue` has a buffer and nothing behind it.
+Two kinds share one interface. A `DiskQueue` keeps everything that waits in the state store, and a
+window of it in memory. A `MemoryQueue` is a buffer with nothing behind it.
 """
 
 from __future__ import annotations
@@ -16,117 +16,98 @@ from tamis.storage import Pending, StateStore
 
 
 class QueuedEvent(NamedTuple):
-    """An event that is to be sent: its place in the log, and how often it was sent before."""
+    """An event to send: its sequence in the log, and the number of earlier attempts."""
 
     sequence: int
     attempts: int = 0
 
 
 class InFlightEvent(NamedTuple):
-    """An event that was sent and not yet settled."""
+    """An event that was sent and is not yet settled."""
 
     attempts: int
     lease: float
     """When it counts as not received."""
 
 
-class WakeUp:
-    """Wakes whoever waits for news; costs next to nothing while nobody does, as with most."""
-
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event: asyncio.Event | None = None
-
-    def set(self) -> None:
-        """Wake whoever waits."""
-        if self._event is not None:
-            self._event.set()
-
-    def clear(self) -> None:
-        """Listen from now on: what is there already must be looked for after this."""
-        if self._event is None:
-            self._event = asyncio.Event()
-        self._event.clear()
-
-    async def wait(self) -> None:
-        """Wait until someone has rung since `clear`."""
-        assert self._event is not None  # noqa: S101 - see above
-        await self._event.wait()
-
-
 class DeliveryQueue:
-    """What all mailboxes have: events that were sent, and those to be sent again later."""
+    """What both kinds share: events in flight, and events to send again later."""
 
-    __slots__ = ("_later", "_ready", "arrived", "dropped", "in_flight", "is_attended", "window")
+    __slots__ = ("_ready", "dropped", "in_flight", "is_attended", "retries", "wake_up", "window")
 
     def __init__(self, window: int) -> None:
         self.window = window
         self.in_flight: dict[int, InFlightEvent] = {}
         self.dropped = 0
-        """Events that will not come and of which the subscriber has not been told."""
+        """Events that will not come and that the subscriber has not heard of."""
         self.is_attended = False
-        """Whether somebody is connected: for those who are away the disk is enough."""
-        self.arrived = WakeUp()
+        """Whether somebody is connected; for absent subscribers the disk is enough."""
+        self.wake_up: asyncio.Event | None = None
+        """Set when there may be something to send; most queues never have a listener."""
+        self.retries: list[tuple[float, int, int]] = []
+        """A heap of (due, sequence, attempts)."""
         self._ready: list[QueuedEvent] = []
-        self._later: list[tuple[float, int, int]] = []
 
     @property
     def unsettled(self) -> int:
-        """Return how many events were sent, or are to be sent again."""
-        return len(self.in_flight) + len(self._later)
+        """Return how many events are in flight or wait for a retry."""
+        return len(self.in_flight) + len(self.retries)
+
+    def listen(self) -> asyncio.Event:
+        """Return the wake-up; clear it before looking for events, so that none is missed."""
+        if self.wake_up is None:
+            self.wake_up = asyncio.Event()
+        return self.wake_up
+
+    def wake(self) -> None:
+        """Wake the listener, if there is one."""
+        if self.wake_up is not None:
+            self.wake_up.set()
 
     def next_due(self) -> float:
-        """Return when an event is to be sent again."""
-        return self._later[0][0] if self._later else inf
+        """Return when the next retry is due."""
+        return self.retries[0][0] if self.retries else inf
 
     def put_back(self, sequence: int, attempts: int, due: float) -> None:
-        """Let an event come again."""
+        """Schedule an event for another attempt."""
         self.in_flight.pop(sequence, None)
-        heapq.heappush(self._later, (due, sequence, attempts))
-        self.arrived.set()
+        heapq.heappush(self.retries, (due, sequence, attempts))
+        self.wake()
 
     def settle(self, sequences: Iterable[int], up_to: int) -> list[int]:
         """Forget events that need not come again; return those that were known."""
         meant = set(sequences)
-        sent = [s for s in self.in_flight if s in meant or s <= up_to]
-        for sequence in sent:
+        settled = [s for s in self.in_flight if s in meant or s <= up_to]
+        for sequence in settled:
             del self.in_flight[sequence]
+        # An acknowledgement may arrive after the connection on which the event was sent has gone.
+        if self.retries:
+            again = {s for _, s, _ in self.retries if s in meant or s <= up_to}
+            self.retries = [retry for retry in self.retries if retry[1] not in again]
+            heapq.heapify(self.retries)
+            settled += again
         # There may be room in the window now.
-        self.arrived.set()
-        # An acknowledgement may come after the connection on which the event was sent has gone.
-        later = [s for _, s, _ in self._later if s in meant or s <= up_to]
-        if later:
-            gone = set(later)
-            self._later = [entry for entry in self._later if entry[1] not in gone]
-            heapq.heapify(self._later)
-        return sent + later
+        if self.wake_up is not None:
+            self.wake_up.set()
+        return settled
 
-    def _next(self, count: int) -> list[QueuedEvent]:
-        count = max(0, count)
-        taken, self._ready = self._ready[:count], self._ready[count:]
-        return taken
+    def late(self, now: float) -> list[int]:
+        """Return the events whose lease has run out."""
+        return [sequence for sequence, sent in self.in_flight.items() if sent.lease <= now]
 
     def _take_due(self, limit: int, now: float) -> list[QueuedEvent]:
         taken: list[QueuedEvent] = []
-        while len(taken) < limit and self._later and self._later[0][0] <= now:
-            _, sequence, attempts = heapq.heappop(self._later)
+        while len(taken) < limit and self.retries and self.retries[0][0] <= now:
+            _, sequence, attempts = heapq.heappop(self.retries)
             taken.append(QueuedEvent(sequence, attempts))
         return taken
 
-    def _send(self, taken: list[QueuedEvent], lease: float) -> list[QueuedEvent]:
-        # From here on they are not lost, whatever becomes of the one who takes them.
-        for waiting in taken:
-            self.in_flight[waiting.sequence] = InFlightEvent(waiting.attempts + 1, lease)
-        return taken
-
-    def late(self, now: float) -> list[int]:
-        """Return what was sent and not settled in time."""
-        return [sequence for sequence, sent in self.in_flight.items() if sent.lease <= now]
-
 
 class DiskQueue(DeliveryQueue):
-    """All that waits is on disk; memory holds the next of it, while somebody is there."""
+    """Everything that waits is on disk; memory holds the next events while somebody is connected.
+
+    All but reading is done on the event loop.
+    """
 
     __slots__ = ("_is_whole", "_last", "_number", "_state", "below")
 
@@ -135,32 +116,39 @@ class DiskQueue(DeliveryQueue):
         self._number = number
         self._state = state
         self._is_whole = nothing_yet
-        """Whether memory holds all that waits."""
+        """Whether memory holds everything that waits."""
         self._last = 0
         """The last event that came into memory."""
         self.below: float = inf
-        """What waits from here on must not be sent yet, because earlier events are still sought."""
+        """Events from here on must not be sent yet: a replay still looks for earlier ones."""
 
     def offer(self, sequences: Sequence[int]) -> None:
-        """Take events that have been written to disk."""
+        """Add events that have been written to disk."""
         room = self.window - len(self._ready) if self._is_whole and self.is_attended else 0
         taken = sequences[: max(0, room)]
         self._ready.extend(map(QueuedEvent, taken))
         if taken:
             self._last = taken[-1]
         self._is_whole = self._is_whole and len(taken) == len(sequences)
-        self.arrived.set()
+        if self.wake_up is not None:
+            self.wake_up.set()
 
     async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
-        """Return what is to be sent now, no more than may be unsettled."""
+        """Return the events to send now, no more than may be unsettled; they are then in flight."""
         if not self._ready and not self._is_whole:
             await self._refill()
-        taken = self._take_due(min(limit, self.window - len(self.in_flight)), now)
-        room = min(limit, self.window - self.unsettled) - len(taken)
-        return self._send(taken + self._next(room), lease)
+        room = min(limit, self.window - len(self.in_flight))
+        taken = self._take_due(room, now) if self.retries else []
+        room = min(limit, self.window - len(self.in_flight) - len(self.retries)) - len(taken)
+        if room > 0:
+            taken += self._ready[:room]
+            del self._ready[:room]
+        for queued in taken:
+            self.in_flight[queued.sequence] = InFlightEvent(queued.attempts + 1, lease)
+        return taken
 
     async def _refill(self) -> None:
-        # What is offered while the disk is read is kept, and joined to what was read.
+        # Events that are offered while the disk is read are kept and joined to those read.
         before, below, self._is_whole = self._last, self.below, True
         try:
             rows = await asyncio.to_thread(self._read, before)
@@ -170,7 +158,7 @@ class DiskQueue(DeliveryQueue):
             raise
         read = [row for row in rows if row.sequence < below]
         last = read[-1].sequence if read else before
-        offered = [waiting for waiting in self._ready if waiting.sequence > last]
+        offered = [queued for queued in self._ready if queued.sequence > last]
         if below != inf or len(rows) == self.window:
             offered, self._is_whole = [], False
         self._ready = [QueuedEvent(row.sequence, row.attempts) for row in read if not row.due]
@@ -178,21 +166,21 @@ class DiskQueue(DeliveryQueue):
         self._last = offered[-1].sequence if offered else last
         for row in read:
             if row.due:
-                heapq.heappush(self._later, (row.due, row.sequence, row.attempts))
+                heapq.heappush(self.retries, (row.due, row.sequence, row.attempts))
 
     def _read(self, after: int) -> list[Pending]:
         return self._state.pending(self._number, after, inf, self.window)
 
     def forget_sent(self) -> None:
-        """Let all that was sent and not settled come again, after the connection has gone."""
+        """Schedule everything in flight again, after the connection has gone."""
         for sequence, sent in sorted(self.in_flight.items()):
-            heapq.heappush(self._later, (0.0, sequence, sent.attempts))
+            heapq.heappush(self.retries, (0.0, sequence, sent.attempts))
         self.in_flight.clear()
-        self.arrived.set()
+        self.wake()
 
 
 class MemoryQueue(DeliveryQueue):
-    """A buffer; what does not fit pushes out the oldest."""
+    """A buffer; when it is full, new events push out the oldest."""
 
     __slots__ = ()
 
@@ -202,18 +190,23 @@ class MemoryQueue(DeliveryQueue):
         return len(self._ready)
 
     def offer(self, sequences: Sequence[int]) -> None:
-        """Take events; the oldest make room."""
+        """Add events; the oldest make room."""
         self._ready.extend(map(QueuedEvent, sequences))
         excess = max(0, len(self._ready) - self.window)
         del self._ready[:excess]
         self.dropped += excess
-        self.arrived.set()
+        self.wake()
 
     async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
-        """Return what is to be sent now."""
+        """Return the events to send now; they are then in flight."""
         taken = self._take_due(limit, now)
-        return self._send(taken + self._next(limit - len(taken)), lease)
+        room = max(0, limit - len(taken))
+        taken += self._ready[:room]
+        del self._ready[:room]
+        for queued in taken:
+            self.in_flight[queued.sequence] = InFlightEvent(queued.attempts + 1, lease)
+        return taken
 
     def forget_sent(self) -> None:
-        """Do not send anything again."""
+        """Send nothing again."""
         self.in_flight.clear()

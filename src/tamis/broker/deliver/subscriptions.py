@@ -113,7 +113,7 @@ class ActiveSubscription:
         self.is_suspended = self._filter is None or not rights.may_mention(
             self._filter.attributes()
         )
-        self.queue.arrived.set()
+        self.queue.wake()
 
     def change(self, **columns: Any) -> None:
         """Change what is known of it; may be called from any thread."""
@@ -153,39 +153,40 @@ class SubscriptionIndex:
     """All subscriptions of a broker."""
 
     def __init__(self) -> None:
-        self._by_number: dict[int, ActiveSubscription] = {}
-        self._by_key: dict[tuple[str, str], ActiveSubscription] = {}
+        self.by_number: dict[int, ActiveSubscription] = {}
+        """Replaced never, read by the matcher's thread."""
+        self.by_key: dict[tuple[str, str], ActiveSubscription] = {}
         self._owned: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return len(self._by_number)
+        return len(self.by_number)
 
     def __iter__(self) -> Iterator[ActiveSubscription]:
-        return iter([*self._by_number.values()])
+        return iter([*self.by_number.values()])
 
     def add(self, subscription: ActiveSubscription) -> None:
         """Take in a subscription."""
-        self._by_number[subscription.number] = subscription
-        self._by_key[subscription.key] = subscription
+        self.by_number[subscription.number] = subscription
+        self.by_key[subscription.key] = subscription
         self._owned[subscription.stored.owner] += 1
 
     def remove(self, subscription: ActiveSubscription) -> None:
         """Forget a subscription."""
-        if self._by_number.pop(subscription.number, None) is not None:
-            del self._by_key[subscription.key]
+        if self.by_number.pop(subscription.number, None) is not None:
+            del self.by_key[subscription.key]
             self._owned[subscription.stored.owner] -= 1
 
     def get(self, number: int) -> ActiveSubscription | None:
         """Return the subscription with a number."""
-        return self._by_number.get(number)
+        return self.by_number.get(number)
 
     def find(self, owner: str, name: str) -> ActiveSubscription | None:
         """Return the subscription that an owner calls so."""
-        return self._by_key.get((owner, name))
+        return self.by_key.get((owner, name))
 
     def owned_by(self, owner: str) -> list[ActiveSubscription]:
         """Return what one principal has subscribed to."""
-        return [one for one in self._by_number.values() if one.stored.owner == owner]
+        return [one for one in self.by_number.values() if one.stored.owner == owner]
 
     def count_of(self, owner: str) -> int:
         """Return how many subscriptions a principal has."""

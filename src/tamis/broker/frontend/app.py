@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import version
 from typing import Final
 
@@ -29,7 +29,7 @@ from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import JSON
 from tamis.broker.frontend.http.routes import OPERATIONS
 from tamis.broker.frontend.streams import Streams
-from tamis.broker.frontend.websocket import connect
+from tamis.broker.frontend.websocket import WebSocketApp
 from tamis.errors import RefusedError
 from tamis.protocol import Code
 
@@ -104,7 +104,7 @@ def _routes(frontend: Frontend) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route(path, Endpoint(frontend, path, operations)) for path, operations in by_path.items()
     ]
-    return [*routes, WebSocketRoute("/v1/connect", partial(connect, frontend))]
+    return [*routes, WebSocketRoute("/v1/connect", WebSocketApp(frontend))]
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,16 +1,16 @@
-"""One client's connection, as a sequence of frames; a transport carries them.
+"""One client's connection, as frames in ASGI messages.
 
-Publications are answered once they are on disk, and the next ones are read meanwhile. Everything
-else is processed in the order of arrival.
+Publications are answered when they are on disk, and the next frames are read meanwhile. All other
+requests are handled in order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from importlib.metadata import version
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from tamis.broker.broker import Broker
 from tamis.broker.deliver.notifier import Attachment
@@ -21,9 +21,6 @@ from tamis.protocol import (
     Acknowledge,
     Code,
     Credit,
-    Deliver,
-    Delivery,
-    Dropped,
     Ended,
     Hello,
     Ping,
@@ -37,123 +34,169 @@ from tamis.protocol import (
     Unsubscribe,
     Unsubscribed,
     Welcome,
-    decode_request,
-    encode,
 )
 from tamis.protocol.codes import RETRYABLE, STATUS
-from tamis.protocol.frames import Reply, Request
+from tamis.protocol.frames import ENCODER, FRAME_ERRORS, REQUEST_DECODER, Reply, Request
 
 LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
 
-# Publications that may wait to be stored, and bytes of events sent in one frame.
-MOST_PUBLICATIONS: Final = 256
-PIECE: Final = 256 * 1024
+MAX_PENDING_PUBLICATIONS: Final = 256
 
-GONE: Final = 1006
-MISHAP: Final = 1011
-STOPPING: Final = 1012
-OWN_CODES: Final = 4000
-"""The close code after a refusal is this plus the HTTP status: 4401 means unauthenticated."""
+CLOSED_ABNORMALLY: Final = 1006
+INTERNAL_ERROR: Final = 1011
+SERVICE_RESTART: Final = 1012
+FIRST_PRIVATE_CODE: Final = 4000
+"""A refusal closes a connection with this plus its HTTP status: 4401 means unauthenticated."""
+# A closing frame holds no more.
+MAX_REASON_BYTES: Final = 123
 
-# A subscription may end while a client still acknowledges its events; an outcome that cannot be
-# stored causes a redelivery.
+# A subscription may end while a client still acknowledges its events, and an outcome that cannot be
+# stored only means another delivery.
 FORGIVEN: Final = RETRYABLE | {Code.NOT_FOUND}
+
+Message = MutableMapping[str, Any]
+"""An ASGI message of a WebSocket."""
 
 
 class FrameTransport(Protocol):
-    """Carries frames."""
+    """Carries frames without a network."""
 
-    async def receive(self) -> str | bytes:
-        """Return the next frame; raise DisconnectedError if there are no more."""
+    async def receive(self) -> bytes:
+        """Return the next frame; raise DisconnectedError when there are no more."""
 
     async def send(self, frame: bytes) -> None:
-        """Send a frame; wait while the peer does not accept it."""
+        """Send a frame; wait while the peer does not take it."""
 
     async def close(self, code: int, reason: str) -> None:
         """Close the connection and give the reason."""
 
 
 class ConnectionEnd(NamedTuple):
-    """How a connection ends."""
+    """How a connection is closed."""
 
     code: int
     reason: str
     refusal: Refused | None = None
 
 
-class ConnectionSink:
-    """Sends the events of a subscription over a connection."""
-
-    def __init__(self, connection: Connection, subscription: str) -> None:
-        self._connection = connection
-        self._id = subscription
-
-    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Send events."""
-        for some in _pieces(deliveries):
-            await self._connection.send(Deliver(subscription=self._id, events=some))
-
-    async def dropped(self, count: int, reason: str) -> None:
-        """Report events that will not arrive."""
-        await self._connection.send(Dropped(subscription=self._id, count=count, reason=reason))
-
-    async def ended(self, reason: str) -> None:
-        """Report that the subscription has ended."""
-        self._connection.forget(self._id)
-        await self._connection.send(Ended(subscription=self._id, reason=reason))
-
-
 class Connection:
-    """Serves one client, from hello to the end."""
+    """Serves one client, from its hello to the end.
+
+    It is the sink of its subscriptions, too: the notifier sends their frames through it.
+    """
 
     def __init__(
-        self, broker: Broker, transport: FrameTransport, *, session: Session | None = None
+        self,
+        broker: Broker,
+        receive: Callable[[], Awaitable[Message]],
+        send: Callable[[Message], Awaitable[None]],
+        *,
+        session: Session | None = None,
     ) -> None:
-        """Create a connection, with a session if the client has already identified itself."""
+        """Make a connection over ASGI; `session` is given if the client is authenticated."""
         self._broker = broker
         self._settings = broker.settings
-        self._transport = transport
+        self._receive = receive
+        self._send = send
         self._session = session
         self._attachments: dict[str, Attachment] = {}
-        self._publications: dict[asyncio.Task[None], int] = {}
+        self._publications: set[asyncio.Task[None]] = set()
+        self._publication_bytes = 0
         self._end: ConnectionEnd | None = None
+        self._hello_timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[object] | None = None
-        """The task of `run` while it waits for a frame and may be interrupted."""
+        """The task of `run` while it waits for a frame, and may be cancelled."""
+
+    @classmethod
+    def over(cls, broker: Broker, transport: FrameTransport) -> Connection:
+        """Make a connection over a transport of frames."""
+        messages = _FrameMessages(transport)
+        return cls(broker, messages.receive, messages.send)
 
     @property
     def principal(self) -> str | None:
-        """Return the principal, once it is known."""
+        """Return the name of the principal, once it is authenticated."""
         return None if self._session is None else self._session.principal.name
-
-    def is_over(self) -> bool:
-        """Return whether the connection is ending."""
-        return self._end is not None
 
     @property
     def end_reason(self) -> str:
-        """Return why the connection ended."""
+        """Return why the connection has ended."""
         return "" if self._end is None else self._end.reason
 
     # --- from hello to the end -------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve the client until it disconnects or is disconnected."""
+        """Serve the client until it goes or is disconnected."""
         try:
-            session = await self._welcomed()
-            session.closed.add_done_callback(self._on_revoked)
-            while not self.is_over():
-                await self._handle(session, await self._next())
-        except _Interrupted:
-            pass
+            await self._begin()
+            while self._end is None:
+                self._reader = asyncio.current_task()
+                message = await self._receive()
+                self._reader = None
+                if message["type"] == "websocket.disconnect":
+                    self._finish(ConnectionEnd(CLOSED_ABNORMALLY, "the client has gone"))
+                    break
+                data: bytes = message["bytes"]
+                if len(data) > self._settings.largest_frame:
+                    self._finish(_refusal(self._too_large(data)))
+                    break
+                try:
+                    frame = REQUEST_DECODER.decode(data)
+                except FRAME_ERRORS as error:
+                    self._finish(_end(ProtocolError(f"this is not a frame: {error}")))
+                    break
+                await self._handle(frame)
+        except asyncio.CancelledError:
+            if self._end is None or self._reader is None:
+                raise
+            # It was cancelled to end the wait for a frame.
+            self._reader.uncancel()
         except Exception as error:
+            self._reader = None
             self._finish(_end(error))
         finally:
+            self._reader = None
             await self._close()
 
     def stop(self) -> None:
-        """End because the broker is stopping; publications are still answered."""
-        self._finish(ConnectionEnd(STOPPING, "the broker stops"))
+        """End, because the broker stops; pending publications are still answered."""
+        self._finish(ConnectionEnd(SERVICE_RESTART, "the broker stops"))
+
+    async def _begin(self) -> None:
+        if self._session is not None:
+            await self._welcome(self._session)
+            return
+        timeout = self._settings.hello_timeout
+        message = f"there was no hello within {timeout:g} seconds"
+        end = _refusal(RefusedError(Code.UNAUTHENTICATED, message))
+        self._hello_timer = asyncio.get_running_loop().call_later(timeout, self._finish, end)
+
+    async def _log_in(self, first: Request) -> None:
+        if not isinstance(first, Hello):
+            raise RefusedError(Code.UNAUTHENTICATED, "the first frame must be hello")
+        session = await self._broker.authenticate(first.token)
+        self._session = session
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+        await self._welcome(session)
+
+    async def _welcome(self, session: Session) -> None:
+        session.closed.add_done_callback(self._on_revoked)
+        await self.send(self._welcome_frame(session))
+
+    async def _welcome_again(self, session: Session, hello: Hello) -> None:
+        if hello.token is not None:
+            raise ProtocolError("the client is already authenticated")
+        await self.send(self._welcome_frame(session))
+
+    def _welcome_frame(self, session: Session) -> Welcome:
+        return Welcome(
+            principal=session.principal.name,
+            version=VERSION,
+            largest_frame=self._settings.largest_frame,
+            largest_event=self._settings.largest_event,
+        )
 
     def _on_revoked(self, closed: asyncio.Future[str]) -> None:
         if not self._broker.health.is_open:
@@ -168,94 +211,98 @@ class Connection:
                 self._reader.cancel()
 
     async def _close(self) -> None:
-        end = self._end or ConnectionEnd(MISHAP, "the connection was cancelled")
+        end = self._end or ConnectionEnd(INTERNAL_ERROR, "the connection was cancelled")
         self._end = end
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
         await asyncio.gather(*self._publications, return_exceptions=True)
         if self._session is not None:
             await self._session.close()
-        with contextlib.suppress(DisconnectedError):
+        with contextlib.suppress(DisconnectedError, OSError):
             if end.refusal is not None:
                 self._broker.metrics.refused.labels(end.refusal.code).inc()
-                await self._transport.send(encode(end.refusal))
-            if end.code != GONE:
-                await self._transport.close(end.code, end.reason)
+                await self.send(end.refusal)
+            if end.code != CLOSED_ABNORMALLY:
+                reason = end.reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
+                await self._send({"type": "websocket.close", "code": end.code, "reason": reason})
 
-    async def _welcomed(self) -> Session:
-        if self._session is None:
-            timeout = self._settings.hello_timeout
-            try:
-                async with asyncio.timeout(timeout):
-                    first = await self._next()
-                    self._session = await self._authenticated(first)
-            except TimeoutError:
-                message = f"there was no hello within {timeout:g} seconds"
-                raise RefusedError(Code.UNAUTHENTICATED, message) from None
-        await self._welcome(self._session)
-        return self._session
-
-    async def _authenticated(self, first: Request) -> Session:
-        if not isinstance(first, Hello):
-            raise RefusedError(Code.UNAUTHENTICATED, "the first frame must be hello")
-        return await self._broker.authenticate(first.token)
-
-    async def _welcome(self, session: Session) -> None:
-        await self.send(
-            Welcome(
-                principal=session.principal.name,
-                version=VERSION,
-                largest_frame=self._settings.largest_frame,
-                largest_event=self._settings.largest_event,
-            )
+    def _too_large(self, data: bytes) -> RefusedError:
+        limit = self._settings.largest_frame
+        return RefusedError(
+            Code.TOO_LARGE, f"a frame of {len(data):,} bytes exceeds the limit of {limit:,}"
         )
 
-    async def _next(self) -> Request:
-        """Return the next frame; the only place where the connection can be told to end."""
-        if self.is_over():
-            raise _Interrupted
-        self._reader = reader = asyncio.current_task()
-        try:
-            frame = await self._transport.receive()
-        except asyncio.CancelledError:
-            if not self.is_over() or reader is None:
-                raise
-            reader.uncancel()
-            raise _Interrupted from None
-        finally:
-            self._reader = None
-        if len(frame) > self._settings.largest_frame:
-            raise RefusedError(
-                Code.TOO_LARGE,
-                f"a frame of {len(frame):,} bytes exceeds the limit of "
-                f"{self._settings.largest_frame:,}",
-            )
-        return decode_request(frame)
-
     async def send(self, frame: Reply) -> None:
-        """Send a frame; wait while the client does not accept it."""
-        await self._transport.send(encode(frame))
+        """Send a frame; wait while the client does not take it."""
+        if isinstance(frame, Ended):
+            self._attachments.pop(frame.subscription, None)
+        try:
+            await self._send({"type": "websocket.send", "bytes": ENCODER.encode(frame)})
+        except OSError:
+            raise DisconnectedError("the client has gone") from None
 
-    def forget(self, subscription: str) -> None:
-        """Record that a subscription has ended."""
-        self._attachments.pop(subscription, None)
+    # --- requests --------------------------------------------------------------------------------
 
-    # --- what the client asks for ----------------------------------------------------------------
-
-    async def _handle(self, session: Session, frame: Request) -> None:
+    async def _handle(self, frame: Request) -> None:
+        session = self._session
+        if session is None:
+            await self._log_in(frame)
+            return
         match frame:
             case Publish():
-                await self._publish(session, frame)
+                size = sum(len(memoryview(event)) for event in frame.events)
+                self._publication_bytes += size
+                self._publications.add(asyncio.create_task(self._publish(session, frame, size)))
+                while (
+                    len(self._publications) >= MAX_PENDING_PUBLICATIONS
+                    or self._publication_bytes > self._settings.largest_frame
+                ):
+                    await asyncio.wait(self._publications, return_when=asyncio.FIRST_COMPLETED)
+            case Acknowledge():
+                try:
+                    await session.acknowledge(frame.subscription, frame.sequences, frame.up_to)
+                except RefusedError as error:
+                    if error.code not in FORGIVEN:
+                        raise
+            case Reject():
+                await self._reject(session, frame)
+            case Credit():
+                self._give_credit(frame)
             case Subscribe():
                 await self._answer(frame.ref, self._subscribe(session, frame))
             case Unsubscribe():
                 await self._answer(frame.ref, self._unsubscribe(session, frame))
-            case Credit() | Acknowledge() | Reject():
-                await self._settle(session, frame)
             case Ping():
                 await self.send(Pong(ref=frame.ref))
-            case Hello() if frame.token is None:
-                await self._welcome(session)
             case Hello():
-                raise ProtocolError("the client has said already who it is")
+                await self._welcome_again(session, frame)
+
+    async def _publish(self, session: Session, frame: Publish, size: int) -> None:
+        """Store events and answer, while the next frames are read."""
+        try:
+            try:
+                receipt = await session.publish(
+                    frame.events,
+                    format=frame.format,
+                    publisher=frame.publisher,
+                    sequence=frame.sequence,
+                )
+            except RefusedError as error:
+                await self._refuse(frame.ref, error)
+            else:
+                await self.send(
+                    Published(
+                        ref=frame.ref,
+                        count=receipt.count,
+                        duplicates=receipt.duplicates,
+                        first=receipt.first,
+                    )
+                )
+        except Exception as error:
+            self._finish(_end(error))
+        finally:
+            self._publication_bytes -= size
+            self._publications.remove(cast("asyncio.Task[None]", asyncio.current_task()))
 
     async def _answer(self, ref: int, answering: Coroutine[Any, Any, None]) -> None:
         try:
@@ -263,67 +310,30 @@ class Connection:
         except DisconnectedError:
             raise
         except RefusedError as error:
-            self._broker.metrics.refused.labels(error.code).inc()
-            await self.send(
-                Refused(code=error.code, message=str(error), ref=ref, retry_after=error.retry_after)
-            )
+            await self._refuse(ref, error)
 
-    async def _publish(self, session: Session, frame: Publish) -> None:
-        size = sum(len(memoryview(event)) for event in frame.events)
-        task = asyncio.create_task(self._answer(frame.ref, self._store(session, frame)))
-        self._publications[task] = size
-        task.add_done_callback(self._on_answered)
-        while self._are_enough_waiting():
-            await asyncio.wait(self._publications, return_when=asyncio.FIRST_COMPLETED)
-
-    def _on_answered(self, task: asyncio.Task[None]) -> None:
-        del self._publications[task]
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._finish(_end(error))
-
-    def _are_enough_waiting(self) -> bool:
-        waiting = self._publications
-        return (
-            len(waiting) >= MOST_PUBLICATIONS
-            or sum(waiting.values()) > self._settings.largest_frame
-        )
-
-    async def _store(self, session: Session, frame: Publish) -> None:
-        receipt = await session.publish(
-            frame.events,
-            format=frame.format,
-            publisher=frame.publisher,
-            sequence=frame.sequence,
-        )
+    async def _refuse(self, ref: int, error: RefusedError) -> None:
+        self._broker.metrics.refused.labels(error.code).inc()
         await self.send(
-            Published(
-                ref=frame.ref,
-                count=receipt.count,
-                duplicates=receipt.duplicates,
-                first=receipt.first,
-            )
+            Refused(code=error.code, message=str(error), ref=ref, retry_after=error.retry_after)
         )
 
     async def _subscribe(self, session: Session, frame: Subscribe) -> None:
         if frame.credit < 0:
             raise RefusedError(Code.BAD_REQUEST, "credit is not negative")
-        was_known = frame.durable is not None and await _is_known(session, frame.durable)
-        view = await session.subscribe(frame)
+        subscription, is_resumed = await session.open_subscription(frame)
+        view = subscription.view(pending=0, dead=0)
         await self.send(
             Subscribed(
                 ref=frame.ref,
                 subscription=view.id,
-                resumed=was_known,
+                resumed=is_resumed,
                 expires_at=view.expires_at,
                 start=view.start,
             )
         )
         self._attachments[view.id] = await session.attach(
-            view.id,
-            ConnectionSink(self, view.id),
-            credit=frame.credit,
-            acknowledge=frame.acknowledge,
+            view.id, self, credit=frame.credit, acknowledge=frame.acknowledge
         )
 
     async def _unsubscribe(self, session: Session, frame: Unsubscribe) -> None:
@@ -335,17 +345,11 @@ class Connection:
             await session.delete(frame.subscription)
         await self.send(Unsubscribed(ref=frame.ref, subscription=frame.subscription))
 
-    async def _settle(self, session: Session, frame: Credit | Acknowledge | Reject) -> None:
+    async def _reject(self, session: Session, frame: Reject) -> None:
         try:
-            match frame:
-                case Credit():
-                    self._give_credit(frame)
-                case Acknowledge():
-                    await session.acknowledge(frame.subscription, frame.sequences, frame.up_to)
-                case Reject():
-                    await session.reject(
-                        frame.subscription, frame.sequence, delay=frame.delay, reason=frame.reason
-                    )
+            await session.reject(
+                frame.subscription, frame.sequence, delay=frame.delay, reason=frame.reason
+            )
         except RefusedError as error:
             if error.code not in FORGIVEN:
                 raise
@@ -358,49 +362,36 @@ class Connection:
             attachment.give_credit(frame.events)
 
 
-class _Interrupted(Exception):  # noqa: N818 - it is no error
-    """The connection must end."""
+class _FrameMessages:
+    """A transport of frames, as ASGI messages."""
+
+    def __init__(self, transport: FrameTransport) -> None:
+        self._transport = transport
+
+    async def receive(self) -> Message:
+        return {"type": "websocket.receive", "bytes": await self._transport.receive()}
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "websocket.send":
+            await self._transport.send(message["bytes"])
+        else:
+            await self._transport.close(message["code"], message["reason"])
 
 
 def _end(error: BaseException) -> ConnectionEnd:
-    """Return how the connection ends after an error."""
+    """Return how a connection ends after an error."""
     match error:
         case DisconnectedError():
-            return ConnectionEnd(GONE, str(error))
+            return ConnectionEnd(CLOSED_ABNORMALLY, str(error))
         case RefusedError():
             return _refusal(error)
         case ProtocolError():
             return _refusal(RefusedError(Code.BAD_REQUEST, str(error)))
         case _:
-            LOG.error("something went wrong", exc_info=error)
-            return ConnectionEnd(
-                MISHAP, "something went wrong in the broker, and its log says what"
-            )
+            LOG.error("internal error", exc_info=error)
+            return ConnectionEnd(INTERNAL_ERROR, "an internal error; the broker's log has details")
 
 
 def _refusal(error: RefusedError) -> ConnectionEnd:
-    said = Refused(code=error.code, message=str(error))
-    return ConnectionEnd(OWN_CODES + STATUS[Code(error.code)], str(error), said)
-
-
-async def _is_known(session: Session, name: str) -> bool:
-    try:
-        await session.subscription(name)
-    except RefusedError:
-        return False
-    return True
-
-
-def _pieces(deliveries: Iterable[Delivery]) -> Iterator[list[Delivery]]:
-    """Yield the events in lists that hardly exceed the size limit."""
-    some: list[Delivery] = []
-    size = 0
-    for delivery in deliveries:
-        length = len(memoryview(delivery.data))
-        if some and size + length > PIECE:
-            yield some
-            some, size = [], 0
-        some.append(delivery)
-        size += length
-    if some:
-        yield some
+    frame = Refused(code=error.code, message=str(error))
+    return ConnectionEnd(FIRST_PRIVATE_CODE + STATUS[Code(error.code)], str(error), frame)

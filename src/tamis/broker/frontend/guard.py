@@ -7,6 +7,7 @@ name can be made to resolve to it (DNS rebinding).
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit
@@ -35,19 +36,17 @@ class Guard:
         self._app = app
         self._settings = settings
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Pass a request on, or refuse it; adds no frame to the calls of a long connection."""
         if scope["type"] == "http":
             send = _with_headers(send)
         refusal = self._refusal(Headers(scope=scope))
         if refusal is None:
-            await self._app(scope, receive, send)
-            return
+            return self._app(scope, receive, send)
         response = problem_response(refusal, scope["path"])
         if scope["type"] == "websocket":
-            await WebSocket(scope, receive, send).send_denial_response(response)
-        else:
-            await response(scope, receive, send)
+            return WebSocket(scope, receive, send).send_denial_response(response)
+        return response(scope, receive, send)
 
     def _refusal(self, headers: Headers) -> RefusedError | None:
         if self._settings.tokens_required:

@@ -20,13 +20,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.exceptions import InvalidState
 
 from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import RefusedError
 from tamis.protocol import Code
 
-SECONDS: Final = 2.0
+LINGER_SECONDS: Final = 2.0
 
 
 def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
@@ -34,7 +35,7 @@ def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
     transport.resume_reading()
     if transport.can_write_eof():
         transport.write_eof()
-    return asyncio.get_running_loop().call_later(SECONDS, transport.close)
+    return asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.close)
 
 
 class LingeringTransport:
@@ -43,22 +44,22 @@ class LingeringTransport:
     def __init__(
         self, transport: asyncio.Transport, is_peer_sending: Callable[[], bool], abort_after: float
     ) -> None:
-        self._transport = transport
+        self.inner = transport
         self._is_peer_sending = is_peer_sending
         self._abort_after = abort_after
         self._is_lingering = False
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+        return getattr(self.inner, name)
 
     def is_closing(self) -> bool:
-        """Return whether nothing more can be sent."""
-        return self._is_lingering or self._transport.is_closing()
+        """Tell whether nothing more can be sent."""
+        return self._is_lingering or self.inner.is_closing()
 
     def write(self, data: bytes) -> None:
         """Send, unless the transport is closing."""
         if not self._is_lingering:
-            self._transport.write(data)
+            self.inner.write(data)
 
     def close(self) -> None:
         """Close, now or soon."""
@@ -66,12 +67,12 @@ class LingeringTransport:
             return
         if self._is_peer_sending():
             self._is_lingering = True
-            linger(self._transport)
+            linger(self.inner)
         else:
-            self._transport.close()
-        if self._transport.get_write_buffer_size():
-            # A peer that never reads could keep the connection open indefinitely.
-            asyncio.get_running_loop().call_later(self._abort_after, self._transport.abort)
+            self.inner.close()
+        if self.inner.get_write_buffer_size():
+            # A peer that never reads would keep the connection as long as it likes.
+            asyncio.get_running_loop().call_later(self._abort_after, self.inner.abort)
 
 
 class ServerConfig(uvicorn.Config):
@@ -157,8 +158,9 @@ class HTTPProtocol(H11Protocol):
             self._end_head_timer()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Hand over the connection."""
+        """Hand the connection over, without the transport that only HTTP needs."""
         self._end_timers()
+        self.transport = cast("LingeringTransport", self.transport).inner
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
@@ -233,6 +235,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     config: ServerConfig
     _stall_timer: WriteStallTimer | None = None
+    # Text arrives as bytes: the decoder of frames checks whether they are UTF-8.
+    handle_text = WebSocketsSansIOProtocol.handle_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over a connection."""
@@ -240,10 +244,13 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._stall_timer = WriteStallTimer(self.transport, self.config.settings.send_timeout)
 
     def data_received(self, data: bytes) -> None:
-        """Read; close if it is not a handshake, where Uvicorn would wait indefinitely."""
+        """Read the handshake; bytes that are none end the connection, where Uvicorn would wait."""
         super().data_received(data)
         if not self.handshake_initiated:
             self.transport.close()
+            return
+        # From now on bytes go to Uvicorn directly.
+        self.data_received = super().data_received  # type: ignore[method-assign]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer when the connection is lost."""
@@ -251,11 +258,24 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send; Uvicorn would log an error after closing or refusing a handshake."""
+        """Send; a frame that comes as bytes goes out as text, which Uvicorn has no message for.
+
+        Uvicorn would also log an error after it has closed, or refused a handshake.
+        """
         if self.close_sent:
             raise ClientDisconnected
-        await super().send(message)
-        self.handshake_complete |= self.initial_response is not None and self.close_sent
+        if message["type"] != "websocket.send":
+            await super().send(message)
+            self.handshake_complete |= self.initial_response is not None and self.close_sent
+            return
+        await self.writable.wait()
+        if self.disconnected or self.close_sent:
+            raise ClientDisconnected
+        try:
+            self.conn.send_text(message["bytes"] or b"")
+        except InvalidState:
+            raise ClientDisconnected from None
+        self.transport.write(b"".join(self.conn.data_to_send()))
 
     def pause_writing(self) -> None:
         """Watch a peer that does not read."""
@@ -266,11 +286,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Stop watching it."""
         super().resume_writing()
         self._watch(WriteStallTimer.end)
-
-    def send_receive_event_to_app(self) -> None:
-        """Pass a message on as bytes; the decoder of frames checks that they are UTF-8."""
-        self.curr_msg_data_type = "bytes"
-        super().send_receive_event_to_app()
 
     def handle_parser_exception(self) -> None:
         """End the connection and send the reason."""

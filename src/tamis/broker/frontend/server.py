@@ -120,6 +120,7 @@ def _config(app: object, settings: BrokerSettings) -> ServerConfig:
             http=HTTPProtocol,
             ws=WebSocketProtocol,
             loop="asyncio",
+            interface="asgi3",
             lifespan="off",
             log_config=None,
             access_log=False,

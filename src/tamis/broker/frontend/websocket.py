@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Final
 
+from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketDisconnected
 
 from tamis.broker.frontend.connection import Connection
@@ -12,59 +13,34 @@ from tamis.broker.frontend.http.operations import Frontend
 from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import bearer_token
 from tamis.broker.operations.logs import get_logger
-from tamis.errors import DisconnectedError, RefusedError
+from tamis.errors import RefusedError
 
 LOG: Final = get_logger("tamis.websocket")
 
-# Raised by a WebSocket when the peer has disconnected, depending on the operation.
-GONE: Final = (WebSocketDisconnect, WebSocketDisconnected, OSError)
-# A close frame holds no more than this.
-LONGEST_REASON: Final = 123
+# What a WebSocket raises when the peer has gone, depending on the operation.
+DISCONNECTS: Final = (WebSocketDisconnect, WebSocketDisconnected, OSError)
 
 
-class SocketTransport:
-    """Carries frames over a WebSocket."""
+class WebSocketApp:
+    """The ASGI application behind /v1/connect."""
 
-    def __init__(self, socket: WebSocket) -> None:
-        self._socket = socket
+    def __init__(self, frontend: Frontend) -> None:
+        self._frontend = frontend
 
-    async def receive(self) -> bytes:
-        """Return the next message, text or not: our protocol class passes all on as bytes."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a client until it goes."""
+        broker, socket = self._frontend.broker, WebSocket(scope, receive, send)
         try:
-            message = await self._socket.receive()
-        except GONE:
-            raise DisconnectedError("the client has gone") from None
-        if message["type"] == "websocket.disconnect":
-            raise DisconnectedError("the client has gone")
-        return message["bytes"]  # type: ignore[no-any-return]
-
-    async def send(self, frame: bytes) -> None:
-        """Send a text message; wait while the peer does not read."""
-        try:
-            await self._socket.send_text(frame.decode())
-        except GONE:
-            raise DisconnectedError("the client has gone") from None
-
-    async def close(self, code: int, reason: str) -> None:
-        """Close the WebSocket."""
-        short = reason.encode()[:LONGEST_REASON].decode(errors="ignore")
-        with contextlib.suppress(*GONE):
-            await self._socket.close(code, short)
-
-
-async def connect(frontend: Frontend, socket: WebSocket) -> None:
-    """Serve a client until it disconnects."""
-    broker = frontend.broker
-    try:
-        token = bearer_token(socket)
-        session = None if token is None else await broker.authenticate(token)
-    except RefusedError as error:
-        broker.metrics.refused.labels(error.code).inc()
-        await socket.send_denial_response(problem_response(error, socket.url.path))
-        return
-    connection = Connection(broker, SocketTransport(socket), session=session)
-    with frontend.streams.holding(connection):
-        with contextlib.suppress(*GONE):
-            await socket.accept()
-        await connection.run()
-    LOG.info("disconnected", principal=connection.principal, reason=connection.end_reason)
+            token = bearer_token(socket)
+            session = None if token is None else await broker.authenticate(token)
+        except RefusedError as error:
+            broker.metrics.refused.labels(error.code).inc()
+            await socket.send_denial_response(problem_response(error, socket.url.path))
+            return
+        # Past the handshake it speaks to the server directly.
+        connection = Connection(broker, receive, send, session=session)
+        with self._frontend.streams.holding(connection):
+            with contextlib.suppress(*DISCONNECTS):
+                await socket.accept()
+            await connection.run()
+        LOG.info("disconnected", principal=connection.principal, reason=connection.end_reason)

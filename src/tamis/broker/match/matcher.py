@@ -1,9 +1,13 @@
-"""The publication matcher: stored events meet the subscriptions, batch by batch, in order."""
+"""The matcher: finds the subscriptions of stored events, batch by batch, in order.
+
+Changes of the subscriptions are made between two batches. So a change falls between two events, and
+every event is matched either against the subscriptions before the change or after it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tamis.broker.deliver.queues import DiskQueue
@@ -16,26 +20,31 @@ from tamis.matching import Engine
 from tamis.storage import StateStore
 
 MAX_CHANGES_PER_STEP: Final = 256
+MAX_EVENTS_PER_STEP: Final = 4_096
+# Fewer events than these are matched one by one, which is faster for them.
+MIN_BATCH_EVENTS: Final = 4
+RETRY_SECONDS: Final = 0.5
+PROBLEM: Final = "matches cannot be stored"
 
 T = TypeVar("T")
 
 
 class SubscriptionChange(NamedTuple):
-    """Something to do with the subscriptions, and where its result is awaited."""
+    """A change of the subscriptions, and the future of its result."""
 
     make: Callable[[], Any]
     done: asyncio.Future[Any]
 
 
 class ChangeResult(NamedTuple):
-    """What came of a change."""
+    """The result of a change, or the error that prevented it."""
 
     done: asyncio.Future[Any]
     value: Any
     error: Exception | None
 
-    def tell(self) -> None:
-        """Wake whoever waits for it."""
+    def resolve(self) -> None:
+        """Resolve the future, unless its owner has given up."""
         if self.done.done():
             return
         if self.error is not None:
@@ -47,60 +56,34 @@ class ChangeResult(NamedTuple):
 class Updater:
     """A bounded queue of changes."""
 
-    def __init__(self, wake: Callable[[], None], metrics: Metrics, most_waiting: int) -> None:
+    def __init__(self, wake: Callable[[], None], metrics: Metrics, max_waiting: int) -> None:
         self._wake = wake
-        self._waiting: asyncio.Queue[SubscriptionChange] = asyncio.Queue(most_waiting)
-        metrics.watch_queue("update", self._waiting)
+        self.waiting: asyncio.Queue[SubscriptionChange] = asyncio.Queue(max_waiting)
+        metrics.watch_queue("update", self.waiting)
 
     async def do(self, make: Callable[[], T]) -> T:
-        """Return the result of a change once it is in force."""
+        """Make a change between two batches, and return its result."""
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        await self._waiting.put(SubscriptionChange(make, done))
+        await self.waiting.put(SubscriptionChange(make, done))
         self._wake()
         return await done
 
-    @property
-    def is_empty(self) -> bool:
-        """Tell whether nothing waits."""
-        return self._waiting.empty()
-
     def take(self) -> list[SubscriptionChange]:
-        """Return changes that wait."""
-        count = min(self._waiting.qsize(), MAX_CHANGES_PER_STEP)
-        return [self._waiting.get_nowait() for _ in range(count)]
-
-
-def make_all(changes: list[SubscriptionChange]) -> list[ChangeResult]:
-    """Make changes; one that fails does not keep the others."""
-    return [_made(change) for change in changes]
-
-
-def _made(change: SubscriptionChange) -> ChangeResult:
-    try:
-        return ChangeResult(change.done, change.make(), None)
-    except Exception as error:
-        return ChangeResult(change.done, None, error)
-
-
-# Fewer events than these are matched one by one, which is faster for them.
-MIN_BATCH_EVENTS: Final = 4
-MAX_EVENTS_PER_STEP: Final = 4_096
-AGAIN: Final = 0.5
-PROBLEM: Final = "matches cannot be stored"
-
-Found = dict[int, list[int]]
+        """Return waiting changes, as many as one step may make."""
+        count = min(self.waiting.qsize(), MAX_CHANGES_PER_STEP)
+        return [self.waiting.get_nowait() for _ in range(count)]
 
 
 class _StepResult(NamedTuple):
-    results: list[ChangeResult]
-    found: Found
-    """The sequences for each subscription."""
+    changes: list[ChangeResult]
+    matches: dict[ActiveSubscription, list[int]]
+    """The sequences of the events that each subscription gets."""
     unwritten: list[tuple[int, int]]
-    """What is to wait on disk and could not be written."""
+    """Rows for disk queues that could not be written."""
 
 
 class Matcher:
-    """Finds for each event the subscriptions it is for, and hands it to their mailboxes."""
+    """Finds the subscriptions that each event satisfies, and adds it to their queues."""
 
     def __init__(
         self,
@@ -111,8 +94,8 @@ class Matcher:
         subscription_index: SubscriptionIndex,
         metrics: Metrics,
         health: Health,
-        most_waiting: int,
-        on_full: Callable[[ActiveSubscription], None],
+        max_waiting: int,
+        on_overflow: Callable[[ActiveSubscription], None],
     ) -> None:
         self._engine = engine
         self._state = state
@@ -120,100 +103,86 @@ class Matcher:
         self._index = subscription_index
         self._metrics = metrics
         self._health = health
-        self._on_full = on_full
+        self._on_overflow = on_overflow
         self._work = asyncio.Event()
-        self._waiting: asyncio.Queue[list[StoredEvent]] = asyncio.Queue(most_waiting)
-        self.updater = Updater(self._work.set, metrics, most_waiting * 16)
+        self._waiting: asyncio.Queue[list[StoredEvent]] = asyncio.Queue(max_waiting)
+        self.updater = Updater(self._work.set, metrics, max_waiting * 16)
         self.position = state.matched_up_to
         """The last event that was matched."""
-        self._taken = 0
-        """Batches that are being matched."""
         self._publishers: dict[str, int] = {}
         """The last numbers of publishers that the state does not have yet."""
         metrics.watch_queue("match", self._waiting)
 
-    async def match(self, events: list[StoredEvent]) -> None:
-        """Take events of the log, in its order; waits while too many wait."""
+    async def enqueue(self, events: list[StoredEvent]) -> None:
+        """Queue events in the order of the log; wait while the queue is full."""
         self._event_cache.put(events)
         await self._waiting.put(events)
         self._work.set()
 
     async def run(self) -> None:
-        """Match what comes, for ever."""
+        """Match events and make changes until cancelled."""
         while True:
             await self._work.wait()
             self._work.clear()
-            while not (self._waiting.empty() and self.updater.is_empty):
-                changes, events = self.updater.take(), self._take()
+            while not (self._waiting.empty() and self.updater.waiting.empty()):
+                changes = [] if self.updater.waiting.empty() else self.updater.take()
+                batches: list[list[StoredEvent]] = []
+                events: list[StoredEvent] = []
+                while len(events) < MAX_EVENTS_PER_STEP and not self._waiting.empty():
+                    batches.append(self._waiting.get_nowait())
+                    events += batches[-1]
                 step = await asyncio.to_thread(self._step, changes, events)
-                for result in step.results:
-                    result.tell()
+                for result in step.changes:
+                    result.resolve()
                 if step.unwritten:
-                    await self._write(step.unwritten)
-                self._hand_out(step.found)
-                self._note_matched()
+                    await self._write_until_stored(step.unwritten)
+                for subscription, sequences in step.matches.items():
+                    self._metrics.matched.inc(len(sequences))
+                    subscription.queue.offer(sequences)
+                    if subscription.queue.dropped and subscription.stored.policy == "disconnect":
+                        self._on_overflow(subscription)
+                for _ in batches:
+                    self._waiting.task_done()
 
     async def drained(self) -> None:
-        """Return when all that came is matched."""
+        """Return when every queued event is matched."""
         await self._waiting.join()
 
-    def _take(self) -> list[StoredEvent]:
-        taken: list[StoredEvent] = []
-        while len(taken) < MAX_EVENTS_PER_STEP and not self._waiting.empty():
-            taken += self._waiting.get_nowait()
-            self._taken += 1
-        return taken
-
-    def _note_matched(self) -> None:
-        for _ in range(self._taken):
-            self._waiting.task_done()
-        self._taken = 0
-
     def _step(
-        self, changes: list[SubscriptionChange], events: Sequence[StoredEvent]
+        self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
-        results = make_all(changes)
+        """Make changes, then match events and write the rows of disk queues; for a thread."""
+        step = _StepResult([_made(change) for change in changes], {}, [])
         if not events:
-            return _StepResult(results, {}, [])
+            return step
         with self._metrics.match_seconds.time():
-            found = self._find(events)
-        return _StepResult(results, found, self._keep(found, events))
-
-    def _find(self, events: Sequence[StoredEvent]) -> Found:
-        found: Found = {}
-        for stored, numbers in zip(events, self._numbers(events), strict=True):
-            for number in numbers:
-                subscription = self._index.get(number)
-                if subscription is not None and subscription.stored.start <= stored.sequence:
-                    found.setdefault(number, []).append(stored.sequence)
-        return found
-
-    def _numbers(self, events: Sequence[StoredEvent]) -> Iterable[list[int]]:
-        if len(events) < MIN_BATCH_EVENTS:
-            return [self._engine.match(stored.payload.event) for stored in events]  # type: ignore[misc]
-        return self._engine.match_batch([stored.payload.event for stored in events])  # type: ignore[return-value]
-
-    def _keep(self, found: Found, events: Sequence[StoredEvent]) -> list[tuple[int, int]]:
-        """Write what is to wait on disk, and return what could not be.
-
-        Without such rows the position can be written later.
-        """
+            numbers: Iterable[Iterable[Any]]
+            if len(events) < MIN_BATCH_EVENTS:
+                numbers = [self._engine.match(event.payload.event) for event in events]
+            else:
+                numbers = self._engine.match_batch([event.payload.event for event in events])
+            for event, matched in zip(events, numbers, strict=True):
+                for number in matched:
+                    subscription = self._index.by_number.get(number)
+                    if subscription is not None and subscription.stored.start <= event.sequence:
+                        step.matches.setdefault(subscription, []).append(event.sequence)
+                if event.publisher_sequence:
+                    self._publishers[event.publisher] = event.publisher_sequence
         self.position = events[-1].sequence
-        self._publishers.update(
-            {one.publisher: one.publisher_sequence for one in events if one.publisher_sequence}
-        )
-        rows = [(n, s) for n, sequences in found.items() if self._is_on_disk(n) for s in sequences]
-        if not rows:
-            return []
-        try:
-            self._commit(rows)
-        except StorageError:
-            return rows
-        return []
-
-    def _commit(self, rows: Sequence[tuple[int, int]]) -> None:
-        self._state.commit_matches(self.position, rows, self._publishers)
-        self._publishers = {}
+        rows = [
+            (subscription.stored.number, sequence)
+            for subscription, sequences in step.matches.items()
+            if isinstance(subscription.queue, DiskQueue)
+            for sequence in sequences
+        ]
+        # Without rows the position can be written later.
+        if rows:
+            try:
+                self._state.commit_matches(self.position, rows, self._publishers)
+                self._publishers = {}
+            except StorageError:
+                step.unwritten.extend(rows)
+        return step
 
     async def checkpoint(self) -> None:
         """Write how far matching has come, so that the log need not be kept for it."""
@@ -223,27 +192,25 @@ class Matcher:
         if self.position > self._state.matched_up_to:
             self._commit(())
 
-    async def _write(self, rows: Sequence[tuple[int, int]]) -> None:
+    def _commit(self, rows: Sequence[tuple[int, int]]) -> None:
+        self._state.commit_matches(self.position, rows, self._publishers)
+        self._publishers = {}
+
+    async def _write_until_stored(self, rows: Sequence[tuple[int, int]]) -> None:
         """Write rows, as often as it takes: a full disk stops matching, and so publishing."""
         while True:
             try:
                 await asyncio.to_thread(self._commit, rows)
             except StorageError as error:
                 self._health.report(PROBLEM, str(error))
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._health.clear(PROBLEM)
                 return
 
-    def _is_on_disk(self, number: int) -> bool:
-        subscription = self._index.get(number)
-        return subscription is not None and isinstance(subscription.queue, DiskQueue)
 
-    def _hand_out(self, found: Mapping[int, list[int]]) -> None:
-        for number, sequences in found.items():
-            self._metrics.matched.inc(len(sequences))
-            subscription = self._index.get(number)
-            if subscription is not None:
-                subscription.queue.offer(sequences)
-                if subscription.queue.dropped and subscription.stored.policy == "disconnect":
-                    self._on_full(subscription)
+def _made(change: SubscriptionChange) -> ChangeResult:
+    try:
+        return ChangeResult(change.done, change.make(), None)
+    except Exception as error:
+        return ChangeResult(change.done, None, error)

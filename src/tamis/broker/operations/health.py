@@ -1,4 +1,4 @@
-"""Whether the broker can do its work, in sentences."""
+"""Health: whether the broker can do its work, in sentences."""
 
 from __future__ import annotations
 
@@ -7,46 +7,51 @@ from tamis.protocol import Code
 
 
 def refusal(error: StorageError) -> RefusedError:
-    """Return what clients are told when something could not be stored."""
+    """Return the refusal that a client gets when something could not be stored."""
     code = Code.STORAGE_FULL if isinstance(error, StorageFullError) else Code.UNAVAILABLE
     return RefusedError(code, f"nothing was stored: {error}")
 
 
 class Health:
-    """What is wrong at the moment, and what recovery found."""
+    """The current problems of a broker, and the result of its recovery."""
 
     def __init__(self) -> None:
         self.is_open = False
         self.recovery = ""
+        self.ready = False
+        """Whether publications are accepted."""
         self._problems: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
 
     @property
-    def ready(self) -> bool:
-        """Tell whether publications are taken."""
-        return self.is_open and not self._problems
-
-    @property
-    def obstacles(self) -> list[str]:
-        """Return why publications are not taken; more than this is for administrators alone."""
-        return [*self._problems]
-
-    @property
     def problems(self) -> list[str]:
-        """Return a sentence for each thing that is wrong."""
+        """Return a sentence for each problem."""
         return [
             f"{what}: {why}" for what, why in (*self._problems.items(), *self._warnings.items())
         ]
 
+    def set_open(self, is_open: bool) -> None:
+        """Note whether the broker has started and is not stopping."""
+        self.is_open = is_open
+        self.ready = is_open and not self._problems
+
     def report(self, what: str, why: str) -> None:
-        """Note that something is wrong."""
+        """Note a problem that prevents publishing."""
         self._problems[what] = why
+        self.ready = False
 
     def warn(self, what: str, why: str) -> None:
-        """Note that something is wrong with which the broker can do its work."""
+        """Note a problem that the broker can work with."""
         self._warnings[what] = why
 
     def clear(self, what: str) -> None:
-        """Note that it is right again."""
+        """Note that a problem is over."""
         self._problems.pop(what, None)
         self._warnings.pop(what, None)
+        self.ready = self.is_open and not self._problems
+
+    def refusal(self) -> RefusedError:
+        """Return why publications are not accepted; details are for administrators only."""
+        why = "; ".join(self._problems) or "the broker is starting or stopping"
+        code = Code.STORAGE_FULL if self._problems else Code.UNAVAILABLE
+        return RefusedError(code, f"nothing was stored: {why}")

@@ -1,4 +1,4 @@
-"""Events that were stored a moment ago, kept at hand for those who are about to get them."""
+"""The event cache: recently stored events, decoded, for the subscribers about to get them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
 from tamis.errors import TamisError
 from tamis.storage import EventLog, Record
 
-# What a stored event takes beside its text, roughly.
-OVERHEAD: Final = 1_000
+# Roughly what a stored event takes beside its text.
+OVERHEAD_BYTES: Final = 1_000
 
 
 class StoredEvent(NamedTuple):
@@ -26,27 +26,28 @@ class StoredEvent(NamedTuple):
 
 
 class EventCache:
-    """The latest events, up to a number of bytes; others are read from the log."""
+    """The latest events, up to a number of bytes; older ones are read from the log."""
 
-    def __init__(self, log: EventLog, reader: PayloadDecoder, most_bytes: int) -> None:
+    def __init__(self, log: EventLog, decoder: PayloadDecoder, max_bytes: int) -> None:
         self._log = log
-        self._reader = reader
-        self._most_bytes = most_bytes
+        self._decoder = decoder
+        self._max_bytes = max_bytes
         self._bytes = 0
-        self._kept: OrderedDict[int, StoredEvent] = OrderedDict()
+        self.recent: OrderedDict[int, StoredEvent] = OrderedDict()
+        """The cached events by sequence."""
 
     def put(self, events: Iterable[StoredEvent]) -> None:
-        """Keep events; the oldest make room."""
+        """Add events; the oldest make room."""
         for event in events:
-            self._kept[event.sequence] = event
-            self._bytes += _size(event)
-        while self._bytes > self._most_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= _size(oldest)
+            self.recent[event.sequence] = event
+            self._bytes += len(event.payload.text) + OVERHEAD_BYTES
+        while self._bytes > self._max_bytes:
+            _, oldest = self.recent.popitem(last=False)
+            self._bytes -= len(oldest.payload.text) + OVERHEAD_BYTES
 
     async def find(self, sequences: Sequence[int]) -> list[StoredEvent | None]:
-        """Return events; None for those that the log has no more."""
-        found = [self._kept.get(sequence) for sequence in sequences]
+        """Return events; None for those that the log no longer has."""
+        found = [self.recent.get(sequence) for sequence in sequences]
         missing = [s for s, event in zip(sequences, found, strict=True) if event is None]
         if not missing:
             return found
@@ -54,19 +55,19 @@ class EventCache:
         return [event or read[s] for s, event in zip(sequences, found, strict=True)]
 
     def _read(self, sequences: Iterable[int]) -> dict[int, StoredEvent | None]:
-        return {sequence: self.stored(self._log.get(sequence)) for sequence in sequences}
+        return {sequence: self.decode_record(self._log.get(sequence)) for sequence in sequences}
 
-    def stored(self, record: Record | None) -> StoredEvent | None:
-        """Return what a record of the log holds; it was checked before it was written."""
+    def decode_records(self, records: Iterable[Record]) -> list[StoredEvent]:
+        """Return the events in records of the log, without those that cannot be sent."""
+        return [event for event in map(self.decode_record, records) if event is not None]
+
+    def decode_record(self, record: Record | None) -> StoredEvent | None:
+        """Return the event in a record of the log; it was checked before it was written."""
         if record is None:
             return None
         try:
-            payload = self._reader.stored(record.payload, NAME_OF[record.format])
+            payload = self._decoder.decode_stored(record.payload, NAME_OF[record.format])
         except TamisError:
-            # The schema or the limits are not what they were; nobody can be sent such an event.
+            # The schema or the limits have changed since; such an event cannot be sent to anybody.
             return None
         return StoredEvent(*record[:4], payload)
-
-
-def _size(event: StoredEvent) -> int:
-    return len(event.payload.text) + OVERHEAD

@@ -8,7 +8,7 @@ from itertools import compress
 from typing import Final, NamedTuple
 
 from tamis.access import JOINED_LIMITS, Rights
-from tamis.broker.deliver.deliveries import delivery_of, visible_data
+from tamis.broker.deliver.notifier import visible_delivery
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import RefusedError
 from tamis.events import Schema
@@ -70,12 +70,12 @@ class History:
             if not records:
                 return
             start = records[-1].sequence + 1
-            events = [one for one in map(self._event_cache.stored, records) if one is not None]
+            events = self._event_cache.decode_records(records)
             matches = engine.match_batch([one.payload.event for one in events])
             for stored in compress(events, map(bool, matches)):
-                data = visible_data(wanted.filter, rights, stored.payload)
-                if data is not None:
-                    yield delivery_of(stored, data)
+                delivery = visible_delivery(stored, wanted, rights)
+                if delivery is not None:
+                    yield delivery
 
     def _engine(self, wanted: HistoryQuery, rights: Rights) -> Engine:
         reading = rights.effective(wanted.filter, wanted.mode)

@@ -164,7 +164,7 @@ class SubscriptionManager:
         stored = subscription.stored
         self.understood(stored.filter, stored.language, stored.mode, rights)
         await self._matcher.updater.do(partial(self._adopt, subscription, principal.roles))
-        subscription.queue.arrived.set()
+        subscription.queue.wake()
 
     def _adopt(self, subscription: ActiveSubscription, roles: tuple[str, ...]) -> None:
         number, state = subscription.number, self._store.state
@@ -188,7 +188,7 @@ class SubscriptionManager:
 
     async def _make_asked(self) -> None:
         for result in await self._matcher.updater.do(self._make_all):
-            result.tell()
+            result.resolve()
 
     def _make_all(self) -> list[ChangeResult]:
         with self._asking:
@@ -321,6 +321,23 @@ class SubscriptionManager:
                 expired.append(self.delete(subscription, "expired"))
         await asyncio.gather(*expired)
 
+    def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
+        """Return how many events wait for a subscription, and its dead letters; for a thread."""
+        if not isinstance(subscription.queue, DiskQueue):
+            return subscription.queue.waiting, 0
+        state, number = self._store.state, subscription.number
+        return state.pending_count(number), state.dead_letter_count(number)
+
+    async def requeue(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> int:
+        """Queue dead letters again; return how many."""
+        oldest, state = self._store.log.first_sequence, self._store.state
+        found = await asyncio.to_thread(
+            lambda: state.requeue(subscription.number, sequences, oldest=oldest)
+        )
+        for sequence in found:
+            subscription.queue.put_back(sequence, 0, 0.0)
+        return len(found)
+
     # --- rights that change ----------------------------------------------------------------------
 
     async def apply_rights(self) -> None:
@@ -343,7 +360,7 @@ class SubscriptionManager:
         if subscription.is_suspended:
             await self._notifier.end(subscription, "the policy no longer allows its filter")
         else:
-            subscription.queue.arrived.set()
+            subscription.queue.wake()
 
     def _compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:
         rights_of = cache(self._rights_of)

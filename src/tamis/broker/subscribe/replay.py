@@ -81,7 +81,7 @@ class Replayer:
                 await asyncio.sleep(AGAIN)
                 continue
             queue.below = stretch.position if stretch.position < stretch.end else inf
-            queue.arrived.set()
+            queue.wake()
 
     def _look(
         self, subscription: ActiveSubscription, alone: Engine, stretch: ReplayRange
@@ -91,7 +91,7 @@ class Replayer:
             for record in self._store.log.read(stretch.position, TOGETHER)
             if record.sequence < stretch.end
         ]
-        events = [stored for stored in map(self._event_cache.stored, records) if stored is not None]
+        events = self._event_cache.decode_records(records)
         matches = alone.match_batch([stored.payload.event for stored in events])
         found = [event.sequence for event, ids in zip(events, matches, strict=True) if ids]
         after = records[-1].sequence + 1 if records else stretch.end

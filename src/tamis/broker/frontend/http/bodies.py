@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tamis.broker.sessions import LONGEST_WAIT
+from tamis.broker.sessions import MAX_WAIT_SECONDS
 from tamis.protocol import Delivery
 from tamis.protocol.frames import LONGEST_NAME, Policy
 from tamis.protocol.management import (
@@ -72,7 +72,7 @@ class Fetch(_RequestBody):
     """How much to fetch, and how long to wait for it."""
 
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = 100
-    wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds.")] = 0.0
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, description="Seconds.")] = 0.0
 
 
 class Fetched(_ResponseBody):

@@ -154,7 +154,5 @@ def _as_refusal(error: Exception, path: str) -> RefusedError:
                 "there is no space to store it" if full else "the storage does not answer",
             )
         case _:
-            LOG.error("something went wrong", path=path, exc_info=error)
-            return RefusedError(
-                Code.UNAVAILABLE, "something went wrong in the broker, and its log says what"
-            )
+            LOG.error("internal error", path=path, exc_info=error)
+            return RefusedError(Code.UNAVAILABLE, "an internal error; the broker's log has details")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -15,16 +15,16 @@ from tamis.broker.deliver.notifier import Attachment
 from tamis.broker.frontend.http.operations import OperationCall
 from tamis.broker.frontend.streams import cancel_all, disconnected
 from tamis.errors import DisconnectedError
-from tamis.protocol import Delivery
+from tamis.protocol import Deliver, Delivery, Dropped, Ended
 
 EVENT_STREAM: Final = "text/event-stream"
 
-# Events that may be in flight to the client, and bytes written at once.
-CREDIT: Final = 256
-PIECE: Final = 64 * 1024
-# How often to check what has arrived.
-LOOK: Final = 0.1
-RETRY: Final = b"retry: 2000\n\n"
+# Events that may be on their way to the client, and the bytes that are written at once.
+CREDIT_EVENTS: Final = 256
+WRITE_BYTES: Final = 64 * 1024
+# The interval between two checks for what has arrived.
+ARRIVAL_CHECK_SECONDS: Final = 0.1
+RETRY_FIELD: Final = b"retry: 2000\n\n"
 HEARTBEAT: Final = b": still here\n\n"
 
 
@@ -63,12 +63,15 @@ class EventStream(Response):
         session.closed.add_done_callback(lambda reason: self._finish(str(reason.result())))
         with self._call.frontend.streams.holding(self):
             self._attachment = await session.attach(
-                self._id, self, credit=CREDIT, acknowledge="manual" if self._manual else "auto"
+                self._id,
+                self,
+                credit=CREDIT_EVENTS,
+                acknowledge="manual" if self._manual else "auto",
             )
             try:
                 await send(start)
                 self._send = send
-                await self._write(RETRY)
+                await self._write(RETRY_FIELD)
                 self._has_begun.set()
                 await self._stay()
             finally:
@@ -102,7 +105,7 @@ class EventStream(Response):
             await cancel_all([client])
 
     def _next_look(self) -> float:
-        return LOOK if self._arrivals is not None else float("inf")
+        return ARRIVAL_CHECK_SECONDS if self._arrivals is not None else float("inf")
 
     async def _acknowledge_arrivals(self) -> None:
         arrived = self._arrivals.take() if self._arrivals is not None else 0
@@ -119,26 +122,24 @@ class EventStream(Response):
             raise DisconnectedError("the event stream is over")
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
-    # --- what the notifier asks for --------------------------------------------------------------
+    # --- the sink of the notifier ----------------------------------------------------------------
 
-    async def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Send events; return once the system has accepted them."""
+    async def send(self, frame: Deliver | Dropped | Ended) -> None:
+        """Write a frame; return when the system has taken it."""
+        if isinstance(frame, Ended):
+            self._finish(frame.reason)
+            return
         await self._has_begun.wait()
-        for piece in _pieces(map(_event, deliveries)):
+        if isinstance(frame, Dropped):
+            lost = {"count": frame.count, "reason": frame.reason}
+            await self._write(_message("dropped", lost))
+            return
+        for piece in _pieces(map(_event, frame.events)):
             await self._write(piece)
         if self._arrivals is not None:
-            self._arrivals.sent(deliveries[-1].sequence)
+            self._arrivals.sent(frame.events[-1].sequence)
         if self._attachment is not None:
-            self._attachment.give_credit(len(deliveries))
-
-    async def dropped(self, count: int, reason: str) -> None:
-        """Report events that will not arrive."""
-        await self._has_begun.wait()
-        await self._write(_message("dropped", {"count": count, "reason": reason}))
-
-    async def ended(self, reason: str) -> None:
-        """Report that the subscription has ended."""
-        self._finish(reason)
+            self._attachment.give_credit(len(frame.events))
 
 
 def _event(delivery: Delivery) -> bytes:
@@ -156,7 +157,7 @@ def _pieces(texts: Iterable[bytes]) -> Iterator[bytes]:
     piece = bytearray()
     for text in texts:
         piece += text
-        if len(piece) >= PIECE:
+        if len(piece) >= WRITE_BYTES:
             yield bytes(piece)
             piece.clear()
     if piece:

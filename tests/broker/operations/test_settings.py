@@ -12,7 +12,7 @@ from tamis.cli.broker import serve
 from tamis.errors import SettingsError
 from tamis.units import format_seconds, format_size
 
-REFERENCE = Path(__file__).parent.parent.parent / "docs" / "reference" / "settings.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "settings.md"
 
 
 @pytest.fixture(autouse=True)

@@ -35,14 +35,14 @@ class Publishing:
 
     def __init__(self, store: Storage) -> None:
         self.passed: list[StoredEvent] = []
-        self.committer = Committer(store.log, {}, self._pass_on, Metrics(), most_waiting=2)
+        self.committer = Committer(store.log, {}, self._pass_on, Metrics(), max_waiting=2)
 
     async def _pass_on(self, events: list[StoredEvent]) -> None:
         self.passed += events
 
     async def publish(self, sequence: int, *numbers: int) -> tuple[int, int | None]:
         payloads = [payload(number) for number in numbers]
-        receipt = await self.committer.publish("ann", sequence, payloads)
+        receipt = await (await self.committer.enqueue("ann", sequence, payloads))
         return receipt.duplicates, receipt.first
 
 

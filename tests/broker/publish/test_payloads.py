@@ -1,0 +1,78 @@
+"""The fast way of decoding an event never differs from the strict one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tamis.broker.publish.payloads import JSON, PayloadDecoder
+from tamis.errors import RefusedError
+from tamis.events import EventLimits
+
+NAMES = st.sampled_from(["a", "b", "a.b", "", "é", 'q"', "x" * 300]) | st.text(max_size=3)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=2),
+    max_leaves=4,
+)
+MEMBERS = st.lists(st.tuples(NAMES, VALUES), max_size=4)
+
+
+def outcome(decoder: PayloadDecoder, text: bytes, *, strictly: bool) -> object:
+    decode = decoder._decode_strictly if strictly else decoder.decode
+    try:
+        return decode(text, JSON).event
+    except RefusedError as error:
+        return error.code, str(error)
+
+
+def written(members: list[tuple[str, object]], *, ascii_only: bool) -> bytes:
+    """Return a JSON object in which a name may stand twice."""
+    dump = json.JSONEncoder(ensure_ascii=ascii_only).encode
+    inside = ", ".join(f"{dump(name)}: {dump(value)}" for name, value in members)
+    return f"{{{inside}}}".encode(errors="surrogatepass")
+
+
+@given(MEMBERS, st.booleans())
+@example([("a", 1), ("a", 2)], True)
+@example([("a", "x"), ("a", 2)], True)
+@example([("a", 2**63)], True)
+def test_the_fast_way_agrees_with_the_strict_one(
+    members: list[tuple[str, object]], ascii_only: bool
+) -> None:
+    text = written(members, ascii_only=ascii_only)
+    for limits in (EventLimits(), EventLimits(size=20), EventLimits(attributes=1, values=1)):
+        decoder = PayloadDecoder(None, limits, is_total=False)
+        strict = outcome(decoder, text, strictly=True)
+        assert outcome(decoder, text, strictly=False) == strict
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"nul",
+        b'{"a":1}x',
+        b'{"a":01}',
+        b'{"a":1e999}',
+        b'{"a":NaN}',
+        b"\xff",
+        b'\xef\xbb\xbf{"a":1}',
+        b'{"a":"\n"}',
+        b' {"a" : 1 }\n',
+        b'{"a":"\xff"}',
+        b'{"a":"\\ud800"}',
+    ],
+)
+def test_what_is_not_an_event_is_refused_in_the_same_words(text: bytes) -> None:
+    decoder = PayloadDecoder(None, EventLimits(), is_total=False)
+    assert outcome(decoder, text, strictly=False) == outcome(decoder, text, strictly=True)
