@@ -53,7 +53,7 @@ class LingeringTransport:
         return getattr(self.inner, name)
 
     def is_closing(self) -> bool:
-        """Tell whether nothing more can be sent."""
+        """Return whether nothing more can be sent."""
         return self._is_lingering or self.inner.is_closing()
 
     def write(self, data: bytes) -> None:
