@@ -17,7 +17,7 @@ from tamis.events import Schema, decode_json
 from tamis.events.batch import EventBatch
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine, Subscription
-from tamis.matching.compile.compiled import Compiled
+from tamis.matching.compile.compiled import Compiled, compile_programs
 from tamis.matching.compile.programs import compile_filter
 from tamis.matching.compile.vocabulary import Vocabulary
 
@@ -81,7 +81,7 @@ def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = N
         for filter_ in filters_in_parts(work, len(work.programs))
     ]
     with step(f"compiled {len(programs):,} filters, mode {mode}"):
-        return Compiled(programs, vocabulary)
+        return compile_programs(programs, vocabulary)
 
 
 def fill(engine: Engine, filters: Iterable[Filter]) -> None:

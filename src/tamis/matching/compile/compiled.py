@@ -6,6 +6,8 @@ It never changes once it is built, so any number of threads may match with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -41,55 +43,33 @@ class CompiledArrays(NamedTuple):
     """The unindexed subscriptions that are not diagrams."""
 
 
+@dataclass(frozen=True, eq=False)
 class Compiled:
     """Subscriptions ready to be matched."""
 
-    def __init__(self, programs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> None:
-        leaves, renumbered = Programs.of(programs).renumbered()
-        variables = Variables.of([vocabulary.leaf_of(leaf) for leaf in leaves.tolist()])
-        access = find_access(renumbered, variables)
-        unindexed = np.flatnonzero(~access.is_indexed).astype(np.int32)
-        some = renumbered.some(unindexed)
-        builder = ChunkBuilder(some, variables)
-        places = builder.build()
-        others, graph_leaves = some.some(places), variables.leaves
-        sides = needed_sides(others, graph_leaves)
-        tests = builder.regions()
-        regions, numbers = RegionList.joined(
-            [tests, region_list(graph_leaves, sides)]
-        ).by_attribute(variables)
-        row_of_side = np.full(2 * len(graph_leaves.block), NONE, np.int32)
-        row_of_side[sides] = numbers[len(tests.begins) :]
-        self._take(
-            CompiledArrays(
-                leaves,
-                renumbered,
-                unindexed,
-                access.postings,
-                regions,
-                builder.chunks(numbers[: len(tests.begins)]),
-                build_graph(others, places, row_of_side, len(regions.begins)),
-            ),
-            variables,
-            vocabulary.schema,
-        )
+    arrays: CompiledArrays
+    variables: Variables
+    schema: Schema | None
 
-    @classmethod
-    def restored(
-        cls, arrays: CompiledArrays, variables: Variables, schema: Schema | None
-    ) -> Compiled:
-        """Return a compiled set that was saved."""
-        self = cls.__new__(cls)
-        self._take(arrays, variables, schema)
-        return self
+    @cached_property
+    def count(self) -> int:
+        """Return the number of subscriptions."""
+        return len(self.arrays.programs.starts) - 1
 
-    def _take(self, arrays: CompiledArrays, variables: Variables, schema: Schema | None) -> None:
-        self.arrays = arrays
-        self.variables = variables
-        self.schema = schema
-        self.count = len(arrays.programs.starts) - 1
-        self.programs = arrays.programs
-        self.unindexed = arrays.unindexed
+    @cached_property
+    def programs(self) -> Programs:
+        """Return the programs, over the leaves in use."""
+        return self.arrays.programs
+
+    @cached_property
+    def unindexed(self) -> NDArray[np.int32]:
+        """Return the subscriptions that are evaluated for every event."""
+        return self.arrays.unindexed
+
+    @property
+    def nodes(self) -> int:
+        """Return the number of nodes in all diagrams and in the graph."""
+        return len(self.arrays.chunks.test) + len(self.arrays.graph.kinds)
 
     def original(self, number: int) -> NDArray[np.int32]:
         """Return a program in terms of the vocabulary's leaves."""
@@ -98,7 +78,31 @@ class Compiled:
         codes[is_leaf] = self.arrays.leaves[codes[is_leaf]]
         return codes
 
-    @property
-    def nodes(self) -> int:
-        """Return the number of nodes in all diagrams, and in the graph."""
-        return len(self.arrays.chunks.test) + len(self.arrays.graph.kinds)
+
+def compile_programs(programs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> Compiled:
+    """Compile subscriptions together: some to posting lists, the others to diagrams or a graph."""
+    used, renumbered = Programs.of(programs).renumbered()
+    variables = Variables.of([vocabulary.leaf_of(leaf) for leaf in used.tolist()])
+    access = find_access(renumbered, variables)
+    unindexed = np.flatnonzero(~access.is_indexed).astype(np.int32)
+    chosen = renumbered.some(unindexed)
+    builder = ChunkBuilder(chosen, variables)
+    too_large = builder.build()
+    graph_programs = chosen.some(too_large)
+    sides = needed_sides(graph_programs, variables.leaves)
+    chunk_regions = builder.regions()
+    asked = RegionList.joined([chunk_regions, region_list(variables.leaves, sides)])
+    regions, numbers = asked.by_attribute(variables)
+    count = len(chunk_regions.begins)
+    row_of_side = np.full(2 * len(variables.leaves.block), NONE, np.int32)
+    row_of_side[sides] = numbers[count:]
+    arrays = CompiledArrays(
+        used,
+        renumbered,
+        unindexed,
+        access.postings,
+        regions,
+        builder.chunks(numbers[:count]),
+        build_graph(graph_programs, too_large, row_of_side, len(regions.begins)),
+    )
+    return Compiled(arrays, variables, vocabulary.schema)

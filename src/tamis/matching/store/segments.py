@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Id, Mode
-from tamis.matching.compile.compiled import Compiled
+from tamis.matching.compile.compiled import compile_programs
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
 from tamis.matching.evaluate.segment_matches import SegmentMatches
@@ -77,7 +77,7 @@ class Segment(NamedTuple):
         ids[:] = [entry.id for entry in entries]
         modes = np.array([MODES.index(entry.mode) for entry in entries], np.int8)
         expires_at = np.array([entry.expires_at for entry in entries], np.float64)
-        compiled = Compiled([entry.program for entry in entries], vocabulary)
+        compiled = compile_programs([entry.program for entry in entries], vocabulary)
         return cls(
             Evaluator(compiled),
             SubscriptionColumns.of(ids, modes, expires_at),

@@ -69,7 +69,7 @@ def load(path: Path) -> Restored:
         saved = _rebuilt(SavedLeaves, "vocabulary", arrays)
         vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL, saved=saved)
         compiled_arrays = _rebuilt(CompiledArrays, "compiled", arrays)
-        compiled = Compiled.restored(compiled_arrays, _variables(arrays), schema)
+        compiled = Compiled(compiled_arrays, _variables(arrays), schema)
     except KeyError as missing:
         raise SnapshotError(
             path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
