@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -80,6 +81,17 @@ class ForkServer:
         finally:
             os.close(writing)
         return ForkedProcess(self, pid, os.fdopen(reading))
+
+    def run(
+        self, command: Sequence[str], *, folder: Path, env: Mapping[str, str], timeout: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        with tempfile.TemporaryFile("w+") as stderr:
+            process = self.start(command, stderr=stderr, folder=folder, env=env)
+            with process.stdout as stdout:
+                code, out = process.wait(timeout), stdout.read()
+            stderr.seek(0)
+            return subprocess.CompletedProcess(command, code, out, stderr.read())
 
     def ask(self, request: Mapping[str, Any], files: Sequence[int] = ()) -> Any:
         """Send a request to the fork server, and return the reply."""

@@ -7,7 +7,6 @@ import os
 import signal
 import ssl
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 
+from broker.fork_server import fork_server
 from broker.frontend.sockets import Talk
 from broker.server import ServerProcess, running
 from cli.commands import tamis
@@ -24,15 +24,8 @@ from waiting import eventually
 
 def serve(folder: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run `tamis serve` where it is not to start."""
-    return subprocess.run(  # noqa: S603 - our own command
-        [sys.executable, "-m", "tamis.cli", "serve", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        cwd=folder,
-        env={**os.environ, **environment},
-    )
+    env = {**os.environ, **environment}
+    return fork_server().run(["serve", *options], folder=folder, env=env, timeout=60)
 
 
 @pytest.fixture(scope="module")
