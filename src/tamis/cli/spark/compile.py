@@ -11,7 +11,7 @@ from tamis.cli.console import count, say, stderr
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import ModeOption, SchemaFile, read_schema
 from tamis.cli.spark.jobs import spark_job, write_summary
-from tamis.cli.spark.options import LibraryFolder, Master
+from tamis.cli.spark.options import LibraryFolder, Master, no_default
 from tamis.filters import Mode
 
 if TYPE_CHECKING:
@@ -42,21 +42,15 @@ def compile_(
     library: LibraryFolder,
     schema: SchemaFile = None,
     mode: ModeOption = Mode.SQL,
-    shards: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many.", show_default=False)
-    ] = None,
+    shards: Annotated[int | None, no_default(min=1, metavar="N", help="How many.")] = None,
     key: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="A text attribute to shard subscriptions by.", show_default=False
-        ),
+        no_default(metavar="NAME", help="A text attribute to shard subscriptions by."),
     ] = None,
     lint: Annotated[bool, typer.Option("--lint", help="Look for mistakes in filters.")] = False,
     format_: Annotated[
         str | None,
-        typer.Option(
-            "--format", help="parquet, csv or json, if file names do not say.", show_default=False
-        ),
+        no_default("--format", help="parquet, csv or json, if file names do not say."),
     ] = None,
     master: Master = "local[*]",
 ) -> int:

@@ -21,6 +21,7 @@ from tamis.cli.spark.options import (
     Overwrite,
     PlanName,
     TargetFolder,
+    no_default,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def match(
     to: TargetFolder,
     version: Annotated[
         int | None,
-        typer.Option(metavar="N", help="A version other than the newest.", show_default=False),
+        no_default(metavar="N", help="A version other than the newest."),
     ] = None,
     output: OutputForm = "ids",
     keep: KeptColumns = None,
@@ -61,7 +62,7 @@ def match(
     format_: EventFormat = None,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a report, as HTML.", show_default=False),
+        no_default(metavar="FILE", help="Write a report, as HTML."),
     ] = None,
     master: Master = "local[*]",
 ) -> int:

@@ -3,43 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tamis.cli.options import mistake
 
+
+def no_default(*names: str, **details: Any) -> Any:
+    """Return an option whose help shows no default."""
+    return typer.Option(*names, show_default=False, **details)
+
+
 LibraryFolder = Annotated[
     Path,
-    typer.Option(
-        "--library",
-        "-L",
-        metavar="FOLDER",
-        help="The library of subscriptions.",
-        show_default=False,
-    ),
+    no_default("--library", "-L", metavar="FOLDER", help="The library of subscriptions."),
 ]
 Master = Annotated[
     str, typer.Option(metavar="URL", help="Where Spark runs: local[*] is all of this machine.")
 ]
-TargetFolder = Annotated[
-    Path, typer.Option("--to", metavar="FOLDER", help="Where to write.", show_default=False)
-]
+TargetFolder = Annotated[Path, no_default("--to", metavar="FOLDER", help="Where to write.")]
 OutputForm = Annotated[str, typer.Option(help="ids, pairs, packed, bitmap or counts.")]
 KeptColumns = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN", help="A column to keep; repeatable.", show_default=False),
+    no_default(metavar="COLUMN", help="A column to keep; repeatable."),
 ]
 OnlyMatched = Annotated[
     bool, typer.Option("--only-matched", help="Leave out events that match nothing.")
 ]
 PlanName = Annotated[
     str | None,
-    typer.Option(help="single, keyed or grid; by default what fits.", show_default=False),
+    no_default(help="single, keyed or grid; by default what fits."),
 ]
 EventFormat = Annotated[
     str | None,
-    typer.Option("--format", help="parquet or json, if file names do not say.", show_default=False),
+    no_default("--format", help="parquet or json, if file names do not say."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing data.")]
 

@@ -26,6 +26,7 @@ from tamis.cli.spark.options import (
     OnlyMatched,
     OutputForm,
     PlanName,
+    no_default,
 )
 from tamis.units import seconds
 
@@ -64,53 +65,36 @@ def stream(
     library: LibraryFolder,
     to: Annotated[
         str,
-        typer.Option(
+        no_default(
             "--to",
             metavar="FOLDER",
             help="Where to write results: a folder, or the URL of a broker.",
-            show_default=False,
         ),
     ],
     checkpoint: Annotated[
         Path,
-        typer.Option(
-            metavar="FOLDER", help="Where the stream records its progress.", show_default=False
-        ),
+        no_default(metavar="FOLDER", help="Where the stream records its progress."),
     ],
     once: Annotated[bool, typer.Option("--once", help="Stop after the events there are.")] = False,
     every: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How often to look for events: 500ms, 10s, 5m, 1h.",
-            show_default=False,
-        ),
+        no_default(metavar="TIME", help="How often to look for events: 500ms, 10s, 5m, 1h."),
     ] = None,
     files_per_batch: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Maximum number of files.", show_default=False),
+        no_default(min=1, metavar="N", help="Maximum number of files."),
     ] = None,
     events_per_batch: Annotated[
         int | None,
-        typer.Option(
-            min=1, metavar="N", help="Maximum number of events from a broker.", show_default=False
-        ),
+        no_default(min=1, metavar="N", help="Maximum number of events from a broker."),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="An option of reading a broker; repeatable.",
-            show_default=False,
-        ),
+        no_default(metavar="NAME=VALUE", help="An option of reading a broker; repeatable."),
     ] = None,
     to_option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="An option of publishing to a broker; repeatable.",
-            show_default=False,
-        ),
+        no_default(metavar="NAME=VALUE", help="An option of publishing to a broker; repeatable."),
     ] = None,
     output: OutputForm = "ids",
     keep: KeptColumns = None,

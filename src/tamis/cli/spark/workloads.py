@@ -11,7 +11,7 @@ from rich.table import Table
 from tamis.cli.console import say, stdout
 from tamis.cli.exits import FINE
 from tamis.cli.spark.jobs import spark_job, write_summary
-from tamis.cli.spark.options import Master, Overwrite, TargetFolder, require_new
+from tamis.cli.spark.options import Master, Overwrite, TargetFolder, no_default, require_new
 
 if TYPE_CHECKING:
     from tamis.spark import Generated
@@ -39,21 +39,13 @@ Seed = Annotated[int, typer.Option(metavar="S", help="A different seed gives dif
 def generate(
     workload: WorkloadName,
     *,
-    subscriptions: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many.", show_default=False)
-    ],
-    events: Annotated[int, typer.Option(min=0, metavar="M", help="How many.", show_default=False)],
+    subscriptions: Annotated[int, no_default(min=0, metavar="N", help="How many.")],
+    events: Annotated[int, no_default(min=0, metavar="M", help="How many.")],
     to: TargetFolder,
     seed: Seed = 1,
     density: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            metavar="D",
-            help="The fraction of attributes that an event has.",
-            show_default=False,
-        ),
+        no_default(min=0, max=1, metavar="D", help="The fraction of attributes that an event has."),
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="parquet or jsonl.")] = "parquet",
     overwrite: Overwrite = False,
@@ -103,7 +95,7 @@ def experiment(
     *,
     filters: Annotated[
         list[int],
-        typer.Option(min=1, metavar="N", help="How many; repeatable.", show_default=False),
+        no_default(min=1, metavar="N", help="How many; repeatable."),
     ],
     events: Annotated[int, typer.Option(min=1, metavar="M", help="For each density.")] = 200_000,
     to: TargetFolder,
