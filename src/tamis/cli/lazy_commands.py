@@ -16,7 +16,7 @@ class CommandEntry(NamedTuple):
     target: str
     """The module and, after a colon, its function or group of commands."""
     examples: str = "EXAMPLES"
-    """The name of the text, in the same module, that stands below the help."""
+    """The name of the text below the help, in the same module."""
     needs_arguments: bool = False
 
 
@@ -72,7 +72,7 @@ COMMANDS: Final = {
 
 
 class LazyCommand(TyperCommand):
-    """A command that is not loaded yet: only `tamis --help` uses it as it is."""
+    """A command that is not loaded yet; `tamis --help` needs no more."""
 
     def __init__(self, name: str, entry: CommandEntry) -> None:
         super().__init__(name, help=entry.summary)

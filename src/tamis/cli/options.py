@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -80,3 +82,15 @@ def read_schema(path: Path | None) -> Schema | None:
         return decode_schema(path.read_bytes())
     except SchemaError as error:
         raise SchemaError(f"{path}: {error}") from None
+
+
+def option_parameter(name: str, kind: Any) -> Parameter:
+    """Return the parameter of a command for an option that may be left out."""
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def declare_parameters(command: Callable[..., int], parameters: Sequence[Parameter]) -> None:
+    """Declare the parameters of a command that takes `**options`."""
+    # Typer reads both.
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Unpack
 
 import typer
 
-from tamis.cli.options import mistake
+from tamis.cli.options import declare_parameters, mistake, option_parameter
 from tamis.client import Bus, ConnectOptions, connect
 from tamis.client.address import DEFAULT_URL
 from tamis.units import seconds
@@ -119,20 +119,12 @@ def with_broker(command: Callable[..., int]) -> Callable[..., int]:
         context.obj = BrokerTarget(*fields)
         return command(context.obj, **({"context": context} if takes_context else {}), **options)
 
-    context = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
-    kinds = zip(BrokerTarget._fields, (_Url, _TokenFile, _CaFile), strict=True)
     _, *rest = [one for one in own.parameters.values() if one.name != "context"]
-    parameters = [
-        context,
-        *rest,
-        *(
-            Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-            for name, kind in kinds
-        ),
-    ]
-    # Typer reads both.
-    wrapper.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    wrapper.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": int}
+    kinds = zip(BrokerTarget._fields, (_Url, _TokenFile, _CaFile), strict=True)
+    context = Parameter("context", Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    declare_parameters(
+        wrapper, [context, *rest, *(option_parameter(name, kind) for name, kind in kinds)]
+    )
     return wrapper
 
 

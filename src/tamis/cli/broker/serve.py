@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typing
 from enum import StrEnum
-from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -12,7 +11,7 @@ import typer
 
 from tamis.broker.operations.settings import BrokerSettings, load_settings
 from tamis.cli.exits import FINE
-from tamis.cli.options import mistake
+from tamis.cli.options import declare_parameters, mistake, option_parameter
 from tamis.units import format_seconds, format_size
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -137,16 +136,11 @@ def _default(metavar: str, value: Any) -> str | bool:
             return str(value)
 
 
-_KINDS: Final = {
-    "config": ConfigFile,
-    **{name: _option(name, flag) for name, flag in FLAGS.items()},
-    "set_": OtherSettings,
-}
-# Typer reads both.
-serve.__annotations__ = {**_KINDS, "return": int}
-serve.__signature__ = Signature(  # type: ignore[attr-defined]
+declare_parameters(
+    serve,
     [
-        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in _KINDS.items()
-    ]
+        option_parameter("config", ConfigFile),
+        *(option_parameter(name, _option(name, flag)) for name, flag in FLAGS.items()),
+        option_parameter("set_", OtherSettings),
+    ],
 )
