@@ -13,6 +13,7 @@ of as many sub-expressions as there are expressions, from which the level above 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -20,12 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.workloads.boolean_kernels import XNOR, Graph, fill_programs, tree_sizes
-from benchmarks.workloads.building import JOIN, collector_paused, number_atoms
-from benchmarks.workloads.drawing import distinct, zipf
+from benchmarks.workloads.drawn import collector_paused
 from benchmarks.workloads.events import Events, Field
 from benchmarks.workloads.forms import (
     AND,
     BETWEEN,
+    COMPARISONS,
     EQ,
     GE,
     GT,
@@ -41,7 +42,8 @@ from benchmarks.workloads.forms import (
     Rows,
 )
 from tamis.filters import Filter
-from tamis.filters.boolean import Not, Xor
+from tamis.filters.boolean import And, Not, Or, Xor
+from tamis.filters.build import between, compare, member
 
 OPERATORS: Final = {AND: 0.40, OR: 0.40, NOT: 0.10, XOR: 0.05, XNOR: 0.05}
 TESTS: Final = (
@@ -49,6 +51,14 @@ TESTS: Final = (
 )
 WIDEST: Final = 30
 LISTED: Final = 3
+
+
+JOIN: dict[int, Callable[[Sequence[Filter]], Filter]] = {
+    AND: And.of,
+    OR: Or.of,
+    XOR: Xor.of,
+    NOT: lambda terms: Not.of(terms[0]),
+}
 
 
 class Shape(NamedTuple):
@@ -175,3 +185,65 @@ def _predicates(rows: NDArray[np.int16]) -> Predicates:
         members=rows[op == IN, 2:].reshape(-1).astype(np.float64),
         texts=np.zeros((0, 0), np.bool_),
     )
+
+
+# --- random choices that NumPy does not have -----------------------------------------------------
+
+
+def distinct(rng: np.random.Generator, rows: int, choices: int, width: int) -> NDArray[np.int32]:
+    """Return rows of different numbers below `choices`, ascending."""
+    drawn = np.empty((rows, width), np.int32)
+    if width**2 > 2 * choices:
+        # Few rows would be without repetition: shuffle all choices instead.
+        every = np.tile(np.arange(choices, dtype=np.int32), (rows, 1))
+        drawn[:] = np.sort(rng.permuted(every, axis=1)[:, :width], axis=1)
+        return drawn
+    again = np.arange(rows)
+    while len(again):
+        drawn[again] = np.sort(rng.integers(choices, size=(len(again), width)), axis=1)
+        again = again[np.any(drawn[again, 1:] == drawn[again, :-1], axis=1)]
+    return drawn
+
+
+def zipf(rng: np.random.Generator, size: int, choices: int, exponent: float) -> NDArray[np.int64]:
+    """Return numbers below `choices`, the r-th with a weight of r ** -exponent."""
+    weights = np.cumsum(np.arange(1, choices + 1, dtype=np.float64) ** -exponent)
+    found: NDArray[np.int64] = np.searchsorted(
+        weights, rng.random(size) * weights[-1], side="right"
+    )
+    return found
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+
+def number_atoms(fields: Sequence[Field], predicates: Predicates) -> list[Filter]:
+    """Return the atom of each predicate on whole numbers."""
+    with collector_paused():
+        return [
+            _atom(fields[attribute].name, op, (int(low), int(high)), _members(predicates, number))
+            for number, (attribute, op, low, high) in enumerate(
+                zip(
+                    predicates.attribute.tolist(),
+                    predicates.op.tolist(),
+                    predicates.low.tolist(),
+                    predicates.high.tolist(),
+                    strict=True,
+                )
+            )
+        ]
+
+
+def _atom(name: str, op: int, ends: tuple[int, int], members: list[int]) -> Filter:
+    if op == BETWEEN:
+        return between(name, *ends)
+    if op == IN:
+        return member(name, members)
+    return compare(name, COMPARISONS[op], ends[0])
+
+
+def _members(predicates: Predicates, number: int) -> list[int]:
+    if predicates.op[number] != IN:
+        return []
+    first, last = predicates.member_start[number : number + 2]
+    return [int(value) for value in predicates.members[first:last]]

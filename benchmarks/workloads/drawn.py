@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, cached_property
 from typing import Final
 
@@ -12,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from benchmarks.workloads.building import collector_paused
 from benchmarks.workloads.events import Events, Field
 from benchmarks.workloads.forms import (
     AND,
@@ -36,6 +37,18 @@ from tamis.workloads import Workload
 OPERATORS: Final = {And: AND, Or: OR, Xor: XOR}
 # Filters are parsed in parts, since a million of them at once need more memory than the engine.
 PART: Final = 50_000
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking over millions of objects that stay alive."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Drawn:

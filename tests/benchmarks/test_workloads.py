@@ -11,9 +11,8 @@ import pytest
 from benchmarks.baselines.scan import ScanMatcher
 from benchmarks.engines import Workload
 from benchmarks.workloads import boolean, conjunctions, paper
+from benchmarks.workloads.boolean import JOIN, distinct, zipf
 from benchmarks.workloads.boolean_kernels import XNOR
-from benchmarks.workloads.building import JOIN
-from benchmarks.workloads.drawing import distinct, zipf
 from benchmarks.workloads.drawn import Drawn, parsed
 from benchmarks.workloads.forms import AND, NOT, OR, XOR, Programs
 
