@@ -22,14 +22,14 @@ from tamis.access.tokens import invalid_token
 from tamis.errors import AccessError, PolicyError
 
 # Algorithms, and the keys that each works with. There is no `none`.
-SECRET: Final = frozenset({"HS256", "HS384", "HS512"})
-PUBLIC: Final = frozenset(
+SECRET_KEY_ALGORITHMS: Final = frozenset({"HS256", "HS384", "HS512"})
+PUBLIC_KEY_ALGORITHMS: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"}
 )
 
-LONGEST_TOKEN: Final = 16 * 1024
-SHORTEST_SECRET: Final = 32
-SMALLEST_RSA: Final = 2048
+MAX_TOKEN_CHARACTERS: Final = 16 * 1024
+MIN_SECRET_BYTES: Final = 32
+MIN_RSA_BITS: Final = 2048
 
 
 class JwtSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class JwtVerifier:
 
     def verify(self, text: str) -> Principal:
         """Return the principal of a JWT, or refuse it with a reason for the log only."""
-        if len(text) > LONGEST_TOKEN:
+        if len(text) > MAX_TOKEN_CHARACTERS:
             raise invalid_token(f"it has {len(text):,} characters")
         try:
             return self._verify(text)
@@ -144,16 +144,17 @@ def _read_pem(data: bytes) -> Key:
 
 def _check_settings(settings: JwtSettings, keys: KeySet | Key, source: str) -> None:
     wanted = set(settings.algorithms)
-    if not wanted or not (wanted <= SECRET or wanted <= PUBLIC):
+    if not wanted or not (wanted <= SECRET_KEY_ALGORITHMS or wanted <= PUBLIC_KEY_ALGORITHMS):
         raise PolicyError(
-            f"the algorithms {sorted(wanted)} cannot be used: name some of {sorted(PUBLIC)}, or "
-            f"some of {sorted(SECRET)}, and not of both",
+            f"the algorithms {sorted(wanted)} cannot be used: name some of "
+            f"{sorted(PUBLIC_KEY_ALGORITHMS)}, or some of {sorted(SECRET_KEY_ALGORITHMS)}, and not "
+            "of both",
             source=source,
         )
     if not settings.issuer or not settings.audience:
         raise PolicyError("the issuer and the audience must be named", source=source)
     for key in keys if isinstance(keys, KeySet) else [keys]:
-        reason = _unfit(key, secret=wanted <= SECRET)
+        reason = _unfit(key, secret=wanted <= SECRET_KEY_ALGORITHMS)
         if reason:
             raise PolicyError(f"the key {key.kid!r} {reason}", source=source)
 
@@ -163,8 +164,8 @@ def _unfit(key: Key, *, secret: bool) -> str:
     if isinstance(key, OctKey) is not secret:
         kind = "secret" if secret else "public"
         return f"is not a {kind} key, which these algorithms work with"
-    if isinstance(key, OctKey) and len(key.raw_value) < SHORTEST_SECRET:
-        return f"is too short: a secret has at least {SHORTEST_SECRET} bytes"
-    if isinstance(key, RSAKey) and key.raw_value.key_size < SMALLEST_RSA:
-        return f"is too small: an RSA key has at least {SMALLEST_RSA} bits"
+    if isinstance(key, OctKey) and len(key.raw_value) < MIN_SECRET_BYTES:
+        return f"is too short: a secret has at least {MIN_SECRET_BYTES} bytes"
+    if isinstance(key, RSAKey) and key.raw_value.key_size < MIN_RSA_BITS:
+        return f"is too small: an RSA key has at least {MIN_RSA_BITS} bits"
     return ""

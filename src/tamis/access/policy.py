@@ -243,7 +243,7 @@ def _key(name: str) -> str:
 
 
 EVERYONE: Final = "*"
-_KINDS: Final = 1_024
+_CACHED_RIGHTS: Final = 1_024
 
 
 class Policy:
@@ -282,7 +282,7 @@ class Policy:
         self._quotas: Final = dict(quotas or {})
         self._blocked: Final = frozenset(blocked)
         # Many principals have the same roles, and so the same rights.
-        self._rights_of: Final = lru_cache(_KINDS)(self._united)
+        self._rights_of: Final = lru_cache(_CACHED_RIGHTS)(self._united)
 
     @classmethod
     def parse(cls, text: str, *, source: str = "policy", schema: Schema | None = None) -> Policy:

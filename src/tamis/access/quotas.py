@@ -42,7 +42,7 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Seconds between two sweeps for full buckets, which can be dropped.
-PATIENCE: Final = 1.0
+SWEEP_SECONDS: Final = 1.0
 
 
 class _Bucket(msgspec.Struct):
@@ -106,7 +106,7 @@ class RateLimiter:
             return 0.0
         if now < self._next_look:
             return self._next_look - now
-        self._next_look = now + PATIENCE
+        self._next_look = now + SWEEP_SECONDS
         for key in [key for key, bucket in self._buckets.items() if bucket.full_at <= now]:
             del self._buckets[key]
-        return 0.0 if len(self._buckets) < self._most else PATIENCE
+        return 0.0 if len(self._buckets) < self._most else SWEEP_SECONDS

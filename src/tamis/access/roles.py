@@ -16,7 +16,7 @@ from tamis.events import Event, Schema
 from tamis.filters import TRUE, Mode
 
 # Names appear in log records, metrics and URLs.
-LONGEST_NAME: Final = 200
+MAX_NAME_CHARACTERS: Final = 200
 _ROLE: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,100}")
 
 
@@ -53,7 +53,7 @@ def is_name(text: object) -> bool:
     >>> is_name("ann@example.org"), is_name(""), is_name("two\nlines")
     (True, False, False)
     """
-    return isinstance(text, str) and 0 < len(text) <= LONGEST_NAME and text.isprintable()
+    return isinstance(text, str) and 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable()
 
 
 class Scope(NamedTuple):

@@ -34,11 +34,11 @@ from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.arithmetic import Relation
 
 # Cells to try, from the present one outwards, and values from each.
-CELLS: Final = 256
-VALUES_PER_CELL: Final = 6
-SUFFIX_CELLS: Final = 8
+MAX_CELLS: Final = 256
+MAX_VALUES_PER_CELL: Final = 6
+MAX_SUFFIX_CELLS: Final = 8
 # The finest decimal step for numbers, before trying the next float.
-FINEST: Final = -9
+FINEST_EXPONENT: Final = -9
 
 
 def candidates(
@@ -146,7 +146,7 @@ def _singles(attribute: AttributeVariables, held: Values) -> Iterator[Value | No
     at = held[0] if held else None
     bounds = attribute.partition.bounds
     here = bisect_right(attribute.partition.breakpoints, _position(at))
-    nearest = sorted(range(len(bounds)), key=lambda number: abs(number - here))[:CELLS]
+    nearest = sorted(range(len(bounds)), key=lambda number: abs(number - here))[:MAX_CELLS]
     for number in nearest:
         yield from _values_in(attribute, bounds[number], at)
 
@@ -168,7 +168,7 @@ def _values_in(
     texts = _texts(attribute, cell, at)
     for values in islice(
         cell_values(attribute.value_order, cell, bits=Bits(), texts=texts),
-        max(VALUES_PER_CELL, len(texts)),
+        max(MAX_VALUES_PER_CELL, len(texts)),
     ):
         yield values[0] if values else None
     begin, end = attribute.value_order.whole(Kind.BITS)
@@ -191,7 +191,7 @@ def _near_numbers(
     if len(edge) < 2 or not math.isfinite(edge[1]):
         return
     whole = isinstance(at, int)
-    for exponent in range(max(FINEST, _step(at)), FINEST - 1, -1):
+    for exponent in range(max(FINEST_EXPONENT, _step(at)), FINEST_EXPONENT - 1, -1):
         step = Decimal(1).scaleb(exponent)
         found = _beside(Decimal(edge[1]), step, below=below)
         value = int(found) if whole and found == found.to_integral_value() else float(found)
@@ -254,8 +254,8 @@ def _texts(attribute: AttributeVariables, cell: Interval, at: Value | None) -> l
     asked = [[(q, True) for q in text_predicates], *([(q, True)] for q in text_predicates), []]
     found = [
         text
-        for backward in [*attribute.suffix_partition.bounds[:SUFFIX_CELLS], (BEGIN, END)]
-        for each in asked[: SUFFIX_CELLS + 1]
+        for backward in [*attribute.suffix_partition.bounds[:MAX_SUFFIX_CELLS], (BEGIN, END)]
+        for each in asked[: MAX_SUFFIX_CELLS + 1]
         for text in texts_for(text_ends((low, high)), text_ends(backward), each)
     ]
     if isinstance(at, str):
@@ -272,7 +272,7 @@ def _edited(
     }
     parts |= {point[1][::-1] for point in attribute.suffix_partition.breakpoints if len(point) == 2}
     parts |= {point[1].rstrip("\0") for point in attribute.partition.breakpoints if _is_text(point)}
-    for part in sorted(parts)[:CELLS]:
+    for part in sorted(parts)[:MAX_CELLS]:
         yield from (f"{text} {part}", text + part, part + text)
         yield from (text.replace(part, ""), text.removeprefix(part), text.removesuffix(part))
     yield from (text + "x", "x" + text, text[:-1], text[1:])

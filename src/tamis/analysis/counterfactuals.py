@@ -23,11 +23,11 @@ from tamis.filters.arithmetic import Relation
 from tamis.filters.modes import View
 
 # Atoms to evaluate with one attribute, with two, and with any: some tenths of a second.
-WORK: Final = 200_000
+MAX_EVALUATIONS: Final = 200_000
 # Steps for one diagram, some milliseconds.
-BUDGET: Final = 20_000
+BUDGET_STEPS: Final = 20_000
 # Contents of each attribute to try when changing two.
-PER_ATTRIBUTE: Final = 24
+MAX_CONTENTS_PER_ATTRIBUTE: Final = 24
 
 Changes = dict[str, Values]
 Distance = tuple[int, tuple[int, float]]
@@ -97,19 +97,19 @@ class _CounterfactualSearch:
 
     def each_of_one(self) -> Iterator[Changes]:
         """Yield for each attribute the nearest change that suffices, if there is one."""
-        self._work = WORK
+        self._work = MAX_EVALUATIONS
         for name in self._names:
             for values in self._first_to_flip(name, self._event, {}):
                 yield {name: values}
 
     def of_two(self) -> Changes | None:
         """Return the nearest change of two attributes that suffices, of those tried."""
-        self._work = WORK
+        self._work = MAX_EVALUATIONS
         found: list[Changes] = []
         for first, second in combinations(self._names, 2):
             if self._work < 0:
                 break
-            for values in islice(self._told_apart(first, self._event), PER_ATTRIBUTE):
+            for values in islice(self._told_apart(first, self._event), MAX_CONTENTS_PER_ATTRIBUTE):
                 changes = {first: values}
                 changed = self.apply(changes)
                 others = self._first_to_flip(second, changed, changes)
@@ -118,7 +118,9 @@ class _CounterfactualSearch:
 
     def _first_to_flip(self, name: str, event: Event, before: Changes) -> Iterator[Values]:
         """Yield the nearest contents of an attribute that reverse the answer, if any do."""
-        for values in islice(self._told_apart(name, event), PER_ATTRIBUTE if before else None):
+        for values in islice(
+            self._told_apart(name, event), MAX_CONTENTS_PER_ATTRIBUTE if before else None
+        ):
             if self._matches(self.apply({name: values}, event)) is not self.matched:
                 yield values
                 return
@@ -155,10 +157,12 @@ class _CounterfactualSearch:
 
     def of_any(self) -> Changes | Literal[False] | None:
         """Return changes that lead to an event from the diagram; False if there is none."""
-        self._work = WORK
+        self._work = MAX_EVALUATIONS
         none = False
         for many in (False, True) if self._schema is None else (False,):
-            encoding = Encoding([self._filter], self._mode, self._schema, many=many, budget=BUDGET)
+            encoding = Encoding(
+                [self._filter], self._mode, self._schema, many=many, budget=BUDGET_STEPS
+            )
             try:
                 root = encoding.matching_just([(self._filter, not self.matched)])
             except BudgetExceededError:

@@ -27,7 +27,7 @@ from tamis.filters.modes import View, view_of
 from tamis.filters.printing import show_name, show_value
 
 # The most reasons or values that a sentence lists.
-SHOWN: Final = 12
+MAX_SHOWN: Final = 12
 
 
 class Reason(NamedTuple):
@@ -68,9 +68,9 @@ class Explanation(NamedTuple):
 
     def __str__(self) -> str:
         said = "matches" if self.matched else "does not match"
-        reasons = [f"- {reason}" for reason in self.reasons[:SHOWN]]
-        if len(self.reasons) > SHOWN:
-            reasons.append(f"- and {len(self.reasons) - SHOWN} more")
+        reasons = [f"- {reason}" for reason in self.reasons[:MAX_SHOWN]]
+        if len(self.reasons) > MAX_SHOWN:
+            reasons.append(f"- and {len(self.reasons) - MAX_SHOWN} more")
         head = f"{self.id!r} {said}" + (":" if reasons else ", whatever the event holds.")
         late = ["The subscription has expired, so it is not reported."] if self.expired else []
         return "\n".join((head, *reasons, self._turn(), *late))
@@ -146,9 +146,9 @@ def _holding(name: str, given: Event, seen: Event) -> str:
 
 
 def _values(values: tuple[Value, ...], last: str = "and") -> str:
-    shown = [_brief(value) for value in values[:SHOWN]]
-    if len(values) > SHOWN:
-        shown.append(f"{len(values) - SHOWN} more")
+    shown = [_brief(value) for value in values[:MAX_SHOWN]]
+    if len(values) > MAX_SHOWN:
+        shown.append(f"{len(values) - MAX_SHOWN} more")
     return _joined(shown, last)
 
 

@@ -26,14 +26,14 @@ from tamis.filters.atoms import Present
 from tamis.filters.simplify import simplify
 
 # Steps for one question, some milliseconds. Ordinary filters take a few hundred.
-BUDGET: Final = 20_000
+BUDGET_STEPS: Final = 20_000
 # Limits on filters, on pairs to decide, and on pairs to refute by events.
-FILTERS: Final = 10_000
-PAIRS: Final = 5_000
-GLANCES: Final = 500_000
+MAX_FILTERS: Final = 10_000
+MAX_PAIRS: Final = 5_000
+MAX_REFUTATIONS: Final = 500_000
 # Larger diagrams are not hashed.
-HASHED_NODES: Final = 2_000
-EVENTS_AT_A_TIME: Final = 256
+MAX_HASHED_NODES: Final = 2_000
+EVENTS_PER_BATCH: Final = 256
 
 UNLESS_SEVERAL: Final = ", unless an attribute holds several values"
 
@@ -142,8 +142,8 @@ def lint(
     match: MatchBatch,
     *,
     count: int,
-    filters: int = FILTERS,
-    pairs: int = PAIRS,
+    filters: int = MAX_FILTERS,
+    pairs: int = MAX_PAIRS,
 ) -> Findings:
     """Check some of `count` filters."""
     linter = Linter(schema, match=match)
@@ -246,7 +246,7 @@ class Linter:
     ) -> Iterator[Finding]:
         order = {one.id: number for number, one in enumerate(subjects)}
         told: set[tuple[Id, Id]] = set()
-        glances = GLANCES
+        glances = MAX_REFUTATIONS
         for narrow, candidates in self._candidates(subjects):
             for wide in candidates:
                 if (narrow.id, wide.id) in told:
@@ -293,7 +293,7 @@ class Linter:
         def question(space: Space) -> Answer:
             return space.covers(wide.filter, narrow.filter)
 
-        answer = question(Space(wide.mode, self._schema, many=self._many, budget=BUDGET))
+        answer = question(Space(wide.mode, self._schema, many=self._many, budget=BUDGET_STEPS))
         self.undecided += not answer.exact
         return answer._replace(reason=self._proviso(wide.mode, question)) if answer else answer
 
@@ -329,7 +329,7 @@ class Linter:
         """Return the proviso of a yes where no schema says how many values attributes hold."""
         if self._schema is not None or self._many:
             return ""
-        return "" if question(Space(mode, many=True, budget=BUDGET)) else UNLESS_SEVERAL
+        return "" if question(Space(mode, many=True, budget=BUDGET_STEPS)) else UNLESS_SEVERAL
 
     def _candidates(
         self, subjects: Sequence[LintedFilter]
@@ -340,8 +340,8 @@ class Linter:
             for narrow in subjects:
                 yield narrow, [o for o in subjects if o.mode is narrow.mode and o is not narrow]
             return
-        for first in range(0, len(subjects), EVENTS_AT_A_TIME):
-            some = subjects[first : first + EVENTS_AT_A_TIME]
+        for first in range(0, len(subjects), EVENTS_PER_BATCH):
+            some = subjects[first : first + EVENTS_PER_BATCH]
             examples = [self._profiles[one.id].example for one in some]
             matches = self._match([example or Event({}) for example in examples])
             for number, (narrow, example) in enumerate(zip(some, examples, strict=True)):
@@ -368,7 +368,9 @@ def _encoding(one: LintedFilter, schema: Schema | None, *, many: bool) -> Encodi
     """Return the encoding of one filter, with an order of variables that is the same for all."""
     names = sorted(one.filter.attributes())
     atoms = sorted(set(one.filter.atoms()), key=str)
-    return Encoding([*map(Present, names), *atoms], one.mode, schema, many=many, budget=BUDGET)
+    return Encoding(
+        [*map(Present, names), *atoms], one.mode, schema, many=many, budget=BUDGET_STEPS
+    )
 
 
 def _key(encoding: Encoding, root: Node) -> Hashable:
@@ -379,7 +381,7 @@ def _key(encoding: Encoding, root: Node) -> Hashable:
     """
     diagram = encoding.diagram
     nodes = diagram.reachable(root)
-    if len(nodes) > HASHED_NODES:
+    if len(nodes) > MAX_HASHED_NODES:
         return None
     variables, lows, highs = diagram.nodes()
     numbers: dict[Node, int] = {FALSE: FALSE, TRUE: TRUE}

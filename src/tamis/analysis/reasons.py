@@ -27,9 +27,9 @@ AtomSet = int
 """Some of a filter's atoms, as a bit mask."""
 
 # Past this many steps, superfluous atoms may stay among the reasons.
-WORK: Final = 400_000
+MAX_STEPS: Final = 400_000
 # The number of repeated atoms to try with all their truths.
-REPEATED: Final = 4
+MAX_REPEATED_ATOMS: Final = 4
 
 
 def deciding_atoms(filter_: Filter, mode: Mode, truths: Mapping[Filter, Truth]) -> list[Filter]:
@@ -150,9 +150,9 @@ def _without_superfluous(
     """Drop atoms that the others imply, since an atom may be repeated."""
     known = {atom: _goal(truths[atom]) for atom in reasons}
     counts = Counter(filter_.atoms())
-    repeated = [atom for atom, count in counts.items() if count > 1][:REPEATED]
+    repeated = [atom for atom, count in counts.items() if count > 1][:MAX_REPEATED_ATOMS]
     steps = max(1, counts.total()) * 3 ** len(repeated)
-    for atom in reversed(reasons[: WORK // steps]):
+    for atom in reversed(reasons[: MAX_STEPS // steps]):
         kept = known.pop(atom)
         if _possible_in_every_case(filter_, known, repeated) & ~goal:
             known[atom] = kept

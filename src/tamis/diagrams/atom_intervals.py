@@ -29,7 +29,7 @@ from tamis.filters.atoms import (
 from tamis.filters.patterns import like_parts
 
 # `within` a text this short is membership in the set of its substrings.
-SHORT: Final = 12
+MAX_ENUMERATED_CHARACTERS: Final = 12
 
 _PATTERN_CHARACTERS: Final = frozenset("\\.+*?()|[]{}^$")
 
@@ -122,7 +122,7 @@ def _text_intervals(atom: ValueAtom, value_order: ValueOrder) -> tuple[Interval,
             return ((value_order.below(Kind.TEXT, text), value_order.above_prefix(text)),)
         case "contains" | "ends with" if not text:
             return (value_order.whole(Kind.TEXT),)
-        case "within" if len(text) <= SHORT:
+        case "within" if len(text) <= MAX_ENUMERATED_CHARACTERS:
             points = {text[i:j] for i in range(len(text) + 1) for j in range(i, len(text) + 1)}
             return tuple(
                 (value_order.below(Kind.TEXT, p), value_order.above(Kind.TEXT, p)) for p in points

@@ -35,8 +35,8 @@ from tamis.errors import TamisError
 Node = int
 
 # Most questions need fewer nodes than this, and clearing more would dominate the time.
-FIRST_ROOM: Final = 1 << 10
-MOST_ROOM: Final = 1 << 22
+FIRST_NODES: Final = 1 << 10
+MAX_NODES: Final = 1 << 22
 
 
 class BudgetExceededError(TamisError):
@@ -56,7 +56,7 @@ class Diagram:
 
     def __init__(self, chains: Sequence[int], budget: int) -> None:
         """Make an empty diagram; `chains` gives for each variable its chain, or FREE."""
-        self.table = new_node_table(np.array(chains, np.int32), nodes=FIRST_ROOM, steps=budget)
+        self.table = new_node_table(np.array(chains, np.int32), nodes=FIRST_NODES, steps=budget)
 
     def __len__(self) -> int:
         return int(self.table.counters[0])
@@ -112,7 +112,7 @@ class Diagram:
         node = work(self.table)
         while node == NONE:
             room = 8 * len(self.table.variable)
-            if self.table.counters[1] < 0 or room > MOST_ROOM:
+            if self.table.counters[1] < 0 or room > MAX_NODES:
                 raise BudgetExceededError("the comparison of the filters exceeded its budget")
             self.table = grown(self.table, room)
             node = work(self.table)

@@ -14,14 +14,14 @@ from typing import Final, NamedTuple
 
 from tamis.diagrams.sketch import NO, YES, Sketch
 
-CHARACTER: Final = 7.3
+CHARACTER_WIDTH: Final = 7.3
 BOX_HEIGHT: Final = 28.0
 LAYER_GAP: Final = 38.0
 BAND_GAP: Final = 14.0
 SIDE_GAP: Final = 26.0
 MARGIN: Final = 16.0
-LONGEST: Final = 46
-ROUNDS: Final = 24
+MAX_CHARACTERS: Final = 46
+ORDERING_ROUNDS: Final = 24
 
 # A box or a pill by its number in the sketch, a point on an edge by the edge and its layer.
 Place = tuple[str, int, int]
@@ -62,7 +62,7 @@ class Drawing(NamedTuple):
 
 def shortened(text: str) -> str:
     """Return a text shortened to fit into a box."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
 
 def draw(sketch: Sketch) -> Drawing:
@@ -134,7 +134,7 @@ class _LayeredLayout:
         above = _neighbours((low, high) for high, low in self._links)
         below = _neighbours(self._links)
         best, fewest = [list(row) for row in self._rows], self._crossings()
-        for sweep in range(ROUNDS):
+        for sweep in range(ORDERING_ROUNDS):
             rows = self._rows if sweep % 2 == 0 else self._rows[::-1]
             near = above if sweep % 2 == 0 else below
             for previous, row in pairwise(rows):
@@ -163,17 +163,17 @@ class _LayeredLayout:
         if sort == "point":
             return 4.0
         if sort == "root":
-            return 22 + CHARACTER * len(root_label(self._sketch.roots[number]))
+            return 22 + CHARACTER_WIDTH * len(root_label(self._sketch.roots[number]))
         if number == YES:
             return 76.0
-        return 22 + CHARACTER * len(shortened(self._sketch.boxes[number].question))
+        return 22 + CHARACTER_WIDTH * len(shortened(self._sketch.boxes[number].question))
 
     def _settle(self) -> None:
         """Move every box towards the mean of its neighbours, as far as the others permit."""
         near = _neighbours([*self._links, *((low, high) for high, low in self._links)])
         for row in self._rows:
             self._x |= self._apart(row, [0.0] * len(row))
-        for _ in range(ROUNDS * 2):
+        for _ in range(ORDERING_ROUNDS * 2):
             for row in (*self._rows, *self._rows[::-1]):
                 self._x |= self._apart(row, [self._drawn_to(p, near.get(p, ())) for p in row])
         left = min((x - self._width(place) / 2 for place, x in self._x.items()), default=0.0)
@@ -188,7 +188,9 @@ class _LayeredLayout:
         return sum(w * self._x[n] for w, n in zip(weights, near, strict=True)) / sum(weights)
 
     def _label_room(self) -> float:
-        return 14 + CHARACTER * max((len(shortened(b)) for b in self._sketch.bands), default=0)
+        return 14 + CHARACTER_WIDTH * max(
+            (len(shortened(b)) for b in self._sketch.bands), default=0
+        )
 
     def _apart(self, row: Sequence[Place], wanted: Sequence[float]) -> dict[Place, float]:
         """Return positions in the row's order, close to the wanted ones and without overlaps."""

@@ -27,7 +27,7 @@ XOR: Final = 2
 
 # The fields of a stack frame, and its states.
 _F, _G, _VARIABLE, _F_HIGH, _G_HIGH, _LOW, _STATE = range(7)
-FRAME: Final = 7
+FRAME_FIELDS: Final = 7
 _ENTERED, _LOW_PENDING, _HIGH_PENDING = range(3)
 
 # Primes far below 2**31, so that a product with a node number fits in 64 bits.
@@ -65,7 +65,7 @@ def new_node_table(chains: NDArray[np.int32], *, nodes: int, steps: int) -> Node
         memo_key=np.zeros(memo, np.int64),
         memo=np.empty(memo, np.int32),
         chain=chains,
-        stack=np.empty((len(chains) + 2, FRAME), np.int32),
+        stack=np.empty((len(chains) + 2, FRAME_FIELDS), np.int32),
         counters=np.array([2, steps], np.int64),
     )
     table.variable[:2] = BOTTOM

@@ -16,8 +16,8 @@ from tamis.events import Schema
 from tamis.filters import Filter, Mode
 
 # Limits on the work for the diagram, and on the boxes of a readable picture.
-BUDGET: Final = 200_000
-MOST_BOXES: Final = 300
+BUDGET_STEPS: Final = 200_000
+MAX_BOXES: Final = 300
 
 # Boxes have a background, and lines are mid-tones, so that it works on white and on black.
 STYLE: Final = """
@@ -59,14 +59,14 @@ class Picture:
     ) -> None:
         """Make the diagram; with `cuts`, every node of it is drawn as it is."""
         bound = {n: f if schema is None else f.bind(schema) for n, f in filters.items()}
-        encoding = Encoding(list(bound.values()), mode, schema, many=many, budget=BUDGET)
+        encoding = Encoding(list(bound.values()), mode, schema, many=many, budget=BUDGET_STEPS)
         roots = {name: encoding.matches(filter_) for name, filter_ in bound.items()}
         self.sketch: Final[Sketch] = sketch(encoding, roots, cuts=cuts)
-        if len(self.sketch.boxes) > MOST_BOXES:
+        if len(self.sketch.boxes) > MAX_BOXES:
             raise LimitError(
                 "boxes in the picture",
                 actual=len(self.sketch.boxes),
-                limit=MOST_BOXES,
+                limit=MAX_BOXES,
                 advice="draw fewer filters at a time",
             )
 

@@ -21,7 +21,7 @@ from tamis.filters import Filter, Mode
 from tamis.filters.modes import as_mode, require_schema
 
 # Steps for one question, about a second at most. Ordinary filters take a few hundred.
-BUDGET: Final = 200_000
+BUDGET_STEPS: Final = 200_000
 
 
 class Answer(NamedTuple):
@@ -68,7 +68,7 @@ class Space:
         schema: Schema | None = None,
         *,
         many: bool = False,
-        budget: int = BUDGET,
+        budget: int = BUDGET_STEPS,
     ) -> None:
         self._mode = as_mode(mode)
         require_schema(self._mode, schema)

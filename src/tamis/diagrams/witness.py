@@ -141,8 +141,8 @@ def _middles(passing: Sequence[TextPredicate]) -> Iterator[str]:
 
 # With intervals alone the first try succeeds. Text predicates and arithmetic may take a few; past
 # these bounds the answer stays open.
-PATHS: Final = 64
-EVENTS_PER_PATH: Final = 128
+MAX_PATHS: Final = 64
+MAX_EVENTS_PER_PATH: Final = 128
 
 Path = Mapping[int, bool]
 
@@ -151,8 +151,8 @@ def find_witness(
     encoding: Encoding, root: Node, is_witness: Callable[[Event], bool]
 ) -> Event | None:
     """Return an event that leads to true under `root` and that the oracle confirms, or None."""
-    for path in islice(encoding.diagram.paths(root), PATHS):
-        for event in islice(_events(encoding, path), EVENTS_PER_PATH):
+    for path in islice(encoding.diagram.paths(root), MAX_PATHS):
+        for event in islice(_events(encoding, path), MAX_EVENTS_PER_PATH):
             if is_witness(event):
                 return event
     return None

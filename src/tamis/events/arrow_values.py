@@ -20,13 +20,13 @@ from tamis.events.columns import Entries, float_entries, split_integers
 from tamis.events.kinds import KINDS, TYPES, Kind, Type
 from tamis.events.values import INT64_MAX, RejectedValue, microseconds
 
-FIRST_INSTANT: Final = microseconds(datetime.min.replace(tzinfo=UTC))
-LAST_INSTANT: Final = microseconds(datetime.max.replace(tzinfo=UTC))
+FIRST_MICROSECOND: Final = microseconds(datetime.min.replace(tzinfo=UTC))
+LAST_MICROSECOND: Final = microseconds(datetime.max.replace(tzinfo=UTC))
 
 # Microseconds per unit; a microsecond has a thousand nanoseconds.
-_MICROSECONDS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_NANOSECONDS: Final = 1_000
-_DAY: Final = 86_400_000_000
+_MICROSECONDS_PER_UNIT: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_NANOSECONDS_PER_MICROSECOND: Final = 1_000
+_MICROSECONDS_PER_DAY: Final = 86_400_000_000
 
 _TYPE_OF_ID: Final = {
     pa.type_for_alias(alias).id: type_ for type_, traits in TYPES.items() for alias in traits.arrow
@@ -126,12 +126,16 @@ def to_microseconds(
     """
     if arrow_types.is_timestamp(type_) and type_.unit == "ns":
         # 64 bits of nanoseconds span only the years 1677 to 2262.
-        return values // _NANOSECONDS, np.zeros(len(values), np.bool_)
+        return values // _NANOSECONDS_PER_MICROSECOND, np.zeros(len(values), np.bool_)
     if arrow_types.is_date64(type_):
-        values, unit = values // 86_400_000, _DAY
+        values, unit = values // 86_400_000, _MICROSECONDS_PER_DAY
     else:
-        unit = _MICROSECONDS[type_.unit] if arrow_types.is_timestamp(type_) else _DAY
-    outside = (values < FIRST_INSTANT // unit) | (values > LAST_INSTANT // unit)
+        unit = (
+            _MICROSECONDS_PER_UNIT[type_.unit]
+            if arrow_types.is_timestamp(type_)
+            else _MICROSECONDS_PER_DAY
+        )
+    outside = (values < FIRST_MICROSECOND // unit) | (values > LAST_MICROSECOND // unit)
     return values if unit == 1 else values.astype(np.int64) * unit, outside
 
 

@@ -12,7 +12,7 @@ from tamis.events.event import Event, EventLimits
 from tamis.events.json_text import decode_json
 from tamis.events.schema import Schema
 
-_DISCARDED_AT_ONCE: Final = 64 * 1024
+_DISCARDED_BYTES: Final = 64 * 1024
 
 
 class DecodedLine(NamedTuple):
@@ -105,7 +105,7 @@ def _decode_lines(
 
 
 def _discard_line(stream: BinaryIO) -> None:
-    while (rest := stream.readline(_DISCARDED_AT_ONCE)) and not rest.endswith(b"\n"):
+    while (rest := stream.readline(_DISCARDED_BYTES)) and not rest.endswith(b"\n"):
         pass
 
 

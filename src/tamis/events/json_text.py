@@ -24,7 +24,7 @@ from tamis.events.values import RejectedValue
 
 
 # Longer integers do not fit in 64 bits, and converting them takes quadratic time.
-_LONGEST_INTEGER: Final = len(str(-(2**63)))
+_MAX_INTEGER_CHARACTERS: Final = len(str(-(2**63)))
 
 
 _GIVEN_TWICE: Final = RejectedValue("the name is given twice in one object")
@@ -42,7 +42,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _integer(digits: str) -> int | RejectedValue:
-    if len(digits) <= _LONGEST_INTEGER:
+    if len(digits) <= _MAX_INTEGER_CHARACTERS:
         return int(digits)
     return RejectedValue(
         f"an integer of {len(digits.lstrip('-')):,} digits does not fit in 64 bits; "

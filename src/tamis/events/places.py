@@ -8,7 +8,7 @@ from typing import Final
 from tamis.errors import EventError, LimitError
 
 # A name from a client may be a megabyte long, or hold line breaks that would forge a log entry.
-_LONGEST_STEP: Final = 60
+_MAX_STEP_CHARACTERS: Final = 60
 
 
 def path(steps: Iterable[str | int]) -> str:
@@ -51,5 +51,5 @@ def _joined(outer: str, place: str) -> str:
 
 
 def _name(step: str) -> str:
-    cut = step if len(step) <= _LONGEST_STEP else f"{step[:_LONGEST_STEP]}…"
+    cut = step if len(step) <= _MAX_STEP_CHARACTERS else f"{step[:_MAX_STEP_CHARACTERS]}…"
     return cut if cut.isprintable() else repr(cut)[1:-1]

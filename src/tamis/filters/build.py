@@ -31,7 +31,12 @@ from tamis.filters.atoms import (
     can_compare,
 )
 from tamis.filters.boolean import And, Constant, Filter, Not
-from tamis.filters.patterns import SHORT_PATTERN, compile_like, compile_pattern, like_parts
+from tamis.filters.patterns import (
+    SAFE_PATTERN_CHARACTERS,
+    compile_like,
+    compile_pattern,
+    like_parts,
+)
 from tamis.filters.printing import show_name, show_value
 
 
@@ -167,7 +172,7 @@ def like(attribute: str, pattern: object) -> Filter:
     """Return SQL's LIKE, its pattern checked."""
     checked = _text(attribute, "like", pattern)
     # Only a long pattern can be too large for RE2, and compiling dominates the cost.
-    check = compile_like if len(checked) > SHORT_PATTERN else like_parts
+    check = compile_like if len(checked) > SAFE_PATTERN_CHARACTERS else like_parts
     check(checked)
     return Like(attribute, Kind.TEXT, checked)
 

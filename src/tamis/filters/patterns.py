@@ -12,7 +12,7 @@ from tamis.errors import FilterTypeError
 ESCAPE: Final = "\\"
 
 # A LIKE pattern of up to this many characters is never too large for RE2.
-SHORT_PATTERN: Final = 256
+SAFE_PATTERN_CHARACTERS: Final = 256
 
 
 class Pattern(Protocol):

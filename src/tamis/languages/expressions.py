@@ -19,7 +19,7 @@ from tamis.filters.atoms import In
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.filters.build import between_expressions, compare_expressions
 from tamis.filters.limits import atom_cost
-from tamis.languages.tokens import LARGEST, Tokens, describe
+from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe
 
 Operand = Filter | Expression
 Member = TypeVar("Member")
@@ -194,9 +194,9 @@ class ExpressionParser:
         )
 
     def _in_range(self, literal: Literal) -> Literal:
-        if literal.type is Type.INT and literal.constant == LARGEST:
+        if literal.type is Type.INT and literal.constant == LARGEST_BEFORE_SIGN:
             raise self.tokens.error(
-                f"the integer {LARGEST} does not fit in 64 bits", at=self.tokens.at - 1
+                f"the integer {LARGEST_BEFORE_SIGN} does not fit in 64 bits", at=self.tokens.at - 1
             )
         return literal
 

@@ -34,7 +34,7 @@ from tamis.languages.expressions import (
     ExpressionParser,
     Operand,
 )
-from tamis.languages.tokens import LARGEST, Tokens, describe
+from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe
 
 # --- numbers as Java writes them -----------------------------------------------------------
 
@@ -62,7 +62,7 @@ _BASES: Final = {"hexadecimal": 16, "binary": 2, "octal": 8, "decimal": 10}
 
 # More digits than any 64-bit integer has, with room for zeros and underscores: converting
 # thousands of them takes quadratic time.
-_LONGEST: Final = 200
+_MAX_NUMBER_CHARACTERS: Final = 200
 
 
 def read_number(word: str, tokens: Tokens) -> int | float:
@@ -84,9 +84,13 @@ def read_number(word: str, tokens: Tokens) -> int | float:
 def _integer(found: re.Match[str], tokens: Tokens) -> int:
     base = found.lastgroup or ""
     digits = found[base].replace("_", "")
-    value = int(digits, _BASES[base]) if len(digits) <= _LONGEST else LARGEST + 1
+    value = (
+        int(digits, _BASES[base])
+        if len(digits) <= _MAX_NUMBER_CHARACTERS
+        else LARGEST_BEFORE_SIGN + 1
+    )
     # The largest plus one is accepted, because a minus may precede it.
-    if value > LARGEST:
+    if value > LARGEST_BEFORE_SIGN:
         raise tokens.error(
             f"the integer {found[0][:30]} does not fit in 64 bits",
             at=tokens.at - 1,

@@ -86,10 +86,10 @@ NUMBER: Final = (
 QUOTED: Final = r"""\"(?:[^"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?"""
 
 # The largest integer plus one is accepted, because a minus may precede it.
-LARGEST: Final = 2**63
+LARGEST_BEFORE_SIGN: Final = 2**63
 
 _BASES: Final = {"0x": 16, "0b": 2}
-_LONGEST: Final = len(f"{2**64 - 1:#b}")
+_MAX_MASK_CHARACTERS: Final = len(f"{2**64 - 1:#b}")
 
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"} | {
@@ -102,7 +102,7 @@ def read_number(word: str, tokens: Tokens) -> int | float:
     at = tokens.at - 1
     if word.isdecimal() or word[:2].lower() in _BASES:
         value = _whole(word)
-        if value > LARGEST:
+        if value > LARGEST_BEFORE_SIGN:
             raise tokens.error(
                 f"the integer {word[:30]} does not fit in 64 bits",
                 at=at,
@@ -118,7 +118,7 @@ def read_number(word: str, tokens: Tokens) -> int | float:
 def read_mask(word: str, tokens: Tokens) -> int:
     """Return the bit mask in the token before the current one."""
     mask = _whole(word)
-    if mask >= 2 * LARGEST:
+    if mask >= 2 * LARGEST_BEFORE_SIGN:
         raise tokens.error("a bit mask has 64 bits at the most", at=tokens.at - 1)
     return mask
 
@@ -126,8 +126,8 @@ def read_mask(word: str, tokens: Tokens) -> int:
 def _whole(word: str) -> int:
     """Return an integer; one with more digits than any mask becomes some large number."""
     base = _BASES.get(word[:2].lower())
-    if len(word) > _LONGEST:
-        return 2 * LARGEST
+    if len(word) > _MAX_MASK_CHARACTERS:
+        return 2 * LARGEST_BEFORE_SIGN
     return int(word) if base is None else int(word[2:], base)
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 
 from tamis.analysis.explain import Explanation, explain
-from tamis.analysis.lint import FILTERS, PAIRS, Findings, LintedFilter, lint
+from tamis.analysis.lint import MAX_FILTERS, MAX_PAIRS, Findings, LintedFilter, lint
 from tamis.diagrams.pictures import Picture
 from tamis.errors import FilterError, TamisError
 from tamis.events import Event, Schema
@@ -213,7 +213,7 @@ class Engine:
         total = self.mode is Mode.TOTAL
         return explain(id_, *self.filter(id_), event, self.schema, total=total, expired=expired)
 
-    def lint(self, *, filters: int = FILTERS, pairs: int = PAIRS) -> Findings:
+    def lint(self, *, filters: int = MAX_FILTERS, pairs: int = MAX_PAIRS) -> Findings:
         """Find filters that are never or always true, equal to another, or covered by one.
 
         Examine at most `filters` filters, and compare at most `pairs` pairs.

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.analysis.lint import FILTERS
+from tamis.analysis.lint import MAX_FILTERS
 from tamis.errors import FilterError, FilterSyntaxError, TamisError
 from tamis.events import Schema, schema_of
 from tamis.events.values import parse_timestamp
@@ -95,7 +95,7 @@ class ShardBuilder:
         self._engine.add(len(self._ids), filter_, mode=mode, expires_at=expires_at)
         self._ids.append(row["id"])
         self._attributes |= filter_.attributes()
-        if self._linted is not None and len(self._ids) <= FILTERS:
+        if self._linted is not None and len(self._ids) <= MAX_FILTERS:
             self._linted.add(row["id"], filter_, mode=mode)
 
     def write(self) -> BuiltShard:
