@@ -1,8 +1,8 @@
-"""The broker without a network: what sessions share, how it starts and how it ends.
+"""The broker without a network: what sessions share, how it starts and how it stops.
 
 ::
 
-    session ──publish──► committer ──► matcher ──► mailboxes ──► notifier ──► outlets
+    session ──publish──► committer ──► matcher ──► queues ──► notifier ──► sinks
        └────subscribe──► updater ───────┘
 """
 
@@ -53,7 +53,7 @@ POLICY_PROBLEM: Final = "the policy file cannot be used; the previous policy sta
 
 
 class Broker:
-    """Takes publications, keeps subscriptions, and brings the one to the other."""
+    """Accepts publications, stores subscriptions, and delivers matching events."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Broker:
     async def open(
         cls, settings: BrokerSettings, *, clock: Callable[[], float] = time.time
     ) -> Broker:
-        """Recover what there is, and begin to work."""
+        """Recover the stored state, and start working."""
         schema = None if settings.schema_file is None else _schema(settings.schema_file)
         store = await asyncio.to_thread(Storage.open, settings.data, clock=clock)
         try:
@@ -190,11 +190,11 @@ class Broker:
         try:
             self.snapshots.save(self.engine, self.subscription_index)
         except OSError as error:
-            # The next start takes longer, no more.
+            # Only the next start takes longer.
             LOG.warning("no snapshot written", reason=str(error))
 
     async def _match_again(self) -> None:
-        """Match what was stored but perhaps not matched before the last end."""
+        """Match what was stored but perhaps not matched before the last stop."""
         position = self.store.state.matched_up_to + 1
         while position < self.store.log.next_sequence:
             records = await asyncio.to_thread(self.store.log.read, position, RECOVERY_BATCH_EVENTS)
@@ -207,7 +207,7 @@ class Broker:
         await self.matcher.drained()
 
     async def close(self) -> None:
-        """Finish what was begun, and stop."""
+        """Finish the work in progress, and stop."""
         self.health.set_open(False)
         for session in [*self._sessions]:
             session.revoke("the broker stops")
@@ -238,7 +238,7 @@ class Broker:
     # --- sessions --------------------------------------------------------------------------------
 
     async def authenticate(self, token: str | None) -> Session:
-        """Return a session for whoever brings a token."""
+        """Return a session for the principal of a token."""
         if not self.health.is_open:
             raise RefusedError(Code.UNAVAILABLE, "the broker is starting or stopping")
         principal = self.access_control.authenticate(token)
@@ -258,19 +258,19 @@ class Broker:
         return session
 
     def forget(self, session: Session) -> None:
-        """Note that a session has ended."""
+        """Record that a session has ended."""
         if session in self._sessions:
             self._sessions.discard(session)
             self._connected[session.principal.name] -= 1
 
     def end_invalid_sessions(self) -> None:
-        """End the sessions of those who would not come in now."""
+        """End the sessions of principals who would not be admitted now."""
         for session in [*self._sessions]:
             if not self.access_control.is_welcome(session.principal):
                 session.revoke("the credential is no longer valid")
 
     async def apply_policy(self) -> None:
-        """Let a new policy hold for all who are connected and for all subscriptions."""
+        """Apply a new policy to all connections and subscriptions."""
         for session in self._sessions:
             session.rights = self.access_control.rights(session.principal)
         await self.subscription_manager.apply_rights()
@@ -318,7 +318,7 @@ class Broker:
     # --- for sessions ----------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Return a few numbers that tell how the broker does."""
+        """Return the main figures of the broker."""
         log = self.store.log
         return {
             "ready": self.health.ready,
@@ -337,7 +337,7 @@ class Broker:
         }
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        """Say so if a part of the broker has stopped by itself, which is a mistake of ours."""
+        """Report that a part of the broker has stopped unexpectedly, which is a bug."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.health.report(f"the {task.get_name()} has stopped", repr(error))

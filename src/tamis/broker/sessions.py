@@ -86,7 +86,7 @@ class Session:
         self.principal = principal
         self.rights = rights
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Set to the reason when the principal is no longer welcome."""
+        """Set to the reason once the principal is no longer admitted."""
         self._services = services
         self._publishing = asyncio.Lock()
         self._publisher_names: dict[str, str] = {}
@@ -171,7 +171,7 @@ class Session:
                 Code.BAD_REQUEST,
                 f"a publisher's name has up to {LONGEST_NAME} printable characters",
             )
-        return RefusedError(Code.BAD_REQUEST, f"{sequence} is no sequence; they begin at 1")
+        return RefusedError(Code.BAD_REQUEST, f"{sequence} is not a sequence; sequences start at 1")
 
     def _too_large(self, texts: Sequence[bytes]) -> RefusedError:
         most = min(self.rights.limits.event_size, self._services.settings.largest_event)
@@ -291,7 +291,7 @@ class Session:
         view = subscription.view(*counts)
         if not self.rights.hides_anything or {*subscription.rights.roles} <= {*self.rights.roles}:
             return view
-        # It is matched by roles that this credential does not give; so its counts are not for it.
+        # It is matched by roles that this credential does not have, so its counts stay hidden.
         return msgspec.structs.replace(view, pending=0, in_flight=0, dropped=0, dead=0)
 
     # --- receiving -------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ class Session:
         await self._services.notifier.detach(attachment)
 
     async def fetch(self, id_: str, *, limit: int = 100, wait: float = 0.0) -> list[Delivery]:
-        """Return queued events; they come again unless they are acknowledged in time."""
+        """Return queued events; they are delivered again unless they are acknowledged in time."""
         subscription = self._find(id_)
         if subscription.attachment is not None:
             raise RefusedError(
@@ -336,7 +336,7 @@ class Session:
             fetching.cancel()
 
     async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
-        """Acknowledge events: they do not come again."""
+        """Acknowledge events, so that they are not delivered again."""
         index = self._services.subscription_index
         subscription = index.by_key.get((self.principal.name, id_))
         if subscription is None or self.closed.done():
@@ -346,7 +346,7 @@ class Session:
     async def reject(
         self, id_: str, sequence: int, *, delay: float | None = None, reason: str = ""
     ) -> None:
-        """Reject an event: it comes again later, or goes to the dead letters."""
+        """Reject an event; it is delivered again later or becomes a dead letter."""
         subscription = self._find(id_)
         await self._services.notifier.reject(subscription, sequence, delay, reason[:500])
 
@@ -372,7 +372,7 @@ class Session:
         return await asyncio.to_thread(delete, subscription.number, seen)
 
     def _with_letters(self, id_: str) -> ActiveSubscription:
-        """Return a subscription whose letters may be read with these rights."""
+        """Return a subscription whose dead letters may be read with these rights."""
         subscription = self._find(id_)
         stored = subscription.stored
         self._services.subscription_manager.understood(
@@ -390,7 +390,7 @@ class Session:
         end: int | str = "latest",
         limit: int = 100,
     ) -> HistoryView:
-        """Return events of the past that match a filter, and where to go on; nothing is kept."""
+        """Return past events that match a filter, and where to continue; keep no state."""
         self._require_open()
         parsed, chosen = self._services.subscription_manager.understood(
             filter_, language, mode, self.rights
@@ -410,7 +410,7 @@ class Session:
         mode: str | None = None,
         events: Sequence[bytes | msgspec.Raw],
     ) -> list[Trial]:
-        """Tell which sample events a filter matches; only what the user has sent is looked at."""
+        """Return which sample events a filter matches; only data from the user is used."""
         self._require_open()
         subscription_manager = self._services.subscription_manager
         parsed, chosen = subscription_manager.understood(filter_, language, mode, self.rights)
@@ -433,7 +433,7 @@ class Session:
         mode: str | None = None,
         event: bytes | msgspec.Raw,
     ) -> str:
-        """Say why a sample event matches or not; nothing of the roles' filters is in it."""
+        """Explain why a sample event matches or not, without revealing the filters of roles."""
         self._require_open()
         subscription_manager = self._services.subscription_manager
         if id_ is not None:
@@ -451,7 +451,7 @@ class Session:
             raise RefusedError(Code.TOO_LARGE, str(error)) from None
 
     def _sample(self, text: bytes | msgspec.Raw) -> Event:
-        """Return an event of the user's own; the schema shows no more than the user may see."""
+        """Parse an event of the user; errors show no more of the schema than the user may see."""
         limits = EventLimits(size=self._services.settings.largest_event)
         return decode_json(bytes(text), schema=self.rights.schema, limits=limits)
 
@@ -464,7 +464,7 @@ class Session:
         lifetime: float | None = None,
         note: str = "",
     ) -> IssuedTokenView:
-        """Return a new token and what is kept of it; the text is shown once."""
+        """Issue a token; return it with its description. Its text is shown once."""
         self._require_admin()
         text, record = await self._services.access_control.issue(
             principal, tuple(roles), lifetime, note
@@ -482,12 +482,12 @@ class Session:
         await self._note("revoke token", f"{token_id} of {revoked.principal}")
 
     async def tokens(self) -> list[TokenView]:
-        """Return what is known of the tokens."""
+        """Return the descriptions of the tokens."""
         self._require_admin()
         return [_token_view(record) for record in self._services.access_control.tokens()]
 
     async def audit(self, after: int = 0, limit: int = 100) -> list[AuditEntryView]:
-        """Return administrative acts from after a number on."""
+        """Return administrative acts after a number."""
         self._require_admin()
         state = self._services.store.state
         found = await asyncio.to_thread(state.audit, after, min(limit, MAX_PAGE_ITEMS))
@@ -510,14 +510,14 @@ class Session:
     # --- the end ---------------------------------------------------------------------------------
 
     def revoke(self, reason: str) -> None:
-        """Refuse everything from now on, and make the connection end."""
+        """Refuse everything from now on, and end the connection."""
         if not self.closed.done():
             self.closed.set_result(reason)
             for attachment in self._attachments:
                 self._services.notifier.stop(attachment)
 
     async def close(self) -> None:
-        """Detach everything; subscriptions that are not durable are deleted."""
+        """Stop all deliveries; delete subscriptions that are not durable."""
         self._services.forget(self)
         for attachment in [*self._attachments]:
             await self.detach(attachment)

@@ -442,8 +442,8 @@ def test_the_past_is_read_piece_by_piece(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("query", "code", "words"),
     [
-        ({"start": "tomorrow"}, "bad_request", "'tomorrow' is no start"),
-        ({"end": "tomorrow"}, "bad_request", "'tomorrow' is no start"),
+        ({"start": "tomorrow"}, "bad_request", "'tomorrow' is not a start"),
+        ({"end": "tomorrow"}, "bad_request", "'tomorrow' is not a start"),
         ({"limit": 0}, "bad_request", "limit"),
         ({"limit": 1_001}, "bad_request", "limit"),
     ],

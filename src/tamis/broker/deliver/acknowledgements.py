@@ -39,7 +39,7 @@ class AcknowledgementWriter:
     def acknowledge(
         self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int = 0
     ) -> None:
-        """Settle events, each by its sequence or all up to one: they do not come again."""
+        """Acknowledge events, by sequence or all up to one, so that they are not sent again."""
         known = subscription.queue.settle(sequences, up_to)
         self._metrics.acknowledged.inc(len(known))
         if known and isinstance(subscription.queue, DiskQueue):
@@ -57,11 +57,11 @@ class AcknowledgementWriter:
             self._note({(number, sequence): None for sequence in sequences})
 
     def retry(self, number: int, sequence: int, attempts: int, due: float) -> None:
-        """Note that an event is to come again at a later time."""
+        """Schedule an event for redelivery."""
         self._note({(number, sequence): Retry(number, sequence, attempts, due)})
 
     def bury(self, letter: DeadLetter) -> None:
-        """Note that an event is given up."""
+        """Turn an event into a dead letter."""
         self._note({(letter.number, letter.sequence): letter})
 
     def _note(self, outcomes: Outcomes) -> None:

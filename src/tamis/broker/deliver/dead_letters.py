@@ -1,4 +1,4 @@
-"""Dead letters, as far as someone may see them today: the others are as if there were none."""
+"""Dead letters that a principal may see now; the others appear not to exist."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DeadLetterReader:
     def listed(
         self, subscription: ActiveSubscription, rights: Rights, after: int, most: int
     ) -> list[DeadLetterView]:
-        """Return letters from after a sequence on, in order."""
+        """Return dead letters after a sequence, in order."""
         views: list[DeadLetterView] = []
         while len(views) < most:
             letters = self._state.dead_letters(subscription.number, after, TOGETHER)
@@ -41,7 +41,7 @@ class DeadLetterReader:
     def seen(
         self, subscription: ActiveSubscription, rights: Rights, sequences: Iterable[int]
     ) -> list[int]:
-        """Return those of the sequences that are letters which may be seen."""
+        """Return the sequences that are visible dead letters."""
         return [one for one in sequences if self._is_seen(subscription, rights, one)]
 
     def _is_seen(self, subscription: ActiveSubscription, rights: Rights, sequence: int) -> bool:
@@ -57,7 +57,7 @@ class DeadLetterReader:
         try:
             payload = self._decoder.decode_stored(letter.payload, NAME_OF[letter.format])
         except TamisError:
-            # The schema is not what it was, so that nobody can tell what may be seen.
+            # The schema has changed, so it is unknown what may be seen.
             return None
         data = visible_data(subscription.filter, rights, payload)
         if data is None:

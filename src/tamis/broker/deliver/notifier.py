@@ -107,7 +107,7 @@ class Notifier:
         return attachment
 
     async def detach(self, attachment: Attachment) -> None:
-        """Stop sending; unsettled events come again on the next connection."""
+        """Stop sending; events without an outcome are delivered again on the next connection."""
         subscription = attachment.subscription
         if subscription.attachment is not attachment:
             return
@@ -163,7 +163,7 @@ class Notifier:
             await self.detach(attachment)
 
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
-        """Send events frame by frame, and prepare them anew when the rights have changed."""
+        """Send events frame by frame; prepare them again if the rights have changed."""
         subscription, sink = attachment.subscription, attachment.sink
         while taken:
             rights = subscription.rights
@@ -237,7 +237,7 @@ class Notifier:
         return await subscription.queue.take(limit, now, now + self._settings.ack_timeout)
 
     async def tell_dropped(self, subscription: ActiveSubscription, count: int, reason: str) -> None:
-        """Count events that will not come, and tell the subscriber if it is connected."""
+        """Count events that will not arrive, and notify the subscriber if it is connected."""
         self._count_dropped(subscription, count, reason)
         attachment = subscription.attachment
         if attachment is not None:

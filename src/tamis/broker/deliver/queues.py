@@ -39,7 +39,7 @@ class DeliveryQueue:
         self.window = window
         self.in_flight: dict[int, InFlightEvent] = {}
         self.dropped = 0
-        """Events that will not come and that the subscriber has not heard of."""
+        """Dropped events that the subscriber has not been notified of."""
         self.is_attended = False
         """Whether somebody is connected; for absent subscribers the disk is enough."""
         self.wake_up: asyncio.Event | None = None
@@ -75,7 +75,7 @@ class DeliveryQueue:
         self.wake()
 
     def settle(self, sequences: Iterable[int], up_to: int) -> list[int]:
-        """Forget events that need not come again; return those that were known."""
+        """Remove acknowledged events; return those that were known."""
         meant = set(sequences)
         settled = [s for s in self.in_flight if s in meant or s <= up_to]
         for sequence in settled:

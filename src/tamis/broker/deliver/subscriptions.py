@@ -1,4 +1,4 @@
-"""Subscriptions in force, by number and by name."""
+"""Active subscriptions, by number and by name."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
 
 
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the state keeps of a subscription beside its columns."""
+    """Properties of a subscription that the state stores beside its columns."""
 
     roles: tuple[str, ...] = ()
-    """The roles its owner had when last seen."""
+    """The roles of its owner when last seen."""
     replay_from: int = 0
-    """The log from here up to the subscription's start is still to be looked through; 0: it is."""
+    """The log from here up to the start of the subscription is still to be searched; 0 if not."""
     since: int = 0
-    """The first event of the past that it is for; 0: it is for none."""
+    """The first past event that it applies to; 0 if there is none."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
-        """Return what was kept."""
+        """Return the stored properties."""
         return msgspec.json.decode(stored.extra, type=cls)
 
     def text(self) -> str:
-        """Return it as it is kept."""
+        """Return the properties in stored form."""
         return msgspec.json.encode(self).decode()
 
 
 class ActiveSubscription:
-    """One subscription, with what waits for its subscriber."""
+    """One subscription, with its delivery queue."""
 
     # There may be very many.
     __slots__ = (
@@ -66,7 +66,7 @@ class ActiveSubscription:
         rights: Rights,
         queue: DiskQueue | MemoryQueue,
     ) -> None:
-        """Take a subscription; its filter is read when it is needed if it is not given."""
+        """Create it from stored data; the filter is parsed when needed unless given."""
         self.stored = stored
         self._filter = filter_
         self.rights = rights
@@ -74,40 +74,40 @@ class ActiveSubscription:
         self.queue = queue
         self.attachment: Attachment | None = None
         self.dropped = 0
-        """Events that never came, since the broker was started."""
+        """Events dropped since the broker was started."""
         self.mark = b""
-        """A digest of what the engine has of it; empty: it has nothing."""
+        """A digest of its state in the engine; empty if it is not there."""
         self.is_suspended = False
-        """Whether the policy of today would refuse it: nothing is matched or sent."""
+        """Whether the current policy refuses it: nothing is matched or sent."""
         self._changing = Lock()
 
     @property
     def filter(self) -> Filter:
-        """Return what the user asked for."""
+        """Return the filter of the user."""
         if self._filter is None:
             self._filter = parse(self.stored.filter, self.stored.language)
         return self._filter
 
     @property
     def number(self) -> int:
-        """Return the number it is known by inside the broker."""
+        """Return its number inside the broker."""
         return self.stored.number
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the owner and the name, which tell it from all others."""
+        """Return the owner and the name, which identify it."""
         return self.stored.owner, self.stored.name
 
     @property
     def owner(self) -> Principal:
-        """Return whose it is, with the roles of whoever used it last."""
+        """Return the owner, with the roles of its last user."""
         return owner_of(self.stored)
 
     def grant(self, rights: Rights) -> None:
-        """Take what its owner may see from now on, before it is matched so: it is sent so.
+        """Set what its owner may see from now on; this takes effect on sending before matching.
 
-        To read the filters of very many would take too long; such one is not sent before it is
-        matched by its new rights.
+        Parsing the filters of very many subscriptions would take too long; such a subscription is
+        not sent until it is matched by its new rights.
         """
         self.rights = rights
         self.is_suspended = self._filter is None or not rights.may_mention(
@@ -116,19 +116,19 @@ class ActiveSubscription:
         self.queue.wake()
 
     def change(self, **columns: Any) -> None:
-        """Change what is known of it; may be called from any thread."""
+        """Replace the stored row; may be called from any thread."""
         with self._changing:
             self.stored = msgspec.structs.replace(self.stored, **columns)
 
     def change_extra(self, write: Callable[[str], None], **changes: Any) -> None:
-        """Change what is kept beside the columns, once it is written; from any thread."""
+        """Replace the stored properties, once they are written; from any thread."""
         with self._changing:
             text = msgspec.structs.replace(Extra.of(self.stored), **changes).text()
             write(text)
             self.stored = msgspec.structs.replace(self.stored, extra=text)
 
     def view(self, pending: int, dead: int) -> SubscriptionView:
-        """Return it as its owner sees it."""
+        """Return it as shown to its owner."""
         stored = self.stored
         return SubscriptionView(
             id=stored.name,
@@ -154,7 +154,7 @@ class SubscriptionIndex:
 
     def __init__(self) -> None:
         self.by_number: dict[int, ActiveSubscription] = {}
-        """Replaced never, read by the matcher's thread."""
+        """Never replaced; read by the thread of the matcher."""
         self.by_key: dict[tuple[str, str], ActiveSubscription] = {}
         self._owned: Counter[str] = Counter()
 
@@ -165,13 +165,13 @@ class SubscriptionIndex:
         return iter([*self.by_number.values()])
 
     def add(self, subscription: ActiveSubscription) -> None:
-        """Take in a subscription."""
+        """Add a subscription."""
         self.by_number[subscription.number] = subscription
         self.by_key[subscription.key] = subscription
         self._owned[subscription.stored.owner] += 1
 
     def remove(self, subscription: ActiveSubscription) -> None:
-        """Forget a subscription."""
+        """Remove a subscription."""
         if self.by_number.pop(subscription.number, None) is not None:
             del self.by_key[subscription.key]
             self._owned[subscription.stored.owner] -= 1
@@ -181,25 +181,25 @@ class SubscriptionIndex:
         return self.by_number.get(number)
 
     def find(self, owner: str, name: str) -> ActiveSubscription | None:
-        """Return the subscription that an owner calls so."""
+        """Return the subscription with this owner and name."""
         return self.by_key.get((owner, name))
 
     def owned_by(self, owner: str) -> list[ActiveSubscription]:
-        """Return what one principal has subscribed to."""
+        """Return the subscriptions of a principal."""
         return [one for one in self.by_number.values() if one.stored.owner == owner]
 
     def count_of(self, owner: str) -> int:
-        """Return how many subscriptions a principal has."""
+        """Return the number of subscriptions of a principal."""
         return self._owned[owner]
 
 
 def owner_of(stored: StoredSubscription) -> Principal:
-    """Return whose a subscription is, with the roles of whoever used it last."""
+    """Return the owner of a subscription, with the roles of its last user."""
     return Principal(stored.owner, Extra.of(stored).roles)
 
 
 def mark_of(stored: StoredSubscription, rights: Rights) -> bytes:
-    """Return a digest of all that makes a subscription in the engine what it is."""
+    """Return a digest of everything a subscription is compiled from."""
     return digest([stored.filter, stored.language, stored.mode, stored.expires_at, rights.digest])
 
 
@@ -209,5 +209,5 @@ def digest(of: object) -> bytes:
 
 
 def new_name() -> str:
-    """Return a name for a subscription that was given none."""
+    """Return a name for a subscription without one."""
     return f"sub-{secrets.token_hex(8)}"

@@ -1,1 +1,1 @@
-"""Subscriptions: how they come into force, change and end; the past."""
+"""Subscriptions: adding, changing and ending them; replay and history."""

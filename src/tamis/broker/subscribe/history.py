@@ -1,4 +1,4 @@
-"""The past without a subscription: what the log has of a filter, one piece after the other."""
+"""History: the events in the log that match a filter, page by page, without a subscription."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tamis.protocol import Code, Delivery
 from tamis.protocol.views import HistoryView
 from tamis.storage import EventLog
 
-# However few are found, one request looks at no more events than these; and at no fewer, if it
-# finds little: where it stops must not tell how large events are that may not be seen.
+# One request examines at most this many events, however few it finds. It examines no fewer if it
+# finds little: where it stops must not reveal the size of hidden events.
 LOOKED_AT: Final = 1_000
-# What is found may be larger than this by one event.
+# The result may exceed this by one event.
 MOST_BYTES: Final = 4 * 1024 * 1024
 _ID: Final = 1
 
 
 class HistoryQuery(NamedTuple):
-    """What someone is looking for, from `start` up to but without `end`."""
+    """A search, from `start` up to but excluding `end`."""
 
     filter: Filter
     mode: Mode
@@ -37,7 +37,7 @@ class HistoryQuery(NamedTuple):
 
 
 class History:
-    """Looks through the log for whoever asks, within their rights; for any thread."""
+    """Searches the log for a principal, within its rights; for any thread."""
 
     def __init__(
         self, log: EventLog, event_cache: EventCache, schema: Schema | None, mode: Mode
@@ -48,7 +48,7 @@ class History:
         self._mode = mode
 
     def read(self, wanted: HistoryQuery, rights: Rights) -> HistoryView:
-        """Return what is found, and where to go on; nothing is left when that is the end."""
+        """Return the events found and where to continue; the search is complete at its end."""
         end = min(wanted.end, self._log.next_sequence)
         start = max(wanted.start, self._log.first_sequence)
         stop = min(end, start + LOOKED_AT)
@@ -85,7 +85,7 @@ class History:
 
 
 def place_of(log: EventLog, text: int | str) -> int:
-    """Return the first sequence that is meant by `latest`, `earliest`, a sequence or a time."""
+    """Return the sequence that `latest`, `earliest`, a sequence or a time refers to."""
     if text == "latest":
         return log.next_sequence
     if text == "earliest":
@@ -101,7 +101,7 @@ def _moment(text: str) -> float:
     except ValueError:
         raise RefusedError(
             Code.BAD_REQUEST,
-            f"{text!r:.60} is no start; it is 'latest', 'earliest', a sequence, or a time such as "
+            f"{text!r:.60} is not a start: use 'latest', 'earliest', a sequence, or a time such as "
             "2026-01-31T12:00:00Z",
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

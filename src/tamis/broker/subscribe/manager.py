@@ -41,23 +41,23 @@ TOGETHER: Final = 1_000
 
 
 class SubscriptionRequest(NamedTuple):
-    """A subscription that may be made."""
+    """A subscription that has passed all checks."""
 
     wanted: Subscribe
     filter: Filter
     mode: Mode
     principal: Principal
     most: float
-    """How many subscriptions the principal may have."""
+    """The quota of subscriptions of the principal."""
     since: int | None
-    """The first event of the past that is for it."""
+    """The first past event that it applies to."""
 
 
 Done = asyncio.Future[ActiveSubscription]
 
 
 class SubscriptionManager:
-    """Makes subscriptions, takes them up again, and deletes them."""
+    """Adds, resumes and deletes subscriptions."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class SubscriptionManager:
     async def subscribe(
         self, wanted: Subscribe, principal: Principal, rights: Rights
     ) -> tuple[ActiveSubscription, bool]:
-        """Return the subscription, and whether it was there before."""
+        """Return the subscription, and whether it existed before."""
         filter_, mode = self.understood(wanted.filter, wanted.language, wanted.mode, rights)
         known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
@@ -108,12 +108,12 @@ class SubscriptionManager:
     def understood(
         self, text: str, language: str, mode: str | None, rights: Rights
     ) -> tuple[Filter, Mode]:
-        """Return what a filter means, or refuse it with a sentence."""
+        """Parse and bind a filter, or refuse it with an explanation."""
         try:
             chosen = self._settings.mode if mode is None else as_mode(mode)
             if chosen is Mode.TOTAL and self._engine.mode is not Mode.TOTAL:
                 raise FilterError(
-                    "mode 'total' is a promise about all events: the broker's settings give it"
+                    "mode 'total' is a promise about all events: set it in the broker's settings"
                 )
             filter_ = parse(text, language)
             rights.effective(filter_, chosen)
@@ -124,12 +124,13 @@ class SubscriptionManager:
         return filter_, chosen
 
     def _since(self, wanted: Subscribe) -> int | None:
-        """Return the first event that is wanted; None: those to come."""
+        """Return the first event that is wanted; None for future events only."""
         start, log = wanted.start, self._store.log
         if wanted.durable is not None and wanted.policy != WAIT:
             raise RefusedError(
                 Code.BAD_REQUEST,
-                f"what is durable waits on disk, so policy {wanted.policy!r} is for others",
+                "a durable subscription keeps its events on disk, so its policy must be "
+                f"{WAIT!r}, not {wanted.policy!r}",
             )
         if start == "latest":
             return None
@@ -155,9 +156,9 @@ class SubscriptionManager:
     async def adopt(
         self, subscription: ActiveSubscription, principal: Principal, rights: Rights
     ) -> None:
-        """Let a subscription be matched and sent by the roles of whoever uses it now.
+        """Match and send a subscription by the roles of its current user.
 
-        A credential that may not subscribe so is refused, and nothing is changed by it.
+        A credential that may not subscribe with this filter is refused, and nothing changes.
         """
         if {*subscription.owner.roles} == {*principal.roles} and not subscription.is_suspended:
             return
@@ -168,14 +169,14 @@ class SubscriptionManager:
 
     def _adopt(self, subscription: ActiveSubscription, roles: tuple[str, ...]) -> None:
         number, state = subscription.number, self._store.state
-        # After a crash the roles are those from before: whoever comes brings them again.
+        # After a crash the earlier roles apply until a user returns with the current ones.
         subscription.change_extra(partial(state.commit_replay, number, ()), roles=roles)
         self._compile_again([subscription])
 
     # --- changes, made between two batches -------------------------------------------------------
 
     async def _made(self, asked: SubscriptionRequest) -> ActiveSubscription:
-        """Return a new subscription; all that are asked for at the same time share one sync."""
+        """Return a new subscription; concurrent requests share one sync."""
         done: Done = asyncio.get_running_loop().create_future()
         with self._asking:
             self._asked.append((asked, done))
@@ -215,7 +216,7 @@ class SubscriptionManager:
         except StorageError as error:
             return [ChangeResult(done, None, refusal(error)) for _, _, done in together]
         except Exception as error:
-            # Whoever asked must hear of it, even of a mistake of ours.
+            # The caller must get an answer, even after a bug.
             return [ChangeResult(done, None, error) for _, _, done in together]
         return [
             self._in_force(asked, done, msgspec.structs.replace(row, number=number))
@@ -263,8 +264,8 @@ class SubscriptionManager:
     def _subscription(
         self, stored: StoredSubscription, filter_: Filter | None, *, is_new: bool
     ) -> ActiveSubscription:
-        # The rights are those of this moment, between two changes of the subscriptions: whoever
-        # changes them changes those of all that are in the index, in the same way.
+        # The rights are those of this moment, between two changes of the subscriptions. A change of
+        # rights updates everything in the index in the same way.
         rights = self._rights_of(owner_of(stored))
         return ActiveSubscription(
             stored, filter_, rights, self._new_queue(stored, nothing_yet=is_new)
@@ -279,7 +280,7 @@ class SubscriptionManager:
         return DiskQueue(stored.number, state, window, nothing_yet=nothing_yet)
 
     async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
-        """Let a subscription live for so long from now on; None: for ever."""
+        """Set a subscription to expire in this many seconds; None means never."""
         expires_at = _expiry(self._clock(), lifetime)
 
         def change() -> None:
@@ -291,7 +292,7 @@ class SubscriptionManager:
         self._watch(subscription)
 
     async def delete(self, subscription: ActiveSubscription, reason: str) -> None:
-        """Delete a subscription with all that waits for it."""
+        """Delete a subscription with its pending events."""
         self._replayer.stop(subscription.number)
         await self._matcher.updater.do(lambda: self._delete(subscription))
         await self._notifier.end(subscription, reason)
@@ -305,7 +306,7 @@ class SubscriptionManager:
             self._engine.remove(subscription.number)
 
     def _watch(self, subscription: ActiveSubscription) -> None:
-        """Remember when a subscription expires."""
+        """Record when a subscription expires."""
         expires_at = subscription.stored.expires_at
         if expires_at != NEVER:
             heapq.heappush(self._expiries, (expires_at, subscription.number))
@@ -316,13 +317,13 @@ class SubscriptionManager:
         while self._expiries and self._expiries[0][0] <= now:
             _, number = heapq.heappop(self._expiries)
             subscription = self._index.get(number)
-            # A subscription that was renewed has a later entry as well.
+            # A renewed subscription also has a later entry.
             if subscription is not None and subscription.stored.expires_at <= now:
                 expired.append(self.delete(subscription, "expired"))
         await asyncio.gather(*expired)
 
     def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
-        """Return how many events wait for a subscription, and its dead letters; for a thread."""
+        """Return the numbers of pending events and dead letters of a subscription; for a thread."""
         if not isinstance(subscription.queue, DiskQueue):
             return subscription.queue.waiting, 0
         state, number = self._store.state, subscription.number
@@ -341,15 +342,15 @@ class SubscriptionManager:
     # --- rights that change ----------------------------------------------------------------------
 
     async def apply_rights(self) -> None:
-        """Let all subscriptions be as their owners' rights are now.
+        """Apply the current rights of their owners to all subscriptions.
 
-        At once nothing more is sent that may not be seen; what is matched follows, some
-        subscriptions at a time.
+        From now on, nothing is sent that may not be seen; matching follows, some subscriptions at a
+        time.
         """
         rights_of = cache(self._rights_of)
         for subscription in self._index:
             subscription.grant(rights_of(subscription.owner))
-        # Also those that were being made while this began; later ones have the new rights.
+        # This includes those being added when it began; later ones get the new rights.
         subscriptions = await self._matcher.updater.do(lambda: [*self._index])
         for first in range(0, len(subscriptions), TOGETHER):
             some = subscriptions[first : first + TOGETHER]
@@ -385,9 +386,9 @@ class SubscriptionManager:
     # --- the past --------------------------------------------------------------------------------
 
     def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> ActiveSubscription:
-        """Put a subscription in force again after a restart.
+        """Activate a subscription after a restart.
 
-        One that the engine was saved with needs not be compiled, if it is as it was then.
+        If it is unchanged in the saved engine, it need not be compiled.
         """
         restored = self._subscription(stored, None, is_new=False)
         restored.mark = marks.get(stored.number, b"")
@@ -398,14 +399,14 @@ class SubscriptionManager:
         return restored
 
     def replay(self, subscription: ActiveSubscription) -> None:
-        """Look through the part of the log that is before the subscription but meant for it."""
+        """Search the part of the log before the subscription that it applies to."""
         stored = subscription.stored
         first = Extra.of(stored).replay_from
         if first:
             self._replayer.begin(subscription, self._alone, ReplayRange(first, stored.start))
 
     def _alone(self, subscription: ActiveSubscription) -> Engine:
-        """Return an engine that holds nothing but one subscription, as its rights are now."""
+        """Return an engine with only this subscription, under its current rights."""
         reading = subscription.rights.effective(subscription.filter, subscription.stored.mode)
         engine = Engine(self._engine.schema, self._engine.mode, limits=JOINED_LIMITS)
         engine.add(subscription.number, reading.filter, mode=reading.mode)
@@ -414,7 +415,7 @@ class SubscriptionManager:
 
 def _made_twice(name: str) -> RefusedError:
     return RefusedError(
-        Code.CONFLICT, f"the subscription {name!r} is being made at this moment; try again"
+        Code.CONFLICT, f"the subscription {name!r} is being created by another request; try again"
     )
 
 

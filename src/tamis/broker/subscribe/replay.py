@@ -1,4 +1,4 @@
-"""Replay: a subscription that begins in the past gets what the log still has of it."""
+"""Replay: a subscription that starts in the past receives what the log still has."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ AGAIN: Final = 0.5
 
 
 class ReplayRange(NamedTuple):
-    """The part of the log that is still to be looked at, up to but without `end`."""
+    """The part of the log still to be searched, up to but excluding `end`."""
 
     position: int
     end: int
 
 
 class Replayer:
-    """Looks through the log for one subscription after the other."""
+    """Searches the log for one subscription after another."""
 
     def __init__(self, store: Storage, event_cache: EventCache) -> None:
         self._store = store
@@ -40,7 +40,7 @@ class Replayer:
         alone: Callable[[ActiveSubscription], Engine],
         stretch: ReplayRange,
     ) -> None:
-        """Look for events of the past; `alone` makes an engine for this subscription only."""
+        """Search for past events; `alone` returns an engine for this subscription only."""
         queue = subscription.queue
         assert isinstance(queue, DiskQueue)  # noqa: S101 - others begin now
         queue.below = stretch.position
@@ -49,13 +49,13 @@ class Replayer:
         task.add_done_callback(lambda _: self._tasks.pop(subscription.number, None))
 
     def stop(self, number: int) -> None:
-        """Look no more, because the subscription is deleted."""
+        """Stop searching, because the subscription is deleted."""
         task = self._tasks.pop(number, None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Stop all; a restart goes on where this was."""
+        """Stop all searches; a restart resumes them."""
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()
@@ -76,7 +76,7 @@ class Replayer:
                     engine = await asyncio.to_thread(alone, subscription)
                 stretch = await asyncio.to_thread(self._look, subscription, engine, stretch)
             except TamisError:
-                # The disk may be full, or the filter not be allowed at the moment.
+                # The disk may be full, or the filter may currently not be allowed.
                 engine = None
                 await asyncio.sleep(AGAIN)
                 continue
