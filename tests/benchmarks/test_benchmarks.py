@@ -29,6 +29,9 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
+# Almost a minute of these is the compilation of other algorithms' kernels.
+SLOW = {"boolean", "building", "conjunctions", "paper"}
+BENCHMARKS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SMALL]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +48,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conjunctions, "WORKLOADS", workloads)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_a_benchmark_writes_a_table_and_a_plot(name: str, tmp_path: Path) -> None:
     main, options, expected = SMALL[name]
     main([*options.split(), "--out", str(tmp_path)])
