@@ -404,7 +404,7 @@ async def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(tmp_path: P
         said.add(await refusal(fixture.broker.authenticate(await fixture.token("eve", "all"))))
         assert said == {"unauthenticated: the token is not valid"}
         assert await refusal(fixture.broker.authenticate(None)) == (
-            "unauthenticated: a token is needed here"
+            "unauthenticated: a token is required"
         )
 
 
@@ -421,7 +421,7 @@ async def test_what_is_for_administrators_is_refused_to_others_alike(tmp_path: P
             await refusal(ann.tokens()),
             await refusal(ann.audit()),
         }
-        assert said == {"forbidden: this is for administrators"}
+        assert said == {"forbidden: only administrators may do this"}
         acts = [(entry.principal, entry.act) for entry in await root.audit()]
         assert acts == [("root", "issue token")]
         # Who administrates sees no events for that.
@@ -491,7 +491,7 @@ async def test_metrics_status_and_logs_say_nothing_of_events_filters_and_tokens(
         # For others there is nothing to see at all.
         client = HttpClient(fixture.broker, tokens[0])
         for path in ("status", "../metrics", "audit", "tokens"):
-            assert await client.ask("GET", path) == "forbidden: this is for administrators"
+            assert await client.ask("GET", path) == "forbidden: only administrators may do this"
         # A token in a URL, which proxies write down, is none.
         bare = HttpClient(fixture.broker, "")
         for path in (f"subscriptions?token={tokens[1]}", f"status?access_token={tokens[1]}"):

@@ -414,7 +414,7 @@ async def test_rights_to_publish_and_to_administrate_end_at_once(tmp_path: Path)
         await fixture.change_policy('[roles.chief]\npublish = "level < 3"\n')
         await ann.publish(encoded(MIXED[:1]))
         assert (await refusal(ann.publish(encoded(MIXED)))).startswith("forbidden")
-        assert await refusal(ann.tokens()) == "forbidden: this is for administrators"
+        assert await refusal(ann.tokens()) == "forbidden: only administrators may do this"
 
 
 # --- the file ------------------------------------------------------------------------------------

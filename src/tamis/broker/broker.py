@@ -251,7 +251,7 @@ class Broker:
                 Code.TOO_MANY, f"{principal.name} has {most:,.0f} connections, which is the limit"
             )
         if len(self._sessions) >= self.settings.connections:
-            raise RefusedError(Code.TOO_MANY, "the broker has as many connections as it may")
+            raise RefusedError(Code.TOO_MANY, "the broker has reached its limit of connections")
         session = Session(self._services, principal, rights)
         self._sessions.add(session)
         self._connected[principal.name] += 1

@@ -236,7 +236,9 @@ class Session:
         if wanted.lifetime is not None and not 0 < wanted.lifetime < 1e10:
             raise RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
         if wanted.max_attempts < 0:
-            raise RefusedError(Code.BAD_REQUEST, "max_attempts is a number from 0 on; 0: as set")
+            raise RefusedError(
+                Code.BAD_REQUEST, "max_attempts is at least 0; 0 means the broker's setting"
+            )
         manager = self._services.subscription_manager
         subscription, is_resumed = await manager.subscribe(wanted, self.principal, self.rights)
         if not subscription.stored.durable:
@@ -501,7 +503,7 @@ class Session:
     def _require_admin(self) -> None:
         self._require_open()
         if not self.rights.is_admin:
-            raise RefusedError(Code.FORBIDDEN, "this is for administrators")
+            raise RefusedError(Code.FORBIDDEN, "only administrators may do this")
 
     async def _note(self, act: str, detail: str) -> None:
         state, now = self._services.store.state, self._services.clock()

@@ -312,7 +312,7 @@ def test_tokens_let_people_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("TAMIS_TOKEN", raising=False)
     with running(tmp_path / "server", policy=policy) as server:
         monkeypatch.setenv("TAMIS_URL", server.url)
-        assert tamis("status").err == "error: a token is needed here\n"
+        assert tamis("status").err == "error: a token is required\n"
         root = ("--token-file", tmp_path / "root.token")
         assert tamis("status", *root).code == 0
         busy = tamis("token", "create", "x", "--data", data)

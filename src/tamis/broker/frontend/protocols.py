@@ -215,7 +215,7 @@ class HTTPProtocol(H11Protocol):
             self._answer(
                 HTTPRefusedError(
                     HTTPStatus.REQUEST_TIMEOUT,
-                    f"no request came within {self.config.settings.hello_timeout:g} seconds",
+                    f"no request arrived within {self.config.settings.hello_timeout:g} seconds",
                 )
             )
 

@@ -51,7 +51,7 @@ class AccessControl:
         if token:
             return self._authenticator.authenticate(token)
         if self._settings.tokens_required:
-            raise AccessError(Code.UNAUTHENTICATED, "a token is needed here")
+            raise AccessError(Code.UNAUTHENTICATED, "a token is required")
         return ANONYMOUS
 
     def rights(self, principal: Principal) -> Rights:

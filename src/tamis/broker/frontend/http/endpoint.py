@@ -86,7 +86,7 @@ class Endpoint:
             known = ", ".join(self._operations)
             raise HTTPRefusedError(
                 HTTPStatus.METHOD_NOT_ALLOWED,
-                f"{method:.20} is not possible here; what is: {known}",
+                f"{method:.20} is not allowed here; use {known}",
                 headers={"Allow": known},
             )
         return found

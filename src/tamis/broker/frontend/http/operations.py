@@ -47,13 +47,13 @@ class OperationCall(NamedTuple):
     def session(self) -> Session:
         """Return the session of the caller."""
         if self.authenticated is None:
-            raise RefusedError(Code.UNAUTHENTICATED, "a token is needed here")
+            raise RefusedError(Code.UNAUTHENTICATED, "a token is required")
         return self.authenticated
 
     def require_admin(self) -> None:
         """Refuse a caller that is not an administrator."""
         if not self.session.rights.is_admin:
-            raise RefusedError(Code.FORBIDDEN, "this is for administrators")
+            raise RefusedError(Code.FORBIDDEN, "only administrators may do this")
 
     @property
     def broker(self) -> Broker:

@@ -45,7 +45,7 @@ async def read_body(request: Request, settings: BrokerSettings) -> bytes:
     except TimeoutError:
         raise HTTPRefusedError(
             HTTPStatus.REQUEST_TIMEOUT,
-            f"the body did not come within {settings.body_timeout:g} seconds",
+            f"the body did not arrive within {settings.body_timeout:g} seconds",
             headers={"Connection": "close"},
         ) from None
     return bytes(body)
@@ -71,7 +71,7 @@ def unsupported(given: str, *known: str) -> HTTPRefusedError:
     what = f"a body of the type {given!r}" if given else "a body without a Content-Type"
     return HTTPRefusedError(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-        f"{what} is not understood here; send {' or '.join(known)}",
+        f"{what} is not supported here; send {' or '.join(known)}",
         headers={"Accept": ", ".join(known)},
     )
 

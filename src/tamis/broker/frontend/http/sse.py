@@ -119,7 +119,7 @@ class EventStream(Response):
 
     async def _write(self, data: bytes) -> None:
         if self._over.done() or self._send is None:
-            raise DisconnectedError("the event stream is over")
+            raise DisconnectedError("the event stream has ended")
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     # --- the sink of the notifier ----------------------------------------------------------------

@@ -38,6 +38,6 @@ async def ready(call: OperationCall) -> Ready:
     """Report whether the broker accepts publications."""
     if not call.broker.health.ready or call.frontend.streams.is_stopping:
         raise RefusedError(
-            Code.UNAVAILABLE, "the broker takes no publications now; /v1/status says why"
+            Code.UNAVAILABLE, "the broker does not accept publications; /v1/status says why"
         )
     return Ready()
