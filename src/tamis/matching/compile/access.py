@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import FREE, NONE
 from tamis.matching.compile.access_kernels import (
-    HELD,
-    STANDS_IN,
+    PREDICATE,
+    PREDICATE_OR_DEFAULT,
     CellLayout,
     CompoundKeys,
     Placement,
@@ -153,7 +153,7 @@ def _write_postings(
     write_records(
         *programs,
         variables.leaves,
-        CellLayout(variables.lines != FREE, offsets, variables.first),
+        CellLayout(variables.chains != FREE, offsets, variables.first),
         Placement(members, cells[order], has_other_keys),
         ends[1:],
         records,
@@ -174,7 +174,7 @@ def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
     # A predicate holds only for a present value, unless a default replaces it.
     predicate = np.zeros(len(variables), np.int8)
     for asked, variable in variables.predicates.items():
-        predicate[variable] = STANDS_IN if asked.completed else HELD
+        predicate[variable] = PREDICATE_OR_DEFAULT if asked.completed else PREDICATE
     cost, counts = np.empty(sides, np.float64), np.empty(sides, np.int64)
     usual = min(1.0, ATTRIBUTES_PER_EVENT / max(1, len(variables.blocks)))
     given = (variables.leaves, predicate, variables.first, offsets, usual, MAX_CELLS_PER_LEAF)
@@ -189,8 +189,8 @@ def _expand(
     found: NDArray[np.int32], sizes: NDArray[np.int32], keys: _Keys
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return every indexed program once for each of its keys, and the keys."""
-    waiting = np.flatnonzero(sizes != NONE)
-    owners = np.repeat(waiting, sizes[waiting])
+    indexed = np.flatnonzero(sizes != NONE)
+    owners = np.repeat(indexed, sizes[indexed])
     first, last = keys.starts[found], keys.starts[found + 1]
     counts = last - first
     ends = np.cumsum(counts)

@@ -1,4 +1,4 @@
-"""Events look under what they hold, and try the subscriptions that wait there."""
+"""Access predicates, of which one is true whenever the filter is, and posting lists under them."""
 
 from __future__ import annotations
 
@@ -22,50 +22,49 @@ from tamis.matching.compile.program_kernels import (
     terms_of,
 )
 
-# In a record, above the number of checks: the same subscription may be found again under another
-# key; its program must be run.
+# Flags in a record, above the number of checks: the subscription is listed under other keys as
+# well; its program must be run.
 HAS_OTHER_KEYS: Final = 1 << 16
 NEEDS_PROGRAM: Final = 1 << 17
 MAX_CHECKS: Final = HAS_OTHER_KEYS - 1
 
 
 class Postings(NamedTuple):
-    """Where subscriptions wait for events: under cells, attributes, or combinations of cells.
+    """Posting lists under keys: cells, attributes, or compounds of cells.
 
-    Of a conjunction of intervals the whole test stands here too: what lies together in memory is
-    read together, and most candidates fail their first check.
+    A record also holds the tests of a conjunction of intervals: they are read with it, and most
+    candidates fail the first one.
     """
 
     cell_offset: NDArray[np.int64]
     """Cell c of attribute b has the key cell_offset[b] + c; attributes come after all cells, and
-    combinations after all attributes."""
+    compounds after all attributes."""
     starts: NDArray[np.int64]
-    """Under key k wait the records from starts[k] to starts[k + 1]."""
+    """Key k has the records from starts[k] to starts[k + 1]."""
     records: NDArray[np.int32]
-    """Each a subscription, the number of its checks with what else there is to do, and for each
-    check an attribute and the cells from which and below which its value must lie."""
+    """Each has a subscription, the number of its checks with the flags, and for each check an
+    attribute, the first cell in which its value may lie, and the first after those."""
     compound: CompoundKeys
-    """Where conjunctions wait under several cells at once."""
 
 
 class CompoundKeys(NamedTuple):
-    """Where conjunctions wait under several cells at once."""
+    """Keys that are two or three cells at once, for conjunctions that need all of them."""
 
     kinds: NDArray[np.int32]
-    """The attributes, two or three, of each kind of combination; NONE for no third."""
+    """The two or three attributes of each kind of compound; NONE for no third."""
     table: NDArray[np.int32]
-    """Open hashing of the combinations, their number plus one, 0 where free."""
+    """Open hashing of the compounds."""
     keys: NDArray[np.int64]
-    """The cells of each combination."""
+    """The cells of each compound."""
     first: NDArray[np.int64]
-    """The key of the first combination, as things to wait under are counted."""
+    """The key of the first compound."""
     has_threes: NDArray[np.bool_]
-    """Whether any combination is of three cells."""
+    """Whether any compound has three cells."""
 
 
 @inlined
 def is_conjunction(program: NDArray[np.int32]) -> bool:
-    """Tell whether a program is nothing but leaves joined by and, as most of what waits is."""
+    """Return whether a program is only leaves joined by `and`, as most indexed ones are."""
     last = program[-1]
     return bool(operator_of(last) == OP_AND and terms_of(last) == len(program) - 1)
 
@@ -80,7 +79,7 @@ def find_rarest_keys(
     keys: NDArray[np.int64],
     costs: NDArray[np.float64],
 ) -> None:
-    """Find for every conjunction the rarest cells of different attributes, the rarest first.
+    """Find for every conjunction the rarest cells of different attributes, rarest first.
 
     `leaf_key` is the one cell that a leaf is true in, or NONE.
     """
@@ -117,7 +116,7 @@ def _spot(one: int, other: int, third: int, table: NDArray[np.int32]) -> int:
 
 @kernel
 def enter_compound_keys(keys: NDArray[np.int64], table: NDArray[np.int32]) -> None:
-    """Enter combinations, each once, in an empty table."""
+    """Enter distinct compounds in an empty table."""
     for number in range(len(keys)):
         spot = _spot(keys[number, 0], keys[number, 1], keys[number, 2], table)
         while table[spot] != 0:
@@ -129,7 +128,7 @@ def enter_compound_keys(keys: NDArray[np.int64], table: NDArray[np.int32]) -> No
 def find_compound_key(
     keys: NDArray[np.int64], table: NDArray[np.int32], one: int, other: int, third: int
 ) -> int:
-    """Return the number of a combination, or NONE."""
+    """Return the number of a compound, or NONE."""
     spot = _spot(one, other, third, table)
     number = NONE
     while table[spot] != 0 and number == NONE:
@@ -140,8 +139,8 @@ def find_compound_key(
     return int(number)
 
 
-# What a variable is: a cut, a predicate on what an event holds, or one on a default as well.
-CUT, HELD, STANDS_IN = range(3)
+# What a variable is: a breakpoint, a predicate on a value, or one that a default can satisfy.
+BREAKPOINT, PREDICATE, PREDICATE_OR_DEFAULT = range(3)
 
 
 @kernel
@@ -156,16 +155,16 @@ def find_leaf_keys(
     counts: NDArray[np.int64],
     keys: NDArray[np.int64],
 ) -> int:
-    """Write for each side of each leaf its cost, the number of its keys, and those; return all.
+    """Write for each side of each leaf its cost, the number of its keys, and the keys; count them.
 
-    A side that needs nothing of an event has no keys and an infinite cost. One that is in few cells
-    waits under each of them, any other under its attribute.
+    A side that an event without the attribute satisfies has no keys and an infinite cost. A side
+    of few cells has a key for each of them, any other the key of its attribute.
     """
     used = 0
     for side in range(len(cost)):
         block = leaves.block[side // 2]
         start, end = leaves.starts[side], leaves.starts[side + 1]
-        asks = start < end and predicate[leaves.variables[start]] != CUT
+        asks = start < end and predicate[leaves.variables[start]] != BREAKPOINT
         cost[side], counts[side] = np.inf, 0
         if block == NONE or (leaves.begins_inside[side] and not asks):
             continue
@@ -180,7 +179,7 @@ def find_leaf_keys(
                         keys[used + taken] = offsets[block] + cell
                     taken += 1
         if asks or taken > max_cells:
-            if not asks or predicate[leaves.variables[start]] != STANDS_IN:
+            if not asks or predicate[leaves.variables[start]] != PREDICATE_OR_DEFAULT:
                 cost[side] = usual
             keys[used] = offsets[-1] + block
             taken = 1
@@ -192,20 +191,20 @@ def find_leaf_keys(
 
 
 class AccessSearch(NamedTuple):
-    """Room to look for the access of one program at a time; costs for each step and side."""
+    """Memory to search the access predicates of one program at a time."""
 
     cost: NDArray[np.float64]
     """For step p and side s (0 true, 1 false): cost[2 * p + s]."""
     chosen: NDArray[np.int32]
-    """The term that stands for the step, or NONE where all of them do."""
+    """The term that was chosen for the step, or NONE for all of them."""
     first_term: NDArray[np.int32]
-    """The step at which the terms of an operator begin, from the right; a chain by `next_term`."""
+    """The first term of an operator; `next_term` leads to the others."""
     next_term: NDArray[np.int32]
     stack: NDArray[np.int32]
 
 
 def new_search(longest: int) -> AccessSearch:
-    """Return room for programs of up to `longest` codes."""
+    """Return memory for programs of up to `longest` codes."""
     return AccessSearch(
         cost=np.empty(2 * longest, np.float64),
         chosen=np.empty(2 * longest, np.int32),
@@ -217,7 +216,7 @@ def new_search(longest: int) -> AccessSearch:
 
 @kernel
 def _side_of_terms(search: AccessSearch, place: int, side: int, every: bool) -> None:
-    """Find what one side of an operator costs.
+    """Compute the cost of one side of an operator.
 
     It is the cheapest term's where `every` term must hold, and all terms' where one is enough.
     """
@@ -240,9 +239,9 @@ def find_access(
     search: AccessSearch,
     found: NDArray[np.int32],
 ) -> int:
-    """Write the sides of leaves of which one is true whenever the program is; return how many.
+    """Write sides of leaves of which one is true whenever the program is; return how many.
 
-    NONE means that there is no such set, or none that would save anything.
+    Returns NONE if there is no such set, or none that would save anything.
     """
     depth = 0
     for place in range(len(program)):
@@ -313,10 +312,10 @@ def find_all_accesses(
     found: NDArray[np.int32],
     sizes: NDArray[np.int32],
 ) -> int:
-    """Write the access of every program, one after the other; sizes of NONE are for those without.
+    """Write the access predicates of every program; a size of NONE means that it has none.
 
-    An access that costs more than `most` is as good as none; of what is no conjunction, and must
-    be run as a program by everyone who finds it there, more than `most_as_program`.
+    An access that costs more than `most` counts as none. Other programs than conjunctions must be
+    run for every event that finds them; for them the limit is `most_as_program`.
     """
     used = 0
     for number in range(len(sizes)):
@@ -377,7 +376,7 @@ def write_records(
     Intervals that must hold are checks; if there is more to it than those, the program must be run
     after them. An event that finds a member lies in the member's cells, so those need no check.
     """
-    is_cut, cell_offset, first = layout.is_breakpoint, layout.offset, layout.first
+    is_breakpoint, cell_offset, first = layout.is_breakpoint, layout.offset, layout.first
     members, keys, has_other_keys = placement.members, placement.cells, placement.has_other_keys
     used = 0
     for place in range(len(members)):
@@ -395,14 +394,14 @@ def write_records(
             if block == NONE or leaves.begins_inside[side] or leaves.guard[side] != NONE:
                 task = NEEDS_PROGRAM
                 continue
-            cut, end = leaves.starts[side], leaves.starts[side + 1]
-            is_interval = 0 < end - cut <= 2 and is_cut[leaves.variables[cut]]
+            point, end = leaves.starts[side], leaves.starts[side + 1]
+            is_interval = 0 < end - point <= 2 and is_breakpoint[leaves.variables[point]]
             if not is_interval or used - start >= 3 * MAX_CHECKS:
                 task = NEEDS_PROGRAM
                 continue
             offset, cells = cell_offset[block], cell_offset[block + 1] - cell_offset[block]
-            low = leaves.variables[cut] - first[block] + 1
-            high = leaves.variables[end - 1] - first[block] + 1 if end - cut == 2 else cells
+            low = leaves.variables[point] - first[block] + 1
+            high = leaves.variables[end - 1] - first[block] + 1 if end - point == 2 else cells
             implied = False
             for key in keys[place]:
                 implied = implied or low <= key - offset < high

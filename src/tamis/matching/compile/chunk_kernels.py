@@ -1,4 +1,4 @@
-"""Evaluation: rows of bits, one bit per event, a machine word of events at a time."""
+"""From programs to the diagram of a chunk, and from its nodes to nodes that test regions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Chunks(NamedTuple):
     high: NDArray[np.uint16]
     region_starts: NDArray[np.int64]
     regions: NDArray[np.int32]
-    """For each test of a chunk the region it asks for."""
+    """For each test of a chunk the region that it tests."""
     root_starts: NDArray[np.int64]
     roots: NDArray[np.uint16]
     members: NDArray[np.int32]
@@ -128,7 +128,7 @@ def build_chunk(
     nodes_per_code: int,
     steps_per_code: int,
 ) -> int:
-    """Build program after program; return how many there was room for.
+    """Build one program after the other; return how many the chunk has space for.
 
     A program whose diagram would grow past a small multiple of its own length gets no root: it
     stays the graph that its codes are.
@@ -139,11 +139,11 @@ def build_chunk(
         most = nodes_per_code * len(program)
         if before + 4 * most + 64 > len(store.variable):
             return number
-        # Long filters hardly ever have small diagrams, and need not try as long.
+        # Long filters hardly ever have small diagrams, so they get fewer steps per code.
         store.counters[1] = min(steps_per_code * len(program), 4_096) + 64
         root = build_program(store, leaves, program, scratch)
-        # The nodes of a failure stay in the way until the chunk is done: to take them back would
-        # mean to forget all that was memorised.
+        # The nodes of a failure stay until the chunk is done: removing them would invalidate the
+        # cache of results.
         is_cheap = root != NONE and store.counters[0] - before <= most
         roots[number] = root if is_cheap else NONE
     return len(roots)
@@ -151,7 +151,7 @@ def build_chunk(
 
 @kernel
 def keep_reachable(store: NodeTable, roots: NDArray[np.int32], kept: NDArray[np.int32]) -> int:
-    """Move the nodes that the roots need together, and renumber; return how many there are."""
+    """Keep only the nodes that the roots need, renumbered; return how many there are."""
     count = store.counters[0]
     kept[:count] = 0
     for root in roots:
@@ -178,7 +178,7 @@ def keep_reachable(store: NodeTable, roots: NDArray[np.int32], kept: NDArray[np.
 
 
 class RegionNodes(NamedTuple):
-    """Nodes that ask at once whether a line lies in a region, of whatever cells it is made."""
+    """Nodes that test whether a value lies in a region, a set of cells of its attribute."""
 
     region: NDArray[np.int32]
     low: NDArray[np.int32]
@@ -186,19 +186,19 @@ class RegionNodes(NamedTuple):
     unique: NDArray[np.int32]
     """Open hashing of the nodes, 0 where free."""
     region_start: NDArray[np.int32]
-    """Region r changes at the variables cuts[region_start[r] : region_start[r + 1]]."""
+    """Region r changes at the variables breakpoints[region_start[r] : region_start[r + 1]]."""
     region_begins: NDArray[np.bool_]
-    cuts: NDArray[np.int32]
+    breakpoints: NDArray[np.int32]
     region_table: NDArray[np.int32]
     """Open hashing of the regions, their number plus one, 0 where free."""
     children: NDArray[np.int32]
-    """Room for the cells of one line: where each leads."""
+    """For each cell of one attribute the node it leads to."""
     counters: NDArray[np.int64]
     """Nodes and regions in use."""
 
 
 def new_region_nodes(nodes: int, variables: int) -> RegionNodes:
-    """Return an empty set of tests, with room for what as many nodes can come to."""
+    """Return empty region nodes, with space for those that `nodes` nodes can become."""
     size = 1 << (4 * nodes).bit_length()
     return RegionNodes(
         region=np.empty(2 * nodes, np.int32),
@@ -207,7 +207,7 @@ def new_region_nodes(nodes: int, variables: int) -> RegionNodes:
         unique=np.zeros(size, np.int32),
         region_start=np.zeros(2 * nodes + 1, np.int32),
         region_begins=np.empty(2 * nodes, np.bool_),
-        cuts=np.empty(4 * nodes + variables, np.int32),
+        breakpoints=np.empty(4 * nodes + variables, np.int32),
         region_table=np.zeros(size, np.int32),
         children=np.empty(variables + 1, np.int32),
         counters=np.array([2, 0], np.int64),
@@ -216,14 +216,14 @@ def new_region_nodes(nodes: int, variables: int) -> RegionNodes:
 
 @kernel
 def _region(tests: RegionNodes, begins: bool, last: int) -> int:
-    """Return the number of the region whose cuts were written from the first free place on."""
+    """Return the number of the region whose breakpoints start at the first free place."""
     number = tests.counters[1]
     first = tests.region_start[number]
     spot, other = find_run(
         tests.region_table,
         tests.region_begins,
         tests.region_start,
-        tests.cuts,
+        tests.breakpoints,
         1 if begins else 0,
         first,
         last,
@@ -257,9 +257,9 @@ def _region_node(tests: RegionNodes, region: int, low: int, high: int) -> int:
 def _merge_chain(
     store: NodeTable, tests: RegionNodes, head: int, longest: int, renumbered: NDArray[np.int32]
 ) -> int:
-    """Return the tests that stand for the chain of cuts from `head` on, up to the longest.
+    """Return the region nodes that replace the chain of breakpoints that starts at `head`.
 
-    A chain that leads to m different places takes m - 1 tests, however many cuts it has.
+    A chain that leads to m different nodes takes m - 1 region nodes, however long it is.
     """
     line = store.chain[store.variable[head]]
     if line == FREE:
@@ -270,9 +270,11 @@ def _merge_chain(
         tests.children[count] = renumbered[store.high[node]]
         count += 1
         node = store.low[node]
-    # A free variable is a chain of its own, however free the next one is.
+    # A free variable is a chain of its own, even if the next one is free as well.
     result = int(renumbered[node])
-    if tests.counters[0] + count > len(tests.region) or first + count * count > len(tests.cuts):
+    if tests.counters[0] + count > len(tests.region) or first + count * count > len(
+        tests.breakpoints
+    ):
         return NONE
     for cell in range(count - 1, -1, -1):
         child = tests.children[cell]
@@ -285,7 +287,7 @@ def _merge_chain(
         for number in range(1, count + 1):
             into = number < count and tests.children[number] == child
             if into != inside:
-                tests.cuts[place] = store.variable[at]
+                tests.breakpoints[place] = store.variable[at]
                 place += 1
                 inside = into
             at = store.low[at]
@@ -304,10 +306,10 @@ def merge_chains(
     tests: RegionNodes,
     renumbered: NDArray[np.int32],
 ) -> bool:
-    """Make tests of regions of the first `count` nodes, and renumber the roots.
+    """Merge the chains of the first `count` nodes to region nodes, and renumber the roots.
 
-    Chains that other chains join midway may come to more tests than they had cuts, and to more
-    than there is room for; then the answer is false, and the caller asks for shorter ones.
+    Chains that other chains join midway may need more region nodes than they had nodes, and more
+    than there is space for. Then it returns false, and the caller asks for shorter chains.
     """
     is_head = np.zeros(count, np.bool_)
     for number in range(len(roots)):

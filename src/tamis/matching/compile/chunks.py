@@ -63,7 +63,7 @@ class ChunkBuilder:
         """Build a chunk from the programs `first` to `last`; return how many fit."""
         used, programs = self._programs.part(first, last).renumbered()
         leaves, variables = _localised(self._variables.leaves, used)
-        store = new_node_table(self._variables.lines[variables], nodes=NODES_PER_CHUNK, steps=0)
+        store = new_node_table(self._variables.chains[variables], nodes=NODES_PER_CHUNK, steps=0)
         roots = np.empty(last - first, np.int32)
         built = build_chunk(
             store, leaves, *programs, self._scratch, roots, NODES_PER_CODE, STEPS_PER_CODE
@@ -118,7 +118,7 @@ def _region_list(tests: RegionNodes, count: int, variables: NDArray[np.int32]) -
     return RegionList(
         starts,
         tests.region_begins[:count].copy(),
-        variables[tests.cuts[: starts[-1]]],
+        variables[tests.breakpoints[: starts[-1]]],
         np.full(count, NONE, np.int32),
     )
 

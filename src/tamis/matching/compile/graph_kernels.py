@@ -1,4 +1,4 @@
-"""Filters that are no diagrams: a graph of and, or and parity over regions, every step once.
+"""Filters without a small diagram: a graph of and, or and parity over regions, each step once.
 
 Each step has two sides, where it is true and where it is false, and a node stands for one of them.
 So there is no negation in the graph: the more of its children are true, the more of it is. A batch
@@ -27,8 +27,8 @@ from tamis.matching.compile.program_kernels import (
     read_step,
 )
 
-# What a node is of its children. Of parities every second child is the other side of the one
-# before it: all terms must be known, and an odd number of them true, or an even one.
+# How a node depends on its children. The children of a parity come in pairs, the true and the
+# false side of a term: all terms must be known, and an odd or even number of them true.
 ALL, ANY, ODD, EVEN = range(4)
 NOTHING: Final = -2
 
@@ -41,7 +41,7 @@ class Graph(NamedTuple):
     """Node n has the children children[starts[n] : starts[n + 1]], which are rows."""
     children: NDArray[np.int32]
     members: NDArray[np.int32]
-    """The last nodes are the tops: for each, whose truth it is."""
+    """The last nodes are the tops: for each, the subscription it belongs to."""
 
 
 class Growing(NamedTuple):
@@ -58,7 +58,7 @@ class Growing(NamedTuple):
 
 @kernel
 def _sort_children(growing: Growing, first: int, last: int) -> int:
-    """Put children in order, each once; return where they end."""
+    """Sort children and drop repeated ones; return where they end."""
     children = growing.children
     children[first:last].sort()
     end = first
@@ -83,7 +83,7 @@ def enter_all(growing: Growing) -> None:
 
 @kernel
 def _node(growing: Growing, kind: int, last: int, regions: int) -> int:
-    """Return the row of the node whose children were written from the first free place on."""
+    """Return the row of the node whose children start at the first free place."""
     number, children = growing.counter[0], growing.children
     first = growing.starts[number]
     if kind == ALL or kind == ANY:
@@ -134,7 +134,7 @@ def grow_graph(
     roots: NDArray[np.int32],
     first_program: int,
 ) -> int:
-    """Add program after program; return the first for which there might be no room."""
+    """Add one program after the other; return the first for which there may be no space."""
     true, false = scratch.when_true, scratch.when_false
     for number in range(first_program, len(roots)):
         program = codes[starts[number] : starts[number + 1]]
@@ -176,7 +176,7 @@ def grow_graph(
 def find_inner(
     growing: Growing, regions: int, roots: NDArray[np.int32], is_inner: NDArray[np.bool_]
 ) -> None:
-    """Find the nodes that more than one subscription's truth, or another node, needs."""
+    """Find the nodes that another node, or more than one subscription, depends on."""
     is_root = np.zeros(len(is_inner), np.bool_)
     for number in range(len(roots)):
         root = roots[number] - regions

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from tamis.jit import inlined, kernel
 
-# Operators of a program, under the number of their terms.
+# Operators of a program.
 OP_AND, OP_OR, OP_XOR, OP_NOT = range(4)
 
 TRUE_SIDE: Final = 1
 FALSE_SIDE: Final = 2
 
 
-# Of a step that is no operator.
+# The operator of a step that is none.
 LEAF: Final = -1
 
 
@@ -55,13 +55,13 @@ def read_step(code: int, depth: int) -> tuple[int, int]:
 
 
 class Leaves(NamedTuple):
-    """The two sides of every leaf of a chunk: where a line lies in some cells, or a variable."""
+    """The two sides of every leaf: some cells of an attribute, or one predicate."""
 
     starts: NDArray[np.int32]
-    """For side s of leaf i, its cuts are variables[starts[2 * i + s] : starts[2 * i + s + 1]]."""
+    """Side s of leaf i has the breakpoints variables[starts[2 * i + s] : starts[2 * i + s + 1]]."""
     variables: NDArray[np.int32]
     begins_inside: NDArray[np.bool_]
-    """Whether what lies left of the first cut is inside; for 2 * i + s."""
+    """Whether what lies below the first breakpoint is inside; for 2 * i + s."""
     guard: NDArray[np.int32]
     """A variable that must be false as well, or NONE; for 2 * i + s."""
     block: NDArray[np.int32]
@@ -71,7 +71,7 @@ class Leaves(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for one program at a time."""
+    """Memory for one program at a time."""
 
     parent: NDArray[np.int32]
     sides: NDArray[np.int8]
@@ -81,7 +81,7 @@ class Scratch(NamedTuple):
 
 
 def new_scratch(longest: int) -> Scratch:
-    """Return room for programs of up to `longest` codes."""
+    """Return memory for programs of up to `longest` codes."""
     return Scratch(
         parent=np.empty(longest, np.int32),
         sides=np.empty(longest, np.int8),
@@ -93,7 +93,7 @@ def new_scratch(longest: int) -> Scratch:
 
 @kernel
 def mark_sides(program: NDArray[np.int32], scratch: Scratch) -> None:
-    """Find out of every step which sides the truth of the last one needs."""
+    """Mark for every step the sides that the truth of the last step needs."""
     depth = 0
     for place in range(len(program)):
         _, first = read_step(program[place], depth)
@@ -120,7 +120,7 @@ def mark_needed_sides(
     scratch: Scratch,
     needed: NDArray[np.bool_],
 ) -> None:
-    """Find the sides of leaves that the truth of some programs needs."""
+    """Mark the sides of leaves that the truth of some programs needs."""
     for number in range(len(starts) - 1):
         program = codes[starts[number] : starts[number + 1]]
         mark_sides(program, scratch)

@@ -1,4 +1,4 @@
-"""Rows of bits: for every region of a line that some filter asks for, the events that lie in it."""
+"""Regions: the sets of cells that diagrams and graph test, each numbered once."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tamis.matching.compile.hash_kernels import first_spot, is_same_run, mixed_r
 
 
 class Regions(NamedTuple):
-    """What diagrams and graphs ask for: cells of a line, or one predicate; attribute by attribute.
+    """What diagrams and graph test: cells of an attribute, or a predicate; attribute by attribute.
 
     Variables are counted from the first of their attribute.
     """
 
     of_block: NDArray[np.int32]
-    """Attribute b has the regions of_block[b] to of_block[b + 1]; constants stand after all."""
+    """Attribute b has the regions of_block[b] to of_block[b + 1]; constants come last."""
     starts: NDArray[np.int64]
-    """Region r changes at the variables cuts[starts[r] : starts[r + 1]]."""
+    """Region r changes at the variables breakpoints[starts[r] : starts[r + 1]]."""
     begins: NDArray[np.bool_]
-    cuts: NDArray[np.int32]
+    breakpoints: NDArray[np.int32]
     guard: NDArray[np.int32]
     """A predicate that must not hold as well, or NONE."""
 
 
-class Lines(NamedTuple):
+class VariableCounts(NamedTuple):
     """How many variables each attribute has."""
 
-    cuts: NDArray[np.int32]
-    """Of attribute b the number of cuts."""
+    breakpoints: NDArray[np.int32]
+    """For each attribute the number of breakpoints."""
     predicates: NDArray[np.int32]
     """Attribute b has the predicates predicates[b] to predicates[b + 1]."""
 
@@ -41,7 +41,7 @@ class Lines(NamedTuple):
 def number_regions(
     starts: NDArray[np.int64],
     begins: NDArray[np.bool_],
-    cuts: NDArray[np.int32],
+    breakpoints: NDArray[np.int32],
     guard: NDArray[np.int32],
     table: NDArray[np.int32],
     firsts: NDArray[np.int32],
@@ -55,14 +55,14 @@ def number_regions(
     for region in range(len(begins)):
         first, last = starts[region], starts[region + 1]
         mixed = mixed_in(1 if begins[region] else 0, guard[region])
-        spot = first_spot(mixed_run(mixed, cuts, first, last), table)
+        spot = first_spot(mixed_run(mixed, breakpoints, first, last), table)
         number = NONE
         while table[spot] != 0 and number == NONE:
             other = firsts[table[spot] - 1]
             start = starts[other]
             same = begins[other] == begins[region] and guard[other] == guard[region]
             same = same and starts[other + 1] - start == last - first
-            if same and is_same_run(cuts, start, first, last - first):
+            if same and is_same_run(breakpoints, start, first, last - first):
                 number = table[spot] - 1
             spot = next_spot(spot, table)
         if number == NONE:

@@ -17,7 +17,7 @@ from tamis.diagrams.kernels import FREE, NONE
 from tamis.diagrams.value_order import Breakpoint, Partition
 from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.programs import gathered
-from tamis.matching.compile.region_kernels import Lines, Regions, number_regions
+from tamis.matching.compile.region_kernels import Regions, VariableCounts, number_regions
 from tamis.matching.compile.vocabulary import Leaf, Predicate, Side
 
 
@@ -35,12 +35,12 @@ class Variables:
         self,
         blocks: Mapping[str, Block],
         predicates: Mapping[Predicate, int],
-        lines: NDArray[np.int32],
+        chains: NDArray[np.int32],
         leaves: Leaves,
     ) -> None:
         self.blocks: Final = blocks
         self.predicates: Final = predicates
-        self.lines: Final = lines
+        self.chains: Final = chains
         """For each variable the first of its value order, or FREE for a predicate."""
         self.leaves: Final = leaves
 
@@ -50,18 +50,18 @@ class Variables:
         breakpoints, predicates = _take_stock(leaves)
         blocks: dict[str, Block] = {}
         numbers: dict[Predicate, int] = {}
-        lines: list[int] = []
+        chains: list[int] = []
         for name in breakpoints:
             partition = Partition(breakpoints[name])
-            blocks[name] = Block(partition, len(lines))
-            lines += [len(lines)] * len(partition.breakpoints)
+            blocks[name] = Block(partition, len(chains))
+            chains += [len(chains)] * len(partition.breakpoints)
             for predicate in predicates.get(name, ()):
-                numbers[predicate] = len(lines)
-                lines.append(FREE)
+                numbers[predicate] = len(chains)
+                chains.append(FREE)
         return cls(
             blocks,
             numbers,
-            np.array(lines, np.int32),
+            np.array(chains, np.int32),
             _LeafNumbering(blocks, numbers).leaves(leaves),
         )
 
@@ -77,17 +77,17 @@ class Variables:
         return np.array([block.first for block in self.blocks.values()], np.int32)
 
     @cached_property
-    def counts(self) -> Lines:
+    def counts(self) -> VariableCounts:
         """Return the number of breakpoints and predicates of each attribute."""
         breakpoints = np.array(
             [len(block.partition.breakpoints) for block in self.blocks.values()], np.int32
         )
         all_ = np.diff(np.append(self.first, len(self)))
         predicates = np.cumsum(np.append(0, all_ - breakpoints)).astype(np.int32)
-        return Lines(breakpoints, predicates)
+        return VariableCounts(breakpoints, predicates)
 
     def __len__(self) -> int:
-        return len(self.lines)
+        return len(self.chains)
 
 
 class _LeafNumbering:
@@ -158,7 +158,7 @@ class RegionList(NamedTuple):
 
     starts: NDArray[np.int64]
     begins: NDArray[np.bool_]
-    cuts: NDArray[np.int32]
+    breakpoints: NDArray[np.int32]
     guard: NDArray[np.int32]
 
     @classmethod
@@ -168,7 +168,7 @@ class RegionList(NamedTuple):
         return cls(
             np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])),
             np.concatenate([np.empty(0, np.bool_), *(part.begins for part in parts)]),
-            np.concatenate([np.empty(0, np.int32), *(part.cuts for part in parts)]),
+            np.concatenate([np.empty(0, np.int32), *(part.breakpoints for part in parts)]),
             np.concatenate([np.empty(0, np.int32), *(part.guard for part in parts)]),
         )
 
@@ -191,7 +191,7 @@ class RegionList(NamedTuple):
             of_block=np.searchsorted(block, np.arange(len(first) + 1)).astype(np.int32),
             starts=starts,
             begins=self.begins[firsts],
-            cuts=self.cuts[taken] - np.repeat(base, np.diff(starts)),
+            breakpoints=self.breakpoints[taken] - np.repeat(base, np.diff(starts)),
             guard=np.where(guard < 0, guard, guard - base),
         )
         return regions, place[numbers]
@@ -200,7 +200,9 @@ class RegionList(NamedTuple):
         """Return the attributes of some regions; one past the last for constants."""
         block = np.full(len(chosen), len(first) - 1, np.int64)
         varies = self.starts[chosen + 1] > self.starts[chosen]
-        some = np.append(self.cuts, 0)[np.minimum(self.starts[chosen], len(self.cuts))]
+        some = np.append(self.breakpoints, 0)[
+            np.minimum(self.starts[chosen], len(self.breakpoints))
+        ]
         some = np.where(varies, some, self.guard[chosen])
         varies |= self.guard[chosen] >= 0
         block[varies] = np.searchsorted(first, some[varies], side="right") - 1

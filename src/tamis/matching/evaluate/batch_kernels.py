@@ -1,4 +1,4 @@
-"""Rows of bits: for every region of a line that some filter asks for, the events that lie in it."""
+"""From the columns of a batch: cells by event, ranks of numbers, events that hold texts."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tamis.matching.evaluate.tile_kernels import CellsByAttribute
 
 @kernel
 def sort_by_event(
-    held: CellsByAttribute,
+    batch: CellsByAttribute,
     starts: NDArray[np.int64],
     blocks: NDArray[np.int32],
     cells: NDArray[np.int32],
 ) -> None:
-    """Write the same event after event; `starts` begins as zeros."""
-    for event in held.events:
+    """Write the cells of a batch event by event; `starts` must be zeros."""
+    for event in batch.events:
         starts[event + 1] += 1
     for event in range(len(starts) - 1):
         starts[event + 1] += starts[event]
-    for block in range(len(held.starts) - 1):
-        for entry in range(held.starts[block], held.starts[block + 1]):
-            place = starts[held.events[entry]]
-            starts[held.events[entry]] = place + 1
-            blocks[place], cells[place] = block, held.cells[entry]
+    for block in range(len(batch.starts) - 1):
+        for entry in range(batch.starts[block], batch.starts[block + 1]):
+            place = starts[batch.events[entry]]
+            starts[batch.events[entry]] = place + 1
+            blocks[place], cells[place] = block, batch.cells[entry]
     for event in range(len(starts) - 1, 0, -1):
         starts[event] = starts[event - 1]
     starts[0] = 0
 
 
 class RankTable(NamedTuple):
-    """How many cuts have been passed at each whole number, and right after it."""
+    """The number of breakpoints up to each whole number, and just above it."""
 
     low: NDArray[np.float64]
     """The first whole number."""
@@ -44,7 +44,7 @@ class RankTable(NamedTuple):
 
 @kernel
 def look_up(table: RankTable, values: NDArray[np.float64], passed: NDArray[np.int32]) -> None:
-    """Write for each value how many cuts it has passed."""
+    """Write for each value how many breakpoints lie at or below it."""
     low, at, over = table.low[0], table.at, table.over
     for place in range(len(values)):
         whole = np.floor(values[place])
@@ -64,7 +64,7 @@ def gather_holders(
     starts: NDArray[np.int64],
     holders: NDArray[np.int32],
 ) -> None:
-    """Write the events of each text beside each other; `starts` begins as zeros.
+    """Group the events by their text; `starts` must be zeros.
 
     The holders of text t are holders[starts[t]] to holders[starts[t + 1]].
     """
@@ -90,7 +90,7 @@ def mark_holders(
     holders: NDArray[np.int32],
     rows: NDArray[np.bool_],
 ) -> None:
-    """Set, in the row that each text passed, all events that hold the text."""
+    """Set, in each row that a text passes, the events that hold the text."""
     for number in range(len(passed)):
         row = passed[number]
         for at in range(starts[texts[number]], starts[texts[number] + 1]):

@@ -169,7 +169,7 @@ class Evaluator:
 
     def _new_workspace(self, width: int) -> TileWorkspace:
         counts = self.compiled.variables.counts
-        variables = counts.cuts + np.diff(counts.predicates)
+        variables = counts.breakpoints + np.diff(counts.predicates)
         return TileWorkspace(
             variables=zero_rows(int(variables.max(initial=0)), width),
             rows=zero_rows(self._rows, width),

@@ -1,4 +1,4 @@
-"""Events that hold several values: every leaf is asked of every value, then programs are run."""
+"""Events that hold several values: test every leaf on every value, then run the programs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lanes(NamedTuple):
     lanes: NDArray[np.int32]
     cells: NDArray[np.int32]
     first: NDArray[np.int32]
-    """For each attribute its first variable, so that variable v is the cut over cell v - first."""
+    """For each attribute its first variable; variable v is the breakpoint above cell v - first."""
 
 
 @kernel
@@ -40,7 +40,7 @@ def set_leaf_rows(
     when_true: NDArray[np.uint64],
     when_false: NDArray[np.uint64],
 ) -> None:
-    """Fill the rows of every leaf for events that may hold several values: some value passes.
+    """Fill the rows of every leaf for events with several values; one passing value is enough.
 
     A leaf is false where a value lies on one of its sides and none makes it true.
     """

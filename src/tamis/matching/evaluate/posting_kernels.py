@@ -1,4 +1,4 @@
-"""Events look under what they hold, and try the subscriptions that wait there."""
+"""Posting lists: look up the keys of each event, and test the subscriptions listed there."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ UNKNOWN: Final = 2
 
 
 class CellsByEvent(NamedTuple):
-    """What the events hold, event after event, and what they pass."""
+    """The cells of a batch event by event, and the predicates that hold."""
 
     starts: NDArray[np.int64]
     blocks: NDArray[np.int32]
@@ -48,7 +48,7 @@ class CellsByEvent(NamedTuple):
 
 @inlined
 def _holds(
-    cuts: NDArray[np.int32],
+    breakpoints: NDArray[np.int32],
     inside: bool,
     guard: int,
     first: int,
@@ -56,10 +56,10 @@ def _holds(
     predicate: NDArray[np.int32],
     passing: NDArray[np.bool_],
 ) -> bool:
-    """Tell whether one side of a leaf holds for an event, whose predicates `passing` tells."""
+    """Return whether one side of a leaf holds for an event; `passing` has its predicates."""
     if guard != NONE and passing[predicate[guard]]:
         return False
-    for variable in cuts:
+    for variable in breakpoints:
         if predicate[variable] != NONE:
             return bool(passing[predicate[variable]])
         if variable - first < cell:
@@ -69,7 +69,7 @@ def _holds(
 
 @inlined
 def _joined(op: int, one: int, other: int) -> int:
-    """Return the truth of two joined by an operator."""
+    """Return the truth value of two terms joined by an operator."""
     if op == OP_XOR:
         return UNKNOWN if one == UNKNOWN or other == UNKNOWN else one ^ other
     decisive = FALSE if op == OP_AND else TRUE
@@ -79,19 +79,19 @@ def _joined(op: int, one: int, other: int) -> int:
 
 
 class PostingWorkspace(NamedTuple):
-    """All that finding matches among waiting subscriptions needs."""
+    """The compiled arrays that a search of the posting lists reads, and its own memory."""
 
     postings: Postings
     codes: NDArray[np.int32]
     starts: NDArray[np.int64]
     leaves: Leaves
     seen: NDArray[np.int32]
-    """For each subscription the stamp of the last event for which it was tried."""
+    """For each subscription the stamp of the last event that tested it."""
     stamps: NDArray[np.int64]
-    """How many stamps were used up before this batch; event e has that plus e + 1."""
+    """The number of stamps used before this batch; event e has that plus e + 1."""
     cell_of: NDArray[np.int32]
     keys: NDArray[np.int64]
-    """Room for the keys of one event."""
+    """Memory for the keys of one event."""
     stack: NDArray[np.int8]
 
 
@@ -104,7 +104,7 @@ def _keys_of_event(
     cell_of: NDArray[np.int32],
     keys: NDArray[np.int64],
 ) -> int:
-    """Write all keys under which an event has to look; return how many there are."""
+    """Write all keys of an event; return how many there are."""
     count = 0
     for place in range(len(blocks)):
         keys[count] = offset[blocks[place]] + cells[place]
@@ -115,12 +115,12 @@ def _keys_of_event(
     own = held * (held - 1) // 2
     if has_threes:
         own = own * (held + 1) // 3
-    # An event has few combinations of its own where subscriptions have very many kinds of them.
+    # Where there are very many kinds of compound keys, an event has fewer pairs and triples.
     if own < len(kinds):
         for one in range(held):
             for other in range(one + 1, held):
                 for third in range(other, held if has_threes else other + 1):
-                    # The attribute itself stands for no third.
+                    # The same attribute again means that there is no third.
                     last = keys[2 * third] if third > other else NONE
                     number = find_compound_key(
                         compounds, table, keys[2 * one], keys[2 * other], last
@@ -144,7 +144,7 @@ def _keys_of_event(
 
 
 class ProgramTables(NamedTuple):
-    """What running a program on an event needs, apart from the two."""
+    """The arrays that running a program reads, and its stack."""
 
     starts: NDArray[np.int32]
     variables: NDArray[np.int32]
@@ -182,10 +182,10 @@ def _truth(program: NDArray[np.int32], tables: ProgramTables, passing: NDArray[n
             own, result = block[code], UNKNOWN
             start, cell = (first[own], cell_of[own]) if own != NONE else (0, 0)
             for side in range(2 * code, 2 * code + sides):
-                cuts = variables[starts[side] : starts[side + 1]]
+                breakpoints = variables[starts[side] : starts[side + 1]]
                 inside = bool(begins_inside[side])
                 if result == UNKNOWN and _holds(
-                    cuts, inside, guard[side], start, cell, predicate, passing
+                    breakpoints, inside, guard[side], start, cell, predicate, passing
                 ):
                     result = TRUE if side == 2 * code else FALSE
         elif op == OP_NOT:
@@ -205,7 +205,7 @@ def match_postings(
     ends: NDArray[np.int64],
     found: NDArray[np.int32],
 ) -> int:
-    """Find for event after event the subscriptions that wait for it and that it satisfies.
+    """Find for each event the indexed subscriptions that it satisfies.
 
     Writes the subscriptions, and for each event where its own end; returns the event at which
     there might be no more room.

@@ -92,12 +92,12 @@ class SingleEvaluator:
     def _match_unindexed(
         self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
     ) -> NDArray[np.int32]:
-        arrays, lines = self._compiled.arrays, self._compiled.variables.counts
+        arrays, counts = self._compiled.arrays, self._compiled.variables.counts
         try:
             workspace = self._free.pop()
         except IndexError:
             workspace = self._new_workspace()
-        tail = set_truths(arrays.regions, lines, blocks, cells, passing, self._usual, workspace)
+        tail = set_truths(arrays.regions, counts, blocks, cells, passing, self._usual, workspace)
         first = evaluate_chunks_once(arrays.chunks, workspace)
         last = evaluate_graph_once(arrays.graph, self._upward, workspace, tail, first)
         reset_truths(arrays.regions, blocks, self._usual, workspace)

@@ -1,4 +1,4 @@
-"""One event at a time: truth goes up from the regions that the event lies in."""
+"""One event at a time: truth spreads upward from the regions that the event lies in."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tamis.diagrams.kernels import NONE
 from tamis.jit import inlined, kernel
 from tamis.matching.compile.chunk_kernels import Chunks
 from tamis.matching.compile.graph_kernels import ALL, ANY, ODD, Graph
-from tamis.matching.compile.region_kernels import Lines, Regions
+from tamis.matching.compile.region_kernels import Regions, VariableCounts
 
-# The state of a node: how many children are missing, and from this bit on how many terms are true.
+# The state of a node: the number of missing children, and from this bit on that of true terms.
 ODD_UNIT: Final = 1 << 24
 COUNT_MASK: Final = ODD_UNIT - 1
 
 
-# Nothing; whether the number of true terms is right; what the other children are.
+# What remains to check: nothing; the parity of the true terms; the other children.
 NO_QUESTION, PARITY, LOOK_UP = range(3)
 
 
 class Upward(NamedTuple):
-    """The graph from its rows up.
+    """The graph from its rows upward.
 
-    A node that needs all its children, or all its terms, waits for the rarest of them, where they
+    A node that needs all its children, or all its terms, depends on the rarest of them, where they
     are all regions: then their truths are known, and can be looked up when that one is true.
     """
 
@@ -36,37 +36,37 @@ class Upward(NamedTuple):
     needed: NDArray[np.int32]
     """How many rows that go up to it make each node true, or known if it is a parity."""
     question: NDArray[np.int8]
-    """What is still to be asked of a node that has all it waited for."""
+    """What remains to check for a node whose required rows are all true."""
 
 
 class Usual(NamedTuple):
-    """What is true of an event that lacks everything."""
+    """What is true of an event without attributes."""
 
     regions: NDArray[np.int32]
     blocks: NDArray[np.int32]
     """For each of those regions its attribute."""
     always: NDArray[np.int32]
-    """The attributes with predicates: a default may satisfy those even where nothing is held."""
+    """The attributes with predicates, which a default may satisfy where the attribute is absent."""
 
 
 class SingleWorkspace(NamedTuple):
-    """What one event needs while it is evaluated; between events all is as for one without any."""
+    """Memory for one event; between events it describes an event without attributes."""
 
     truth: NDArray[np.bool_]
-    """Of every region."""
+    """For every region."""
     is_present: NDArray[np.bool_]
-    """Of every attribute, and of the constants, which are none."""
+    """For every attribute, and for the constants, which belong to none."""
     nodes: NDArray[np.bool_]
     """For one chunk; the first is false, the second true."""
     queue: NDArray[np.int32]
     """Rows of the graph that are true: the regions, and then the nodes that follow from them."""
     states: NDArray[np.int32]
-    """Of every node of the graph how many more children it needs; above that, in units of their
-    own, how many terms of a parity are true."""
+    """For every node of the graph the number of children it still needs; above that, in units of
+    their own, the number of true terms of a parity."""
     touched: NDArray[np.int32]
-    """The parents whose states must be put back."""
+    """The parents whose states must be restored."""
     found: NDArray[np.int32]
-    """The matches: rows of diagrams, then tops of the graph; and room for one more."""
+    """The matches: rows of diagrams, then tops of the graph; one place more than needed."""
 
 
 @kernel
@@ -75,12 +75,12 @@ def _width(regions: Regions, region: int) -> int:
     first, last = regions.starts[region], regions.starts[region + 1]
     if regions.begins[region] or last - first != 2:
         return 1 << 30
-    return int(regions.cuts[first + 1] - regions.cuts[first])
+    return int(regions.breakpoints[first + 1] - regions.breakpoints[first])
 
 
 @kernel
 def _rarest(children: NDArray[np.int32], step: int, regions: Regions) -> int:
-    """Return the place of the narrowest child, every so many of them."""
+    """Return the place of the narrowest child; with a step of 2, among every second one."""
     best, width = 0, 1 << 31
     for place in range(0, len(children), step):
         if _width(regions, children[place]) < width:
@@ -96,7 +96,7 @@ def plan_upward(
     first: NDArray[np.int64],
     last: NDArray[np.int64],
 ) -> None:
-    """Find for each node which of its children go up to it, and how many it needs of those."""
+    """Choose for each node the children that lead up to it, and how many of them it needs."""
     for node in range(len(graph.kinds)):
         kind, start, end = graph.kinds[node], graph.starts[node], graph.starts[node + 1]
         first[node], last[node] = start, end
@@ -115,7 +115,7 @@ def plan_upward(
 def turn_upward(
     graph: Graph, upward: Upward, first: NDArray[np.int64], last: NDArray[np.int64]
 ) -> None:
-    """Fill the parents of every row; `starts` begins as zeros."""
+    """Write the parents of every row; `starts` must be zeros."""
     starts = upward.starts
     for node in range(len(graph.kinds)):
         for child in graph.children[first[node] : last[node]]:
@@ -139,14 +139,14 @@ def _lies_in(
     inside: bool,
     guard: int,
     cell: int,
-    cuts: int,
+    breakpoints: int,
     passing: NDArray[np.bool_],
 ) -> bool:
-    """Tell whether a value in a cell lies in a region; `passing` is of the attribute alone."""
-    if guard != NONE and passing[guard - cuts]:
+    """Return whether a value in a cell lies in a region; `passing` covers this attribute only."""
+    if guard != NONE and passing[guard - breakpoints]:
         return False
     for variable in changes:
-        if variable < cell if variable < cuts else not passing[variable - cuts]:
+        if variable < cell if variable < breakpoints else not passing[variable - breakpoints]:
             inside = not inside
     return inside
 
@@ -154,35 +154,35 @@ def _lies_in(
 @kernel
 def set_truths(
     regions: Regions,
-    lines: Lines,
+    counts: VariableCounts,
     blocks: NDArray[np.int32],
     cells: NDArray[np.int32],
     passing: NDArray[np.bool_],
     usual: Usual,
-    room: SingleWorkspace,
+    workspace: SingleWorkspace,
 ) -> int:
-    """Find the regions that an event lies in; write those to the queue and return their number."""
-    # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
-    starts, begins, changes = regions.starts, regions.begins, regions.cuts
-    guards, truth, queue = regions.guard, room.truth, room.queue
+    """Write the regions that an event lies in to the queue; return their number."""
+    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
+    starts, begins, changes = regions.starts, regions.begins, regions.breakpoints
+    guards, truth, queue = regions.guard, workspace.truth, workspace.queue
     tail = 0
     for number in range(len(blocks) + len(usual.always)):
         held = number < len(blocks)
         block = blocks[number] if held else usual.always[number - len(blocks)]
-        if room.is_present[block]:
+        if workspace.is_present[block]:
             continue
-        room.is_present[block] = True
-        cell, cuts = cells[number] if held else 0, lines.cuts[block]
-        passes = passing[lines.predicates[block] : lines.predicates[block + 1]]
+        workspace.is_present[block] = True
+        cell, breakpoints = cells[number] if held else 0, counts.breakpoints[block]
+        passes = passing[counts.predicates[block] : counts.predicates[block + 1]]
         for region in range(regions.of_block[block], regions.of_block[block + 1]):
             own = changes[starts[region] : starts[region + 1]]
-            holds = _lies_in(own, bool(begins[region]), guards[region], cell, cuts, passes)
+            holds = _lies_in(own, bool(begins[region]), guards[region], cell, breakpoints, passes)
             truth[region] = holds
             if holds:
                 queue[tail] = region
                 tail += 1
     for number in range(len(usual.regions)):
-        if not room.is_present[usual.blocks[number]]:
+        if not workspace.is_present[usual.blocks[number]]:
             queue[tail] = usual.regions[number]
             tail += 1
     return tail
@@ -190,33 +190,33 @@ def set_truths(
 
 @kernel
 def reset_truths(
-    regions: Regions, blocks: NDArray[np.int32], usual: Usual, room: SingleWorkspace
+    regions: Regions, blocks: NDArray[np.int32], usual: Usual, workspace: SingleWorkspace
 ) -> None:
-    """Make the regions again what they are for an event without anything."""
+    """Restore the truth of the regions for an event without attributes."""
     for number in range(len(blocks) + len(usual.always)):
         held = number < len(blocks)
         block = blocks[number] if held else usual.always[number - len(blocks)]
-        room.is_present[block] = False
+        workspace.is_present[block] = False
         for region in range(regions.of_block[block], regions.of_block[block + 1]):
-            room.truth[region] = regions.begins[region]
+            workspace.truth[region] = regions.begins[region]
 
 
 @kernel
-def evaluate_chunks_once(chunks: Chunks, room: SingleWorkspace) -> int:
+def evaluate_chunks_once(chunks: Chunks, workspace: SingleWorkspace) -> int:
     """Write the rows whose diagram is true; return how many there are."""
     count = 0
-    values, truth = room.nodes, room.truth
+    values, truth = workspace.nodes, workspace.truth
     for chunk in range(len(chunks.node_starts) - 1):
         nodes = slice(chunks.node_starts[chunk], chunks.node_starts[chunk + 1])
         tests, lows, highs = chunks.test[nodes], chunks.low[nodes], chunks.high[nodes]
         regions = chunks.regions[chunks.region_starts[chunk] : chunks.region_starts[chunk + 1]]
         for node in range(len(tests)):
-            # Both are read: which to choose is no branch then, and nothing to guess wrong.
+            # Read both, so that the choice needs no branch that could be mispredicted.
             low, high = values[lows[node]], values[highs[node]]
             values[node + 2] = high if truth[regions[tests[node]]] else low
         for root in range(chunks.root_starts[chunk], chunks.root_starts[chunk + 1]):
             if values[chunks.roots[root]]:
-                room.found[count] = chunks.members[root]
+                workspace.found[count] = chunks.members[root]
                 count += 1
     return count
 
@@ -225,19 +225,24 @@ def evaluate_chunks_once(chunks: Chunks, room: SingleWorkspace) -> int:
 def evaluate_graph_once(
     graph: Graph,
     upward: Upward,
-    room: SingleWorkspace,
+    workspace: SingleWorkspace,
     tail: int,
     count: int,
 ) -> int:
-    """Write the tops that are true, given the true regions; return where they end.
+    """Write the true tops, given the true regions; return where they end.
 
-    A node goes up when the last row it needs has: whether it does is added, not asked, because
-    memory answers late and a guess would be wrong every second time. First come, first served: what
-    stands ahead in the queue is known, and can be fetched while the last still counts.
+    A node is queued when the last row that it needs is true. Whether it is gets added to the tail,
+    without a branch, which would be mispredicted every second time. The queue is first in, first
+    out, so the next rows are known and can be fetched while the last one is still being counted.
     """
-    # Arrays by names of their own: to take them out of their tuples in the loops costs much there.
-    starts, parents, states = upward.starts, upward.parents, room.states
-    queue, touched, found, truth = room.queue, room.touched, room.found, room.truth
+    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
+    starts, parents, states = upward.starts, upward.parents, workspace.states
+    queue, touched, found, truth = (
+        workspace.queue,
+        workspace.touched,
+        workspace.found,
+        workspace.truth,
+    )
     kinds, children, first_child = graph.kinds, graph.children, graph.starts
     question = upward.question
     inner, rows, last, first, head = len(kinds) - len(graph.members), len(truth), 0, count, 0
@@ -283,7 +288,7 @@ def _answer(
     children: NDArray[np.int32],
     truth: NDArray[np.bool_],
 ) -> bool:
-    """Tell whether a node that has all it waited for is true."""
+    """Return whether a node whose required rows are all true is true itself."""
     is_odd, known = state & ODD_UNIT != 0, True
     if question == LOOK_UP:
         is_odd, known = _look_up(kind, children, truth)
@@ -292,7 +297,7 @@ def _answer(
 
 @inlined
 def _look_up(kind: int, children: NDArray[np.int32], truth: NDArray[np.bool_]) -> tuple[bool, bool]:
-    """Tell whether an odd number of terms is true, and whether all terms are known."""
+    """Return whether an odd number of terms is true, and whether all terms are known."""
     is_odd = False
     if kind == ALL:
         for child in children:

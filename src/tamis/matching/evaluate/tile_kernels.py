@@ -1,4 +1,4 @@
-"""Rows of bits: for every region of a line that some filter asks for, the events that lie in it."""
+"""Evaluation of one tile: rows of bits, a machine word of events at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tamis.matching.compile.graph_kernels import (
     ODD,
     Graph,
 )
-from tamis.matching.compile.region_kernels import Lines, Regions
+from tamis.matching.compile.region_kernels import Regions, VariableCounts
 
 
 class CellsByAttribute(NamedTuple):
-    """What the events of a batch hold."""
+    """The cells of a batch, attribute by attribute."""
 
     starts: NDArray[np.int64]
-    """Of attribute b the entries are starts[b] to starts[b + 1]."""
+    """Attribute b has the entries starts[b] to starts[b + 1]."""
     events: NDArray[np.int32]
     cells: NDArray[np.int32]
     passing: NDArray[np.uint64]
@@ -46,33 +46,33 @@ class TileWorkspace(NamedTuple):
 
 
 @kernel
-def _set_cuts(
-    held: CellsByAttribute, block: int, first_word: int, words: int, rows: NDArray[np.uint64]
+def _set_breakpoint_rows(
+    batch: CellsByAttribute, block: int, first_word: int, words: int, rows: NDArray[np.uint64]
 ) -> bool:
-    """Fill the rows of a line's cuts: which events lie left of each; or tell that no event has it.
+    """Fill the rows of an attribute's breakpoints, or return that no event has the attribute.
 
-    Every event starts in the row of the first cut over its cell, and then is in all after it.
-    What is absent lies left of every cut.
+    A row has the events that lie below its breakpoint: each event is in the row of the first
+    breakpoint above its cell and in all later ones. An absent attribute lies below all.
     """
     first, last = 64 * first_word, 64 * (first_word + words)
     anything = False
-    for entry in range(held.starts[block], held.starts[block + 1]):
-        if first <= held.events[entry] < last:
+    for entry in range(batch.starts[block], batch.starts[block + 1]):
+        if first <= batch.events[entry] < last:
             anything = True
             break
     if not anything or not len(rows):
         return anything
     rows[0] = ~np.uint64(0)
     rows[1:] = np.uint64(0)
-    for entry in range(held.starts[block], held.starts[block + 1]):
-        event, cell = held.events[entry] - first, held.cells[entry]
+    for entry in range(batch.starts[block], batch.starts[block + 1]):
+        event, cell = batch.events[entry] - first, batch.cells[entry]
         if 0 <= event < last - first and cell > 0:
             bit = np.uint64(1) << np.uint64(event & 63)
             rows[0, event >> 6] &= ~bit
             if cell < len(rows):
                 rows[cell, event >> 6] |= bit
-    for cut in range(1, len(rows)):
-        before, row = rows[cut - 1], rows[cut]
+    for point in range(1, len(rows)):
+        before, row = rows[point - 1], rows[point]
         for word in range(len(row)):
             row[word] |= before[word]
     return anything
@@ -80,24 +80,24 @@ def _set_cuts(
 
 @inlined
 def _set_region(
-    cuts: NDArray[np.int32],
+    breakpoints: NDArray[np.int32],
     begins: bool,
     guard: int,
     rows: NDArray[np.uint64],
     target: NDArray[np.uint64],
 ) -> bool:
-    """Fill the row of one region from those of its attribute's variables; tell if any bit is."""
-    # Left of a cut and right of it are complements, so each change turns all bits round.
-    inverted = begins != (len(cuts) % 2 == 1)
+    """Fill the row of a region from the rows of its variables; return whether it has a bit."""
+    # Below and above a breakpoint are complements, so each breakpoint flips all bits.
+    inverted = begins != (len(breakpoints) % 2 == 1)
     turn = ~np.uint64(0) if inverted else np.uint64(0)
-    if len(cuts) == 0:
+    if len(breakpoints) == 0:
         target[:] = turn
     else:
-        row = rows[cuts[0]]
+        row = rows[breakpoints[0]]
         for word in range(len(target)):
             target[word] = row[word] ^ turn
-        for cut in cuts[1:]:
-            row = rows[cut]
+        for point in breakpoints[1:]:
+            row = rows[point]
             for word in range(len(target)):
                 target[word] ^= row[word]
     if guard != NONE:
@@ -113,8 +113,8 @@ def _set_region(
 @kernel
 def set_region_rows(
     regions: Regions,
-    lines: Lines,
-    held: CellsByAttribute,
+    counts: VariableCounts,
+    batch: CellsByAttribute,
     first_word: int,
     words: int,
     workspace: TileWorkspace,
@@ -125,23 +125,27 @@ def set_region_rows(
     """
     # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
     of_block, starts, begins = regions.of_block, regions.starts, regions.begins
-    all_cuts, guards, passing = regions.cuts, regions.guard, held.passing
-    room, rows, is_set = workspace.variables, workspace.rows, workspace.is_set
+    all_breakpoints, guards, passing = regions.breakpoints, regions.guard, batch.passing
+    variables, rows, is_set = workspace.variables, workspace.rows, workspace.is_set
     for block in range(len(of_block) - 1):
-        # The constants come last, under no attribute.
-        is_line = block < len(lines.cuts)
-        cuts = lines.cuts[block] if is_line else 0
-        predicates = lines.predicates[block] if is_line else 0
-        count = lines.predicates[block + 1] - predicates if is_line else 0
-        if is_line and not _set_cuts(held, block, first_word, words, room[:cuts]):
-            room[:cuts] = ~np.uint64(0)
+        # The constants come last; they belong to no attribute.
+        is_attribute = block < len(counts.breakpoints)
+        breakpoints = counts.breakpoints[block] if is_attribute else 0
+        predicates = counts.predicates[block] if is_attribute else 0
+        count = counts.predicates[block + 1] - predicates if is_attribute else 0
+        if is_attribute and not _set_breakpoint_rows(
+            batch, block, first_word, words, variables[:breakpoints]
+        ):
+            variables[:breakpoints] = ~np.uint64(0)
         for number in range(count):
             for word in range(words):
-                room[cuts + number, word] = passing[predicates + number, first_word + word]
+                variables[breakpoints + number, word] = passing[
+                    predicates + number, first_word + word
+                ]
         for region in range(of_block[block], of_block[block + 1]):
-            own = all_cuts[starts[region] : starts[region + 1]]
+            own = all_breakpoints[starts[region] : starts[region + 1]]
             inside = bool(begins[region])
-            is_set[region] = _set_region(own, inside, guards[region], room, rows[region])
+            is_set[region] = _set_region(own, inside, guards[region], variables, rows[region])
 
 
 @kernel
@@ -153,9 +157,9 @@ def evaluate_chunks(
     values: NDArray[np.uint64],
     matched: NDArray[np.uint64],
 ) -> None:
-    """Evaluate some chunks on all events of the rows, a machine word of events at a time.
+    """Evaluate some chunks on all events of the rows.
 
-    `values` is room for the largest chunk; its first two rows are all false and all true.
+    `values` has a row for each node of the largest chunk; the first two are all false and all true.
     """
     width, wanted = rows.shape[1], matched.shape[1]
     for chunk in range(first, last):
@@ -225,16 +229,16 @@ def _parity_of(
     rows: NDArray[np.uint64],
     is_set: NDArray[np.bool_],
     wanted: int,
-    room: NDArray[np.uint64],
+    parts: NDArray[np.uint64],
     target: NDArray[np.uint64],
 ) -> bool:
-    odd, even = room[0], room[1]
+    odd, even = parts[0], parts[1]
     for term in range(0, len(children), 2):
         holds, fails = children[term], children[term + 1]
         if not is_set[holds] and not is_set[fails]:
             return False
-        true = rows[holds] if is_set[holds] else room[2]
-        false = rows[fails] if is_set[fails] else room[2]
+        true = rows[holds] if is_set[holds] else parts[2]
+        false = rows[fails] if is_set[fails] else parts[2]
         if term == 0:
             for word in range(len(target)):
                 odd[word], even[word] = true[word], false[word]
@@ -264,19 +268,19 @@ def evaluate_graph(
     only marked in `is_set`.
     """
     # Local names for the arrays: taking them out of their tuples inside the loop is expensive.
-    rows, is_set, room = workspace.rows, workspace.is_set, workspace.parts
+    rows, is_set, parts = workspace.rows, workspace.is_set, workspace.parts
     kinds, starts, all_children, members = graph.kinds, graph.starts, graph.children, graph.members
     inner = len(kinds) - len(members)
     for node in range(len(kinds)):
         children = all_children[starts[node] : starts[node + 1]]
         kind = kinds[node]
-        target = rows[regions + node] if node < inner else room[3]
+        target = rows[regions + node] if node < inner else parts[3]
         if kind == ALL:
             found = _all_of(children, rows, is_set, target)
         elif kind == ANY:
             found = _any_of(children, rows, is_set, target)
         else:
-            found = _parity_of(children, rows, is_set, kind, room, target)
+            found = _parity_of(children, rows, is_set, kind, parts, target)
         if node < inner:
             is_set[regions + node] = found
             continue
@@ -292,17 +296,17 @@ def evaluate_graph(
 @kernel
 def evaluate_tile(
     regions: Regions,
-    lines: Lines,
+    counts: VariableCounts,
     chunks: Chunks,
     graph: Graph,
-    held: CellsByAttribute,
+    batch: CellsByAttribute,
     first_word: int,
     words: int,
     workspace: TileWorkspace,
     matched: NDArray[np.uint64],
 ) -> None:
     """Evaluate all unindexed subscriptions on the events from a word on."""
-    set_region_rows(regions, lines, held, first_word, words, workspace)
+    set_region_rows(regions, counts, batch, first_word, words, workspace)
     last = len(chunks.node_starts) - 1
     evaluate_chunks(chunks, 0, last, workspace.rows, workspace.nodes, matched)
     evaluate_graph(graph, len(regions.begins), workspace, matched)

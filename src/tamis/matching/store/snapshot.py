@@ -29,7 +29,7 @@ Arrays = Mapping[str, NDArray[Any]]
 Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
 
 # Fields keep their original names in the file format.
-_NAME_ON_DISK: Final = {"unindexed": "everyday", "compound": "meeting"}
+_NAME_ON_DISK: Final = {"unindexed": "everyday", "compound": "meeting", "breakpoints": "cuts"}
 
 
 class Restored(NamedTuple):
@@ -92,15 +92,15 @@ def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:
     return {
         "variables.blocks": _bytes(json.dumps(blocks)),
         "variables.predicates": _bytes(json.dumps(predicates)),
-        "variables.lines": variables.lines,
+        "variables.lines": variables.chains,
         **dict(_named("variables.leaves", variables.leaves)),
     }
 
 
 def _variables(arrays: Arrays) -> Variables:
     blocks = {
-        name: Block(Partition(map(_breakpoint, cuts)), first)
-        for name, first, cuts in json.loads(arrays["variables.blocks"].tobytes())
+        name: Block(Partition(map(_breakpoint, breakpoints)), first)
+        for name, first, breakpoints in json.loads(arrays["variables.blocks"].tobytes())
     }
     predicates = {
         Predicate(parse(text, limits=UNLIMITED), truth, completed): number
