@@ -72,7 +72,7 @@ def _random_attribute(rng: Random) -> Attribute:
 
 
 def fits(value: Value, type_: Type) -> bool:
-    """Tell whether a number of the pools is one of the type."""
+    """Return whether a number of the pools is one of the type."""
     return type_ not in (Type.INT, Type.FLOAT) or isinstance(value, float) == (type_ is Type.FLOAT)
 
 

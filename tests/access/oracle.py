@@ -77,7 +77,7 @@ class Case(NamedTuple):
         return tuple(role for role in self.roles if role.has(event, self.schema))
 
     def is_allowed(self) -> bool:
-        """Tell whether the filter mentions only what is ever seen."""
+        """Return whether the filter mentions only what is ever seen."""
         return bool(self.roles) and all(
             any(role.shows(name) for role in self.roles) for name in self.filter.attributes()
         )
@@ -89,12 +89,12 @@ class Case(NamedTuple):
         return Schema({n: a for n, a in self.schema.items() if shown_by(self.roles, n)})
 
     def is_read_on(self, event: Event) -> bool:
-        """Tell whether the filter is read on an event: all it mentions is seen of this one."""
+        """Return whether the filter is read on an event: all it mentions is seen of this one."""
         by = self.admitting(event)
         return bool(by) and all(shown_by(by, name) for name in self.filter.attributes())
 
     def matches(self, event: Event) -> bool:
-        """Tell whether the user gets the event."""
+        """Return whether the user gets the event."""
         return (
             self.is_allowed()
             and self.is_read_on(event)
@@ -289,7 +289,7 @@ def scrambled(
 
 
 def is_hidden_throughout(item: Any, name: str, by: Sequence[Sees]) -> bool:
-    """Tell whether a member, or an element of a list, holds nothing that is seen."""
+    """Return whether a member, or an element of a list, holds nothing that is seen."""
     held = [leaf for leaf, value in leaves(item, name) if value not in (None, [], {})]
     return not any(shown_by(by, leaf) for leaf in held or [name])
 

@@ -32,7 +32,7 @@ def matches(reading: FilterInMode, event: Event, world: World) -> bool:
 
 
 def can_be_refused(readings: list[FilterInMode], world: World) -> bool:
-    """Tell whether mode `default` compares attributes beside filters that see what is absent."""
+    """Return whether mode `default` compares attributes beside filters that see what is absent."""
     related = [r for r in readings if any(isinstance(a, Relation) for a in r.filter.atoms())]
     return world.schema is not None and any(r.mode is Mode.DEFAULT for r in related)
 
@@ -66,7 +66,7 @@ def compare_joined(rng: Random) -> int:
 
 
 def find(joined: FilterInMode, events: list[Event], world: World) -> list[bool]:
-    """Let an engine do it."""
+    """Match with an engine."""
     engine = Engine(world.schema, Mode.TOTAL if joined.mode is Mode.TOTAL else Mode.SQL)
     engine.add("joined", joined.filter, mode=joined.mode)
     return [bool(ids) for ids in engine.match_batch(events)]

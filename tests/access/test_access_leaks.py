@@ -150,7 +150,7 @@ def refusal(case: Case) -> str:
 
 
 def goes_with_no_mode(case: Case) -> bool:
-    """Tell whether mode `default` compares attributes beside filters of other modes."""
+    """Return whether mode `default` compares attributes beside filters of other modes."""
     readings = [(case.filter, case.mode), *((role.filter, role.mode) for role in case.roles)]
     compared = {mode for f, mode in readings if any(isinstance(a, Relation) for a in f.atoms())}
     modes = {mode for _, mode in readings}

@@ -189,7 +189,7 @@ def test_all_shortcuts_taken_together_find_what_the_relations_find(seed: int, ma
 
 
 def linked(pair: tuple[int, int], told: set[tuple[object, object]]) -> bool:
-    """Tell whether two are told to be the same, perhaps by way of a third."""
+    """Return whether two are reported as the same, perhaps via a third."""
     both = {frozenset(p) for p in told if p[::-1] in told}
     reached: set[object] = {pair[0]}
     for _ in range(8):

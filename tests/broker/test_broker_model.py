@@ -323,7 +323,7 @@ def _events(values: Sequence[int]) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def _snapshots_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every restart read what was compiled before it."""
+    """Make every restart load what was compiled before it."""
     monkeypatch.setattr(snapshots, "WORTH_IT", 0)
     monkeypatch.setattr(snapshots, "SHARE", 0.0)
 

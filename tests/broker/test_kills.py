@@ -167,7 +167,7 @@ class Killing:
 
 @pytest.fixture(autouse=True)
 def _impatient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let clients come back at once: the server does not live long."""
+    """Make clients reconnect at once: the server does not live long."""
     monkeypatch.setattr(Backoff, "next", lambda _: 0.05)
 
 

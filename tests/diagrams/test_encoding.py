@@ -36,7 +36,7 @@ def backward(value: Value) -> Breakpoint:
 
 
 def says(variable: Variable, event: Event, completed: Event) -> bool:
-    """Tell whether what a variable stands for is so; written without the code under test.
+    """Return whether the test of a variable holds, without the code under test.
 
     Only of comparisons between attributes does the diagram leave defaults to the variable.
     """

@@ -297,7 +297,7 @@ class Chance:
 
 
 def is_computable(node: Node) -> bool:
-    """Tell whether no constant part divides by zero: that is refused when the selector is read."""
+    """Return whether no constant part divides by zero, which parsing refuses."""
     if node[0] == "arithmetic" and not names_in(node) and math.isnan(number_of(node, {})):
         return False
     return all(is_computable(part) for part in node if isinstance(part, tuple))

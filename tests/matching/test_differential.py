@@ -53,7 +53,7 @@ def change(engine: Engine, kept: Kept, world: World, modes: list[Mode], rng: Ran
 
 @contextmanager
 def paths_of_all_sorts(rng: Random) -> Iterator[None]:
-    """Let subscriptions wait that never would in so small a world, or be graphs and no diagrams."""
+    """Index subscriptions that would not be in so small a test, or force graphs."""
     with (
         patch.object(access, "MAX_EVENT_SHARE", rng.choice((access.MAX_EVENT_SHARE, 0.1, 10.0))),
         patch.object(

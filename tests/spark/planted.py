@@ -12,7 +12,7 @@ from tamis.spark.streaming.checkpoint import Checkpoint
 
 
 def plant_unpinned(patch: pytest.MonkeyPatch) -> None:
-    """Let a batch that runs again take the newest version, whatever was recorded."""
+    """Make a repeated batch use the newest version, whatever was recorded."""
     record_once = Checkpoint.record
 
     def record(checkpoint: Checkpoint, pin: Pin) -> None:
@@ -24,7 +24,7 @@ def plant_unpinned(patch: pytest.MonkeyPatch) -> None:
 
 
 def plant_append(patch: pytest.MonkeyPatch) -> None:
-    """Let a batch that runs again write its rows beside those that are there."""
+    """Make a repeated batch write its rows beside the existing ones."""
 
     def place(folder: FolderSink, batch: int) -> Path:
         # Spark takes all of these for the same number.

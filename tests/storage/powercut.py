@@ -87,7 +87,7 @@ def _mixed(synced: bytes, now: bytes, rng: Random) -> bytes:
 
 @contextmanager
 def files_no_longer_than(size: int) -> Iterator[None]:
-    """Let no file grow past a size: writing stops in the middle, and then fails."""
+    """Limit the size of files: writing stops in the middle, and then fails."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -127,7 +127,7 @@ class Killed(NamedTuple):
 
 
 def run_and_kill(folder: Path, seed: int, after: int, *, early: bool = False) -> Killed:
-    """Let a process append, and kill it shortly after it has acknowledged a number of times."""
+    """Start a process that appends, and kill it after some acknowledgements."""
     command = [sys.executable, "-m", "storage.appending", str(folder), str(seed)]
     with subprocess.Popen(  # noqa: S603
         [*command, "early"] if early else command, cwd=TESTS, stdout=subprocess.PIPE, text=True

@@ -17,7 +17,7 @@ WINDOW = 4
 
 @pytest.fixture(params=[True, False], ids=["attended", "alone"], autouse=True)
 def _somebody_there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every queue have somebody who is connected, or nobody: the difference is memory."""
+    """Run with a connected subscriber and without: the difference is memory."""
     made = DeliveryQueue.__init__
 
     def make(queue: DeliveryQueue, window: int) -> None:

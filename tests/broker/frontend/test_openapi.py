@@ -22,7 +22,7 @@ GENERATED = re.compile(r"([\d,]+) generated, ([\d,]+) passed")
 
 
 def schemathesis(server: ServerProcess, *options: str, token: str = "") -> int:
-    """Let schemathesis try the broker; return how many requests it made."""
+    """Run schemathesis against the broker; return how many requests it made."""
     excluded = [f"--exclude-operation-id={name}" for name in STREAMS]
     header = ["--header", f"Authorization: Bearer {token}"] if token else []
     done = subprocess.run(  # noqa: S603 - our own command

@@ -60,7 +60,7 @@ class Script:
 
 
 async def speak(broker: Broker, messages: list[bytes]) -> Script:
-    """Let a connection run to its end; whatever it raises fails the test."""
+    """Run a connection to its end; any exception fails the test."""
     script = Script(messages)
     await asyncio.wait_for(Connection.over(broker, script).run(), 30)
     assert script.code is None or script.code in CODES, (messages, script.code)

@@ -124,7 +124,7 @@ def compare_columns(spark: SparkSession, path: Path, rng: Random, filters: int, 
 
 
 def fits_columns(event: Event) -> bool:
-    """Tell whether Spark has all values: it has no integers without a sign."""
+    """Return whether Spark has all values: it has no integers without a sign."""
     masks = [getattr(value, "mask", 0) for values in event.values() for value in values]
     return all(mask < 2**63 for mask in masks)
 
