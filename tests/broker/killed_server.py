@@ -18,9 +18,8 @@ from threading import Lock
 from typing import Any
 
 from tamis.broker.match.matcher import Matcher
-from tamis.broker.publish.committer import Committer
 from tamis.cli import main
-from tamis.storage import StateStore, Storage
+from tamis.storage import EventLog, StateStore, Storage
 
 POINTS = (
     "before the write",
@@ -98,10 +97,10 @@ async def _leave_for_later(matcher: Matcher, events: object) -> None:
 
 def run(point: str, turns: int) -> None:
     power = Power(point, turns)
-    power.around(Committer, "_append", "before the write")
+    power.around(EventLog, "append", "before the write")
     if point == LYING:
         Matcher.enqueue = _leave_for_later  # type: ignore[assignment, method-assign]
-    power.around(Matcher, "match", "before the match")
+    power.around(Matcher, "enqueue", "before the match")
     power.around(StateStore, "commit_matches", "before matches are kept", "after matches are kept")
     power.around(StateStore, "settle", "before settling", "after settling")
     power.around(StateStore, "add_subscriptions", "before a subscription", "after a subscription")

@@ -85,7 +85,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         # Small steps, so that much can happen between them.
-        replay.TOGETHER = 2  # type: ignore[misc]
+        replay.EVENTS_PER_STEP = 2  # type: ignore[misc]
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
         self.clock = Clock()

@@ -174,8 +174,8 @@ async def test_a_subscription_that_rests_at_a_restart_goes_on_later(tmp_path: Pa
 async def test_the_past_is_looked_through_with_the_rights_of_the_moment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "TOGETHER", 2)
-    monkeypatch.setattr(replay, "AGAIN", 0.01)
+    monkeypatch.setattr(replay, "EVENTS_PER_STEP", 2)
+    monkeypatch.setattr(replay, "RETRY_SECONDS", 0.01)
     events = [{"level": n % 6, "n": n} for n in range(300)]
     async with broker_fixture(tmp_path, ALL) as fixture:
         ann = await fixture.login("ann", "reader")
@@ -200,17 +200,17 @@ async def test_the_past_is_looked_through_with_the_rights_of_the_moment(
 async def test_what_is_still_to_be_looked_through_is_found_by_the_new_rights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replay, "TOGETHER", 2)
+    monkeypatch.setattr(replay, "EVENTS_PER_STEP", 2)
     async with broker_fixture(tmp_path, ALL) as fixture:
         ann, replayer = await fixture.login("ann", "reader"), fixture.broker.replayer
-        look, begun, go = replayer._look, threading.Event(), threading.Event()
+        look, begun, go = replayer._search, threading.Event(), threading.Event()
 
         def slowly(*given: Any) -> Any:
             begun.set()
             go.wait(10)
             return look(*given)
 
-        monkeypatch.setattr(replayer, "_look", slowly)
+        monkeypatch.setattr(replayer, "_search", slowly)
         await fixture.publish(*MIXED * 10)
         await subscribe(ann, "a > 0", "x", start="earliest")
         await asyncio.to_thread(begun.wait, 10)

@@ -1,4 +1,4 @@
-"""The broker without a network: what sessions share, how it starts and how it stops.
+"""The broker without a network: its parts, how it starts, and how it stops.
 
 ::
 
@@ -53,7 +53,7 @@ POLICY_PROBLEM: Final = "the policy file cannot be used; the previous policy sta
 
 
 class Broker:
-    """Accepts publications, stores subscriptions, and delivers matching events."""
+    """Stores publications, keeps subscriptions, and delivers events to subscribers."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Broker:
     async def open(
         cls, settings: BrokerSettings, *, clock: Callable[[], float] = time.time
     ) -> Broker:
-        """Recover the stored state, and start working."""
+        """Recover the data folder, and start."""
         schema = None if settings.schema_file is None else _schema(settings.schema_file)
         store = await asyncio.to_thread(Storage.open, settings.data, clock=clock)
         try:
@@ -194,7 +194,7 @@ class Broker:
             LOG.warning("no snapshot written", reason=str(error))
 
     async def _match_again(self) -> None:
-        """Match what was stored but perhaps not matched before the last stop."""
+        """Match events that were stored but perhaps not matched when the broker last ended."""
         position = self.store.state.matched_up_to + 1
         while position < self.store.log.next_sequence:
             records = await asyncio.to_thread(self.store.log.read, position, RECOVERY_BATCH_EVENTS)
@@ -238,7 +238,7 @@ class Broker:
     # --- sessions --------------------------------------------------------------------------------
 
     async def authenticate(self, token: str | None) -> Session:
-        """Return a session for the principal of a token."""
+        """Return a session for the holder of a token."""
         if not self.health.is_open:
             raise RefusedError(Code.UNAVAILABLE, "the broker is starting or stopping")
         principal = self.access_control.authenticate(token)
@@ -258,19 +258,19 @@ class Broker:
         return session
 
     def forget(self, session: Session) -> None:
-        """Record that a session has ended."""
+        """Remove a session that has ended."""
         if session in self._sessions:
             self._sessions.discard(session)
             self._connected[session.principal.name] -= 1
 
     def end_invalid_sessions(self) -> None:
-        """End the sessions of principals who would not be admitted now."""
+        """End the sessions whose credentials are no longer valid."""
         for session in [*self._sessions]:
             if not self.access_control.is_welcome(session.principal):
                 session.revoke("the credential is no longer valid")
 
     async def apply_policy(self) -> None:
-        """Apply a new policy to all connections and subscriptions."""
+        """Apply a new policy to every session and every subscription."""
         for session in self._sessions:
             session.rights = self.access_control.rights(session.principal)
         await self.subscription_manager.apply_rights()
@@ -318,7 +318,7 @@ class Broker:
     # --- for sessions ----------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
-        """Return the main figures of the broker."""
+        """Return the broker's state and its main counters."""
         log = self.store.log
         return {
             "ready": self.health.ready,
@@ -337,7 +337,7 @@ class Broker:
         }
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        """Report that a part of the broker has stopped unexpectedly, which is a bug."""
+        """Report a part of the broker that has stopped by an error, which is a bug."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self.health.report(f"the {task.get_name()} has stopped", repr(error))

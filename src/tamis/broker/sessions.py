@@ -377,7 +377,7 @@ class Session:
         """Return a subscription whose dead letters may be read with these rights."""
         subscription = self._find(id_)
         stored = subscription.stored
-        self._services.subscription_manager.understood(
+        self._services.subscription_manager.parse_allowed(
             stored.filter, stored.language, stored.mode, self.rights
         )
         return subscription
@@ -394,7 +394,7 @@ class Session:
     ) -> HistoryView:
         """Return past events that match a filter, and where to continue; keep no state."""
         self._require_open()
-        parsed, chosen = self._services.subscription_manager.understood(
+        parsed, chosen = self._services.subscription_manager.parse_allowed(
             filter_, language, mode, self.rights
         )
         log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
@@ -412,10 +412,10 @@ class Session:
         mode: str | None = None,
         events: Sequence[bytes | msgspec.Raw],
     ) -> list[Trial]:
-        """Return which sample events a filter matches; only data from the user is used."""
+        """Return which sample events a filter matches; no stored event is read."""
         self._require_open()
         subscription_manager = self._services.subscription_manager
-        parsed, chosen = subscription_manager.understood(filter_, language, mode, self.rights)
+        parsed, chosen = subscription_manager.parse_allowed(filter_, language, mode, self.rights)
         own = self.rights.check_filter(parsed)
         trials = []
         for event in events:
@@ -441,7 +441,9 @@ class Session:
         if id_ is not None:
             stored = self._find(id_).stored
             filter_, language, mode = stored.filter, stored.language, stored.mode
-        parsed, chosen = subscription_manager.understood(filter_ or "", language, mode, self.rights)
+        parsed, chosen = subscription_manager.parse_allowed(
+            filter_ or "", language, mode, self.rights
+        )
         own, schema = self.rights.check_filter(parsed), self.rights.schema
         is_total = self._services.engine.mode == "total"
         try:

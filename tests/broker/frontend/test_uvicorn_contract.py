@@ -17,7 +17,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
-METHODS = {
+METHODS: dict[type, dict[str, list[str]]] = {
     H11Protocol: {
         "__init__": ["self", "config", "server_state", "app_state", "_loop"],
         "connection_made": ["self", "transport"],
@@ -47,7 +47,7 @@ METHODS = {
     },
 }
 
-ATTRIBUTES = {
+ATTRIBUTES: dict[type, list[str]] = {
     H11Protocol: ["conn", "cycle", "transport", "connections", "app_state", "loop", "config"],
     WebSocketsSansIOProtocol: [
         "conn",

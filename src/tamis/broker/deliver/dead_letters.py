@@ -1,4 +1,4 @@
-"""Dead letters that a principal may see now; the others appear not to exist."""
+"""Dead letters that a principal may see now; the others are treated as absent."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tamis.errors import TamisError
 from tamis.protocol.views import DeadLetterView
 from tamis.storage import DeadLetter, StateStore
 
-TOGETHER: Final = 1_000
+LETTERS_PER_READ: Final = 1_000
 
 
 class DeadLetterReader:
-    """The dead letters of all subscriptions; for any thread."""
+    """Reads the dead letters of subscriptions; for any thread."""
 
     def __init__(self, state: StateStore, decoder: PayloadDecoder) -> None:
         self._state = state
@@ -28,10 +28,10 @@ class DeadLetterReader:
     def listed(
         self, subscription: ActiveSubscription, rights: Rights, after: int, most: int
     ) -> list[DeadLetterView]:
-        """Return dead letters after a sequence, in order."""
+        """Return visible dead letters after a sequence, in order."""
         views: list[DeadLetterView] = []
         while len(views) < most:
-            letters = self._state.dead_letters(subscription.number, after, TOGETHER)
+            letters = self._state.dead_letters(subscription.number, after, LETTERS_PER_READ)
             if not letters:
                 break
             after = letters[-1].sequence
@@ -41,7 +41,7 @@ class DeadLetterReader:
     def seen(
         self, subscription: ActiveSubscription, rights: Rights, sequences: Iterable[int]
     ) -> list[int]:
-        """Return the sequences that are visible dead letters."""
+        """Return the sequences that belong to visible dead letters."""
         return [one for one in sequences if self._is_seen(subscription, rights, one)]
 
     def _is_seen(self, subscription: ActiveSubscription, rights: Rights, sequence: int) -> bool:
@@ -57,7 +57,7 @@ class DeadLetterReader:
         try:
             payload = self._decoder.decode_stored(letter.payload, NAME_OF[letter.format])
         except TamisError:
-            # The schema has changed, so it is unknown what may be seen.
+            # The schema has changed since, so what may be seen is unknown.
             return None
         data = visible_data(subscription.filter, rights, payload)
         if data is None:

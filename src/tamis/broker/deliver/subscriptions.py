@@ -1,4 +1,4 @@
-"""Active subscriptions, by number and by name."""
+"""Active subscriptions, and their index by number and by name."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ if TYPE_CHECKING:
 
 
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Properties of a subscription that the state stores beside its columns."""
+    """Fields of a stored subscription that have no column of their own."""
 
     roles: tuple[str, ...] = ()
     """The roles of its owner when last seen."""
     replay_from: int = 0
-    """The log from here up to the start of the subscription is still to be searched; 0 if not."""
+    """The replay resumes here and ends at the subscription's start; 0: there is none."""
     since: int = 0
-    """The first past event that it applies to; 0 if there is none."""
+    """The first event of the past that it gets; 0: none."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
-        """Return the stored properties."""
+        """Decode the fields of a stored subscription."""
         return msgspec.json.decode(stored.extra, type=cls)
 
     def text(self) -> str:
-        """Return the properties in stored form."""
+        """Return the fields as JSON."""
         return msgspec.json.encode(self).decode()
 
 
 class ActiveSubscription:
-    """One subscription, with its delivery queue."""
+    """A subscription in force, with its delivery queue."""
 
-    # There may be very many.
+    # There may be millions.
     __slots__ = (
         "_changing",
         "_filter",
@@ -66,7 +66,7 @@ class ActiveSubscription:
         rights: Rights,
         queue: DiskQueue | MemoryQueue,
     ) -> None:
-        """Create it from stored data; the filter is parsed when needed unless given."""
+        """Make a subscription; without `filter_` its text is parsed on first use."""
         self.stored = stored
         self._filter = filter_
         self.rights = rights
@@ -74,40 +74,40 @@ class ActiveSubscription:
         self.queue = queue
         self.attachment: Attachment | None = None
         self.dropped = 0
-        """Events dropped since the broker was started."""
+        """Events dropped since the broker started."""
         self.mark = b""
-        """A digest of its state in the engine; empty if it is not there."""
+        """A digest of what the engine compiled; empty: nothing."""
         self.is_suspended = False
         """Whether the current policy refuses it: nothing is matched or sent."""
         self._changing = Lock()
 
     @property
     def filter(self) -> Filter:
-        """Return the filter of the user."""
+        """Return the subscriber's own filter, without those of its roles."""
         if self._filter is None:
             self._filter = parse(self.stored.filter, self.stored.language)
         return self._filter
 
     @property
     def number(self) -> int:
-        """Return its number inside the broker."""
+        """Return its number in the state store and the engine."""
         return self.stored.number
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return the owner and the name, which identify it."""
+        """Return the owner and the name, a unique key."""
         return self.stored.owner, self.stored.name
 
     @property
     def owner(self) -> Principal:
-        """Return the owner, with the roles of its last user."""
+        """Return its owner, with the roles of the last credential that used it."""
         return owner_of(self.stored)
 
     def grant(self, rights: Rights) -> None:
-        """Set what its owner may see from now on; this takes effect on sending before matching.
+        """Set new rights, which hold for sending at once and for matching later.
 
-        Parsing the filters of very many subscriptions would take too long; such a subscription is
-        not sent until it is matched by its new rights.
+        A filter that is not parsed yet would take too long to check here; until the subscription is
+        matched by its new rights, nothing is sent.
         """
         self.rights = rights
         self.is_suspended = self._filter is None or not rights.may_mention(
@@ -116,19 +116,19 @@ class ActiveSubscription:
         self.queue.wake()
 
     def change(self, **columns: Any) -> None:
-        """Replace the stored row; may be called from any thread."""
+        """Change columns in memory; for any thread."""
         with self._changing:
             self.stored = msgspec.structs.replace(self.stored, **columns)
 
     def change_extra(self, write: Callable[[str], None], **changes: Any) -> None:
-        """Replace the stored properties, once they are written; from any thread."""
+        """Write extra fields, then change them in memory; for any thread."""
         with self._changing:
             text = msgspec.structs.replace(Extra.of(self.stored), **changes).text()
             write(text)
             self.stored = msgspec.structs.replace(self.stored, extra=text)
 
     def view(self, pending: int, dead: int) -> SubscriptionView:
-        """Return it as shown to its owner."""
+        """Return the view that its owner gets."""
         stored = self.stored
         return SubscriptionView(
             id=stored.name,
@@ -150,11 +150,11 @@ class ActiveSubscription:
 
 
 class SubscriptionIndex:
-    """All subscriptions of a broker."""
+    """All active subscriptions of a broker."""
 
     def __init__(self) -> None:
         self.by_number: dict[int, ActiveSubscription] = {}
-        """Never replaced; read by the thread of the matcher."""
+        """Read by the matcher's thread as well."""
         self.by_key: dict[tuple[str, str], ActiveSubscription] = {}
         self._owned: Counter[str] = Counter()
 
@@ -181,7 +181,7 @@ class SubscriptionIndex:
         return self.by_number.get(number)
 
     def find(self, owner: str, name: str) -> ActiveSubscription | None:
-        """Return the subscription with this owner and name."""
+        """Return the subscription of an owner with a name."""
         return self.by_key.get((owner, name))
 
     def owned_by(self, owner: str) -> list[ActiveSubscription]:
@@ -194,12 +194,12 @@ class SubscriptionIndex:
 
 
 def owner_of(stored: StoredSubscription) -> Principal:
-    """Return the owner of a subscription, with the roles of its last user."""
+    """Return the owner, with the roles of the last credential that used the subscription."""
     return Principal(stored.owner, Extra.of(stored).roles)
 
 
 def mark_of(stored: StoredSubscription, rights: Rights) -> bytes:
-    """Return a digest of everything a subscription is compiled from."""
+    """Return a digest of everything that a compiled subscription depends on."""
     return digest([stored.filter, stored.language, stored.mode, stored.expires_at, rights.digest])
 
 
@@ -209,5 +209,5 @@ def digest(of: object) -> bytes:
 
 
 def new_name() -> str:
-    """Return a name for a subscription without one."""
+    """Return a random name for a subscription without one."""
     return f"sub-{secrets.token_hex(8)}"

@@ -18,16 +18,16 @@ from tamis.protocol import Code, Delivery
 from tamis.protocol.views import HistoryView
 from tamis.storage import EventLog
 
-# One request examines at most this many events, however few it finds. It examines no fewer if it
-# finds little: where it stops must not reveal the size of hidden events.
-LOOKED_AT: Final = 1_000
-# The result may exceed this by one event.
-MOST_BYTES: Final = 4 * 1024 * 1024
+# A request searches this many events, however few it finds: if the end of a page depended on their
+# size, it would reveal how large the hidden events are.
+EVENTS_PER_SEARCH: Final = 1_000
+# A page may exceed this by one event.
+MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 _ID: Final = 1
 
 
 class HistoryQuery(NamedTuple):
-    """A search, from `start` up to but excluding `end`."""
+    """A filter, and the range of the log to search: from `start` up to but without `end`."""
 
     filter: Filter
     mode: Mode
@@ -37,7 +37,7 @@ class HistoryQuery(NamedTuple):
 
 
 class History:
-    """Searches the log for a principal, within its rights; for any thread."""
+    """Searches the log within the rights of a principal; for any thread."""
 
     def __init__(
         self, log: EventLog, event_cache: EventCache, schema: Schema | None, mode: Mode
@@ -48,14 +48,14 @@ class History:
         self._mode = mode
 
     def read(self, wanted: HistoryQuery, rights: Rights) -> HistoryView:
-        """Return the events found and where to continue; the search is complete at its end."""
+        """Return a page of events and where the next page starts; at `end` there is none."""
         end = min(wanted.end, self._log.next_sequence)
         start = max(wanted.start, self._log.first_sequence)
-        stop = min(end, start + LOOKED_AT)
+        stop = min(end, start + EVENTS_PER_SEARCH)
         found: list[Delivery] = []
         size = 0
         for one in self._visible(wanted, rights, start, stop):
-            if len(found) == wanted.limit or size > MOST_BYTES:
+            if len(found) == wanted.limit or size > MAX_PAGE_BYTES:
                 return HistoryView(found, one.sequence, end)
             found.append(one)
             size += len(memoryview(one.data))
@@ -66,7 +66,9 @@ class History:
     ) -> Iterator[Delivery]:
         engine = self._engine(wanted, rights)
         while start < stop:
-            records = [one for one in self._log.read(start, LOOKED_AT) if one.sequence < stop]
+            records = [
+                one for one in self._log.read(start, EVENTS_PER_SEARCH) if one.sequence < stop
+            ]
             if not records:
                 return
             start = records[-1].sequence + 1
@@ -85,7 +87,7 @@ class History:
 
 
 def place_of(log: EventLog, text: int | str) -> int:
-    """Return the sequence that `latest`, `earliest`, a sequence or a time refers to."""
+    """Return the sequence that `latest`, `earliest`, a sequence or a time stands for."""
     if text == "latest":
         return log.next_sequence
     if text == "earliest":
@@ -101,7 +103,7 @@ def _moment(text: str) -> float:
     except ValueError:
         raise RefusedError(
             Code.BAD_REQUEST,
-            f"{text!r:.60} is not a start: use 'latest', 'earliest', a sequence, or a time such as "
+            f"{text!r:.60} is not a start; use 'latest', 'earliest', a sequence, or a time such as "
             "2026-01-31T12:00:00Z",
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.access import JOINED_LIMITS, Principal, Rights
+from tamis.access import JOINED_LIMITS, FilterInMode, Principal, Rights
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
 from tamis.broker.deliver.subscriptions import (
@@ -37,27 +37,30 @@ from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
 
 WAIT: Final = "wait"
-TOGETHER: Final = 1_000
+SUBSCRIPTIONS_PER_STEP: Final = 1_000
 
 
 class SubscriptionRequest(NamedTuple):
-    """A subscription that has passed all checks."""
+    """A subscription to add."""
 
     wanted: Subscribe
     filter: Filter
     mode: Mode
     principal: Principal
+    rights: Rights
+    effective: FilterInMode
+    """What is to be matched by these rights."""
     most: float
     """The quota of subscriptions of the principal."""
     since: int | None
-    """The first past event that it applies to."""
+    """The first event of the past that it gets; None: it gets new events only."""
 
 
 Done = asyncio.Future[ActiveSubscription]
 
 
 class SubscriptionManager:
-    """Adds, resumes and deletes subscriptions."""
+    """Adds subscriptions, resumes them, changes them and deletes them."""
 
     def __init__(
         self,
@@ -91,24 +94,34 @@ class SubscriptionManager:
     async def subscribe(
         self, wanted: Subscribe, principal: Principal, rights: Rights
     ) -> tuple[ActiveSubscription, bool]:
-        """Return the subscription, and whether it existed before."""
-        filter_, mode = self.understood(wanted.filter, wanted.language, wanted.mode, rights)
+        """Add or resume a subscription; return it and whether it was resumed."""
+        filter_, mode, effective = self._parse(wanted.filter, wanted.language, wanted.mode, rights)
         known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
-            await self._take_up(known, wanted, filter_, mode)
+            await self._resume(known, wanted, filter_, mode)
             await self.adopt(known, principal, rights)
             return known, True
         most = min(rights.limits.subscriptions, self._settings.subscriptions_per_principal)
-        asked = SubscriptionRequest(wanted, filter_, mode, principal, most, self._since(wanted))
+        since = self._since(wanted)
+        asked = SubscriptionRequest(
+            wanted, filter_, mode, principal, rights, effective, most, since
+        )
         made = await self._made(asked)
         self._watch(made)
         self.replay(made)
         return made, False
 
-    def understood(
+    def parse_allowed(
         self, text: str, language: str, mode: str | None, rights: Rights
     ) -> tuple[Filter, Mode]:
-        """Parse and bind a filter, or refuse it with an explanation."""
+        """Parse a filter and check it against the rights, or refuse it with a sentence."""
+        filter_, chosen, _ = self._parse(text, language, mode, rights)
+        return filter_, chosen
+
+    def _parse(
+        self, text: str, language: str, mode: str | None, rights: Rights
+    ) -> tuple[Filter, Mode, FilterInMode]:
+        """Return a filter, its mode, and what is to be matched by the rights."""
         try:
             chosen = self._settings.mode if mode is None else as_mode(mode)
             if chosen is Mode.TOTAL and self._engine.mode is not Mode.TOTAL:
@@ -116,21 +129,20 @@ class SubscriptionManager:
                     "mode 'total' is a promise about all events: set it in the broker's settings"
                 )
             filter_ = parse(text, language)
-            rights.effective(filter_, chosen)
+            effective = rights.effective(filter_, chosen)
         except RefusedError:
             raise
         except TamisError as error:
             raise RefusedError(Code.BAD_FILTER, str(error)) from None
-        return filter_, chosen
+        return filter_, chosen, effective
 
     def _since(self, wanted: Subscribe) -> int | None:
-        """Return the first event that is wanted; None for future events only."""
+        """Return the first event of the past that is wanted; None: new events only."""
         start, log = wanted.start, self._store.log
         if wanted.durable is not None and wanted.policy != WAIT:
             raise RefusedError(
                 Code.BAD_REQUEST,
-                "a durable subscription keeps its events on disk, so its policy must be "
-                f"{WAIT!r}, not {wanted.policy!r}",
+                f"a durable subscription keeps its events on disk; policy {wanted.policy!r} cannot",
             )
         if start == "latest":
             return None
@@ -141,7 +153,7 @@ class SubscriptionManager:
             )
         return place_of(log, start)
 
-    async def _take_up(
+    async def _resume(
         self, known: ActiveSubscription, wanted: Subscribe, filter_: Filter, mode: Mode
     ) -> None:
         if (known.filter, known.stored.mode) != (filter_, mode.value):
@@ -156,27 +168,27 @@ class SubscriptionManager:
     async def adopt(
         self, subscription: ActiveSubscription, principal: Principal, rights: Rights
     ) -> None:
-        """Match and send a subscription by the roles of its current user.
+        """Match and send a subscription by the roles of the credential that uses it now.
 
-        A credential that may not subscribe with this filter is refused, and nothing changes.
+        A credential that may not subscribe to the filter is refused and changes nothing.
         """
         if {*subscription.owner.roles} == {*principal.roles} and not subscription.is_suspended:
             return
         stored = subscription.stored
-        self.understood(stored.filter, stored.language, stored.mode, rights)
+        self.parse_allowed(stored.filter, stored.language, stored.mode, rights)
         await self._matcher.updater.do(partial(self._adopt, subscription, principal.roles))
         subscription.queue.wake()
 
     def _adopt(self, subscription: ActiveSubscription, roles: tuple[str, ...]) -> None:
         number, state = subscription.number, self._store.state
-        # After a crash the earlier roles apply until a user returns with the current ones.
+        # A crash may restore the previous roles; the next use adopts again.
         subscription.change_extra(partial(state.commit_replay, number, ()), roles=roles)
         self._compile_again([subscription])
 
     # --- changes, made between two batches -------------------------------------------------------
 
     async def _made(self, asked: SubscriptionRequest) -> ActiveSubscription:
-        """Return a new subscription; concurrent requests share one sync."""
+        """Add a subscription; requests that arrive together share one sync."""
         done: Done = asyncio.get_running_loop().create_future()
         with self._asking:
             self._asked.append((asked, done))
@@ -216,7 +228,7 @@ class SubscriptionManager:
         except StorageError as error:
             return [ChangeResult(done, None, refusal(error)) for _, _, done in together]
         except Exception as error:
-            # The caller must get an answer, even after a bug.
+            # A bug, but the requests must be answered.
             return [ChangeResult(done, None, error) for _, _, done in together]
         return [
             self._in_force(asked, done, msgspec.structs.replace(row, number=number))
@@ -229,7 +241,8 @@ class SubscriptionManager:
         is_new = not Extra.of(stored).replay_from
         try:
             made = self._subscription(stored, asked.filter, is_new=is_new)
-            self._put_in_engine(made)
+            # The rights may have changed since the filter was checked.
+            self._put_in_engine(made, asked.effective if made.rights is asked.rights else None)
             if made.is_suspended:
                 made.rights.effective(asked.filter, stored.mode)
         except TamisError as error:
@@ -264,8 +277,8 @@ class SubscriptionManager:
     def _subscription(
         self, stored: StoredSubscription, filter_: Filter | None, *, is_new: bool
     ) -> ActiveSubscription:
-        # The rights are those of this moment, between two changes of the subscriptions. A change of
-        # rights updates everything in the index in the same way.
+        # Rights are read between two changes of the subscriptions. When rights change, those of
+        # every subscription in the index change, also between two changes.
         rights = self._rights_of(owner_of(stored))
         return ActiveSubscription(
             stored, filter_, rights, self._new_queue(stored, nothing_yet=is_new)
@@ -280,7 +293,7 @@ class SubscriptionManager:
         return DiskQueue(stored.number, state, window, nothing_yet=nothing_yet)
 
     async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
-        """Set a subscription to expire in this many seconds; None means never."""
+        """Set a subscription to expire in this many seconds; None: never."""
         expires_at = _expiry(self._clock(), lifetime)
 
         def change() -> None:
@@ -292,7 +305,7 @@ class SubscriptionManager:
         self._watch(subscription)
 
     async def delete(self, subscription: ActiveSubscription, reason: str) -> None:
-        """Delete a subscription with its pending events."""
+        """Delete a subscription and its queued events."""
         self._replayer.stop(subscription.number)
         await self._matcher.updater.do(lambda: self._delete(subscription))
         await self._notifier.end(subscription, reason)
@@ -344,16 +357,16 @@ class SubscriptionManager:
     async def apply_rights(self) -> None:
         """Apply the current rights of their owners to all subscriptions.
 
-        From now on, nothing is sent that may not be seen; matching follows, some subscriptions at a
+        From now on nothing is sent that may not be seen. Matching follows, some subscriptions at a
         time.
         """
         rights_of = cache(self._rights_of)
         for subscription in self._index:
             subscription.grant(rights_of(subscription.owner))
-        # This includes those being added when it began; later ones get the new rights.
+        # Includes subscriptions that were being added; later ones get the new rights anyway.
         subscriptions = await self._matcher.updater.do(lambda: [*self._index])
-        for first in range(0, len(subscriptions), TOGETHER):
-            some = subscriptions[first : first + TOGETHER]
+        for first in range(0, len(subscriptions), SUBSCRIPTIONS_PER_STEP):
+            some = subscriptions[first : first + SUBSCRIPTIONS_PER_STEP]
             await self._matcher.updater.do(partial(self._compile_again, some))
             await asyncio.gather(*map(self._tell, some))
 
@@ -370,25 +383,27 @@ class SubscriptionManager:
                 subscription.rights = rights_of(subscription.owner)
                 self._put_in_engine(subscription)
 
-    def _put_in_engine(self, subscription: ActiveSubscription) -> None:
+    def _put_in_engine(
+        self, subscription: ActiveSubscription, effective: FilterInMode | None = None
+    ) -> None:
         stored, rights = subscription.stored, subscription.rights
         try:
-            reading = rights.effective(subscription.filter, stored.mode)
+            effective = effective or rights.effective(subscription.filter, stored.mode)
         except TamisError:
             subscription.is_suspended, subscription.mark = True, b""
             if stored.number in self._engine:
                 self._engine.remove(stored.number)
             return
         put = self._engine.replace if stored.number in self._engine else self._engine.add
-        put(stored.number, reading.filter, mode=reading.mode, expires_at=stored.expires_at)
+        put(stored.number, effective.filter, mode=effective.mode, expires_at=stored.expires_at)
         subscription.is_suspended, subscription.mark = False, mark_of(stored, rights)
 
     # --- the past --------------------------------------------------------------------------------
 
     def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> ActiveSubscription:
-        """Activate a subscription after a restart.
+        """Restore a subscription after a restart.
 
-        If it is unchanged in the saved engine, it need not be compiled.
+        It is compiled only if it has changed since the engine was saved.
         """
         restored = self._subscription(stored, None, is_new=False)
         restored.mark = marks.get(stored.number, b"")
@@ -399,14 +414,14 @@ class SubscriptionManager:
         return restored
 
     def replay(self, subscription: ActiveSubscription) -> None:
-        """Search the part of the log before the subscription that it applies to."""
+        """Search the part of the log before the subscription that it asked for."""
         stored = subscription.stored
         first = Extra.of(stored).replay_from
         if first:
             self._replayer.begin(subscription, self._alone, ReplayRange(first, stored.start))
 
     def _alone(self, subscription: ActiveSubscription) -> Engine:
-        """Return an engine with only this subscription, under its current rights."""
+        """Return an engine with this subscription only, by its current rights."""
         reading = subscription.rights.effective(subscription.filter, subscription.stored.mode)
         engine = Engine(self._engine.schema, self._engine.mode, limits=JOINED_LIMITS)
         engine.add(subscription.number, reading.filter, mode=reading.mode)
@@ -415,7 +430,7 @@ class SubscriptionManager:
 
 def _made_twice(name: str) -> RefusedError:
     return RefusedError(
-        Code.CONFLICT, f"the subscription {name!r} is being created by another request; try again"
+        Code.CONFLICT, f"the subscription {name!r} is being added by another request; try again"
     )
 
 

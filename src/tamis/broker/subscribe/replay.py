@@ -1,4 +1,4 @@
-"""Replay: a subscription that starts in the past receives what the log still has."""
+"""Replay: finds the events in the log for a subscription that starts in the past."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tamis.errors import TamisError
 from tamis.matching import Engine
 from tamis.storage import Storage
 
-TOGETHER: Final = 1_000
-AGAIN: Final = 0.5
+EVENTS_PER_STEP: Final = 1_000
+RETRY_SECONDS: Final = 0.5
 
 
 class ReplayRange(NamedTuple):
-    """The part of the log still to be searched, up to but excluding `end`."""
+    """The part of the log that is still to be searched, up to but without `end`."""
 
     position: int
     end: int
 
 
 class Replayer:
-    """Searches the log for one subscription after another."""
+    """Searches the log for subscriptions that start in the past, each in its own task."""
 
     def __init__(self, store: Storage, event_cache: EventCache) -> None:
         self._store = store
@@ -38,24 +38,24 @@ class Replayer:
         self,
         subscription: ActiveSubscription,
         alone: Callable[[ActiveSubscription], Engine],
-        stretch: ReplayRange,
+        range_: ReplayRange,
     ) -> None:
-        """Search for past events; `alone` returns an engine for this subscription only."""
+        """Start a replay; `alone` makes an engine for this subscription only."""
         queue = subscription.queue
         assert isinstance(queue, DiskQueue)  # noqa: S101 - others begin now
-        queue.below = stretch.position
-        task = asyncio.create_task(self._replay(subscription, alone, stretch, queue))
+        queue.below = range_.position
+        task = asyncio.create_task(self._replay(subscription, alone, range_, queue))
         self._tasks[subscription.number] = task
         task.add_done_callback(lambda _: self._tasks.pop(subscription.number, None))
 
     def stop(self, number: int) -> None:
-        """Stop searching, because the subscription is deleted."""
+        """Stop the replay of a subscription that is deleted."""
         task = self._tasks.pop(number, None)
         if task is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """Stop all searches; a restart resumes them."""
+        """Stop every replay; a restart resumes them."""
         tasks = [*self._tasks.values()]
         for task in tasks:
             task.cancel()
@@ -65,38 +65,38 @@ class Replayer:
         self,
         subscription: ActiveSubscription,
         alone: Callable[[ActiveSubscription], Engine],
-        stretch: ReplayRange,
+        range_: ReplayRange,
         queue: DiskQueue,
     ) -> None:
         rights, engine = None, None
-        while stretch.position < stretch.end:
+        while range_.position < range_.end:
             try:
                 if engine is None or rights is not subscription.rights:
                     rights = subscription.rights
                     engine = await asyncio.to_thread(alone, subscription)
-                stretch = await asyncio.to_thread(self._look, subscription, engine, stretch)
+                range_ = await asyncio.to_thread(self._search, subscription, engine, range_)
             except TamisError:
-                # The disk may be full, or the filter may currently not be allowed.
+                # The disk may be full, or the policy may not allow the filter now.
                 engine = None
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
-            queue.below = stretch.position if stretch.position < stretch.end else inf
+            queue.below = range_.position if range_.position < range_.end else inf
             queue.wake()
 
-    def _look(
-        self, subscription: ActiveSubscription, alone: Engine, stretch: ReplayRange
+    def _search(
+        self, subscription: ActiveSubscription, alone: Engine, range_: ReplayRange
     ) -> ReplayRange:
         records = [
             record
-            for record in self._store.log.read(stretch.position, TOGETHER)
-            if record.sequence < stretch.end
+            for record in self._store.log.read(range_.position, EVENTS_PER_STEP)
+            if record.sequence < range_.end
         ]
         events = self._event_cache.decode_records(records)
         matches = alone.match_batch([stored.payload.event for stored in events])
         found = [event.sequence for event, ids in zip(events, matches, strict=True) if ids]
-        after = records[-1].sequence + 1 if records else stretch.end
+        after = records[-1].sequence + 1 if records else range_.end
         subscription.change_extra(
             partial(self._store.state.commit_replay, subscription.number, found),
-            replay_from=after if after < stretch.end else 0,
+            replay_from=after if after < range_.end else 0,
         )
-        return ReplayRange(after, stretch.end)
+        return ReplayRange(after, range_.end)
