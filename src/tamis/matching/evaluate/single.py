@@ -74,7 +74,8 @@ class SingleEvaluator:
     def _passing(self, event: Event) -> NDArray[np.bool_]:
         if not self._compiled.variables.predicates:
             return self._no_predicates
-        return self._finder.predicates.find(EventBatch.of_events([event]))[:, 0]
+        # A copy: a kernel is compiled anew for an array that is not contiguous.
+        return self._finder.predicates.find(EventBatch.of_events([event]))[:, 0].copy()
 
     def _match_postings(
         self, blocks: NDArray[np.int32], cells: NDArray[np.int32], passing: NDArray[np.bool_]
@@ -83,7 +84,7 @@ class SingleEvaluator:
             starts=np.array((0, len(blocks)), np.int64),
             blocks=blocks,
             cells=cells,
-            passing=np.ascontiguousarray(passing).reshape(1, -1),
+            passing=passing.reshape(1, -1),
             predicate=self._finder.predicate,
             first=self._compiled.variables.first,
         )
