@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,16 +10,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import AnalysisException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.contract import Sub, compiled
 from spark.planted import plant_append, plant_unpinned
-from spark.streams import Site, add_file, assert_all_are_counted, compare_with_a_clean_run
+from spark.streams import (
+    TIMEOUT,
+    Site,
+    add_file,
+    assert_all_are_counted,
+    compare_with_a_clean_run,
+)
 from tamis.errors import StreamError
 from tamis.spark import (
     Pin,
     compile_subscriptions,
+    match,
     read_batches,
     stream,
     stream_files,
@@ -41,9 +47,7 @@ def library(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def site(library: Path, tmp_path: Path) -> Site:
-    site = Site(tmp_path)
-    shutil.copytree(library, site.library)
-    return site
+    return Site.with_library(tmp_path, library)
 
 
 def test_new_files_and_new_versions_are_taken_batch_by_batch(
@@ -237,3 +241,21 @@ def test_records_are_for_people_too(spark: SparkSession, site: Site) -> None:
     assert told["matched"] == 1
     plain = spark.read.parquet(str(site.results)).collect()
     assert [(row["batch"], row["outcome"]) for row in plain] == [(0, "matched")]
+
+
+def test_match_alone_works_on_a_stream_with_sparks_own_sinks(
+    spark: SparkSession, site: Site, tmp_path: Path
+) -> None:
+    add_file(site.events, "a.jsonl", [{"price": 5}, {"price": 50}, "{"])
+    lines = spark.readStream.text(str(site.events))
+
+    def run(name: str, plan: str) -> None:
+        matched = lines.transform(match(site.library, json="value", plan=plan))
+        writer = matched.writeStream.format("memory").queryName(name).trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / name)).start().awaitTermination(TIMEOUT)
+
+    run("alone", "single")
+    rows = spark.table("alone").orderBy("value").select("subscriptions", "matches").collect()
+    assert [tuple(row) for row in rows] == [(None, None), ([], 0), (["cheap"], 1)]
+    with pytest.raises(AnalysisException, match="output mode: append"):
+        run("grid", "grid")
