@@ -7,7 +7,7 @@ error reads like that of any mapping.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -341,7 +341,15 @@ class _Conversion:
             self.wrong[column.several(len(self.wrong))] = True
         return column
 
-    def _hold_against_limits(self, columns: Iterable[Column]) -> None:
+    def _hold_against_limits(self, columns: Collection[Column]) -> None:
+        # Counting every column costs as much as reading them, and hardly any event is near.
+        repeated = np.zeros(len(self.wrong), np.int64)
+        for column in columns:
+            if not column.is_single:
+                repeated += column.counts(len(self.wrong))
+        most = len(columns) + int(repeated.max(initial=0))
+        if len(columns) <= LIMITS.attributes and most <= LIMITS.values:
+            return
         attributes, values = np.zeros((2, len(self.wrong)), np.int64)
         for column in columns:
             counts = column.counts(len(self.wrong))
