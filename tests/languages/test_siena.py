@@ -57,7 +57,7 @@ def test_text_that_is_not_unicode_is_refused_in_its_place() -> None:
 @pytest.mark.parametrize(
     ("filter_", "hint"),
     [
-        ("(x = Stein)", 'text stands in quotes: "Stein"'),
+        ("(x = Stein)", 'text is written in quotes: "Stein"'),
         ("  ", "the filter that every event matches is {}"),
         ('{"attribute": "x"}', 'in JSON a filter is an array of triples: [["author", "=", "x"]]'),
     ],

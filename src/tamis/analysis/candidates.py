@@ -29,7 +29,7 @@ from tamis.diagrams.value_order import (
 from tamis.diagrams.variable_order import AttributeVariables
 from tamis.diagrams.witness import ABSENT, Values, cell_values, texts_for
 from tamis.events import Bits, Event, Kind, Type, Value
-from tamis.events.kinds import kind_of
+from tamis.events.kinds import identity_of, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.arithmetic import Relation
 
@@ -60,8 +60,8 @@ def candidates(
         found += [(*held[:at], v, *held[at + 1 :]) for at in range(len(held)) for v in singles]
     if may_go:
         found.append(ABSENT)
-    distinct = {tuple(map(_told_apart, values)): values for values in found}
-    distinct.pop(tuple(map(_told_apart, held)), None)
+    distinct = {tuple(map(identity_of, values)): values for values in found}
+    distinct.pop(tuple(map(identity_of, held)), None)
     return sorted(distinct.values(), key=lambda values: distance(held, values))
 
 
@@ -133,10 +133,6 @@ def _edits(old: str, new: str) -> int:
     rest = shortest - start
     end = next((n for n in range(rest) if old[-1 - n] != new[-1 - n]), rest)
     return len(old) + len(new) - 2 * (start + end)
-
-
-def _told_apart(value: Value) -> tuple[type, Value | None]:
-    return type(value), (value if value == value else None)  # noqa: PLR0124 - NaN
 
 
 # --- values of cells -------------------------------------------------------------------------

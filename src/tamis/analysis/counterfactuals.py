@@ -109,7 +109,9 @@ class _CounterfactualSearch:
         for first, second in combinations(self._names, 2):
             if self._work < 0:
                 break
-            for values in islice(self._told_apart(first, self._event), MAX_CONTENTS_PER_ATTRIBUTE):
+            for values in islice(
+                self._distinct_contents(first, self._event), MAX_CONTENTS_PER_ATTRIBUTE
+            ):
                 changes = {first: values}
                 changed = self.apply(changes)
                 others = self._first_to_flip(second, changed, changes)
@@ -119,13 +121,13 @@ class _CounterfactualSearch:
     def _first_to_flip(self, name: str, event: Event, before: Changes) -> Iterator[Values]:
         """Yield the nearest contents of an attribute that reverse the answer, if any do."""
         for values in islice(
-            self._told_apart(name, event), MAX_CONTENTS_PER_ATTRIBUTE if before else None
+            self._distinct_contents(name, event), MAX_CONTENTS_PER_ATTRIBUTE if before else None
         ):
             if self._matches(self.apply({name: values}, event)) is not self.matched:
                 yield values
                 return
 
-    def _told_apart(self, name: str, event: Event) -> Iterator[Values]:
+    def _distinct_contents(self, name: str, event: Event) -> Iterator[Values]:
         """Yield the nearest contents for each combination of truths of an attribute's atoms."""
         atoms = [atom for atom in self._atoms if name in atom.attributes()]
         known: set[tuple[bool | None, ...]] = set()

@@ -344,7 +344,9 @@ def _take_data(members: dict[str, object]) -> object:
     if encoded is None:
         return data
     if data is not UNSET:
-        raise CloudEventError("it stands beside 'data', and only one may", place="data_base64")
+        raise CloudEventError(
+            "it is given beside 'data', and only one is allowed", place="data_base64"
+        )
     return _from_base64(encoded)
 
 

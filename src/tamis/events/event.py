@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Self
 
 from tamis.errors import EventError, LimitError
 from tamis.events import places
-from tamis.events.kinds import TYPE_OF_CLASS, Kind, Value, check_value, kind_of
+from tamis.events.kinds import TYPE_OF_CLASS, Kind, Value, check_value, identity_of, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN, Bits, RejectedValue, brief, check_text
 
 
@@ -247,13 +247,7 @@ class Event(Mapping[str, tuple[Value, ...]]):
         return hash(frozenset(self._identity().items()))
 
     def _identity(self) -> dict[str, tuple[object, ...]]:
-        return {name: tuple(map(_told_apart, values)) for name, values in self._values.items()}
+        return {name: tuple(map(identity_of, values)) for name, values in self._values.items()}
 
     def __repr__(self) -> str:
         return f"Event({self.as_dict()!r})"
-
-
-def _told_apart(value: Value) -> tuple[type, Value | None]:
-    # In Python 1, 1.0 and True are equal, but they are different events to a schema and to JSON.
-    # NaN differs even from itself; an event must not.
-    return type(value), (value if value == value else None)  # noqa: PLR0124

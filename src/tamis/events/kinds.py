@@ -243,6 +243,11 @@ def _unknown(value: object) -> str:
     )
 
 
+def identity_of(value: Value) -> tuple[type, Value | None]:
+    """Return a key by which values are the same event: not 1, 1.0 and True, but NaN and NaN."""
+    return type(value), (value if value == value else None)  # noqa: PLR0124
+
+
 def types_from(type_: Type) -> tuple[Type, ...]:
     """Return the types that a schema may declare for values of a type."""
     return type_, *(t for t, traits in TYPES.items() if type_ in traits.conversions)

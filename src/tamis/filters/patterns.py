@@ -85,8 +85,8 @@ def like_text(text: str) -> str:
 def _escaped(character: str | None, pattern: str) -> str:
     if character is None or character not in "%_\\":
         raise FilterTypeError(
-            f"in the LIKE pattern {pattern[:60]!r} a backslash stands before "
-            f"{'the end' if character is None else repr(character)}; it may stand before "
+            f"in the LIKE pattern {pattern[:60]!r} a backslash precedes "
+            f"{'the end' if character is None else repr(character)}; it may precede "
             "%, _ or another backslash"
         )
     return character

@@ -257,7 +257,7 @@ class ExpressionParser:
     def _close_parenthesis(self) -> None:
         self._reduce(OPEN + 1)
         if not self._operators:
-            raise self.tokens.error('this ")" closes nothing', at=self.tokens.at - 1)
+            raise self.tokens.error('this ")" has no matching "("', at=self.tokens.at - 1)
         self._operators.pop()
         self._open -= 1
 
@@ -274,7 +274,7 @@ class ExpressionParser:
         operand, start = self._operands.pop()
         if not isinstance(operand, Reference):
             raise tokens.error(
-                f'"{word.lower()}" stands after an attribute, not after '
+                f'"{word.lower()}" belongs after an attribute, not after '
                 f"{'a condition' if isinstance(operand, Filter) else operand}",
                 at=at,
             )
@@ -372,7 +372,7 @@ class ExpressionParser:
         operand, _ = self._operands.pop()
         if isinstance(operand, Filter):
             raise self.tokens.error(
-                f'a value should stand on both sides of "{self.tokens.words[at]}", not a condition',
+                f'expected a value on both sides of "{self.tokens.words[at]}", not a condition',
                 at=at,
             )
         return operand

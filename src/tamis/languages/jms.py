@@ -178,7 +178,7 @@ class JMSParser(ExpressionParser):
         if first.isalpha() or first in ("_", "$") or first > "\x7f":
             return self._word(word)
         if first == '"':
-            raise self._error("text stands in single quotes, not in double ones")
+            raise self._error("text is written in single quotes, not in double quotes")
         return None
 
     def _word(self, word: str) -> Operand:
@@ -205,7 +205,7 @@ class JMSParser(ExpressionParser):
             allowed = _JAVA_PART if place else _JAVA_START
             if unicodedata.category(character) not in allowed:
                 shown = character if character.isprintable() else f"U+{ord(character):04X}"
-                raise self._error(f'"{shown}" cannot stand in a name, as in {describe(word)}')
+                raise self._error(f'"{shown}" is not allowed in a name, as in {describe(word)}')
 
     def _string(self, word: str) -> str:
         # A string may end in doubled quotes, so the last one closes only if the rest pairs up.
@@ -257,10 +257,10 @@ class JMSParser(ExpressionParser):
     def _is(self, name: str) -> Filter:
         tokens = self.tokens
         if tokens.words[tokens.at - 2].lower() == "not":
-            raise tokens.error('"NOT" stands after "IS"', at=tokens.at - 2)
+            raise tokens.error('"NOT" belongs after "IS"', at=tokens.at - 2)
         negated = tokens.skip("not")
         if not tokens.skip("null"):
-            raise tokens.error('after "IS" stands "NULL" or "NOT NULL"')
+            raise tokens.error('expected "NULL" or "NOT NULL" after "IS"')
         return Present(name) if negated else Not.of(Present(name))
 
     def _like(self, name: str) -> Filter:
@@ -284,8 +284,8 @@ class JMSParser(ExpressionParser):
                 escaped = next(characters, "")
                 if escaped not in ("%", "_", escape):
                     raise self.tokens.error(
-                        f"the escape character {escape} stands before "
-                        f"{escaped or 'the end'}; it may stand before %, _ or itself",
+                        f"the escape character {escape} precedes "
+                        f"{escaped or 'the end'}; it may precede %, _ or itself",
                         at=at,
                     )
                 parts.append(like_text(escaped))

@@ -303,7 +303,7 @@ class TextReader:
             return read_quoted(word, self.tokens)
         if word.lower() in ("true", "false"):
             return word.lower() == "true"
-        hint = f'text stands in quotes: "{word}"' if word[:1].isalpha() else ""
+        hint = f'text is written in quotes: "{word}"' if word[:1].isalpha() else ""
         raise self._error(f"expected a value, found {describe(word)}", hint)
 
     def _number(self, word: str) -> int | float:

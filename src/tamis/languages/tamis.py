@@ -141,14 +141,14 @@ class TamisParser(ExpressionParser):
                 return kind
         kinds = ", ".join(f'"{kind.value}"' for kind in Kind)
         raise self.tokens.error(
-            f'after "is" stands "present", "absent", {kinds}', known=("present", "absent", "null")
+            f'expected "present", "absent", {kinds} after "is"', known=("present", "absent", "null")
         )
 
     def _has(self, name: str) -> Filter:
         for op, ends in (("all", ("bits", "bit")), ("any", ("bit", "bits"))):
             if any(self.tokens.skip(op, end) for end in ends):
                 return has_bits(name, op, self._mask())
-        raise self.tokens.error('after "has" stands "all bits" or "any bit"')
+        raise self.tokens.error('expected "all bits" or "any bit" after "has"')
 
     def _mask(self) -> int:
         word = self.tokens.take()
