@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
-import time
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+
+from waiting import eventually
 
 POM = Path(__file__).with_name("pom.xml")
 SECONDS_TO_START = 120
@@ -73,13 +74,12 @@ def free_port() -> int:
 
 
 def wait_for_port(port: int, server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + SECONDS_TO_START
-    while True:
+    def listens() -> bool:
+        assert server.poll() is None, "the Kafka server ended"
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
-            assert server.poll() is None, "the Kafka server ended"
-            assert time.monotonic() < end, "the Kafka server did not start"
-            time.sleep(0.1)
-        else:
-            return
+            return False
+        return True
+
+    eventually(listens, "the Kafka server did not start", timeout=SECONDS_TO_START)
