@@ -10,11 +10,7 @@ import tamis
 
 PACKAGE = Path(tamis.__file__).parent
 
-EXCEPTIONS: dict[str, str] = {
-    "Constant": "to be renamed",
-    "Literal": "to be renamed",
-    "Reference": "to be renamed",
-}
+EXCEPTIONS: dict[str, str] = {}
 """Names that stand for two things all the same, each with the reason."""
 
 

@@ -13,13 +13,13 @@ from tamis.workloads.grammar import (
     START,
     Alternative,
     AnyName,
-    Constant,
+    DrawnValue,
     Grammar,
-    Literal,
+    Nonterminal,
     Part,
     Pool,
-    Reference,
     Repeated,
+    Terminal,
 )
 from tamis.workloads.layout import TIGHTEST, Drawn, lay_out, separated
 from tamis.workloads.streams import Stream
@@ -109,7 +109,7 @@ class Drawer:
 
     def _alternative(self, way: Alternative) -> Draw:
         layout = lay_out(way.parts)
-        holes = [self._part(part) for part in way.parts if not isinstance(part, Literal)]
+        holes = [self._part(part) for part in way.parts if not isinstance(part, Terminal)]
         if len(way.parts) == 1 and holes:
             return holes[0]
         join = layout.join
@@ -117,16 +117,16 @@ class Drawer:
 
     def _part(self, part: Part) -> Draw:
         match part:
-            case Reference(name):
+            case Nonterminal(name):
                 return self._reference(name)
-            case Constant(source):
+            case DrawnValue(source):
                 return _constant(source)
             case AnyName(names):
                 drawn = [(name, TIGHTEST) for name in names]
                 return lambda draws: drawn[int(draws.next() * len(drawn))]
             case Repeated():
                 return self._repeated(part)
-            case Literal():
+            case Terminal():
                 raise AssertionError(f"{part} is no hole")
 
     def _reference(self, name: str) -> Draw:
@@ -196,7 +196,7 @@ def _words(alternatives: Sequence[Alternative]) -> tuple[list[Drawn], list[float
         match way.parts:
             case (AnyName(names),):
                 found = [(name, TIGHTEST) for name in names]
-            case parts if all(isinstance(part, Literal) for part in parts):
+            case parts if all(isinstance(part, Terminal) for part in parts):
                 found = [lay_out(parts).join(())]
             case _:
                 return None

@@ -15,19 +15,19 @@ MOST_DRAWS: Final = 5000
 _ROUNDS: Final = 200
 
 
-class Literal(NamedTuple):
+class Terminal(NamedTuple):
     """A word of the Tamis language."""
 
     word: str
 
 
-class Reference(NamedTuple):
+class Nonterminal(NamedTuple):
     """The text that another rule, or a pool, makes."""
 
     name: str
 
 
-class Constant(NamedTuple):
+class DrawnValue(NamedTuple):
     """A value drawn from a distribution, or the two ends of a window."""
 
     source: Distribution | Window
@@ -42,7 +42,7 @@ class AnyName(NamedTuple):
 class Repeated(NamedTuple):
     """A part several times, with a word in between."""
 
-    part: Reference | Constant | AnyName
+    part: Nonterminal | DrawnValue | AnyName
     least: int
     most: int
     distinct: bool
@@ -50,7 +50,7 @@ class Repeated(NamedTuple):
     separator: str
 
 
-Part = Literal | Reference | Constant | AnyName | Repeated
+Part = Terminal | Nonterminal | DrawnValue | AnyName | Repeated
 
 
 class Alternative(NamedTuple):
@@ -64,7 +64,7 @@ class Alternative(NamedTuple):
         """Yield the rules and pools that it leads to, as often as it does."""
         for part in self.parts:
             inner = part.part if isinstance(part, Repeated) else part
-            if isinstance(inner, Reference):
+            if isinstance(inner, Nonterminal):
                 yield inner.name
 
 
@@ -145,13 +145,13 @@ def _height(way: Alternative, heights: Mapping[str, float]) -> float:
 
 def _draws(part: Part, expected: Mapping[str, float]) -> float:
     match part:
-        case Reference(name):
+        case Nonterminal(name):
             return expected[name]
         case Repeated():
             return 1 + (part.least + part.most) / 2 * _draws(part.part, expected)
-        case Constant(source):
+        case DrawnValue(source):
             return 2 if isinstance(source, Window) else 1
         case AnyName():
             return 1
-        case Literal():
+        case Terminal():
             return 0

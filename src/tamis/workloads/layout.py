@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tamis.workloads.distributions import Window
-from tamis.workloads.grammar import Constant, Literal, Part
+from tamis.workloads.grammar import DrawnValue, Part, Terminal
 
 OR, XOR, AND, NOT, COMPARE, ADD, MULTIPLY, TIGHTEST = range(1, 9)
 
@@ -69,7 +69,7 @@ class Layout(NamedTuple):
 
 def lay_out(parts: Sequence[Part]) -> Layout:
     """Return the layout of an alternative."""
-    words = [part.word if isinstance(part, Literal) else None for part in parts]
+    words = [part.word if isinstance(part, Terminal) else None for part in parts]
     operators = _operators(parts)
     depths = _depths(words)
     texts, holes = [""], []
@@ -96,9 +96,9 @@ def _operators(parts: Sequence[Part]) -> list[int]:
     found = []
     open_betweens = 0
     for part in parts:
-        word = part.word if isinstance(part, Literal) else ""
+        word = part.word if isinstance(part, Terminal) else ""
         own = word == "and" and open_betweens > 0
-        if own or (isinstance(part, Constant) and isinstance(part.source, Window)):
+        if own or (isinstance(part, DrawnValue) and isinstance(part.source, Window)):
             open_betweens = max(0, open_betweens - 1)
         open_betweens += word == "between"
         found.append(COMPARE if own else BINDING.get(word, 0))

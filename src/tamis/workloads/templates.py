@@ -13,11 +13,11 @@ from tamis.filters.printing import show_name
 from tamis.languages.tokens import NUMBER
 from tamis.workloads.declarations import Mistake, names_in
 from tamis.workloads.distributions import RESOLUTION, Distribution, EvenRanks, Grid, Window
-from tamis.workloads.grammar import AnyName, Constant, Literal, Part, Reference, Repeated
+from tamis.workloads.grammar import AnyName, DrawnValue, Nonterminal, Part, Repeated, Terminal
 from tamis.workloads.layout import BINDING
 
 MOST_REPEATED: Final = 100
-_JOINTS: Final = (Literal("and"), Literal("or"), Literal("xor"))
+_JOINTS: Final = (Terminal("and"), Terminal("or"), Terminal("xor"))
 
 # Possessive quantifiers, as in the languages: reading is linear.
 _TOKEN: Final = re.compile(
@@ -48,7 +48,7 @@ class Names(NamedTuple):
         )
         if not parts:
             raise Mistake(key, "the text is empty", "write a condition, such as price < {price}")
-        if parts[0] in _JOINTS or parts == (Literal("not"),):
+        if parts[0] in _JOINTS or parts == (Terminal("not"),):
             raise Mistake(
                 key,
                 f'"{template}" cannot be drawn on its own, because what it joins would be unclear',
@@ -70,15 +70,15 @@ class Names(NamedTuple):
         part = self._drawn(key, name)
         return Repeated(part, low, high, bool(distinct), "," if separator == "list" else separator)
 
-    def _drawn(self, key: str, name: str) -> Reference | Constant | AnyName:
+    def _drawn(self, key: str, name: str) -> Nonterminal | DrawnValue | AnyName:
         if name in self.rules:
-            return Reference(name)
+            return Nonterminal(name)
         source = self.values.get(name) or self.attributes.get(name)
         if source is not None:
-            return Constant(source)
+            return DrawnValue(source)
         numbers = _NUMBERS.fullmatch(name)
         if numbers is not None:
-            return Constant(_whole_numbers(key, *map(int, numbers.groups())))
+            return DrawnValue(_whole_numbers(key, *map(int, numbers.groups())))
         return AnyName(tuple(self._attribute(key, each) for each in names_in(key, name)))
 
     def _attribute(self, key: str, name: str) -> str:
@@ -92,8 +92,8 @@ class Names(NamedTuple):
         return show_name(name)
 
 
-def _word(word: str) -> Literal:
-    return Literal(word.lower() if word.lower() in BINDING else word)
+def _word(word: str) -> Terminal:
+    return Terminal(word.lower() if word.lower() in BINDING else word)
 
 
 def _whole_numbers(key: str, low: int, high: int) -> Distribution:

@@ -89,7 +89,10 @@ class BrokerSettings(BaseModel):
     )
 
     # --- the address ---
-    host: str = Field(default="127.0.0.1", description="The address to listen on.")
+    host: str = Field(
+        default="127.0.0.1",
+        description="The address to listen on; one that others can reach needs TLS and a policy.",
+    )
     port: Port = Field(default=8765, description="The port; 0 selects a free one.")
     tls_certificate: Path | None = Field(
         default=None, description="The certificate chain, a PEM file."
@@ -114,7 +117,8 @@ class BrokerSettings(BaseModel):
 
     # --- who may do what ---
     policy: Path | None = Field(
-        default=None, description="The policy file: roles, and what each may do."
+        default=None,
+        description="The policy file: roles, and what each may do. With it, clients need tokens.",
     )
     jwt_keys: Path | None = Field(
         default=None,
