@@ -17,7 +17,7 @@ def pictures() -> dict[str, Picture]:
     engine.add("dear-ibm", 'company = "IBM" and price > 500')
     engine.add("bargain", 'price < 100 or company = "Dell" and price <= 1000')
     return {
-        "matching-cuts.svg": engine.draw("pc-watch", cuts=True),
+        "matching-breakpoints.svg": engine.draw("pc-watch", breakpoints=True),
         "matching-shared.svg": engine.draw("pc-watch", "dear-ibm", "bargain"),
     }
 

@@ -29,9 +29,9 @@ PC_WATCH = 'company in ("IBM", "Dell") and price <= 1000'
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def picture(*filters: str, schema: Schema | None = None, cuts: bool = False) -> Picture:
+def picture(*filters: str, schema: Schema | None = None, breakpoints: bool = False) -> Picture:
     named = {f"f{number}": parse(text) for number, text in enumerate(filters)}
-    return Picture(named, Mode.SQL, schema, cuts=cuts)
+    return Picture(named, Mode.SQL, schema, breakpoints=breakpoints)
 
 
 def read_svg(drawn: Picture) -> ET.Element:
@@ -73,7 +73,7 @@ def test_boxes_ask_what_a_reader_would(filter_: str, asked: list[str]) -> None:
 
 def test_with_cuts_every_node_is_drawn_as_it_is() -> None:
     schema = Schema({"company": "str", "price": "float"})
-    assert questions(picture(PC_WATCH, schema=schema, cuts=True)) == [
+    assert questions(picture(PC_WATCH, schema=schema, breakpoints=True)) == [
         'company is absent or company < "Dell"',
         'company <= "Dell"',
         'company < "IBM"',
@@ -198,14 +198,16 @@ def with_one_value(event: Event) -> Event:
     return Event({}).with_values({name: values[:1] for name, values in event.items()})
 
 
-@pytest.mark.parametrize("cuts", [False, True])
+@pytest.mark.parametrize("breakpoints", [False, True])
 @pytest.mark.parametrize("seed", range(25))
-def test_whoever_follows_the_questions_ends_where_the_filter_does(seed: int, cuts: bool) -> None:
+def test_whoever_follows_the_questions_ends_where_the_filter_does(
+    seed: int, breakpoints: bool
+) -> None:
     rng = Random(seed)
     world = with_one_value_each(random_world(rng, typed=seed % 3 > 0, exact=True))
     mode = rng.choice((Mode.SQL, Mode.STRICT, Mode.DEFAULT))
     filters = {f"f{n}": random_filter(rng, world, 2) for n in range(3)}
-    drawn = Picture(filters, mode, world.schema, cuts=cuts)
+    drawn = Picture(filters, mode, world.schema, breakpoints=breakpoints)
     for _ in range(60):
         event = with_one_value(random_event(rng, world))
         for name, filter_ in filters.items():

@@ -104,7 +104,7 @@ def sound(batch: EventBatch) -> None:
         for entries in column.entries.values():
             np.add.at(held, entries.events, 1)
         assert (column.counts(len(batch)) == held).all()
-        assert (column.several(len(batch)) == (held > 1)).all()
+        assert (column.multivalued(len(batch)) == (held > 1)).all()
 
 
 # --- the same as the rows --------------------------------------------------------------------

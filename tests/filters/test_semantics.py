@@ -219,8 +219,8 @@ def test_a_filter_used_as_a_truth_value_says_what_to_write_instead(misuse: objec
     ("build", "reason"),
     [
         (lambda: attr("x") == None, "is_present() or is_absent()"),  # noqa: E711
-        (lambda: attr("x") < math.inf, "inf is no constant"),
-        (lambda: attr("x").in_(math.nan), "nan is no constant"),
+        (lambda: attr("x") < math.inf, "cannot be compared with inf"),
+        (lambda: attr("x").in_(math.nan), "cannot be compared with nan"),
         (lambda: attr("x") == 2**63, "does not fit in 64 bits"),
         (lambda: attr("x") < True, "< has no meaning for a boolean"),
         (lambda: attr("x") == Bits([1]), "use has_all_bits"),

@@ -76,7 +76,9 @@ def paths_of_all_sorts(rng: Random) -> Iterator[None]:
             "MAX_TILE_WORDS",
             rng.choice((evaluation.MAX_TILE_WORDS, evaluation.MIN_TILE_WORDS)),
         ),
-        patch.object(access, "LONGEST_POSTING_LIST", rng.choice((access.LONGEST_POSTING_LIST, 0))),
+        patch.object(
+            access, "MAX_POSTINGS_PER_LIST", rng.choice((access.MAX_POSTINGS_PER_LIST, 0))
+        ),
         patch.object(access, "MAX_CELLS_PER_LEAF", rng.choice((access.MAX_CELLS_PER_LEAF, 1))),
     ):
         yield

@@ -58,7 +58,7 @@ def test_mistakes_with_ids_are_sentences() -> None:
         engine.add(None, "price < 3")  # type: ignore[arg-type]
     with pytest.raises(FilterError, match="there is no subscription 'dear'"):
         engine.replace("dear", "price < 3")
-    with pytest.raises(FilterError, match="expires_at is NaN, which is no time"):
+    with pytest.raises(FilterError, match="expires_at is NaN; leave it out"):
         engine.add("dear", "price < 3", expires_at=float("nan"))
 
 

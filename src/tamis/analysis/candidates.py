@@ -48,13 +48,13 @@ def candidates(
 
     With `may_go`, absence is one of them.
     """
-    several = len(held) > 1 or (
+    multivalued = len(held) > 1 or (
         attribute.value_order.many and attribute.value_order.number_type is not None
     )
     singles = [value for value in _singles(attribute, held) if value is not None]
     singles += [value for value in extra if _fits(attribute, value)]
     found: list[Values] = [(value,) for value in singles]
-    if several:
+    if multivalued:
         found += [(*held, value) for value in singles]
         found += [held[:at] + held[at + 1 :] for at in range(len(held)) if len(held) > 1]
         found += [(*held[:at], v, *held[at + 1 :]) for at in range(len(held)) for v in singles]

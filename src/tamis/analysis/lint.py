@@ -245,11 +245,11 @@ class Linter:
         self, subjects: Sequence[LintedFilter], limit: int, *, every: bool
     ) -> Iterator[Finding]:
         order = {one.id: number for number, one in enumerate(subjects)}
-        told: set[tuple[Id, Id]] = set()
+        known_same: set[tuple[Id, Id]] = set()
         glances = MAX_REFUTATIONS
         for narrow, candidates in self._candidates(subjects):
             for wide in candidates:
-                if (narrow.id, wide.id) in told:
+                if (narrow.id, wide.id) in known_same:
                     continue
                 glances -= 1
                 if glances >= 0 and self._is_refuted(wide, narrow):
@@ -263,7 +263,7 @@ class Linter:
                     continue
                 yield finding
                 if finding.rule is LintRule.SAME:
-                    told.add((wide.id, narrow.id))
+                    known_same.add((wide.id, narrow.id))
                 elif not every:
                     break
 
@@ -346,8 +346,8 @@ class Linter:
             matches = self._match([example or Event({}) for example in examples])
             for number, (narrow, example) in enumerate(zip(some, examples, strict=True)):
                 # An engine may refuse an example that its own schema does not admit.
-                told = example is not None and number not in matches.errors
-                wide = [by_id[i] for i in (matches[number] if told else by_id) if i in by_id]
+                matched = example is not None and number not in matches.errors
+                wide = [by_id[i] for i in (matches[number] if matched else by_id) if i in by_id]
                 yield narrow, [one for one in wide if one.mode is narrow.mode and one is not narrow]
 
 

@@ -127,10 +127,10 @@ class Encoding(TruthSets[Node]):
 
     def _known_relation(self, relation: Relation) -> Node:
         comparable = self._comparable(relation)
-        several = any(
+        multivalued = any(
             self.variable_order.by_attribute[n].value_order.many for n in relation.attributes()
         )
-        if not several and not _computes(relation):
+        if not multivalued and not _computes(relation):
             return comparable
         holds, known = map(self.diagram.literal, self.variable_order.relations[relation])
         return self.diagram.both(comparable, self.diagram.either(holds, known))

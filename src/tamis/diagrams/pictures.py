@@ -55,13 +55,13 @@ class Picture:
         schema: Schema | None = None,
         *,
         many: bool = False,
-        cuts: bool = False,
+        breakpoints: bool = False,
     ) -> None:
-        """Make the diagram; with `cuts`, every node of it is drawn as it is."""
+        """Make the diagram; with `breakpoints`, draw a box for every node."""
         bound = {n: f if schema is None else f.bind(schema) for n, f in filters.items()}
         encoding = Encoding(list(bound.values()), mode, schema, many=many, budget=BUDGET_STEPS)
         roots = {name: encoding.matches(filter_) for name, filter_ in bound.items()}
-        self.sketch: Final[Sketch] = sketch(encoding, roots, cuts=cuts)
+        self.sketch: Final[Sketch] = sketch(encoding, roots, breakpoints=breakpoints)
         if len(self.sketch.boxes) > MAX_BOXES:
             raise LimitError(
                 "boxes in the picture",

@@ -194,16 +194,16 @@ class Sketch(NamedTuple):
     bands: Sequence[str]
 
 
-def sketch(encoding: Encoding, roots: Mapping[str, Node], *, cuts: bool = False) -> Sketch:
+def sketch(encoding: Encoding, roots: Mapping[str, Node], *, breakpoints: bool = False) -> Sketch:
     """Make a sketch of some filters' nodes; with `breakpoints`, a box for every node."""
-    return _Sketcher(encoding, cuts=cuts).sketch(roots)
+    return _Sketcher(encoding, breakpoints=breakpoints).sketch(roots)
 
 
 class _Sketcher:
-    def __init__(self, encoding: Encoding, *, cuts: bool) -> None:
+    def __init__(self, encoding: Encoding, *, breakpoints: bool) -> None:
         self._variable_order = encoding.variable_order
         self._diagram = encoding.diagram
-        self._cuts = cuts
+        self._breakpoints = breakpoints
         self._boxes: dict[Box, int] = {}
         self._box_of: dict[Node, int] = {0: NO, 1: YES}
         self._variables, self._low, self._high = self._diagram.nodes()
@@ -238,7 +238,7 @@ class _Sketcher:
         """Return whether a node's chain continues with its low child."""
         chain = self._variable_order.chains[self._variables[node]]
         low = self._low[node]
-        if self._cuts or chain == FREE or low <= TRUE:
+        if self._breakpoints or chain == FREE or low <= TRUE:
             return False
         return self._variable_order.chains[self._variables[low]] == chain
 
@@ -248,7 +248,7 @@ class _Sketcher:
         variable = self._variable_of(head)
         if self._variable_order.chains[self._variables[head]] == FREE:
             return self._draw_free(head, variable)
-        if self._cuts:
+        if self._breakpoints:
             words = self._breakpoint_words(head, variable)
             return self._box(variable, words, self._box_of[self._low[head]], self._yes(head))
         return self._draw_chain(head, variable)

@@ -338,7 +338,7 @@ class _Conversion:
         filled = {kind: e for kind, e in found.entries.items() if len(e.events)}
         column = Column(filled, is_single=not flat.repeated)
         if declared and flat.repeated and not declared.many:
-            self.wrong[column.several(len(self.wrong))] = True
+            self.wrong[column.multivalued(len(self.wrong))] = True
         return column
 
     def _hold_against_limits(self, columns: Collection[Column]) -> None:

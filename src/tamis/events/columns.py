@@ -52,7 +52,7 @@ class Column(NamedTuple):
             counts += np.bincount(entries.events, minlength=length)
         return counts
 
-    def several(self, length: int) -> NDArray[np.bool_]:
+    def multivalued(self, length: int) -> NDArray[np.bool_]:
         """Return for each event whether it holds more than one value."""
         if self.is_single or (
             len(self.entries) <= 1 and all(_rising(e.events) for e in self.entries.values())
@@ -101,7 +101,7 @@ def integer_entries(events: NDArray[np.int32], values: NDArray[np.int64]) -> Ent
 def float_entries(
     events: NDArray[np.int32], values: NDArray[np.float64]
 ) -> dict[Kind | None, Entries]:
-    """Return floats as numbers, with NaN apart."""
+    """Return floats as numbers, with NaN in a separate entry."""
     nan = np.isnan(values)
     if not nan.any():
         return {Kind.NUMBER: Entries(events, values)}

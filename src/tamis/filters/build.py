@@ -57,10 +57,7 @@ def constant(value: object, attribute: str = "") -> Value:
 
 def _finite(value: float) -> int | float:
     if not math.isfinite(value):
-        raise FilterTypeError(
-            f"{value} is no constant to compare with: every number lies within the finite ones, "
-            "and NaN satisfies no comparison"
-        )
+        raise FilterTypeError(f"an attribute cannot be compared with {value}: use a finite number")
     # 5 and 5.0 are one constant, because they compare alike.
     return int(value) if value.is_integer() and INT64_MIN <= value <= INT64_MAX else value
 

@@ -231,8 +231,8 @@ class Engine:
             subjects, self.schema, self.match_batch, count=len(ids), filters=filters, pairs=pairs
         )
 
-    def draw(self, *ids: Id, cuts: bool = False) -> Picture:
-        """Draw the diagram of some subscriptions, or of all; with `cuts`, node by node."""
+    def draw(self, *ids: Id, breakpoints: bool = False) -> Picture:
+        """Draw the diagram of some subscriptions, or of all; with `breakpoints`, node by node."""
         chosen = {str(id_): self.filter(id_) for id_ in ids or self.ids()}
         modes = {mode for _, mode in chosen.values()}
         if len(modes) > 1:
@@ -242,7 +242,7 @@ class Engine:
             )
         mode = modes.pop() if modes else self.mode
         filters = {name: filter_ for name, (filter_, _) in chosen.items()}
-        return Picture(filters, mode, self.schema, cuts=cuts)
+        return Picture(filters, mode, self.schema, breakpoints=breakpoints)
 
     # --- snapshots ---------------------------------------------------------------------------
 
@@ -348,5 +348,5 @@ def _seconds(moment: float | datetime | None) -> float:
         return NEVER
     seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
     if math.isnan(seconds):
-        raise FilterError("expires_at is NaN, which is no time; leave it out to never expire")
+        raise FilterError("expires_at is NaN; leave it out for a subscription that never expires")
     return seconds

@@ -53,7 +53,7 @@ class Ids:
     @cached_property
     def arrow(self) -> pa.Array[Any]:
         """Return the ids as an Arrow array; texts and integers share no type."""
-        import pyarrow as pa  # noqa: PLC0415 - only who wants Arrow pays for its import
+        import pyarrow as pa  # noqa: PLC0415 - imported only when Arrow is asked for
 
         kinds = set(map(type, self.objects))
         if len(kinds) > 1:
@@ -82,7 +82,7 @@ class Matches(Sequence[list[Id]]):
 
     def __getitem__(self, number: int) -> list[Id]:  # type: ignore[override]
         if not -self._length <= number < self._length:
-            raise IndexError(f"there are {self._length} events, and {number} is none of them")
+            raise IndexError(f"event {number} is out of range: there are {self._length} events")
         starts, ids = self._lists
         at = number % self._length
         return list(ids[starts[at] : starts[at + 1]])
@@ -134,7 +134,7 @@ class Matches(Sequence[list[Id]]):
 
     def to_arrow(self) -> pa.ListArray[Any]:
         """Return the list of ids of each event, as an Arrow array."""
-        import pyarrow as pa  # noqa: PLC0415 - only those who want Arrow pay for its import
+        import pyarrow as pa  # noqa: PLC0415 - imported only when Arrow is asked for
 
         starts, numbers = self._numbers
         known = [ids.arrow for ids in self._ids if len(ids.objects)]

@@ -11,17 +11,17 @@ from tamis.events import Schema
 from tamis.languages import parse
 from tamis.workloads.declarations import Mistake
 from tamis.workloads.drawing import Drawer
-from tamis.workloads.grammar import MOST_DRAWS, START, Grammar
+from tamis.workloads.grammar import MAX_DRAWS, START, Grammar
 
-MOST_RULES: Final = 100
+MAX_RULES: Final = 100
 """Rules lead to each other by calls, and the interpreter's stack is finite."""
 _CHECK_SEED: Final = 0
 
 
 def check_grammar(grammar: Grammar) -> None:
     """Refuse a grammar that cannot make filters."""
-    if len(grammar.rules) > MOST_RULES:
-        raise Mistake("rules", f"a workload has at most {MOST_RULES} rules")
+    if len(grammar.rules) > MAX_RULES:
+        raise Mistake("rules", f"a workload has at most {MAX_RULES} rules")
     reached, heights = grammar.reachable(START), grammar.heights()
     for name in grammar.names():
         key = f"{'pools' if name in grammar.pools else 'rules'}.{name}"
@@ -32,10 +32,10 @@ def check_grammar(grammar: Grammar) -> None:
         if name in grammar.pools and name in grammar.reachable(grammar.pools[name].rule):
             raise Mistake(key, "the pool is made of its own conditions", "take another rule")
     for name, draws in grammar.expected_draws().items():
-        if draws > MOST_DRAWS:
+        if draws > MAX_DRAWS:
             raise Mistake(
                 f"rules.{name}",
-                f"it grows without end: on average it takes more than {MOST_DRAWS:,} choices",
+                f"it grows without end: on average it takes more than {MAX_DRAWS:,} choices",
                 "make alternatives that end more likely",
             )
 

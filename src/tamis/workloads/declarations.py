@@ -29,21 +29,21 @@ from tamis.workloads.distributions import (
     zipf,
 )
 
-MOST_WEIGHTS: Final = 1_000_000
-MOST_TEXTS: Final = 200_000
-MOST_NAMES: Final = 10_000
-MOST_VALUES: Final = 16
+MAX_WEIGHTS: Final = 1_000_000
+MAX_TEXTS: Final = 200_000
+MAX_NAMES: Final = 10_000
+MAX_VALUES_PER_ATTRIBUTE: Final = 16
 """Values of one attribute in one event."""
-MOST_IN_POOL: Final = 10_000_000
-MOST_DECIMALS: Final = 9
-MOST_MAGNITUDE: Final = 30
+MAX_POOL_CONDITIONS: Final = 10_000_000
+MAX_DECIMALS: Final = 9
+MAX_DIGITS: Final = 30
 """Digits before or after the point; beyond these, Decimal overflows."""
 
 Positive = Annotated[float, Meta(gt=0, le=1e15)]
 Probability = Annotated[float, Meta(gt=0, le=1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Width = Annotated[int, Meta(ge=1, le=RESOLUTION)]
-ValueCount = Annotated[int, Meta(ge=1, le=MOST_VALUES)]
+ValueCount = Annotated[int, Meta(ge=1, le=MAX_VALUES_PER_ATTRIBUTE)]
 Choices = str | list[str] | dict[str, Positive]
 """One, several that are equally likely, or several with weights."""
 Known = Mapping[str, Distribution | Window]
@@ -148,7 +148,7 @@ class NumberDeclaration(Declaration):
         shapes = [name for name in ("zipf", "normal", "lognormal") if getattr(self, name)]
         if len(shapes) > 1:
             raise Mistake(key, f"a range has one shape, not {' and '.join(shapes)}", "keep one")
-        most = MOST_WEIGHTS if shapes else RESOLUTION
+        most = MAX_WEIGHTS if shapes else RESOLUTION
         if count > most:
             raise Mistake(
                 f"{key}.range",
@@ -189,7 +189,7 @@ class FloatDeclaration(NumberDeclaration, tag="float", kw_only=True):
         """Return the distribution."""
         low, high = self.range
         given = (low, high, self.step or Decimal(1))
-        if not all(x.is_finite() and abs(x.adjusted()) <= MOST_MAGNITUDE for x in given):
+        if not all(x.is_finite() and abs(x.adjusted()) <= MAX_DIGITS for x in given):
             raise Mistake(key, "the numbers should be finite and no larger than 64 bits can hold")
         if self.step is None:
             return self._reals(key, float(low), float(high))
@@ -197,7 +197,7 @@ class FloatDeclaration(NumberDeclaration, tag="float", kw_only=True):
             raise Mistake(f"{key}.step", "a step is more than 0")
         exponents = [x.normalize().as_tuple().exponent for x in given]
         digits = max(0, *(-int(exponent) for exponent in exponents))
-        if digits > MOST_DECIMALS or max(abs(low), abs(high)).scaleb(digits) > RESOLUTION:
+        if digits > MAX_DECIMALS or max(abs(low), abs(high)).scaleb(digits) > RESOLUTION:
             raise Mistake(key, "the range has more digits than a float can tell apart")
         first, last, step = (int(value.scaleb(digits)) for value in given)
         return self._on_grid(key, Grid(Type.FLOAT, first, step, digits), last)
@@ -277,8 +277,8 @@ def _filled_texts(
             _filling(key, name, last, known)
             for name, last in zip(between[1::3], between[2::3], strict=True)
         ]
-        if len(texts) + prod(len(filling.texts) for filling in fillings) > MOST_TEXTS:
-            raise Mistake(key, f"these are more than {MOST_TEXTS:,} texts", "shorten the lists")
+        if len(texts) + prod(len(filling.texts) for filling in fillings) > MAX_TEXTS:
+            raise Mistake(key, f"these are more than {MAX_TEXTS:,} texts", "shorten the lists")
         texts += [
             "".join(part for pair in zip(between[::3], (*chosen, ""), strict=True) for part in pair)
             for chosen in product(*(filling.texts for filling in fillings))
@@ -291,7 +291,7 @@ def _filled_texts(
 
 def _filling(key: str, name: str, last: str | None, known: Known) -> Weighted:
     if name.isdecimal() and last is not None:
-        numbers = range(int(name), min(int(last), int(name) + MOST_TEXTS) + 1)
+        numbers = range(int(name), min(int(last), int(name) + MAX_TEXTS) + 1)
         if not numbers:
             raise Mistake(key, f"the range in {{{name}..{last}}} is empty", "put the low end first")
         return Weighted.of(key, [str(number) for number in numbers])
@@ -322,9 +322,9 @@ def names_in(key: str, name: str) -> list[str]:
         return [name]
     stem, low, other, high = found.groups()
     numbers = range(int(low), int(high) + 1)
-    if stem != other or not 0 < len(numbers) <= MOST_NAMES:
+    if stem != other or not 0 < len(numbers) <= MAX_NAMES:
         raise Mistake(
-            key, f"{name} is not a range of 1 to {MOST_NAMES:,} names", "write it as f0..f9"
+            key, f"{name} is not a range of 1 to {MAX_NAMES:,} names", "write it as f0..f9"
         )
     return [f"{stem}{number}" for number in numbers]
 
@@ -379,7 +379,7 @@ class PoolDeclaration(Struct, forbid_unknown_fields=True):
     """Conditions that a rule makes once, to be drawn again and again."""
 
     of: str
-    size: Annotated[int, Meta(ge=1, le=MOST_IN_POOL)]
+    size: Annotated[int, Meta(ge=1, le=MAX_POOL_CONDITIONS)]
     zipf: Positive | None = None
 
     def ranks(self) -> Ranks:

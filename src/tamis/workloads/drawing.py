@@ -24,15 +24,15 @@ from tamis.workloads.grammar import (
 from tamis.workloads.layout import TIGHTEST, Drawn, lay_out, separated
 from tamis.workloads.streams import Stream
 
-ROWS: Final = 128
+FILTERS_PER_DRAW: Final = 128
 """Filters whose random numbers are drawn at once; more than fit the cache would be slower."""
-MOST_EXPANSIONS: Final = 200
+MAX_EXPANSIONS: Final = 200
 """How often one filter follows recursive rules before it takes the shortest way out."""
-DEEPEST: Final = 12
+MAX_RECURSION_DEPTH: Final = 12
 """How deep recursive rules go, so that filters stay within the default limits."""
-TRIES: Final = 1000
+MAX_DRAWS_PER_REPETITION: Final = 1000
 """How often a repetition is drawn that should differ from those before it."""
-POOLED: Final = 200_000
+MAX_KEPT_CONDITIONS: Final = 200_000
 """Conditions of a pool that are kept."""
 
 
@@ -70,8 +70,8 @@ class Drawer:
     def texts(self, first: int, last: int) -> Iterator[str]:
         """Yield the filters from `first` up to below `last` as text."""
         draw = self._start
-        for start in range(first, last, ROWS):
-            rows = self._stream.rows(start, min(start + ROWS, last)).tolist()
+        for start in range(first, last, FILTERS_PER_DRAW):
+            rows = self._stream.rows(start, min(start + FILTERS_PER_DRAW, last)).tolist()
             for number, row in enumerate(rows, start):
                 yield draw(Draws(chain(row, self._stream.beyond(number))))[0]
 
@@ -100,7 +100,7 @@ class Drawer:
         def draw(draws: Draws) -> Drawn:
             draws.expansions += 1
             draws.depth += 1
-            goes_on = draws.expansions < MOST_EXPANSIONS and draws.depth < DEEPEST
+            goes_on = draws.expansions < MAX_EXPANSIONS and draws.depth < MAX_RECURSION_DEPTH
             drawn = (choose if goes_on else shortest)(draws)
             draws.depth -= 1
             return drawn
@@ -173,7 +173,7 @@ class Drawer:
             if found is None:
                 row = stream.rows(rank, rank + 1)[0].tolist()
                 found = make(Draws(chain(row, stream.beyond(rank))))
-                if len(kept) < POOLED:
+                if len(kept) < MAX_KEPT_CONDITIONS:
                     kept[rank] = found
             return found
 
@@ -235,9 +235,9 @@ def _independent(draw_one: Draw, draws: Draws, count: int) -> list[Drawn]:
 
 
 def _distinct(draw_one: Draw, draws: Draws, count: int) -> list[Drawn]:
-    """Return parts that begin with different words, or fewer if none is found after TRIES."""
+    """Return parts that begin with different words, fewer if these cannot be found."""
     found: dict[str, Drawn] = {}
-    for _ in range(TRIES):
+    for _ in range(MAX_DRAWS_PER_REPETITION):
         drawn = draw_one(draws)
         found.setdefault(drawn[0].partition(" ")[0], drawn)
         if len(found) == count:

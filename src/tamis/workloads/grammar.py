@@ -10,7 +10,7 @@ from tamis.workloads.distributions import Distribution, Ranks, Window
 
 START: Final = "filter"
 """The rule that makes subscriptions."""
-MOST_DRAWS: Final = 5000
+MAX_DRAWS: Final = 5000
 """Random numbers that one filter takes on average."""
 _ROUNDS: Final = 200
 
@@ -127,14 +127,14 @@ class Grammar(NamedTuple):
         return found
 
     def expected_draws(self) -> dict[str, float]:
-        """Return how many random numbers each name takes on average, up to MOST_DRAWS or so."""
+        """Return how many random numbers each name takes on average, up to MAX_DRAWS or so."""
         expected = dict.fromkeys(self.names(), 1.0)
         for _ in range(_ROUNDS):
             for name, ways in self.rules.items():
                 expected[name] = (len(ways) > 1) + sum(
                     way.chance * sum(_draws(part, expected) for part in way.parts) for way in ways
                 )
-            if max(expected.values()) > MOST_DRAWS:
+            if max(expected.values()) > MAX_DRAWS:
                 break
         return expected
 

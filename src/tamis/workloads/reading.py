@@ -31,9 +31,9 @@ from tamis.workloads.distributions import Distribution, Window
 from tamis.workloads.grammar import START, Alternative, Grammar, Pool
 from tamis.workloads.templates import Names
 
-LONGEST: Final = 1024 * 1024
+MAX_FILE_CHARACTERS: Final = 1024 * 1024
 """Characters of one workload file."""
-MOST_ATTRIBUTES: Final = 1024
+MAX_ATTRIBUTES: Final = 1024
 """The most that an event may have by default, too."""
 
 T = TypeVar("T")
@@ -57,8 +57,10 @@ def read_workload(source: str, text: str) -> Description:
 
 
 def _tables(text: str) -> Tables:
-    if len(text) > LONGEST:
-        raise Mistake("", f"the file has {len(text):,} characters, and the limit is {LONGEST:,}")
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise Mistake(
+            "", f"the file has {len(text):,} characters, and the limit is {MAX_FILE_CHARACTERS:,}"
+        )
     try:
         raw = tomllib.loads(text, parse_float=Decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -121,8 +123,8 @@ def _attributes(
             if name in found:
                 raise Mistake(key, f"{name} is declared twice", "remove one of them")
             found[name] = source
-    if not 1 <= len(found) <= MOST_ATTRIBUTES:
-        raise Mistake("attributes", f"a workload has 1 to {MOST_ATTRIBUTES:,} attributes")
+    if not 1 <= len(found) <= MAX_ATTRIBUTES:
+        raise Mistake("attributes", f"a workload has 1 to {MAX_ATTRIBUTES:,} attributes")
     return found
 
 

@@ -16,7 +16,7 @@ from tamis.workloads.distributions import RESOLUTION, Distribution, EvenRanks, G
 from tamis.workloads.grammar import AnyName, DrawnValue, Nonterminal, Part, Repeated, Terminal
 from tamis.workloads.layout import BINDING
 
-MOST_REPEATED: Final = 100
+MAX_REPETITIONS: Final = 100
 _JOINTS: Final = (Terminal("and"), Terminal("or"), Terminal("xor"))
 
 # Possessive quantifiers, as in the languages: reading is linear.
@@ -62,10 +62,10 @@ class Names(NamedTuple):
             return self._drawn(key, inside)
         separator, least, most, distinct, name = found.groups()
         low, high = int(least), int(most or least)
-        if not 1 <= low <= high <= MOST_REPEATED:
+        if not 1 <= low <= high <= MAX_REPETITIONS:
             raise Mistake(
                 key,
-                f"{{{inside}}} should repeat 1 to {MOST_REPEATED} times, the lower number first",
+                f"{{{inside}}} should repeat 1 to {MAX_REPETITIONS} times, the lower number first",
             )
         part = self._drawn(key, name)
         return Repeated(part, low, high, bool(distinct), "," if separator == "list" else separator)

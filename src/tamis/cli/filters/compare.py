@@ -44,14 +44,14 @@ def compare(
     defaults = FilterDefaults(language, mode, read_schema(schema))
     a, b = _read("A", one, defaults), _read("B", other, defaults)
     found = compare_filters(a.filter, b.filter, mode=mode, schema=defaults.schema, many=many)
-    several = None
+    multivalued = None
     if defaults.schema is None and not many:
-        several = compare_filters(a.filter, b.filter, mode=mode, many=True)
-        several = several if _verdict(several) != _verdict(found) else None
+        multivalued = compare_filters(a.filter, b.filter, mode=mode, many=True)
+        multivalued = multivalued if _verdict(multivalued) != _verdict(found) else None
     if format_ is Format.JSON:
-        _write_json(a, b, found, several)
+        _write_json(a, b, found, multivalued)
     else:
-        _write_text(a, b, found, several)
+        _write_text(a, b, found, multivalued)
     return FINE
 
 
@@ -72,15 +72,15 @@ def _verdict(found: Comparison) -> tuple[bool, bool, bool]:
 
 
 def _write_text(
-    a: NamedFilter, b: NamedFilter, found: Comparison, several: Comparison | None
+    a: NamedFilter, b: NamedFilter, found: Comparison, multivalued: Comparison | None
 ) -> None:
     out = stdout()
     say(out, f"A  {a.filter}\nB  {b.filter}")
     say(out, _sentence(found), "bold")
     say(out, _events(found))
-    if several is not None:
+    if multivalued is not None:
         say(out, "This assumes one value per attribute. With several:")
-        say(out, f"{_sentence(several)}\n{_events(several)}")
+        say(out, f"{_sentence(multivalued)}\n{_events(multivalued)}")
 
 
 def _sentence(found: Comparison) -> str:
@@ -115,11 +115,11 @@ def _event(answer: Answer, *, none: bool) -> str:
 
 
 def _write_json(
-    a: NamedFilter, b: NamedFilter, found: Comparison, several: Comparison | None
+    a: NamedFilter, b: NamedFilter, found: Comparison, multivalued: Comparison | None
 ) -> None:
     data = {"a": str(a.filter), "b": str(b.filter), **_plain(found)}
-    if several is not None:
-        data["with_several_values"] = _plain(several)
+    if multivalued is not None:
+        data["with_several_values"] = _plain(multivalued)
     write_json(data)
 
 

@@ -43,7 +43,7 @@ MAX_CELLS_PER_LEAF: Final = 16
 # Events are assumed to have about this many attributes, even if filters test many more.
 ATTRIBUTES_PER_EVENT: Final = 24
 # A longer posting list is split by adding a cell to its key.
-LONGEST_POSTING_LIST: Final = 16
+MAX_POSTINGS_PER_LIST: Final = 16
 
 
 class Access(NamedTuple):
@@ -88,7 +88,7 @@ def _find(programs: Programs, variables: Variables, rare: float, rare_program: f
     enough = rarest.rare_enough(rare)
     for cells in (2, 3):
         compounds.take(
-            np.flatnonzero((sizes == NONE) & (enough == cells)), cells, LONGEST_POSTING_LIST
+            np.flatnonzero((sizes == NONE) & (enough == cells)), cells, MAX_POSTINGS_PER_LIST
         )
     alone = under[~joined]
     met, compound = compounds.postings(total, offsets)
@@ -115,11 +115,11 @@ def _split_long_lists(
     total: int,
 ) -> NDArray[np.bool_]:
     """Move subscriptions of long lists to compound keys; return which were moved."""
-    longest = np.bincount(under, minlength=total)[under] > LONGEST_POSTING_LIST
+    longest = np.bincount(under, minlength=total)[under] > MAX_POSTINGS_PER_LIST
     alone = np.bincount(members, minlength=len(rarest.keys))[members] == 1
     has_two = (rarest.keys[members, 0] == under) & (rarest.keys[members, 1] != NONE)
     joined: NDArray[np.bool_] = longest & alone & has_two
-    compounds.take(members[joined].astype(np.int64), 2, LONGEST_POSTING_LIST)
+    compounds.take(members[joined].astype(np.int64), 2, MAX_POSTINGS_PER_LIST)
     return joined
 
 
@@ -240,9 +240,9 @@ class CompoundPlacement:
         keys[:, cells:] = NONE
         if cells < MAX_CELLS_PER_KEY:
             _, number, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-            crowded = (count[number] > longest) & (self._rarest.keys[members, cells] != NONE)
-            self.take(members[crowded], cells + 1, longest)
-            members, keys = members[~crowded], keys[~crowded]
+            too_long = (count[number] > longest) & (self._rarest.keys[members, cells] != NONE)
+            self.take(members[too_long], cells + 1, longest)
+            members, keys = members[~too_long], keys[~too_long]
         self._members.append(members)
         # In the order of attributes, so that a lookup need try only one order.
         ordered = np.sort(np.where(keys == NONE, np.iinfo(np.int64).max, keys), axis=1)

@@ -55,18 +55,18 @@ def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filte
     return stack[0]
 
 
-def _emit(filter_: Filter, reading: AbsenceRule, vocabulary: Vocabulary, codes: list[int]) -> None:
+def _emit(filter_: Filter, rule: AbsenceRule, vocabulary: Vocabulary, codes: list[int]) -> None:
     if isinstance(filter_, Connective):
         for term in filter_.terms:
-            _emit(term, reading, vocabulary, codes)
+            _emit(term, rule, vocabulary, codes)
         codes.append(operator_code(_OPERATORS[type(filter_)], len(filter_.terms)))
     elif isinstance(filter_, Not):
-        _emit(filter_.term, reading, vocabulary, codes)
+        _emit(filter_.term, rule, vocabulary, codes)
         codes.append(_NOT)
     elif isinstance(filter_, Constant):
         codes.append(vocabulary.constant(value=filter_.value))
     else:
-        codes.append(vocabulary.leaf(filter_, reading))
+        codes.append(vocabulary.leaf(filter_, rule))
 
 
 def _emit_adequacy(filter_: Filter, vocabulary: Vocabulary, codes: list[int]) -> None:

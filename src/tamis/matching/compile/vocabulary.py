@@ -1,6 +1,6 @@
 """The leaves of a set of filters, numbered, and the variables that decide them.
 
-A leaf is an atom under one reading of absence. It has two sides, where it is true and where it is
+A leaf is an atom under one rule of absence. It has two sides, where it is true and where it is
 false; each side is a set of cells in its attribute's value order, or a predicate outside that
 order.
 """
@@ -58,7 +58,7 @@ class Side(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """An atom under one reading: its attribute, if its value order matters, and its two sides."""
+    """An atom under one rule: its attribute, if its value order matters, and its two sides."""
 
     attribute: str
     true: Side
@@ -81,29 +81,29 @@ class SavedLeaves(NamedTuple):
 
     text: NDArray[np.uint8]
     ends: NDArray[np.int64]
-    readings: NDArray[np.int8]
+    absence_rules: NDArray[np.int8]
 
     @classmethod
     def nothing(cls) -> SavedLeaves:
         """Return no leaves."""
         return cls(np.empty(0, np.uint8), np.empty(0, np.int64), np.empty(0, np.int8))
 
-    def more(self, atoms: Iterable[Filter], readings: Iterable[AbsenceRule]) -> SavedLeaves:
+    def more(self, atoms: Iterable[Filter], rules: Iterable[AbsenceRule]) -> SavedLeaves:
         """Return a copy with more leaves."""
         texts = [str(atom).encode("utf-8", "surrogatepass") for atom in atoms]
         ends = len(self.text) + np.cumsum([len(text) for text in texts], dtype=np.int64)
-        numbers = [_ABSENCE_RULES.index(reading) for reading in readings]
+        numbers = [_ABSENCE_RULES.index(rule) for rule in rules]
         return SavedLeaves(
             np.concatenate((self.text, np.frombuffer(b"".join(texts), np.uint8))),
             np.concatenate((self.ends, ends)),
-            np.concatenate((self.readings, np.array(numbers, np.int8))),
+            np.concatenate((self.absence_rules, np.array(numbers, np.int8))),
         )
 
     def read(self, number: int) -> tuple[Filter, AbsenceRule]:
-        """Return one atom and its reading."""
+        """Return one atom and its rule of absence."""
         start = self.ends[number - 1] if number else 0
         text = self.text[start : self.ends[number]].tobytes().decode("utf-8", "surrogatepass")
-        return parse(text, limits=UNLIMITED), _ABSENCE_RULES[self.readings[number]]
+        return parse(text, limits=UNLIMITED), _ABSENCE_RULES[self.absence_rules[number]]
 
 
 class Vocabulary:
@@ -120,9 +120,9 @@ class Vocabulary:
         # them.
         self._first = 2 + len(self._saved.ends)
         self._atoms: list[Filter] = []
-        self._readings: list[AbsenceRule] = []
+        self._absence_rules: list[AbsenceRule] = []
         self._leaves: list[Leaf] = []
-        self._lines: dict[str, ValueOrder] = {}
+        self._value_orders: dict[str, ValueOrder] = {}
         self._numbers: dict[tuple[Filter, AbsenceRule], int] = {}
 
     def constant(self, *, value: bool) -> int:
@@ -133,21 +133,21 @@ class Vocabulary:
         """Return whether a leaf is an atom, not a constant."""
         return leaf > 1
 
-    def leaf(self, atom: Filter, reading: AbsenceRule) -> int:
+    def leaf(self, atom: Filter, rule: AbsenceRule) -> int:
         """Return the number of an atom's leaf; check an atom against the schema only once."""
-        number = self._numbers.get((atom, reading))
+        number = self._numbers.get((atom, rule))
         if number is None:
             bound = atom if self.schema is None else atom.bind(self.schema)
-            number = self._numbers.get((bound, reading))
+            number = self._numbers.get((bound, rule))
             if number is None:
-                number = self._new_leaf(bound, reading)
-            self._numbers[atom, reading] = self._numbers[bound, reading] = number
+                number = self._new_leaf(bound, rule)
+            self._numbers[atom, rule] = self._numbers[bound, rule] = number
         return number
 
-    def _new_leaf(self, atom: Filter, reading: AbsenceRule) -> int:
-        self._leaves.append(self._make(atom, reading))
+    def _new_leaf(self, atom: Filter, rule: AbsenceRule) -> int:
+        self._leaves.append(self._make(atom, rule))
         self._atoms.append(atom)
-        self._readings.append(reading)
+        self._absence_rules.append(rule)
         return self._first + len(self._leaves) - 1
 
     def leaf_of(self, number: int) -> Leaf:
@@ -164,36 +164,36 @@ class Vocabulary:
 
     def saved(self) -> SavedLeaves:
         """Return all leaves except the constants, ready to be saved."""
-        return self._saved.more(self._atoms, self._readings)
+        return self._saved.more(self._atoms, self._absence_rules)
 
     def value_order(self, name: str) -> ValueOrder:
         """Return an attribute's value order, with absence unless no event lacks anything."""
-        if name not in self._lines:
+        if name not in self._value_orders:
             declared = self.schema.get(name) if self.schema else None
-            self._lines[name] = ValueOrder(declared, self._mode)
-        return self._lines[name]
+            self._value_orders[name] = ValueOrder(declared, self._mode)
+        return self._value_orders[name]
 
-    def _make(self, atom: Filter, reading: AbsenceRule) -> Leaf:
+    def _make(self, atom: Filter, rule: AbsenceRule) -> Leaf:
         if isinstance(atom, Relation):
-            return self._predicate_leaf(atom, "", (BEGIN, END), reading)
+            return self._predicate_leaf(atom, "", (BEGIN, END), rule)
         assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart before
         value_order = self.value_order(atom.attribute)
         within = (BEGIN, END)
-        known = atom.known() if reading is AbsenceRule.UNKNOWN else None
+        known = atom.known() if rule is AbsenceRule.UNKNOWN else None
         if known is not None:
             (within,) = intervals_of(known, value_order) or (within,)
         intervals = intervals_of(atom, value_order)
         if intervals is None:
-            return self._predicate_leaf(atom, atom.attribute, within, reading)
-        if reading is AbsenceRule.DEFAULT and atom.passes(value_order.default):
+            return self._predicate_leaf(atom, atom.attribute, within, rule)
+        if rule is AbsenceRule.DEFAULT and atom.passes(value_order.default):
             intervals = (*intervals, (BEGIN, value_order.present()[0]))
         inside = merged(intervals)
         return Leaf(atom.attribute, Side(inside), Side(outside(inside, within)))
 
     @staticmethod
-    def _predicate_leaf(atom: Filter, name: str, within: Interval, reading: AbsenceRule) -> Leaf:
-        holds = Predicate(atom, completed=reading is AbsenceRule.DEFAULT)
-        if isinstance(atom, Relation) and reading is AbsenceRule.UNKNOWN:
+    def _predicate_leaf(atom: Filter, name: str, within: Interval, rule: AbsenceRule) -> Leaf:
+        holds = Predicate(atom, completed=rule is AbsenceRule.DEFAULT)
+        if isinstance(atom, Relation) and rule is AbsenceRule.UNKNOWN:
             # The value order cannot show where it is unknown: a quotient may have no value although
             # all its attributes are present.
             fails = Side((within,), Predicate(atom, truth=False))

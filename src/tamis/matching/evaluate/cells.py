@@ -27,7 +27,7 @@ _NOTHING: Final[EventCells] = (np.empty(0, np.int32), np.empty(0, np.int32))
 # A binary search among fewer breakpoints is as fast as a table.
 MIN_TABLE_BREAKPOINTS: Final = 16
 MAX_TABLE_ENTRIES: Final = 1 << 16
-MOST_NEGATIVE: Final = -float(2**50)
+MAX_TABLE_NUMBER: Final = float(2**50)
 
 
 class BatchCells(NamedTuple):
@@ -62,9 +62,9 @@ class CellFinder:
             column = batch.columns.get(name)
             if column is not None:
                 found.append(ranker.rank(column))
-                several = None if column.is_single else column.several(batch.length)
-                if several is not None and several.any():
-                    multivalued = several if multivalued is None else multivalued | several
+                events = None if column.is_single else column.multivalued(batch.length)
+                if events is not None and events.any():
+                    multivalued = events if multivalued is None else multivalued | events
                     names.add(name)
             starts.append(starts[-1] + (0 if column is None else len(found[-1][0])))
         passing = self.predicates.find(batch)
@@ -172,7 +172,7 @@ def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
     """
     if (
         len(breakpoints) < MIN_TABLE_BREAKPOINTS
-        or not MOST_NEGATIVE < breakpoints[0] <= breakpoints[-1] < -MOST_NEGATIVE
+        or not -MAX_TABLE_NUMBER < breakpoints[0] <= breakpoints[-1] < MAX_TABLE_NUMBER
     ):
         return None
     whole = np.floor(breakpoints)

@@ -263,15 +263,15 @@ class Operands:
 def find_related(relation: Relation, operands: Operands, *, truth: bool) -> Flags:
     """Return for every event whether a relation is true, or whether it is false."""
     length = len(operands.batch)
-    passing, several, asked = (np.full(length, flag) for flag in (False, False, True))
+    passing, multivalued, asked = (np.full(length, flag) for flag in (False, False, True))
     for name in relation.attributes():
         counts = operands.counts(name)
         asked &= counts > 0
-        several |= counts > 1
+        multivalued |= counts > 1
     decision = None if length < MIN_COLUMN_EVENTS else _decide(relation, operands)
     if decision is not None:
         passing |= asked & decision.known & (decision.holds == truth)
-        asked &= several | decision.unsure
+        asked &= multivalued | decision.unsure
     for number in np.flatnonzero(asked).tolist():
         found = relation.truth(View(operands.event(number, relation), None))
         passing[number] = found is truth

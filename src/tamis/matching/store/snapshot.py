@@ -29,7 +29,12 @@ Arrays = Mapping[str, NDArray[Any]]
 Tuple = TypeVar("Tuple", bound=tuple[Any, ...])
 
 # Fields keep their original names in the file format.
-_NAME_ON_DISK: Final = {"unindexed": "everyday", "compound": "meeting", "breakpoints": "cuts"}
+_NAME_ON_DISK: Final = {
+    "unindexed": "everyday",
+    "compound": "meeting",
+    "breakpoints": "cuts",
+    "absence_rules": "readings",
+}
 
 
 class Restored(NamedTuple):

@@ -1,4 +1,4 @@
-"""The micro-batches of a stream: what pins each one down, and what it came to."""
+"""The micro-batches of a stream: what identifies each one, and its result."""
 
 from __future__ import annotations
 
