@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import ssl
 from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar, cast
@@ -22,6 +23,9 @@ from tamis.protocol.management import OPERATIONS, ManagementCall, ManagementOper
 T = TypeVar("T")
 
 _JSON: Final = "application/json"
+# A broker may close an idle connection after a second (five by default). A request that it has not
+# read by then fails, so a connection is not used again when that moment may be near.
+SECONDS_TO_KEEP_ALIVE: Final = 0.5
 
 
 class _RefusalBody(msgspec.Struct, frozen=True):
@@ -61,10 +65,12 @@ class HTTPManagement:
         return httpx.AsyncClient(
             base_url=self._address.web,
             headers={"Accept": _JSON},
+            # Without TLS there is nothing to verify, since redirects are not followed.
             verify=self._tls or False,
             timeout=self._timeout,
+            limits=httpx.Limits(keepalive_expiry=SECONDS_TO_KEEP_ALIVE),
             trust_env=not self._address.is_loopback,
-            follow_redirects=True,
+            follow_redirects=False,
         )
 
     async def call(self, call: ManagementCall[T], *, keep_alive: bool = False) -> T:
@@ -75,6 +81,11 @@ class HTTPManagement:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             reason = failure_reason(error)
             raise DisconnectedError(f"{self._address.web} cannot be reached: {reason}") from None
+        if response.next_request is not None:
+            raise DisconnectedError(
+                f"{self._address.web} redirects to {_origin(response.next_request.url)}; "
+                "if you trust it, use that address"
+            )
         if response.is_error:
             raise _refusal(response)
         try:
@@ -97,14 +108,23 @@ class HTTPManagement:
         elif arguments is not None:
             built = msgspec.to_builtins(arguments)
             parameters = {name: value for name, value in built.items() if value is not None}
-        async with self._connections(keep_alive=keep_alive) as client:
-            return await client.request(
-                operation.method,
-                operation.path.format(**names),
-                params=parameters,
-                headers=headers,
-                content=content,
-            )
+        request = functools.partial(
+            httpx.AsyncClient.request,
+            method=operation.method,
+            url=operation.path.format(**names),
+            params=parameters,
+            headers=headers,
+            content=content,
+        )
+        try:
+            async with self._connections(keep_alive=keep_alive) as client:
+                return await request(client)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            # The broker has closed a connection that was kept; it may have read the request before.
+            if operation.method != "GET" or not keep_alive:
+                raise
+        async with self._client() as client:
+            return await request(client)
 
     @contextlib.asynccontextmanager
     async def _connections(self, *, keep_alive: bool) -> AsyncIterator[httpx.AsyncClient]:
@@ -114,6 +134,10 @@ class HTTPManagement:
             return
         async with self._client() as client:
             yield client
+
+
+def _origin(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode()}"
 
 
 def _quote(name: str) -> str:

@@ -1,0 +1,143 @@
+"""Management calls over connections that a server closes, and to servers that redirect."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tamis.client import http
+from tamis.client.address import parse_address
+from tamis.client.http import HTTPManagement
+from tamis.errors import DisconnectedError
+from tamis.protocol.management import DeleteSubscription, ManagementCall, ReadStatus
+
+from .buses import run
+
+STATUS = b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n" + b'{"state": "up"}'
+DELETED = b"HTTP/1.1 204 No Content\r\n\r\n"
+
+
+class ScriptedServer:
+    """Sends one response per request, and closes the connection in place of an empty one."""
+
+    def __init__(self, respond: Callable[[int, int], bytes]) -> None:
+        self._respond = respond
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self._serving: set[asyncio.Task[None] | None] = set()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving.add(asyncio.current_task())
+        self.connections += 1
+        connection, request = self.connections, 0
+        try:
+            while True:
+                self.requests.append(await reader.readuntil(b"\r\n\r\n"))
+                request += 1
+                response = self._respond(connection, request)
+                if not response:
+                    return
+                writer.write(response)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+    @asynccontextmanager
+    async def management(self, token: str | None = None) -> AsyncIterator[HTTPManagement]:
+        listening = await asyncio.start_server(self.serve, "127.0.0.1", 0)
+        host, port = listening.sockets[0].getsockname()
+        management = HTTPManagement(
+            parse_address(f"http://{host}:{port}"), token, timeout=10, tls=None
+        )
+        async with listening:
+            yield management
+            await management.close()
+            await asyncio.gather(*filter(None, self._serving))
+
+
+def run_with(
+    server: ScriptedServer,
+    test: Callable[[HTTPManagement], Awaitable[None]],
+    token: str | None = None,
+) -> None:
+    async def main() -> None:
+        async with server.management(token) as management:
+            await test(management)
+
+    run(main())
+
+
+def test_a_read_is_repeated_when_the_server_closes_the_idle_connection() -> None:
+    server = ScriptedServer(lambda _, request: STATUS if request == 1 else b"")
+
+    async def test(management: HTTPManagement) -> None:
+        for _ in range(2):
+            status = await management.call(ReadStatus(), keep_alive=True)
+            assert status == {"state": "up"}
+
+    run_with(server, test)
+    assert len(server.requests) == 3
+    assert server.connections == 2
+
+
+def test_a_read_is_repeated_only_once() -> None:
+    server = ScriptedServer(lambda *_: b"")
+
+    async def test(management: HTTPManagement) -> None:
+        with pytest.raises(DisconnectedError, match="cannot be reached"):
+            await management.call(ReadStatus(), keep_alive=True)
+
+    run_with(server, test)
+    assert len(server.requests) == 2
+
+
+def test_a_change_is_never_repeated() -> None:
+    server = ScriptedServer(lambda *_: b"")
+
+    async def test(management: HTTPManagement) -> None:
+        with pytest.raises(DisconnectedError, match="cannot be reached"):
+            await management.call(DeleteSubscription("x"), keep_alive=True)
+
+    run_with(server, test)
+    assert len(server.requests) == 1
+
+
+def test_a_connection_is_not_used_again_shortly_before_a_server_would_close_it() -> None:
+    server = ScriptedServer(lambda connection, _: STATUS if connection == 1 else DELETED)
+
+    async def test(management: HTTPManagement) -> None:
+        await management.call(ReadStatus(), keep_alive=True)
+        await asyncio.sleep(http.SECONDS_TO_KEEP_ALIVE * 1.2)
+        await management.call(DeleteSubscription("x"), keep_alive=True)
+
+    run_with(server, test)
+    assert server.connections == 2
+    # The shortest time for which a broker keeps an idle connection is a second.
+    assert http.SECONDS_TO_KEEP_ALIVE <= 0.5
+
+
+@pytest.mark.parametrize("call", [ReadStatus(), DeleteSubscription("x")])
+def test_a_redirect_is_reported_and_not_followed(call: ManagementCall[Any]) -> None:
+    location = b"https://user:secret@elsewhere.example:8443/v1/status?x=1"
+    server = ScriptedServer(
+        lambda *_: (
+            b"HTTP/1.1 307 Temporary Redirect\r\nContent-Length: 0\r\nLocation: "
+            + location
+            + b"\r\n\r\n"
+        )
+    )
+
+    async def test(management: HTTPManagement) -> None:
+        with pytest.raises(DisconnectedError) as raised:
+            await management.call(call)
+        assert str(raised.value).endswith(
+            "redirects to https://elsewhere.example:8443; if you trust it, use that address"
+        )
+
+    run_with(server, test, token="abc")  # noqa: S106
+    assert len(server.requests) == 1
