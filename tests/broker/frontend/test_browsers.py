@@ -83,7 +83,7 @@ def test_where_tokens_are_needed_a_page_that_has_one_may_use_it(guarded: Guarded
     with guarded.server.client(guarded.admin) as client:
         assert client.get("/v1/status", headers=page).status_code == 200
     with guarded.server.client() as nobody:
-        check_problem(nobody.get("/v1/status"), 401, "unauthenticated", "token is needed")
+        check_problem(nobody.get("/v1/status"), 401, "unauthenticated", "token is required")
         assert nobody.get("/health").status_code == 200
         check_problem(nobody.get("/metrics"), 401, "unauthenticated")
     with Talk(guarded.server, hello=False) as talk:

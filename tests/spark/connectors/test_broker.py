@@ -201,7 +201,7 @@ def test_rights_are_those_of_the_token(
         given = {"url": server.url, "start": "earliest"}
         rows = spark.read.format("tamis").options(**given, token=reader).load().collect()
         assert [row.value for row in rows] == ['{"a":1}']
-        with pytest.raises(PySparkException, match="a token is needed"):
+        with pytest.raises(PySparkException, match="a token is required"):
             spark.read.format("tamis").options(**given).load().collect()
         monkeypatch.setenv("TAMIS_TOKEN", feed)
         with pytest.raises(SparkError, match="may not subscribe"):
