@@ -214,5 +214,5 @@ def _taken_apart(event: Event | CloudEvent, schema: Schema | None) -> tuple[Even
     if isinstance(event, Event):
         return event, [*event]
     # The filters of roles need values of the declared types.
-    plain = event.event() if schema is None else schema.conform(event.event())
+    plain = event.event() if schema is None else schema.ensure_conforming(event.event())
     return plain, [*plain, DATA_AS_BYTES] if isinstance(event.data, bytes) else [*plain]

@@ -68,12 +68,14 @@ class Broker:
         self.metrics = Metrics()
         self.health = Health()
         self.subscription_index = SubscriptionIndex()
+        self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, clock)
+        self.engine, self._marks = self.snapshots.load()
+        # An engine from a file has a schema object of its own; shared, it checks an event once.
+        schema = self.engine.schema
         is_total = settings.mode is Mode.TOTAL
         limits = EventLimits(size=settings.largest_event)
         self.decoder = PayloadDecoder(schema, limits, is_total=is_total)
         self.access_control = AccessControl(settings, store.state, schema, clock)
-        self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, clock)
-        self.engine, self._marks = self.snapshots.load()
         self.dead_letters = DeadLetterReader(store.state, self.decoder)
         event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES)
         self.acknowledgement_writer = AcknowledgementWriter(store.state, self.metrics)

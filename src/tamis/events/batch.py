@@ -55,7 +55,7 @@ class Admission:
         else:
             checked = Event.of(event)
         if self.schema is not None:
-            checked = self.schema.conform(checked)
+            checked = self.schema.ensure_conforming(checked)
             if self.total:
                 self.schema.require_all(checked)
         return checked

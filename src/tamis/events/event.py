@@ -191,9 +191,11 @@ class Event(Mapping[str, tuple[Value, ...]]):
     ('a', 'b')
     """
 
-    __slots__ = ("_values",)
+    __slots__ = ("_values", "conforms_to")
 
     _values: dict[str, tuple[Value, ...]]
+    conforms_to: object
+    """The schema that last checked the event, so that it need not do so again; None: none."""
 
     def __init__(
         self, attributes: Mapping[str, object], *, limits: EventLimits | None = None
@@ -201,6 +203,7 @@ class Event(Mapping[str, tuple[Value, ...]]):
         if not isinstance(attributes, Mapping):
             raise EventError(f"an event is a mapping of names to values, not {brief(attributes)}")
         self._values = flatten(attributes, limits or EventLimits())
+        self.conforms_to = None
 
     @classmethod
     def of(cls, event: Event | Mapping[str, object]) -> Event:
@@ -212,6 +215,7 @@ class Event(Mapping[str, tuple[Value, ...]]):
         """Return the event with exactly these values, which a decoder has already checked."""
         event = object.__new__(cls)
         event._values = values
+        event.conforms_to = None
         return event
 
     def with_values(self, values: Mapping[str, tuple[Value, ...]]) -> Self:
@@ -248,6 +252,10 @@ class Event(Mapping[str, tuple[Value, ...]]):
 
     def _identity(self) -> dict[str, tuple[object, ...]]:
         return {name: tuple(map(identity_of, values)) for name, values in self._values.items()}
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Without the schema, which would be another object in a copy.
+        return type(self).of_checked, (self._values,)
 
     def __repr__(self) -> str:
         return f"Event({self.as_dict()!r})"

@@ -96,7 +96,13 @@ class Schema(Mapping[str, Attribute]):
             fitted = tuple(fit(value, declared.type, name) for value in values)
             if any(a is not b for a, b in zip(fitted, values, strict=True)):
                 changed[name] = fitted
-        return event.with_values(changed) if changed else event
+        conforming = event.with_values(changed) if changed else event
+        conforming.conforms_to = self
+        return conforming
+
+    def ensure_conforming(self, event: Event) -> Event:
+        """Return `event` itself if it is known to conform to this schema, else conform it."""
+        return event if event.conforms_to is self else self.conform(event)
 
     def require_all(self, event: Event) -> None:
         """Refuse an event that lacks an attribute, as mode `total` requires."""

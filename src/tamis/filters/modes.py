@@ -49,7 +49,7 @@ def view_of(event: Event | Mapping[str, object], mode: Mode, schema: Schema | No
     require_schema(mode, schema)
     seen = Event.of(event)
     if schema is not None:
-        seen = schema.conform(seen)
+        seen = schema.ensure_conforming(seen)
         if mode is Mode.TOTAL:
             schema.require_all(seen)
         elif mode is Mode.DEFAULT:

@@ -1,0 +1,82 @@
+"""The broker applies its schema once to an event, and once more when it reads one from disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import Mock, patch
+
+import pytest
+
+from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
+from tamis import Engine, Event, Schema
+from tamis.broker.match import snapshots
+
+POLICIES = {
+    "open": "[roles.reader]\nsee = true\n",
+    "restricted": "[roles.reader]\nsee = 'price < 100'\n",
+}
+
+
+@contextmanager
+def counting() -> Iterator[Mock]:
+    with patch.object(Schema, "conform", autospec=True, side_effect=Schema.conform) as conform:
+        yield conform
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "schema.json"
+    path.write_text('{"price": "float", "name": "str"}')
+    return path
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("count", [1, 10])
+@run_async
+async def test_a_published_event_is_checked_once(
+    tmp_path: Path, schema: Path, policy: str, count: int
+) -> None:
+    async with broker_fixture(tmp_path, POLICIES[policy], schema_file=schema) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "price < 10", "d")
+        with counting() as conform:
+            await fixture.publish(*[{"price": n % 5} for n in range(count)])
+            assert len(await fetched(ann, "d")) == count
+        assert conform.call_count == count
+        with counting() as conform:
+            page = await ann.history("price < 10")
+            assert len(page.events) == count
+        assert conform.call_count == count
+
+
+@run_async
+async def test_an_engine_from_a_file_checks_no_event_again(
+    tmp_path: Path, schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "WORTH_IT", 1)
+    for number in range(2):
+        async with broker_fixture(tmp_path, POLICIES["open"], schema_file=schema) as fixture:
+            ann = await fixture.login("ann", "reader")
+            await subscribe(ann, "price < 10", "d")
+            with counting() as conform:
+                await fixture.publish({"price": number})
+            assert conform.call_count == 1
+    with counting() as conform:
+        async with broker_fixture(tmp_path, POLICIES["open"], schema_file=schema) as fixture:
+            ann = await fixture.login("ann", "reader")
+            await subscribe(ann, "price < 9", "from the start", start="earliest")
+            assert len(await fetched(ann, "from the start", wait=10.0)) == 2
+    # Once for the replay, once at most for the delivery.
+    assert conform.call_count <= 4
+
+
+def test_an_engine_trusts_only_its_own_schema() -> None:
+    engine = Engine(Schema({"price": "float", "code": "str"}))
+    engine.add("cheap", "price < 10")
+    foreign = Schema({"price": "int"}).conform(Event({"price": 5, "code": 7}))
+    with pytest.raises(Exception, match="code"):
+        engine.match(foreign)
+    assert engine.match_batch([foreign]).errors
+    assert engine.match(Schema({"code": "int"}).conform(Event({"price": 5}))) == ["cheap"]
