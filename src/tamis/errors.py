@@ -16,7 +16,7 @@
     ├── StorageError              files that cannot be used, or that the system did not write
     │   └── StorageFullError      the disk is full; acknowledged data is safe
     ├── SparkError                something that Spark needs is missing
-    ├── WorkloadError             a workload file that cannot be used; knows line and column
+    ├── WorkloadError             a workload file that cannot be used; knows the key
     ├── SettingsError             a setting of the broker that cannot be used
     ├── ProtocolError             bytes that are not a valid frame
     ├── RefusedError              a request that the broker refused; knows the code

@@ -110,16 +110,16 @@ def compare_all(predicates: list[Predicate]) -> Counter[str]:
             else:
                 assert not exact, f"an exact answer was promised: {what} of {shown}: {answer}"
                 assert bool(answer) is safe, f"unsafe: {what} of {shown}: {answer}"
-                tally[f"unsharp {what}"] += 1
+                tally[f"not exact {what}"] += 1
                 tally["to be safe, but wrong"] += bool(answer) is not expected
     return tally
 
 
 def show(tally: Counter[str]) -> None:
     for what in ("covers", "intersects"):
-        unsharp, count = tally[f"unsharp {what}"], tally[what]
-        print(f"{what}: {unsharp:,} of {count:,} answers unsharp ({unsharp / count:.2%})")
-    print(f"of the unsharp answers, {tally['to be safe, but wrong']:,} are not the true one")
+        inexact, count = tally[f"not exact {what}"], tally[what]
+        print(f"{what}: {inexact:,} of {count:,} answers safe, not exact ({inexact / count:.2%})")
+    print(f"of the inexact answers, {tally['to be safe, but wrong']:,} are not the true one")
 
 
 def test_no_answer_about_a_pair_of_operators_is_wrong() -> None:

@@ -32,7 +32,7 @@ _EVENTS: Final = [
 def load_kernels() -> None:
     """Load all kernels, by matching something of every kind one by one and as a batch.
 
-    The first process on a machine compiles them, which takes about a minute of a core, and caches
+    The first process on a machine compiles them, which takes about half a minute, and caches
     them beside the modules or in NUMBA_CACHE_DIR; others load them in less than a second.
     """
     engine = Engine()
