@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Callable, Sequence
 from math import isinf
 from typing import Any, Final, NamedTuple, TypeVar
@@ -98,7 +99,7 @@ class Session:
         """Run the method that the table names for a management call."""
         method = getattr(self, OPERATIONS[type(call)].does)
         arguments = msgspec.structs.asdict(call)
-        if asyncio.iscoroutinefunction(method):
+        if inspect.iscoroutinefunction(method):
             result: T = await method(**arguments)
             return result
         # Trying and explaining filters is work for a thread.
