@@ -73,6 +73,37 @@ def test_a_checkpoint_of_another_stream_is_refused(
     assert not other.results.exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"told": print}, r"has no option 'told'; it is now 'on_batch'"),
+        ({"outptu": "pairs"}, r"""has no option 'outptu'; did you mean "output"\?"""),
+        ({"xyz": 1}, r"has no option 'xyz'$"),
+    ],
+)
+def test_an_unknown_option_is_refused(
+    spark: SparkSession, site: Site, options: dict[str, Any], sentence: str
+) -> None:
+    places: dict[str, Any] = {"to": site.results, "checkpoint": site.checkpoint}
+    events = spark.readStream.schema("price int").json(str(site.events))
+    with pytest.raises(TypeError, match=rf"stream\(\) {sentence}"):
+        stream(events, site.library, **places, **options)
+    with pytest.raises(TypeError, match=rf"stream_files\(\) {sentence}"):
+        stream_files(spark, site.library, site.events, **places, **options)
+    assert not site.checkpoint.exists()
+
+
+def test_a_missing_option_is_named(spark: SparkSession, site: Site) -> None:
+    options: Any = {"once": True}
+    with pytest.raises(TypeError, match=r"stream_files\(\) needs 'checkpoint' and 'to'"):
+        stream_files(spark, site.library, site.events, **options)
+    options["checkpoint"] = site.checkpoint
+    events = spark.readStream.schema("price int").json(str(site.events))
+    with pytest.raises(TypeError, match=r"stream\(\) needs 'to'"):
+        stream(events, site.library, **options)
+    assert not site.checkpoint.exists()
+
+
 def test_lost_results_are_missed(spark: SparkSession, begun: Site) -> None:
     shutil.rmtree(begun.results)
     with pytest.raises(StreamError, match="it lacks the results of the batches"):

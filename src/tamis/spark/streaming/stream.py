@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Final, NamedTuple, Required, TypedDict, Unpack
+from typing import Final, NamedTuple, TypedDict, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.errors import EventError
+from tamis.events.schema import did_you_mean
 from tamis.spark.connectors.batches import Batch
 from tamis.spark.connectors.broker_log import SCHEMES
 from tamis.spark.connectors.broker_sink import BrokerSink
@@ -28,17 +29,24 @@ from tamis.spark.streaming.source_names import source_names
 
 _FILE_COLUMNS: Final = "path string, modificationTime timestamp, length long, content binary"
 
+_NEW_NAMES: Final = {"told": "it is now 'on_batch'"}
+
 Target = str | PathLike[str] | SinkFunction | Sink
 
 
-class StreamOptions(TypedDict, total=False):
-    """The options of every stream."""
+class _StreamPlaces(TypedDict):
+    """What every stream needs; `Required` is not seen at run time where annotations are text."""
 
-    to: Required[Target]
+    to: Target
     """A folder, which `read_results` reads; a function of the results and their `Pin`; the URL of
     a Tamis broker; or a `BrokerSink`."""
-    checkpoint: Required[str | PathLike[str]]
+    checkpoint: str | PathLike[str]
     """The folder in which Spark and Tamis record the progress of the stream."""
+
+
+class StreamOptions(_StreamPlaces, total=False):
+    """The options of every stream."""
+
     output: str
     unmatched: bool | None
     every: float | None
@@ -65,6 +73,7 @@ def stream(
     `keep`, `json`, `variant`, `output`, `unmatched`, `plan` and `memory` are those of `match`; for
     the others see `StreamOptions`.
     """
+    _check_names("stream", options)
     source = EventColumn(json, variant)
 
     def match(batch: DataFrame, request: MatchRequest) -> DataFrame:
@@ -92,6 +101,7 @@ def stream_files(
     Spark finds new files and workers read them; each result has its file and position. Otherwise
     this is like `stream`.
     """
+    _check_names("stream_files", options)
     root = Path(str(path).removeprefix("file://")).absolute()
     kind = known_format(format_ or _format_in(root))
 
@@ -104,6 +114,17 @@ def stream_files(
     require_free(list(keep))
     new_files = _new_files(spark, root, files_per_batch)
     return start.run(new_files, match, {"source": f"{source_names(new_files)}, {kind}"})
+
+
+def _check_names(function: str, options: StreamOptions) -> None:
+    """Raise the TypeError that Python raises for keywords that are not gathered in `options`."""
+    for name in options.keys() - StreamOptions.__annotations__.keys():
+        hint = _NEW_NAMES.get(name) or did_you_mean(name, StreamOptions.__annotations__)
+        reason = f"{function}() has no option {name!r}"
+        raise TypeError(f"{reason}; {hint}" if hint else reason)
+    missing = sorted(StreamOptions.__required_keys__ - options.keys())
+    if missing:
+        raise TypeError(f"{function}() needs {' and '.join(map(repr, missing))}")
 
 
 def sink_of(to: Target) -> Sink:
