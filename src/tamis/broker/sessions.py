@@ -21,12 +21,11 @@ from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
-from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.publish.payloads import InvalidEventError, PayloadDecoder
 from tamis.broker.subscribe.history import History, HistoryQuery, place_of
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
-from tamis.filters import Mode
 from tamis.matching import Engine
 from tamis.protocol import Code, Delivery, Subscribe
 from tamis.protocol.frames import LONGEST_NAME
@@ -137,8 +136,8 @@ class Session:
                     payloads = await asyncio.to_thread(services.decoder.decode_all, texts, format)
                 else:
                     payloads = [services.decoder.decode(text, format) for text in texts]
-            except RefusedError as error:
-                raise self._bad_event(error, texts, format) from None
+            except InvalidEventError as error:
+                raise self._hide_reason(error) from None
             if not self.rights.publishes_everything:
                 for payload in payloads:
                     self.rights.check_publish(payload.source)
@@ -181,30 +180,15 @@ class Session:
             Code.TOO_LARGE, f"an event of {size:,} bytes exceeds the limit of {most:,.0f}"
         )
 
-    def _bad_event(self, error: RefusedError, texts: Sequence[bytes], format_: str) -> RefusedError:
-        """Return the refusal of a publication, which must not reveal what the schema hides."""
-        if error.code == Code.BAD_EVENT:
-            for text in texts:
-                try:
-                    self._services.decoder.decode(text, format_)
-                except RefusedError:
-                    if not self._may_know_why(text, format_):
-                        return self.rights.unpublishable("attributes that the schema knows")
-                    break
-        return error
+    def _hide_reason(self, error: InvalidEventError) -> RefusedError:
+        """Return the refusal of an event, without what the schema says about hidden attributes.
 
-    def _may_know_why(self, text: bytes, format_: str) -> bool:
-        """Return whether a refused event holds only attributes that may be published.
-
-        What the schema says about other attributes is as secret as their values.
+        That is as secret as their values.
         """
-        limits = EventLimits(size=self._services.settings.largest_event)
-        schema, is_total = self._services.engine.schema, self._services.engine.mode is Mode.TOTAL
-        try:
-            names = [*PayloadDecoder(None, limits, is_total=False).decode(text, format_).event]
-        except RefusedError:
-            return True
-        return self.rights.may_publish_with([*names, *(schema or ())] if is_total else names)
+        names = error.attributes
+        if names is None or self.rights.may_publish_with(names):
+            return error
+        return self.rights.unpublishable("attributes that the schema knows")
 
     def _take_rates(self, count: int, size: int) -> None:
         limits, name = self.rights.limits, self.principal.name

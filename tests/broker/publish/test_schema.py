@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,9 +10,17 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
+from broker.authorization_fixture import (
+    broker_fixture,
+    encoded,
+    fetched,
+    refusal,
+    run_async,
+    subscribe,
+)
 from tamis import Engine, Event, Schema
 from tamis.broker.match import snapshots
+from tamis.broker.publish.payloads import Payload, PayloadDecoder
 
 POLICIES = {
     "open": "[roles.reader]\nsee = true\n",
@@ -80,3 +89,25 @@ def test_an_engine_trusts_only_its_own_schema() -> None:
         engine.match(foreign)
     assert engine.match_batch([foreign]).errors
     assert engine.match(Schema({"code": "int"}).conform(Event({"price": 5}))) == ["cheap"]
+
+
+@run_async
+async def test_a_large_publication_is_refused_without_decoding_on_the_event_loop(
+    tmp_path: Path, schema: Path
+) -> None:
+    threads: list[int] = []
+
+    def record(self: PayloadDecoder, text: bytes, format_: str) -> Payload:
+        threads.append(threading.get_ident())
+        return decode_stored(self, text, format_)
+
+    decode_stored = PayloadDecoder.decode_stored
+    async with broker_fixture(tmp_path, POLICIES["open"], schema_file=schema) as fixture:
+        feed = await fixture.login("feed", "feed")
+        good = [{"price": 1, "name": "n" * 1000}] * 50
+        with patch.object(PayloadDecoder, "decode_stored", record):
+            reason = await refusal(feed.publish(encoded([*good, {"price": "high"}])))
+    assert reason.startswith("bad_event: price:")
+    # The last is decoded again without the schema, to find out what the reason may reveal.
+    assert len(threads) == len(good) + 2
+    assert threading.get_ident() not in threads

@@ -186,7 +186,7 @@ class SubscriptionIndex:
 
     def owned_by(self, owner: str) -> list[ActiveSubscription]:
         """Return the subscriptions of a principal."""
-        return [one for one in self.by_number.values() if one.stored.owner == owner]
+        return [one for one in self if one.stored.owner == owner]
 
     def count_of(self, owner: str) -> int:
         """Return the number of subscriptions of a principal."""

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.errors import EventError, LimitError, RefusedError
+from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import (
     CloudEvent,
     Event,
@@ -35,6 +35,15 @@ class Payload(NamedTuple):
     event: Event
     source: Event | CloudEvent
     """The event with its envelope; rights to binary data depend on it."""
+
+
+class InvalidEventError(RefusedError):
+    """An event that is not valid, and the attributes that the reason may reveal."""
+
+    def __init__(self, message: str, attributes: list[str] | None) -> None:
+        super().__init__(Code.BAD_EVENT, message)
+        self.attributes = attributes
+        """None if the reason has nothing to do with a schema."""
 
 
 class PayloadDecoder:
@@ -88,8 +97,19 @@ class PayloadDecoder:
         except LimitError as error:
             raise RefusedError(Code.TOO_LARGE, str(error)) from None
         except EventError as error:
-            raise RefusedError(Code.BAD_EVENT, str(error)) from None
+            raise InvalidEventError(str(error), self._attributes_of(text, format_)) from None
         return payload
+
+    def _attributes_of(self, text: bytes, format_: str) -> list[str] | None:
+        """Return the attributes that the schema may have refused; None if it refused none."""
+        if self._schema is None:
+            return None
+        try:
+            without = PayloadDecoder(None, self._limits, is_total=False)
+            names = without.decode_stored(text, format_).event
+        except TamisError:
+            return None
+        return [*names, *self._schema] if self._is_total else [*names]
 
     def decode_all(self, texts: list[bytes], format_: str) -> list[Payload]:
         """Return the events of one publication."""
