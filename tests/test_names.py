@@ -1,9 +1,11 @@
-"""One name, one concept: no class name stands for two things anywhere in the package."""
+"""One name, one concept: no class or type alias shares its name with another in the package."""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 import tamis
@@ -14,24 +16,42 @@ EXCEPTIONS: dict[str, str] = {}
 """Names that stand for two things all the same, each with the reason."""
 
 
-def classes_by_name() -> dict[str, list[str]]:
+def classes(tree: ast.Module) -> Iterator[str]:
+    return (node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+
+
+def aliases(tree: ast.Module) -> Iterator[str]:
+    """Yield the module's names in CamelCase: type aliases and type variables."""
+    for node in tree.body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                if re.fullmatch(r"_*[A-Z]\w*[a-z]\w*", name):
+                    yield name
+
+
+def types_by_name() -> dict[str, list[str]]:
     places = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places[node.name.lstrip("_")].append(str(path.relative_to(PACKAGE)))
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for name in (*classes(tree), *aliases(tree)):
+            places[name.lstrip("_")].append(str(path.relative_to(PACKAGE)))
     return places
 
 
-def test_no_class_name_means_two_things() -> None:
+def test_type_aliases_are_found() -> None:
+    tree = ast.parse("A1b = int | str\n_Cd: TypeAlias = int\nT = 1\nMAX_E = 2\nf = 3")
+    assert [*aliases(tree)] == ["A1b", "_Cd"]
+
+
+def test_no_type_name_means_two_things() -> None:
     shared = {
         name: places
-        for name, places in classes_by_name().items()
+        for name, places in types_by_name().items()
         if len(places) > 1 and name not in EXCEPTIONS
     }
     assert not shared
 
 
 def test_every_exception_is_still_needed() -> None:
-    places = classes_by_name()
+    places = types_by_name()
     assert {name for name in EXCEPTIONS if len(places[name]) < 2} == set()

@@ -27,7 +27,7 @@ from tamis.protocol import (
     Subscribe,
     Subscribed,
 )
-from tamis.protocol.frames import Policy, Reply
+from tamis.protocol.frames import Reply, SlowPolicy
 
 WINDOW: Final = 256
 ENDLESS: Final = 1_000_000_000
@@ -46,7 +46,7 @@ IN_FLIGHT: Final = 4
 class Kind(NamedTuple):
     """How a subscriber that stalls is subscribed."""
 
-    policy: Policy
+    policy: SlowPolicy
     credit: int
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tamis.errors import EventError, SchemaError
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value, attribute
-from tamis.events.schema import Declaration, did_you_mean, fit, show
+from tamis.events.schema import AttributeDeclaration, did_you_mean, fit, show
 
 from . import event_strategies as some
 
@@ -25,7 +25,7 @@ from . import event_strategies as some
     ],
 )
 def test_a_type_is_named_by_a_word_or_a_class(
-    declaration: Declaration, type_: Type, kind: Kind
+    declaration: AttributeDeclaration, type_: Type, kind: Kind
 ) -> None:
     declared = Schema({"a": declaration})["a"]
     assert declared.type is type_

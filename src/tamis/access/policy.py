@@ -58,9 +58,9 @@ def read_policy(text: str, source: str, schema: Schema | None) -> PolicyFile:
 
 # --- tables as they are written ----------------------------------------------------------------
 
-Name = Annotated[str, Meta(min_length=1)]
+NonEmptyName = Annotated[str, Meta(min_length=1)]
 Bound = Annotated[float, Meta(ge=0)] | str | UnsetType
-Events = bool | str | dict[str, Any]
+ScopeDeclaration = bool | str | dict[str, Any]
 
 
 class _TomlTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -77,16 +77,16 @@ class _ScopeTable(_TomlTable):
 
 
 class _SeeTable(_ScopeTable):
-    show: list[Name] | None = None
-    hide: list[Name] = []
+    show: list[NonEmptyName] | None = None
+    hide: list[NonEmptyName] = []
 
     def attributes(self) -> Attributes:
         return Attributes(shown=self.show, hidden=self.hide)
 
 
 class _PublishTable(_ScopeTable):
-    allow: list[Name] | None = None
-    forbid: list[Name] = []
+    allow: list[NonEmptyName] | None = None
+    forbid: list[NonEmptyName] = []
 
     def attributes(self) -> Attributes:
         return Attributes(shown=self.allow, hidden=self.forbid)
@@ -101,8 +101,8 @@ class _QuotasTable(_TomlTable):
 
 
 class _RoleTable(_TomlTable):
-    publish: Events = False
-    see: Events = False
+    publish: ScopeDeclaration = False
+    see: ScopeDeclaration = False
     admin: bool = False
     quotas: dict[str, Any] = {}
 
@@ -152,7 +152,7 @@ class _PolicyReader:
             quotas=self._quotas(given.quotas, f"{place}.quotas"),
         )
 
-    def _scope(self, given: Events, type_: type[_ScopeTable], place: str) -> Scope | None:
+    def _scope(self, given: ScopeDeclaration, type_: type[_ScopeTable], place: str) -> Scope | None:
         """Return the scope that a table, `true` or a filter alone describes."""
         if given is False:
             return None

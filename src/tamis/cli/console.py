@@ -15,7 +15,7 @@ from rich.text import Text
 # Without a terminal: wide enough for a table, and the same on every machine.
 _WIDTH: Final = 100
 
-View = TypeVar("View", bound=msgspec.Struct)
+AnyView = TypeVar("AnyView", bound=msgspec.Struct)
 
 
 class Format(StrEnum):
@@ -77,9 +77,9 @@ def write_json(data: Mapping[str, object]) -> None:
 
 
 def write_list(
-    rows: Sequence[View],
+    rows: Sequence[AnyView],
     format_: Format,
-    table: Callable[[Sequence[View]], RenderableType],
+    table: Callable[[Sequence[AnyView]], RenderableType],
     *,
     empty: str = "",
 ) -> None:

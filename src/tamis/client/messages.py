@@ -11,7 +11,7 @@ from tamis.errors import EventError, RefusedError
 from tamis.events import CloudEvent, Event, decode_json, encode_cloudevent, encode_json
 from tamis.events.json_text import dump_json
 from tamis.protocol import Code, Delivery, Welcome
-from tamis.protocol.frames import Format
+from tamis.protocol.frames import EventFormat
 
 
 class Settler(Protocol):
@@ -144,7 +144,7 @@ class EncodedEvent(NamedTuple):
     """An event as JSON."""
 
     text: bytes
-    format: Format
+    format: EventFormat
 
 
 def encode_event(event: Publishable) -> EncodedEvent:

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, TypedDict
 import msgspec
 
 from tamis.filters import Mode
-from tamis.protocol.frames import Policy
+from tamis.protocol.frames import SlowPolicy
 
 WINDOW_EVENTS: Final = 256
 PUBLISH_WINDOW_EVENTS: Final = 5_000
@@ -80,7 +80,7 @@ class SubscribeOptions(TypedDict, total=False):
     """Seconds, or a timedelta, until it expires, counted from the latest connection."""
     language: str
     mode: Mode | str | None
-    policy: Policy
+    policy: SlowPolicy
     """What happens to events while the subscriber is slow: `wait` (the default) on the broker's
     disk, `drop` the oldest, or `disconnect`, which ends the subscription."""
     max_attempts: int
@@ -100,7 +100,7 @@ class ConsumerOptions(NamedTuple):
     durable: str | None
     lifetime: float | None
     start: int | str
-    policy: Policy
+    policy: SlowPolicy
     acknowledge: Literal["auto", "manual"]
     max_attempts: int
     window: int

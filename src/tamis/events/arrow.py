@@ -23,7 +23,7 @@ from pyarrow import types as arrow_types
 from tamis.errors import EventError, LimitError, TamisError
 from tamis.events import places
 from tamis.events.arrow_values import (
-    Events,
+    EventNumbers,
     find_values,
     fixed_width,
     is_present,
@@ -44,7 +44,7 @@ from tamis.events.values import RejectedValue
 # --- nested arrays taken apart -------------------------------------------------------------
 
 
-Keys = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NESTED: Final = {
@@ -88,7 +88,7 @@ class FlatArray(NamedTuple):
     """The values of an attribute in one chunk of the table: a flat array, and the event of each."""
 
     array: pa.Array
-    events: Events
+    events: EventNumbers
     repeated: bool
     """Whether it is inside a list, so that an event may hold several values."""
 
@@ -98,12 +98,18 @@ class FlatArrays(NamedTuple):
 
     selection: AttributeSelection
     limits: EventLimits
-    found: dict[Keys, list[FlatArray]]
-    too_deep: list[Events]
+    found: dict[KeyPath, list[FlatArray]]
+    too_deep: list[EventNumbers]
     """The events with deeper nesting than the limit."""
 
     def walk(
-        self, keys: Keys, array: pa.Array, events: Events, *, depth: int = 1, repeated: bool = False
+        self,
+        keys: KeyPath,
+        array: pa.Array,
+        events: EventNumbers,
+        *,
+        depth: int = 1,
+        repeated: bool = False,
     ) -> None:
         """Descend into an array that is `depth` steps below the event."""
         name = ".".join(keys)
@@ -130,7 +136,7 @@ class FlatArrays(NamedTuple):
                 raise refuse_type(array.type, places.path(keys))
             self.found.setdefault(keys, []).append(FlatArray(array, events, repeated))
 
-    def _refuse_name(self, keys: Keys, name: str) -> EventError | LimitError:
+    def _refuse_name(self, keys: KeyPath, name: str) -> EventError | LimitError:
         if not keys[-1]:
             return EventError("'' is not an attribute name: a name is a text, and not empty")
         what = f"{places.path(keys)}: characters of the name"
@@ -166,14 +172,14 @@ def _decoded(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if arrow_types.is_dictionary(array.type) else array
 
 
-def fields_of(array: pa.Array, keys: Keys) -> list[tuple[str, pa.Array]]:
+def fields_of(array: pa.Array, keys: KeyPath) -> list[tuple[str, pa.Array]]:
     """Return the fields of a struct, null where it is null itself."""
     names = [field.name for field in array.type]
     check_distinct(names, keys)
     return list(zip(names, array.flatten(), strict=True))
 
 
-def check_distinct(names: list[str], keys: Keys = ()) -> None:
+def check_distinct(names: list[str], keys: KeyPath = ()) -> None:
     """Refuse a struct or table with two fields of one name."""
     for name, count in Counter(names).items():
         if count > 1:
@@ -192,7 +198,7 @@ def items_of(array: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
 
 
 def to_python(
-    keys: Keys, array: pa.Array, selection: AttributeSelection, *, depth: int
+    keys: KeyPath, array: pa.Array, selection: AttributeSelection, *, depth: int
 ) -> list[Any]:
     """Return the values of an array, `RejectedValue` for those that Python cannot hold.
 
@@ -210,7 +216,7 @@ def to_python(
 
 
 def _mappings(
-    keys: Keys, array: pa.Array, selection: AttributeSelection, *, depth: int
+    keys: KeyPath, array: pa.Array, selection: AttributeSelection, *, depth: int
 ) -> list[Any]:
     mappings: list[Any] = [{} if present else None for present in is_present(array)]
     for key, field in fields_of(array, keys) if depth > 1 else ():
@@ -221,7 +227,9 @@ def _mappings(
     return mappings
 
 
-def _lists(keys: Keys, array: pa.Array, selection: AttributeSelection, *, depth: int) -> list[Any]:
+def _lists(
+    keys: KeyPath, array: pa.Array, selection: AttributeSelection, *, depth: int
+) -> list[Any]:
     lists: list[Any] = [[] if present else None for present in is_present(array)]
     items, parents = items_of(array)
     values = to_python(keys, items, selection, depth=depth - 1) if depth > 1 else []

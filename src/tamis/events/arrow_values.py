@@ -32,14 +32,14 @@ _TYPE_OF_ID: Final = {
     pa.type_for_alias(alias).id: type_ for type_, traits in TYPES.items() for alias in traits.arrow
 }
 
-Events = NDArray[np.int32]
+EventNumbers = NDArray[np.int32]
 
 
 class ArrowValues(NamedTuple):
     """The entries of an array, and the events whose values are invalid."""
 
     entries: Mapping[Kind | None, Entries]
-    wrong: Events | None = None
+    wrong: EventNumbers | None = None
 
 
 def type_of_arrow(type_: pa.DataType) -> Type | None:
@@ -61,7 +61,7 @@ def is_text(type_: pa.DataType) -> bool:
     return _TYPE_OF_ID.get(type_.id) is Type.STR
 
 
-def find_values(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
+def find_values(array: pa.Array, events: EventNumbers, declared: Type | None) -> ArrowValues:
     """Return the values of an array, converted to the declared type, given the event of each."""
     type_ = type_of_arrow(array.type)
     match type_:
@@ -92,7 +92,7 @@ def find_values(array: pa.Array, events: Events, declared: Type | None) -> Arrow
 # --- numbers ---------------------------------------------------------------------------------
 
 
-def _integers(values: NDArray[Any], events: Events, declared: Type | None) -> ArrowValues:
+def _integers(values: NDArray[Any], events: EventNumbers, declared: Type | None) -> ArrowValues:
     if declared is Type.BITS:
         masks = Entries(events, values.astype(np.uint64))
         return ArrowValues({Kind.BITS: masks}, _where(values < 0, events))
@@ -110,7 +110,7 @@ def _integers(values: NDArray[Any], events: Events, declared: Type | None) -> Ar
 # --- instants --------------------------------------------------------------------------------
 
 
-def _instants(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
+def _instants(array: pa.Array, events: EventNumbers, declared: Type | None) -> ArrowValues:
     values, events = fixed_width(array, events)
     instants, outside = to_microseconds(values, array.type)
     wrong = _where(outside, events) if declared in {None, Type.TIMESTAMP} else events
@@ -142,7 +142,7 @@ def to_microseconds(
 # --- texts -----------------------------------------------------------------------------------
 
 
-def _texts(array: pa.Array, events: Events, declared: Type | None) -> ArrowValues:
+def _texts(array: pa.Array, events: EventNumbers, declared: Type | None) -> ArrowValues:
     """Return each text as a code into the distinct ones."""
     encoded = array if arrow_types.is_dictionary(array.type) else array.dictionary_encode()
     if encoded.dictionary.null_count or len(encoded.dictionary) > len(array):
@@ -196,7 +196,7 @@ def _converted(texts: list[str], declared: Type) -> tuple[NDArray[Any], NDArray[
 # --- buffers ---------------------------------------------------------------------------------
 
 
-def fixed_width(array: pa.Array, events: Events) -> tuple[NDArray[Any], Events]:
+def fixed_width(array: pa.Array, events: EventNumbers) -> tuple[NDArray[Any], EventNumbers]:
     """Return the values of a fixed-width array as a view, without nulls."""
     dtype = np.dtype(f"i{array.type.byte_width}")
     if arrow_types.is_integer(array.type) or arrow_types.is_floating(array.type):
@@ -208,7 +208,9 @@ def fixed_width(array: pa.Array, events: Events) -> tuple[NDArray[Any], Events]:
     return _present(array, values, events) if array.null_count else (values, events)
 
 
-def _present(array: pa.Array, values: NDArray[Any], events: Events) -> tuple[NDArray[Any], Events]:
+def _present(
+    array: pa.Array, values: NDArray[Any], events: EventNumbers
+) -> tuple[NDArray[Any], EventNumbers]:
     if not array.null_count:
         return values, events
     present = np.flatnonzero(is_present(array))
@@ -231,11 +233,11 @@ def _bits(array: pa.Array, buffer: int) -> NDArray[np.bool_]:
     return bits[skipped:].view(np.bool_)
 
 
-def _where(wrong: NDArray[np.bool_], events: Events) -> Events | None:
+def _where(wrong: NDArray[np.bool_], events: EventNumbers) -> EventNumbers | None:
     return events[wrong] if wrong.any() else None
 
 
-def _either(one: Events | None, other: Events | None) -> Events | None:
+def _either(one: EventNumbers | None, other: EventNumbers | None) -> EventNumbers | None:
     if one is None or other is None:
         return other if one is None else one
     return np.concatenate((one, other))

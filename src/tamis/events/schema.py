@@ -39,7 +39,7 @@ class Attribute(NamedTuple):
         return f"Attribute({self.type.value!r}{default}{', many=True' if self.many else ''})"
 
 
-Declaration = str | type | Attribute
+AttributeDeclaration = str | type | Attribute
 
 
 class Schema(Mapping[str, Attribute]):
@@ -56,7 +56,7 @@ class Schema(Mapping[str, Attribute]):
     Event({'company': 'IBM', 'price': 5.0})
     """
 
-    def __init__(self, attributes: Mapping[str, Declaration] | None = None) -> None:
+    def __init__(self, attributes: Mapping[str, AttributeDeclaration] | None = None) -> None:
         self._attributes: Final = {
             _check_name(name): _declared(name, declaration)
             for name, declaration in (attributes or {}).items()
@@ -183,7 +183,7 @@ def _short(declared: Attribute) -> str:
     return repr(declared.type.value) if plain else repr(declared)
 
 
-def _declared(name: str, declaration: Declaration) -> Attribute:
+def _declared(name: str, declaration: AttributeDeclaration) -> Attribute:
     try:
         if isinstance(declaration, Attribute):
             return attribute(declaration.type, default=declaration.default, many=declaration.many)

@@ -13,8 +13,8 @@ import msgspec
 
 from tamis.errors import ProtocolError
 
-Policy = Literal["wait", "drop", "disconnect"]
-Format = Literal["json", "cloudevents"]
+SlowPolicy = Literal["wait", "drop", "disconnect"]
+EventFormat = Literal["json", "cloudevents"]
 
 LONGEST_NAME: Final = 200
 
@@ -65,7 +65,7 @@ class Publish(_Frame):
     events: list[msgspec.Raw]
     publisher: str = ""
     sequence: Number = 0
-    format: Format = "json"
+    format: EventFormat = "json"
 
 
 class Subscribe(_Frame):
@@ -80,7 +80,7 @@ class Subscribe(_Frame):
     """Seconds until it expires, counted from the latest connection."""
     start: Number | str = "latest"
     """`latest`, `earliest`, a sequence, or a time as ISO text."""
-    policy: Policy = "wait"
+    policy: SlowPolicy = "wait"
     acknowledge: Literal["auto", "manual"] = "auto"
     """`auto`: sending an event acknowledges it."""
     credit: Number = 0

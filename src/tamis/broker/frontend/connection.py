@@ -55,7 +55,7 @@ MAX_REASON_BYTES: Final = 123
 # stored only means another delivery.
 FORGIVEN: Final = RETRYABLE | {Code.NOT_FOUND}
 
-Message = MutableMapping[str, Any]
+ASGIMessage = MutableMapping[str, Any]
 """An ASGI message of a WebSocket."""
 
 
@@ -89,8 +89,8 @@ class Connection:
     def __init__(
         self,
         broker: Broker,
-        receive: Callable[[], Awaitable[Message]],
-        send: Callable[[Message], Awaitable[None]],
+        receive: Callable[[], Awaitable[ASGIMessage]],
+        send: Callable[[ASGIMessage], Awaitable[None]],
         *,
         session: Session | None = None,
     ) -> None:
@@ -368,10 +368,10 @@ class _FrameMessages:
     def __init__(self, transport: FrameTransport) -> None:
         self._transport = transport
 
-    async def receive(self) -> Message:
+    async def receive(self) -> ASGIMessage:
         return {"type": "websocket.receive", "bytes": await self._transport.receive()}
 
-    async def send(self, message: Message) -> None:
+    async def send(self, message: ASGIMessage) -> None:
         if message["type"] == "websocket.send":
             await self._transport.send(message["bytes"])
         else:

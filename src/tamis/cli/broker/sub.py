@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from enum import StrEnum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import typer
 
@@ -14,6 +13,7 @@ from tamis.cli.console import TableFormat, count, say, stderr
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language, TableOption
 from tamis.client import Missed, SubscribeOptions
+from tamis.protocol.frames import SlowPolicy
 
 SUB_EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -46,14 +46,6 @@ tamis tail --envelope --count 1
 130 interrupted"""
 
 _SEQUENCE: Final = re.compile(r"\d{1,18}", re.ASCII)
-
-
-class SlowPolicy(StrEnum):
-    """What happens to events while the output is not read."""
-
-    WAIT = "wait"
-    DROP = "drop"
-    DISCONNECT = "disconnect"
 
 
 From = Annotated[
@@ -96,7 +88,7 @@ def sub(
     policy: Annotated[
         SlowPolicy,
         typer.Option(help="What happens to events while the output is not read."),
-    ] = SlowPolicy.WAIT,
+    ] = "wait",
     language: Language = "tamis",
     mode: BrokerMode = None,
 ) -> int:
@@ -106,7 +98,7 @@ def sub(
         "acknowledge": "auto" if durable is None else "manual",
         "start": log_position(start),
         "lifetime": duration(lifetime),
-        "policy": _policy(policy),
+        "policy": policy,
         "language": language,
         "mode": mode,
     }
@@ -132,10 +124,6 @@ def tail(
 def log_position(text: str) -> int | str:
     """Return a sequence as a number; the broker understands all other forms."""
     return int(text) if _SEQUENCE.fullmatch(text) else text
-
-
-def _policy(policy: SlowPolicy) -> Literal["wait", "drop", "disconnect"]:
-    return policy.value
 
 
 async def _show(

@@ -12,7 +12,7 @@ from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
 from tamis.cli.spark.jobs import spark_job, write_summary
 from tamis.cli.spark.options import (
-    EventFormat,
+    FileFormat,
     KeptColumns,
     LibraryFolder,
     Master,
@@ -59,7 +59,7 @@ def match(
     only_matched: OnlyMatched = False,
     overwrite: Overwrite = False,
     plan: PlanName = None,
-    format_: EventFormat = None,
+    format_: FileFormat = None,
     report: Annotated[
         Path | None,
         no_default(metavar="FILE", help="Write a report, as HTML."),

@@ -35,7 +35,7 @@ PlanName = Annotated[
     str | None,
     no_default(help="single, keyed or grid; by default what fits."),
 ]
-EventFormat = Annotated[
+FileFormat = Annotated[
     str | None,
     no_default("--format", help="parquet or json, if file names do not say."),
 ]

@@ -19,7 +19,7 @@ from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import mistake
 from tamis.cli.spark.jobs import spark_job, write_summary
 from tamis.cli.spark.options import (
-    EventFormat,
+    FileFormat,
     KeptColumns,
     LibraryFolder,
     Master,
@@ -100,7 +100,7 @@ def stream(
     keep: KeptColumns = None,
     only_matched: OnlyMatched = False,
     plan: PlanName = None,
-    format_: EventFormat = None,
+    format_: FileFormat = None,
     master: Master = "local[*]",
 ) -> int:
     """Match the files in a folder, and those moved into it, until Ctrl-C.

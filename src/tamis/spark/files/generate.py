@@ -26,7 +26,7 @@ EVENTS_PER_TASK: Final = 500_000
 # As large as Spark's own batches; with a thousand attributes, larger ones need too much memory.
 ROWS_PER_BATCH: Final = 10_000
 
-Draw = Callable[[Workload, int, int], pa.RecordBatch]
+DrawBatch = Callable[[Workload, int, int], pa.RecordBatch]
 
 
 class Generated(NamedTuple):
@@ -112,7 +112,7 @@ def _loaded(workload: Workload | str | Path) -> Workload:
 
 
 def _drawn(
-    spark: SparkSession, workload: Workload, draw: Draw, count: int, tasks: int
+    spark: SparkSession, workload: Workload, draw: DrawBatch, count: int, tasks: int
 ) -> DataFrame:
     if count < 0:
         raise SparkError(f"{count:,} is not a number of rows to generate")

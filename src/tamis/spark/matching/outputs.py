@@ -17,7 +17,7 @@ from tamis.events.batch import EventBatch
 from tamis.matching import Matches
 from tamis.spark.matching.shard_cache import OpenShard
 
-Numbers = NDArray[np.int64]
+Int64Array = NDArray[np.int64]
 
 
 class Output(StrEnum):
@@ -67,18 +67,18 @@ class ShardMatches:
         ]
 
     @cached_property
-    def counts(self) -> Numbers:
+    def counts(self) -> Int64Array:
         """Return how many subscriptions each event satisfies."""
         none = np.zeros(self.length, np.int64)
         return sum((matches.counts() for matches in self._matches), start=none)
 
     @cached_property
-    def starts(self) -> Numbers:
+    def starts(self) -> Int64Array:
         """Return where the matches of each event begin, and where the last end."""
         return np.concatenate(([0], np.cumsum(self.counts)))
 
     @cached_property
-    def _pairs(self) -> list[tuple[Numbers, NDArray[np.int32]]]:
+    def _pairs(self) -> list[tuple[Int64Array, NDArray[np.int32]]]:
         """Return for each shard the events that match, and the numbers of what they match."""
         return [matches.numbers() for matches in self._matches]
 
@@ -89,7 +89,7 @@ class ShardMatches:
             return None
         return np.argsort(np.concatenate([events for events, _ in self._pairs]), kind="stable")
 
-    def numbers(self, firsts: Sequence[int]) -> Numbers:
+    def numbers(self, firsts: Sequence[int]) -> Int64Array:
         """Return all matches as numbers of subscriptions, given each shard's first number."""
         pairs = zip(self._pairs, firsts, strict=True)
         parts = [numbers + np.int64(first) for (_, numbers), first in pairs]
@@ -180,8 +180,8 @@ def _bitmaps(found: ShardMatches, numbers: SubscriptionNumbers) -> pa.Array[Any]
     return _binary(found, _offsets(np.arange(found.length + 1) * width), data)
 
 
-_Form = Callable[[ShardMatches, SubscriptionNumbers], "pa.Array[Any]"]
-_FORMS: Final[dict[Output, Sequence[_Form]]] = {
+_ColumnMaker = Callable[[ShardMatches, SubscriptionNumbers], "pa.Array[Any]"]
+_FORMS: Final[dict[Output, Sequence[_ColumnMaker]]] = {
     Output.IDS: (_lists,),
     Output.PACKED: (_packed,),
     Output.BITMAP: (_bitmaps,),
@@ -227,7 +227,7 @@ def _null_where_rejected(found: ShardMatches) -> pa.Array[Any] | None:
     return pa.array(_is_rejected(found)) if found.errors else None
 
 
-def _offsets(starts: Numbers) -> pa.Array[Any]:
+def _offsets(starts: Int64Array) -> pa.Array[Any]:
     return pa.array(starts.astype(np.int32))
 
 

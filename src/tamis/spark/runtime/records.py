@@ -13,7 +13,7 @@ import msgspec
 
 from tamis.errors import StreamError
 
-Record = TypeVar("Record")
+AnyRecord = TypeVar("AnyRecord")
 
 
 def local_folder(path: str | PathLike[str]) -> Path:
@@ -45,7 +45,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(number)
 
 
-def read_record(path: Path, type_: type[Record]) -> Record | None:
+def read_record(path: Path, type_: type[AnyRecord]) -> AnyRecord | None:
     """Return a record, None if there is none."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=type_)

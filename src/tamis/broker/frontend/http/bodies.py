@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tamis.broker.sessions import MAX_WAIT_SECONDS
 from tamis.protocol import Delivery
-from tamis.protocol.frames import LONGEST_NAME, Policy
+from tamis.protocol.frames import LONGEST_NAME, SlowPolicy
 from tamis.protocol.management import (
     MAX_LIFETIME_SECONDS,
     MAX_NUMBER,
@@ -24,7 +24,7 @@ from tamis.protocol.management import (
     SequenceNumber,
 )
 
-Name = Annotated[
+URLName = Annotated[
     str,
     Meta(
         min_length=1,
@@ -33,7 +33,7 @@ Name = Annotated[
         description="A name that can stand in a URL.",
     ),
 ]
-Start = Annotated[
+StartPosition = Annotated[
     Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
     | Annotated[str, Meta(max_length=64, extra_json_schema=MOMENT_SCHEMA)],
     Meta(description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z."),
@@ -55,12 +55,12 @@ class NewSubscription(_RequestBody):
     """A subscription to create."""
 
     filter: FilterText
-    id: Name | None = None
+    id: URLName | None = None
     """Its name; the broker chooses one if there is none."""
     language: LanguageName = "tamis"
     mode: ModeName = None
     lifetime: LifetimeSeconds | None = None
-    start: Start = "latest"
+    start: StartPosition = "latest"
     max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Deliveries of one event before it becomes a dead letter; 0 is the broker's setting."""
 
@@ -153,7 +153,7 @@ class EventStreamQuery(_RequestBody):
     mode: ModeName = None
     start: PositionText = "latest"
     """`Last-Event-ID` takes precedence."""
-    policy: Policy = "wait"
+    policy: SlowPolicy = "wait"
 
 
 class FollowQuery(_RequestBody):

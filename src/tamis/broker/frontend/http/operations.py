@@ -73,7 +73,7 @@ class Content(NamedTuple):
     """The type for each media type, or a JSON schema."""
 
 
-Handler = Callable[..., Awaitable[object]]
+OperationHandler = Callable[..., Awaitable[object]]
 """Returns the result: a struct, None, or a finished response."""
 
 
@@ -82,7 +82,7 @@ class Operation(NamedTuple):
 
     method: str
     path: str
-    handler: Handler
+    handler: OperationHandler
     summary: str
     description: str
     tag: str

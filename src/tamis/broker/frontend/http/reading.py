@@ -19,7 +19,7 @@ from tamis.broker.frontend.http.problems import HTTPRefusedError
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import RefusedError
 from tamis.protocol import Code
-from tamis.protocol.frames import Format
+from tamis.protocol.frames import EventFormat
 
 JSON: Final = "application/json"
 
@@ -174,7 +174,7 @@ _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 class EventsBody(NamedTuple):
     """The content of a body, each event as it was sent."""
 
-    format: Format
+    format: EventFormat
     events: list[bytes | msgspec.Raw]
 
 

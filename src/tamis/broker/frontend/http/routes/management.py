@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tamis.broker.frontend.http.operations import Handler, Operation, OperationCall, describe
+from tamis.broker.frontend.http.operations import (
+    Operation,
+    OperationCall,
+    OperationHandler,
+    describe,
+)
 from tamis.protocol.management import OPERATIONS, ManagementOperation
 
 
-def _handler(operation: ManagementOperation) -> Handler:
+def _handler(operation: ManagementOperation) -> OperationHandler:
     async def handle(call: OperationCall, body: Any = None, query: Any = None, **path: str) -> Any:
         result = await call.session.perform(operation.make_call(path, body or query))
         wrapper = operation.wrapper
