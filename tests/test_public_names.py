@@ -52,6 +52,31 @@ def test_a_star_import_brings_every_public_name() -> None:
     assert set(tamis.__all__) <= set(names)
 
 
+def test_threads_may_use_names_for_the_first_time_together() -> None:
+    code = """
+import sys, threading, tamis
+sys.setswitchinterval(1e-5)
+names = ["Event", "parse", "Engine", "covers", "attr", "Schema"]
+failed, start = [], threading.Barrier(len(names))
+def use(name):
+    start.wait()
+    try:
+        getattr(tamis, name)
+    except Exception as error:
+        failed.append(error)
+threads = [threading.Thread(target=use, args=(name,)) for name in names]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert not failed, failed
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code
+
+
+def test_submodules_are_attributes_without_an_import_of_their_own() -> None:
+    code = "import tamis; assert tamis.filters.Filter is tamis.Filter; tamis.matching.Engine"
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code
+
+
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'tamis' has no attribute 'Enigne'"):
         _ = tamis.Enigne  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
+from threading import RLock
 from typing import Any, Final
 
 from tamis.errors import MissingExtraError
@@ -25,10 +26,15 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
+# Python's own import locks hand out half-made modules when two threads enter a package from two
+# sides, which with lazy names happens at their first use.
+_LOADING: Final = RLock()
+
+
 def lazy_exports(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package.
+    """Return `__getattr__` and `__dir__` for a package; its submodules load at first use too.
 
     Args:
         package: The name of the package.
@@ -37,9 +43,13 @@ def lazy_exports(
     module_of = {name: module for module, names in homes.items() for name in names.split()}
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - the package's, not ours
-        if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(import_module(module_of[name]), name)
+        with _LOADING:
+            if name in module_of:
+                value = getattr(import_module(module_of[name]), name)
+            elif not name.startswith("_") and find_spec(f"{package}.{name}"):
+                value = import_module(f"{package}.{name}")
+            else:
+                raise AttributeError(f"module {package!r} has no attribute {name!r}")
         setattr(sys.modules[package], name, value)
         return value
 
