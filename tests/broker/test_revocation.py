@@ -43,6 +43,7 @@ from broker.authorization_servers import (
 )
 from tamis.access import Principal, Rights
 from tamis.broker import Session
+from tamis.broker.sessions import MAX_BYTES_DECODED_ON_LOOP
 from tamis.broker.subscribe import replay
 from tamis.protocol import Deliver, Delivery, Dropped, Ended, Hello, Ping, Subscribe
 from waiting import eventually, eventually_async, let_others_run
@@ -543,6 +544,33 @@ async def test_whoever_has_to_go_gets_nothing_more(
         )
         await ann.close()
         await app.close()
+
+
+@run_async
+async def test_a_publication_that_is_still_being_decoded_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_fixture(tmp_path, OPERATOR + "publish = true\n") as fixture:
+        ann = await fixture.login("ann", "operator")
+        decoder, begun, go = fixture.broker.decoder, threading.Event(), threading.Event()
+        decode_all = decoder.decode_all
+
+        def slowly(*given: Any) -> Any:
+            begun.set()
+            go.wait(10)
+            return decode_all(*given)
+
+        monkeypatch.setattr(decoder, "decode_all", slowly)
+        large = [{"a": 1, "text": "x" * 2 * MAX_BYTES_DECODED_ON_LOOP}]
+        # The first waits for its decoding, the second for the first.
+        publications = [asyncio.create_task(ann.publish(encoded(each))) for each in (large, MIXED)]
+        await asyncio.to_thread(begun.wait, 10)
+        await revoked(fixture)
+        go.set()
+        for publication in publications:
+            no = "unauthenticated: the credential is no longer valid"
+            assert await refusal(waiting_for(publication)) == no
+        assert fixture.broker.store.log.next_sequence == 1
 
 
 async def waiting_for(task: asyncio.Task[Any]) -> object:

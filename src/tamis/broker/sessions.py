@@ -146,6 +146,8 @@ class Session:
             if not services.health.ready:
                 raise services.health.refusal()
             name = self._publisher_names.get(publisher) or self._publisher_name(publisher)
+            if self.closed.done():  # while it waited or was decoded
+                self._require_open()
             stored = await services.committer.enqueue(name, sequence, payloads)
         return await stored
 
