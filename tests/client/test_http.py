@@ -12,8 +12,14 @@ import pytest
 from tamis.client import http
 from tamis.client.address import parse_address
 from tamis.client.http import HTTPManagement
-from tamis.errors import DisconnectedError
-from tamis.protocol.management import DeleteSubscription, ManagementCall, ReadStatus
+from tamis.errors import DisconnectedError, RefusedError
+from tamis.protocol import Code
+from tamis.protocol.management import (
+    DeleteDeadLetters,
+    DeleteSubscription,
+    ManagementCall,
+    ReadStatus,
+)
 
 from .buses import run
 
@@ -141,3 +147,43 @@ def test_a_redirect_is_reported_and_not_followed(call: ManagementCall[Any]) -> N
 
     run_with(server, test, token="abc")  # noqa: S106
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("token", ["", "abc\n", "two words", "é"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(token: str) -> None:
+    server = ScriptedServer(lambda *_: STATUS)
+
+    async def test(management: HTTPManagement) -> None:
+        with pytest.raises(RefusedError, match="the token is not valid") as refused:
+            await management.call(ReadStatus())
+        assert refused.value.code == Code.UNAUTHENTICATED
+        assert "abc" not in str(refused.value)
+
+    run_with(server, test, token)
+    assert not server.requests
+
+
+@pytest.mark.parametrize("proxy", ["foo://x", "socks5://127.0.0.1:1"])
+def test_proxy_settings_that_cannot_be_used_are_named(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    address = parse_address("http://broker.example:1")
+    management = HTTPManagement(address, None, timeout=10, tls=None)
+
+    async def test() -> None:
+        with pytest.raises(DisconnectedError, match="proxy settings of the environment"):
+            await management.call(ReadStatus())
+
+    run(test())
+
+
+def test_a_request_that_is_too_long_is_refused_as_such() -> None:
+    server = ScriptedServer(lambda *_: DELETED)
+
+    async def test(management: HTTPManagement) -> None:
+        with pytest.raises(RefusedError, match="the request is too long"):
+            await management.call(DeleteDeadLetters("s", [*range(20_000)]))
+
+    run_with(server, test)

@@ -62,23 +62,31 @@ class HTTPManagement:
         if self._tls is None and self._address.is_secure:
             # The certificates of the system; those of httpx would be its own.
             self._tls = ssl.create_default_context()
-        return httpx.AsyncClient(
-            base_url=self._address.web,
-            headers={"Accept": _JSON},
-            # Without TLS there is nothing to verify, since redirects are not followed.
-            verify=self._tls or False,
-            timeout=self._timeout,
-            limits=httpx.Limits(keepalive_expiry=SECONDS_TO_KEEP_ALIVE),
-            trust_env=not self._address.is_loopback,
-            follow_redirects=False,
-        )
+        try:
+            return httpx.AsyncClient(
+                base_url=self._address.web,
+                headers={"Accept": _JSON},
+                # Without TLS there is nothing to verify, since redirects are not followed.
+                verify=self._tls or False,
+                timeout=self._timeout,
+                limits=httpx.Limits(keepalive_expiry=SECONDS_TO_KEEP_ALIVE),
+                trust_env=not self._address.is_loopback,
+                follow_redirects=False,
+            )
+        except (ImportError, ValueError, httpx.InvalidURL) as error:
+            raise DisconnectedError(
+                f"{self._address.web} cannot be reached with the proxy settings of the "
+                f"environment (HTTP_PROXY, ALL_PROXY, NO_PROXY): {error}"
+            ) from None
 
     async def call(self, call: ManagementCall[T], *, keep_alive: bool = False) -> T:
         """Return the broker's answer to a call; keep the connection for the next one, or not."""
         operation = OPERATIONS[type(call)]
         try:
             response = await self._fetch(operation, call, keep_alive=keep_alive)
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        except httpx.InvalidURL as error:
+            raise RefusedError(Code.TOO_LARGE, f"the request is too long: {error}") from None
+        except (httpx.HTTPError, OSError) as error:
             reason = failure_reason(error)
             raise DisconnectedError(f"{self._address.web} cannot be reached: {reason}") from None
         if response.next_request is not None:
@@ -98,8 +106,7 @@ class HTTPManagement:
         self, operation: ManagementOperation, call: ManagementCall[Any], *, keep_alive: bool
     ) -> httpx.Response:
         names = {name: _quote(text) for name, text in operation.path_arguments(call).items()}
-        token = await resolve_token(self._token)
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        headers = _authorization(await resolve_token(self._token))
         arguments = operation.arguments(call)
         content, parameters = None, None
         if operation.has_body:
@@ -134,6 +141,20 @@ class HTTPManagement:
             return
         async with self._client() as client:
             yield client
+
+
+def _authorization(token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    # Checked here, since an error of the HTTP library would look like a network failure and show
+    # the token.
+    if not token or not all("!" <= character <= "~" for character in token):
+        raise RefusedError(
+            Code.UNAUTHENTICATED,
+            "the token is not valid: it is empty or has spaces, line ends or other characters "
+            "that no token has",
+        )
+    return {"Authorization": f"Bearer {token}"}
 
 
 def _origin(url: httpx.URL) -> str:
