@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
+from zipfile import ZipFile
 
 import numba
 import numpy as np
 import pytest
 
-from tamis import jit
+from tamis import jit, kernel_cache
 
 ROOT = Path(__file__).parent.parent
 
@@ -91,10 +92,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_version_reads_its_own_cache_and_no_other(folder: Path) -> None:
-    with patch.object(jit, "CACHE_FOLDER", "tamis-1"):
+    with patch.object(kernel_cache, "CACHE_FOLDER", "tamis-1"):
         assert not was_cached(load_and_call(folder))
         assert was_cached(load_and_call(folder))
-    with patch.object(jit, "CACHE_FOLDER", "tamis-2"):
+    with patch.object(kernel_cache, "CACHE_FOLDER", "tamis-2"):
         assert not was_cached(load_and_call(folder))
         assert was_cached(load_and_call(folder))
     assert {path.name for path in (folder / "__pycache__").iterdir()} >= {"tamis-1", "tamis-2"}
@@ -114,6 +115,80 @@ def test_a_cache_that_names_a_tuple_that_has_gone_is_written_anew(folder: Path) 
     index.write_bytes(pickle.dumps(numba.__version__) + b"csome_kernels\nGone\n.")
     assert not was_cached(load_and_call(folder))
     assert was_cached(load_and_call(folder))
+
+
+def load_from_archive_and_call(archive: Path) -> Any:
+    """Import the module anew from an archive, call its kernel, and return that."""
+    sys.modules.pop("some_kernels", None)
+    with patch.object(sys, "path", [str(archive), *sys.path]):
+        module = importlib.import_module("some_kernels")
+    assert module.__file__ == str(archive / "some_kernels.py")
+    assert module.total(module.Pair(np.arange(4))) == 6
+    return module.total
+
+
+@pytest.fixture(params=["job.zip", "job.pyz"])
+def archive(folder: Path, request: pytest.FixtureRequest) -> Path:
+    path = folder / "archives" / str(request.param)
+    path.parent.mkdir()
+    with ZipFile(path, "w") as archive:
+        archive.write(folder / "some_kernels.py", "some_kernels.py")
+    return path
+
+
+def test_kernels_in_an_archive_are_cached_at_home(folder: Path, archive: Path) -> None:
+    assert not was_cached(load_from_archive_and_call(archive))
+    total = load_from_archive_and_call(archive)
+    assert was_cached(total)
+    path = Path(total._cache.cache_path)
+    assert path.is_relative_to(folder / "home")
+    assert path.name == kernel_cache.CACHE_FOLDER
+
+
+def test_kernels_that_no_folder_can_take_run_without_a_cache(folder: Path, archive: Path) -> None:
+    (folder / "home").write_text("a file where the folder should be")
+    for _ in range(2):
+        total = load_from_archive_and_call(archive)
+        assert not was_cached(total)
+        assert total._cache.cache_path is None
+
+
+def test_tamis_can_be_imported_from_an_archive(tmp_path: Path) -> None:
+    archive, package = tmp_path / "job.zip", Path(jit.__file__).parent
+    with ZipFile(archive, "w") as written:
+        for file in package.rglob("*.py"):
+            written.write(file, file.relative_to(package.parent))
+    code = "from tamis import Engine, jit; print(jit.__file__, jit.mixed_in(1, 2))"
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(archive), "XDG_CACHE_HOME": str(tmp_path / "home")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"{archive}/tamis/jit.py 1000005\n", done.stderr
+
+
+def test_a_choice_of_places_that_is_wrong_is_an_error(folder: Path) -> None:
+    with (
+        patch.object(numba.config, "CACHE_LOCATOR_CLASSES", "NoSuchLocator"),
+        pytest.raises(RuntimeError, match="NoSuchLocator"),
+    ):
+        load_and_call(folder)
+
+
+def test_other_internals_of_numba_leave_its_own_cache(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def renamed(_function: object) -> None:
+        raise TypeError("renamed")
+
+    for missing in (None, renamed):
+        monkeypatch.setattr(jit, "KernelCache", missing)
+        total = load_and_call(folder)
+        assert Path(total._cache.cache_path) == folder / "__pycache__"
+    assert was_cached(total)
 
 
 def test_numba_is_left_as_it_is_for_others() -> None:

@@ -2,78 +2,49 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
-from numba.core.caching import (
-    CompileResultCacheImpl,
-    FunctionCache,
-    InTreeCacheLocator,
-    UserProvidedCacheLocator,
-    UserWideCacheLocator,
-)
-from numba.core.dispatcher import Dispatcher
+
+try:
+    from tamis.kernel_cache import KernelCache
+except ImportError:  # a Numba whose internals have other names
+    KernelCache = None  # type: ignore[assignment,misc]
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 
-
-def _folder_of_version() -> str:
-    try:
-        return f"tamis-{version('tamis')}"
-    except PackageNotFoundError:
-        return "tamis-from-source"
-
-
-# An upgrade leaves the caches of the older version behind. Numba cannot even read one of those
-# once a tuple that a kernel took has gone or moved, so each version has a folder of its own.
-CACHE_FOLDER = _folder_of_version()
-
-
-class _NamedFolder:
-    """A cache path with the version's folder at its end."""
-
-    def get_cache_path(self) -> str:
-        return os.path.join(super().get_cache_path(), CACHE_FOLDER)  # type: ignore[misc]
-
-
-class _InUserFolder(_NamedFolder, UserProvidedCacheLocator):
-    """Caches in NUMBA_CACHE_DIR, if that is set."""
-
-
-class _InTree(_NamedFolder, InTreeCacheLocator):
-    """Caches beside the module, if that can be written."""
-
-
-class _UserWide(_NamedFolder, UserWideCacheLocator):
-    """Caches in the home directory."""
-
-
-class _KernelCacheFiles(CompileResultCacheImpl):
-    _locator_classes: list[type[object]] = [_InUserFolder, _InTree, _UserWide]  # noqa: RUF012
-
-
-class _KernelCache(FunctionCache):
-    _impl_class = _KernelCacheFiles
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return what is cached, and nothing if a tuple has moved within this version."""
-        try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
-        except (AttributeError, ImportError):
-            self.flush()  # type: ignore[no-untyped-call]
-            return None
+_OTHER_INTERNALS: Final = (AttributeError, TypeError)
+"""What a Numba raises whose internals are not those that `kernel_cache` knows."""
 
 
 def _compiled(function: Kernel, **options: Any) -> Kernel:
     compiled: Any = numba.njit(nogil=True, **options)(function)
-    if isinstance(compiled, Dispatcher):
-        # As `cache=True` does, but only for this kernel: the host process and its own kernels keep
-        # the cache that Numba gives them.
-        compiled._cache = _KernelCache(function)  # type: ignore[attr-defined,no-untyped-call]  # noqa: SLF001
+    # With NUMBA_DISABLE_JIT it is the function itself.
+    if compiled is not function:
+        _enable_cache(compiled, function)
     return cast("Kernel", compiled)
+
+
+def _enable_cache(compiled: Any, function: Kernel) -> None:
+    """Cache what is compiled; where there is no place for it, every process compiles anew."""
+    try:
+        try:
+            _enable_kernel_cache(compiled, function)
+        except _OTHER_INTERNALS:
+            compiled.enable_caching()
+    except RuntimeError:
+        # Nothing can be written. But if the user has chosen the places, the choice is wrong.
+        if getattr(numba.config, "CACHE_LOCATOR_CLASSES", ""):
+            raise
+
+
+def _enable_kernel_cache(compiled: Any, function: Kernel) -> None:
+    # As `cache=True` does, but only for this kernel: the host process and its own kernels keep
+    # the cache that Numba gives them.
+    if KernelCache is None or not hasattr(compiled, "_cache"):
+        raise AttributeError("Numba has changed its internals")
+    compiled._cache = KernelCache(function)  # type: ignore[no-untyped-call]  # noqa: SLF001
 
 
 def kernel(function: Kernel) -> Kernel:

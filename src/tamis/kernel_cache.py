@@ -1,0 +1,101 @@
+"""Where compiled kernels are cached: as Numba does it, in a folder for each version of Tamis.
+
+This builds on internals of Numba, which tests/test_numba_contract.py checks.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    InTreeCacheLocator,
+    IPythonCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+    ZipCacheLocator,
+)
+
+
+def _folder_of_version() -> str:
+    try:
+        return f"tamis-{version('tamis')}"
+    except PackageNotFoundError:
+        return "tamis-from-source"
+
+
+# An upgrade leaves the caches of the older version behind. Numba cannot even read one of those
+# once a tuple that a kernel took has gone or moved, so each version has a folder of its own.
+CACHE_FOLDER = _folder_of_version()
+
+
+class _NamedFolder:
+    """A cache path with the version's folder at its end."""
+
+    def get_cache_path(self) -> str:
+        return os.path.join(super().get_cache_path(), CACHE_FOLDER)  # type: ignore[misc]
+
+
+class _InUserFolder(_NamedFolder, UserProvidedCacheLocator):
+    """Caches in NUMBA_CACHE_DIR, if that is set."""
+
+
+class _InTree(_NamedFolder, InTreeCacheLocator):
+    """Caches beside the module, if that can be written."""
+
+
+class _UserWide(_NamedFolder, UserWideCacheLocator):
+    """Caches in the home directory."""
+
+
+class _OfIPython(_NamedFolder, IPythonCacheLocator):
+    """Caches in IPython's folder, for functions entered at its prompt."""
+
+
+class _OfArchive(_NamedFolder, ZipCacheLocator):
+    """Caches in the home directory, for modules in an archive, whatever that is called."""
+
+    @staticmethod
+    def _split_zip_path(py_file: str) -> tuple[str, str]:
+        path = Path(py_file)
+        for archive in path.parents:
+            if archive.is_file():
+                return str(archive), path.relative_to(archive).as_posix()
+        raise ValueError(f"{py_file} is not in an archive")
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _OfArchive | None:
+        try:
+            self = cls(py_func, py_file)
+            self.ensure_cache_path()  # type: ignore[no-untyped-call]
+        except (OSError, ValueError):
+            return None
+        return self
+
+
+class _KernelCacheFiles(CompileResultCacheImpl):
+    _locator_classes: list[type[object]] = [  # noqa: RUF012
+        _InUserFolder,
+        _InTree,
+        _UserWide,
+        _OfIPython,
+        _OfArchive,
+    ]
+
+
+class KernelCache(FunctionCache):
+    """The cache of one kernel."""
+
+    _impl_class = _KernelCacheFiles
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return what is cached, and nothing if a tuple has moved within this version."""
+        try:
+            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+        except (AttributeError, ImportError):
+            self.flush()  # type: ignore[no-untyped-call]
+            return None
