@@ -94,7 +94,7 @@ def test_matches_as_arrow_lists() -> None:
     ]
 
 
-def test_rows_that_cannot_be_added_are_told_and_the_rest_is_added() -> None:
+def test_rejected_rows_are_reported_and_the_rest_is_added() -> None:
     engine = Engine(Schema({"price": "float"}))
     added = engine.add_many(
         [

@@ -51,14 +51,14 @@ def test_all_kernels_are_loaded_before_work() -> None:
     tests = Path(__file__).parents[1]
     # In a clone, PYTHONPATH says which tree is tested.
     inherited = filter(None, [os.environ.get("PYTHONPATH")])
-    told = subprocess.run(  # noqa: S603 - this file
+    finished = subprocess.run(  # noqa: S603 - this file
         [sys.executable, __file__],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), *inherited])},
     )
-    assert told.stdout == "set()\n", told.stdout + told.stderr
+    assert finished.stdout == "set()\n", finished.stdout + finished.stderr
 
 
 if __name__ == "__main__":

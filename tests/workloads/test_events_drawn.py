@@ -13,8 +13,8 @@ import pytest
 from tamis.events import Schema, attribute
 from tamis.events.arrow import batch_of_arrow
 from tamis.workloads import Workload, shipped
+from tamis.workloads.distributions import Stream
 from tamis.workloads.event_columns import sampled
-from tamis.workloads.streams import Stream
 
 COUNT = 20_000
 
@@ -30,7 +30,9 @@ def column(declared: str, count: int = COUNT) -> list[object]:
 
 @pytest.mark.parametrize("name", shipped())
 @pytest.mark.parametrize("density", [None, 0.3])
-def test_an_event_is_the_same_whoever_draws_it(name: str, density: float | None) -> None:
+def test_an_event_does_not_depend_on_the_batch_it_is_drawn_in(
+    name: str, density: float | None
+) -> None:
     random = Random(name)
     workload = Workload.load(name)
     for _ in range(3):

@@ -56,7 +56,7 @@ def texts(rules: Rules, count: int = 200, more: str = "") -> list[str]:
 
 
 @names
-def test_a_subscription_is_the_same_whoever_draws_it(name: str) -> None:
+def test_a_subscription_does_not_depend_on_the_batch_it_is_drawn_in(name: str) -> None:
     random = Random(name)
     fresh = Workload.load(name)
     workload = Workload.load(name)
@@ -211,7 +211,7 @@ def test_a_window_lies_inside_of_its_range() -> None:
     assert max(high for _, high in ends) == 20
 
 
-def test_a_pool_holds_so_many_conditions_and_no_more() -> None:
+def test_a_pool_holds_as_many_conditions_as_declared() -> None:
     rules = {"filter": "{p} and {p}", "t": "`unit price` < {unit price}"}
     pool = '[pools]\np = { size = 5, of = "t", zipf = 2 }'
     drawn = [text.split(" and ") for text in texts(rules, 2000, pool)]

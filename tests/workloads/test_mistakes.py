@@ -168,7 +168,7 @@ def test_too_many_rules_are_refused_and_a_long_chain_is_not() -> None:
         Workload(long.replace('r98 = "x = 1"', 'r98 = "{r99}"\nrules.r99 = "x = 1"'))
 
 
-def test_a_file_that_is_not_there_is_told_with_what_is_there(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_file_lists_the_shipped_ones(tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match=r"come with Tamis are abe, .*did you mean \"paper\""):
         Workload.load("papre")
     with pytest.raises(WorkloadError, match="the file cannot be read"):

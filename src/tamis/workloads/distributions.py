@@ -1,9 +1,17 @@
-"""Random values: a rank is drawn, evenly or by weight, and each rank stands for a value."""
+"""Random values: a stream of numbers, ranks drawn from them, and the value of each rank.
+
+Any number of a stream can be computed directly. Philox turns a key and a counter into four words.
+The key is a hash of the seed and the stream's name, and the counter is the address, so a range of
+subscriptions or events is the same wherever it is drawn. We turn words into numbers ourselves,
+because NumPy guarantees the words of a bit generator across versions, but not the results of its
+distributions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -11,21 +19,60 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.events import Type
+from tamis.events.kinds import TYPES
 from tamis.filters.printing import show_value
+
+_WORDS: Final = 4
+"""Words that Philox makes of one value of its counter."""
+_ASIDE: Final = 1 << 192
+"""The counter where continuations of rows begin, far beyond the rows themselves."""
+
+
+class Stream:
+    """An endless stream of rows of numbers from 0 up to below 1."""
+
+    def __init__(self, seed: int, *name: str, width: int = 1) -> None:
+        label = "\0".join((str(seed), *name)).encode()
+        self._key: Final = int.from_bytes(blake2b(label, digest_size=16).digest(), "little")
+        self._width: Final = width
+
+    def rows(self, first: int, last: int) -> NDArray[np.float64]:
+        """Return the rows from `first` up to below `last`."""
+        start = first * self._width
+        words = self._words(start // _WORDS, start % _WORDS + (last - first) * self._width)
+        return words[start % _WORDS :].reshape(last - first, self._width)
+
+    def column(self, first: int, last: int) -> NDArray[np.float64]:
+        """Return the rows of a stream of width one as one array."""
+        return self.rows(first, last).reshape(-1)
+
+    def beyond(self, row: int) -> Iterator[float]:
+        """Yield numbers that continue a row that was too short, endlessly."""
+        start = _ASIDE + (row << 64)
+        while True:
+            yield from self._words(start, self._width).tolist()
+            start += -(-self._width // _WORDS)
+
+    def _words(self, counter: int, count: int) -> NDArray[np.float64]:
+        words = np.random.Philox(key=self._key, counter=counter).random_raw(count)
+        return np.asarray((words >> np.uint64(11)) * 2.0**-53, np.float64)
+
+
+# --- ranks and values -----------------------------------------------------------------------------
+
 
 Uniforms = NDArray[np.float64]
 Absent = NDArray[np.bool_] | None
 
-ARROW_TYPES: Final = {
-    Type.INT: pa.int64(),
-    Type.FLOAT: pa.float64(),
-    Type.STR: pa.string(),
-    Type.BOOL: pa.bool_(),
-    Type.TIMESTAMP: pa.timestamp("us", "UTC"),
-}
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 RESOLUTION: Final = 2**53
 """How many different numbers from 0 up to below 1 are drawn."""
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """Return the Arrow type of a column; instants are in UTC."""
+    usual = pa.type_for_alias(TYPES[type_].arrow[0])
+    return pa.timestamp(usual.unit, "UTC") if pa.types.is_timestamp(usual) else usual
 
 
 class EvenRanks(NamedTuple):
@@ -92,7 +139,7 @@ class Grid(NamedTuple):
         if self.type is Type.FLOAT:
             # One division of two whole numbers gives the float nearest to the decimal.
             return pa.array(units / 10**self.digits, pa.float64(), mask=absent)
-        return pa.array(units, pa.int64(), mask=absent).cast(ARROW_TYPES[self.type])
+        return pa.array(units, pa.int64(), mask=absent).cast(arrow_type(self.type))
 
 
 class Reals(NamedTuple):

@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 from math import ceil
 from typing import Final
 
-from tamis.workloads.distributions import Distribution, Window
+from tamis.workloads.distributions import Distribution, Stream, Window
 from tamis.workloads.grammar import (
     START,
     Alternative,
@@ -22,7 +22,6 @@ from tamis.workloads.grammar import (
     Terminal,
 )
 from tamis.workloads.layout import TIGHTEST, Drawn, lay_out, separated
-from tamis.workloads.streams import Stream
 
 FILTERS_PER_DRAW: Final = 128
 """Filters whose random numbers are drawn at once; more than fit the cache would be slower."""

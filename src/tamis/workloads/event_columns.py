@@ -10,8 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.workloads.declarations import AttributeSource, Form, Group
-from tamis.workloads.distributions import ARROW_TYPES, WeightedRanks
-from tamis.workloads.streams import Stream
+from tamis.workloads.distributions import Stream, WeightedRanks, arrow_type
 
 
 def arrow_schema(attributes: Mapping[str, AttributeSource]) -> pa.Schema:
@@ -20,7 +19,7 @@ def arrow_schema(attributes: Mapping[str, AttributeSource]) -> pa.Schema:
 
 
 def _arrow_type(source: AttributeSource) -> pa.DataType:
-    one = ARROW_TYPES[source.distribution.type]
+    one = arrow_type(source.distribution.type)
     return pa.list_(one) if source.is_many else one
 
 

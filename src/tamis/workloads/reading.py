@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tamis.errors import WorkloadError
+from tamis.errors import FilterSyntaxError, TamisError, WorkloadError
 from tamis.events import Attribute, Schema
 from tamis.events.schema import did_you_mean
-from tamis.workloads.checks import check_filters, check_grammar
+from tamis.languages import parse
 from tamis.workloads.declarations import (
     AnyDeclaration,
     AttributeSource,
@@ -28,7 +29,8 @@ from tamis.workloads.declarations import (
     names_in,
 )
 from tamis.workloads.distributions import Distribution, Window
-from tamis.workloads.grammar import START, Alternative, Grammar, Pool
+from tamis.workloads.drawing import Drawer
+from tamis.workloads.grammar import MAX_DRAWS, START, Alternative, Grammar, Pool
 from tamis.workloads.templates import Names
 
 MAX_FILE_CHARACTERS: Final = 1024 * 1024
@@ -89,14 +91,14 @@ def _described(tables: Tables) -> Description:
                 raise Mistake(f"{section}.{name}", f"{taken[name]} has this name", "rename one")
             taken[name] = f"{section}.{name}"
     grammar = _grammar(tables, attributes, values)
-    check_grammar(grammar)
+    _check_grammar(grammar)
     schema = Schema(
         {
             name: Attribute(source.distribution.type, None, source.is_many)
             for name, source in attributes.items()
         }
     )
-    check_filters(grammar, schema)
+    _check_filters(grammar, schema)
     return Description(attributes, _forms(tables.events, attributes), grammar, schema)
 
 
@@ -239,3 +241,70 @@ def _fields(raw: object, type_: Any) -> list[str]:
         if tag is None or (isinstance(raw, dict) and raw.get("type") == tag):
             return list(struct.__struct_encode_fields__)
     return []
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+MAX_RULES: Final = 100
+"""Rules lead to each other by calls, and the interpreter's stack is finite."""
+_CHECK_SEED: Final = 0
+
+
+def _check_grammar(grammar: Grammar) -> None:
+    """Refuse a grammar that cannot make filters."""
+    if len(grammar.rules) > MAX_RULES:
+        raise Mistake("rules", f"a workload has at most {MAX_RULES} rules")
+    reached, heights = grammar.reachable(START), grammar.heights()
+    for name in grammar.names():
+        key = f"{'pools' if name in grammar.pools else 'rules'}.{name}"
+        if name not in reached:
+            raise Mistake(key, f"nothing leads from {START} to it", "use it or remove it")
+        if heights[name] == inf:
+            raise Mistake(key, "it never ends", "add an alternative that leads to no rule")
+        if name in grammar.pools and name in grammar.reachable(grammar.pools[name].rule):
+            raise Mistake(key, "the pool is made of its own conditions", "take another rule")
+    for name, draws in grammar.expected_draws().items():
+        if draws > MAX_DRAWS:
+            raise Mistake(
+                f"rules.{name}",
+                f"it grows without end: on average it takes more than {MAX_DRAWS:,} choices",
+                "make alternatives that end more likely",
+            )
+
+
+def _check_filters(grammar: Grammar, schema: Schema) -> None:
+    """Refuse an alternative that makes filters that cannot be parsed or contradict the schema."""
+    drawer = Drawer(grammar, _CHECK_SEED, checking=True)
+    for rule, number, path in _paths(grammar):
+        template = grammar.rules[rule][number].template
+        try:
+            text = drawer.forced(path | {rule: number})
+        except ValueError as error:
+            raise Mistake(f"rules.{rule}", f'"{template}": {error}', "ask for fewer") from None
+        try:
+            parse(text).bind(schema)
+        except TamisError as error:
+            reason = error.reason if isinstance(error, FilterSyntaxError) else str(error)
+            raise Mistake(
+                f"rules.{rule}",
+                f'"{template}" makes filters such as {text:.120}, which cannot be used: {reason}',
+            ) from None
+
+
+def _paths(grammar: Grammar) -> Iterator[tuple[str, int, dict[str, int]]]:
+    """Yield each alternative with the alternatives that lead to its rule from the start."""
+    paths: dict[str, dict[str, int]] = {START: {}}
+    pending = [START]
+    for name in pending:
+        if name in grammar.pools:
+            steps = [(grammar.pools[name].rule, paths[name])]
+        else:
+            steps = []
+            for number, way in enumerate(grammar.rules[name]):
+                yield name, number, paths[name]
+                steps += [(found, paths[name] | {name: number}) for found in way.references()]
+        for found, path in steps:
+            if found not in paths:
+                paths[found] = path
+                pending.append(found)

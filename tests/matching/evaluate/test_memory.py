@@ -6,7 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from tamis.matching.evaluate.memory import CACHE_LINE_BYTES, MAX_KEPT_BLOCKS, Memory, zero_rows
+from tamis.matching.evaluate.segment_matches import (
+    CACHE_LINE_BYTES,
+    MAX_KEPT_BLOCKS,
+    Memory,
+    zero_rows,
+)
 
 ROWS, WORDS = 4_096, 64
 

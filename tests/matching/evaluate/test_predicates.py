@@ -28,15 +28,15 @@ from tamis.filters.atoms import COMPARISONS, HasBits, Like, Regex, TextTest, Val
 from tamis.filters.modes import View
 from tamis.matching import Engine
 from tamis.matching.compile.vocabulary import Predicate
+from tamis.matching.evaluate import predicates as text_finders
+from tamis.matching.evaluate import predicates as text_index
 from tamis.matching.evaluate import relations as relation_columns
-from tamis.matching.evaluate import text_predicates as text_finders
-from tamis.matching.evaluate import text_predicates as text_index
 from tamis.matching.evaluate.cells import Ranker
-from tamis.matching.evaluate.predicates import PredicateIndex
-from tamis.matching.evaluate.text_predicates import (
+from tamis.matching.evaluate.predicates import (
     EachFinder,
     PatternFinder,
     Placed,
+    PredicateIndex,
     TextIndex,
     asked_by,
     nesting,

@@ -72,7 +72,7 @@ def test_a_table_of_subscriptions_is_added_as_a_list_of_them_is(source: Source) 
     assert engine.match(event) == ["cheap", "ibm", "strict"]
 
 
-def test_rows_that_cannot_be_added_are_told_with_their_number(source: Source) -> None:
+def test_rejected_rows_are_reported_with_their_number(source: Source) -> None:
     table = pa.table({"id": [1, None, 3, 4, 1], "filter": ["a < 1", "a < 1", None, "a <", "a < 2"]})
     engine = Engine()
     added = engine.add_many(source(table))
@@ -151,7 +151,7 @@ def test_what_is_not_a_parquet_file_is_refused(tmp_path: Path) -> None:
         Engine().add_many(tmp_path / "nowhere.parquet")
 
 
-def test_a_damaged_file_is_told_with_the_row_it_is_damaged_after(tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported_with_its_last_good_row(tmp_path: Path) -> None:
     table = pa.table({"id": range(2 * ROWS_PER_BATCH), "filter": ["a = 1"] * (2 * ROWS_PER_BATCH)})
     path = in_file(tmp_path, table, row_group_size=ROWS_PER_BATCH, compression="zstd")
     start = pq.ParquetFile(path).metadata.row_group(1).column(0).dictionary_page_offset

@@ -19,6 +19,7 @@ from tamis.matching.compile.access_kernels import (
     PREDICATE_OR_DEFAULT,
     CellLayout,
     CompoundKeys,
+    LeafKeys,
     Placement,
     Postings,
     enter_compound_keys,
@@ -175,14 +176,17 @@ def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
     predicate = np.zeros(len(variables), np.int8)
     for asked, variable in variables.predicates.items():
         predicate[variable] = PREDICATE_OR_DEFAULT if asked.completed else PREDICATE
-    cost, counts = np.empty(sides, np.float64), np.empty(sides, np.int64)
+    found = LeafKeys(
+        cost=np.empty(sides, np.float64),
+        counts=np.empty(sides, np.int64),
+        keys=np.empty(sides * MAX_CELLS_PER_LEAF, np.int64),
+    )
+    layout = CellLayout(variables.chains != FREE, offsets, variables.first)
     usual = min(1.0, ATTRIBUTES_PER_EVENT / max(1, len(variables.blocks)))
-    given = (variables.leaves, predicate, variables.first, offsets, usual, MAX_CELLS_PER_LEAF)
-    keys = np.empty(sides * MAX_CELLS_PER_LEAF, np.int64)
-    used = find_leaf_keys(*given, cost, counts, keys)
+    used = find_leaf_keys(variables.leaves, predicate, layout, usual, MAX_CELLS_PER_LEAF, found)
     starts = np.zeros(sides + 1, np.int64)
-    np.cumsum(counts, out=starts[1:])
-    return _Keys(cost, starts, keys[:used].copy())
+    np.cumsum(found.counts, out=starts[1:])
+    return _Keys(found.cost, starts, found.keys[:used].copy())
 
 
 def _expand(

@@ -143,23 +143,30 @@ def find_compound_key(
 BREAKPOINT, PREDICATE, PREDICATE_OR_DEFAULT = range(3)
 
 
+class LeafKeys(NamedTuple):
+    """The cost of each side of each leaf, the number of its keys, and the keys of all."""
+
+    cost: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    keys: NDArray[np.int64]
+
+
 @kernel
 def find_leaf_keys(
     leaves: Leaves,
     predicate: NDArray[np.int8],
-    first: NDArray[np.int32],
-    offsets: NDArray[np.int64],
+    layout: CellLayout,
     usual: float,
     max_cells: int,
-    cost: NDArray[np.float64],
-    counts: NDArray[np.int64],
-    keys: NDArray[np.int64],
+    found: LeafKeys,
 ) -> int:
     """Write for each side of each leaf its cost, the number of its keys, and the keys; count them.
 
     A side that an event without the attribute satisfies has no keys and an infinite cost. A side
     of few cells has a key for each of them, any other the key of its attribute.
     """
+    first, offsets = layout.first, layout.offset
+    cost, counts, keys = found
     used = 0
     for side in range(len(cost)):
         block = leaves.block[side // 2]

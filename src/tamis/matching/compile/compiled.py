@@ -19,10 +19,9 @@ from tamis.matching.compile.access import find_access
 from tamis.matching.compile.access_kernels import Postings
 from tamis.matching.compile.chunk_kernels import Chunks
 from tamis.matching.compile.chunks import ChunkBuilder
-from tamis.matching.compile.graph_kernels import Graph
+from tamis.matching.compile.graph_kernels import Graph, Regions
 from tamis.matching.compile.graphs import build_graph, needed_sides, region_list
 from tamis.matching.compile.programs import Programs
-from tamis.matching.compile.region_kernels import Regions
 from tamis.matching.compile.variables import RegionList, Variables
 from tamis.matching.compile.vocabulary import Vocabulary
 

@@ -1,8 +1,9 @@
-"""Filters without a small diagram: a graph of and, or and parity over regions, each step once.
+"""Regions, and the graph of filters without a small diagram: and, or and parity over regions.
 
-Each step has two sides, where it is true and where it is false, and a node stands for one of them.
-So there is no negation in the graph: the more of its children are true, the more of it is. A batch
-goes through all nodes, children first; one event starts from the regions it lies in and goes up.
+Each step of a program has two sides, where it is true and where it is false, and a node stands for
+one of them. So the graph has no negation: making more children true never makes a node false. A
+batch goes through all nodes, children first; a single event starts from the regions it lies in and
+goes up.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.jit import kernel
-from tamis.matching.compile.hash_kernels import find_run, first_spot, mixed_run, next_spot
+from tamis.jit import kernel, mixed_in
+from tamis.matching.compile.hash_kernels import (
+    find_run,
+    first_spot,
+    is_same_run,
+    mixed_run,
+    next_spot,
+)
 from tamis.matching.compile.program_kernels import (
     FALSE_SIDE,
     LEAF,
@@ -26,6 +33,72 @@ from tamis.matching.compile.program_kernels import (
     mark_sides,
     read_step,
 )
+
+
+class Regions(NamedTuple):
+    """What diagrams and graph test: cells of an attribute, or a predicate; attribute by attribute.
+
+    Variables are counted from the first of their attribute.
+    """
+
+    of_block: NDArray[np.int32]
+    """Attribute b has the regions of_block[b] to of_block[b + 1]; constants come last."""
+    starts: NDArray[np.int64]
+    """Region r changes at the variables breakpoints[starts[r] : starts[r + 1]]."""
+    begins: NDArray[np.bool_]
+    breakpoints: NDArray[np.int32]
+    guard: NDArray[np.int32]
+    """A predicate that must not hold as well, or NONE."""
+
+
+class VariableCounts(NamedTuple):
+    """How many variables each attribute has."""
+
+    breakpoints: NDArray[np.int32]
+    """For each attribute the number of breakpoints."""
+    predicates: NDArray[np.int32]
+    """Attribute b has the predicates predicates[b] to predicates[b + 1]."""
+
+
+@kernel
+def number_regions(
+    starts: NDArray[np.int64],
+    begins: NDArray[np.bool_],
+    breakpoints: NDArray[np.int32],
+    guard: NDArray[np.int32],
+    table: NDArray[np.int32],
+    firsts: NDArray[np.int32],
+    numbers: NDArray[np.int32],
+) -> int:
+    """Number regions so that equal ones have one number; write the first region of each.
+
+    `table` is open hashing of numbers plus one, 0 where free, a power of two long.
+    """
+    count = 0
+    for region in range(len(begins)):
+        first, last = starts[region], starts[region + 1]
+        mixed = mixed_in(1 if begins[region] else 0, guard[region])
+        spot = first_spot(mixed_run(mixed, breakpoints, first, last), table)
+        number = NONE
+        while table[spot] != 0 and number == NONE:
+            other = firsts[table[spot] - 1]
+            start = starts[other]
+            same = begins[other] == begins[region] and guard[other] == guard[region]
+            same = same and starts[other + 1] - start == last - first
+            if same and is_same_run(breakpoints, start, first, last - first):
+                number = table[spot] - 1
+            spot = next_spot(spot, table)
+        if number == NONE:
+            number = count
+            table[spot] = number + 1
+            firsts[number] = region
+            count += 1
+        numbers[region] = number
+    return count
+
+
+# --- the graph ------------------------------------------------------------------------------------
+
 
 # How a node depends on its children. The children of a parity come in pairs, the true and the
 # false side of a term: all terms must be known, and an odd or even number of them true.

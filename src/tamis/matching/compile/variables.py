@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import FREE, NONE
 from tamis.diagrams.value_order import Breakpoint, Partition
+from tamis.matching.compile.graph_kernels import Regions, VariableCounts, number_regions
 from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.programs import gathered
-from tamis.matching.compile.region_kernels import Regions, VariableCounts, number_regions
 from tamis.matching.compile.vocabulary import Leaf, Predicate, Side
 
 

@@ -15,9 +15,8 @@ from tamis.events import Kind
 from tamis.events.batch import Column, Entries, EventBatch, split_numbers
 from tamis.events.kinds import KINDS
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.evaluate.batch_kernels import RankTable, look_up
+from tamis.matching.evaluate.batch_kernels import CellsByAttribute, RankTable, look_up
 from tamis.matching.evaluate.predicates import PredicateIndex
-from tamis.matching.evaluate.tile_kernels import CellsByAttribute
 
 EventCells = tuple[NDArray[np.int32], NDArray[np.int32]]
 """The event and the cell of every value of one attribute."""

@@ -14,22 +14,29 @@ from numpy.typing import NDArray
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.evaluate.batch_kernels import sort_by_event
-from tamis.matching.evaluate.cells import CellFinder
-from tamis.matching.evaluate.memory import MIN_KEPT_BYTES, Memory, zero_rows
-from tamis.matching.evaluate.multivalued import MultivaluedEvaluator
-from tamis.matching.evaluate.posting_kernels import CellsByEvent
-from tamis.matching.evaluate.posting_lists import Lists, PostingLists
-from tamis.matching.evaluate.segment_matches import Bitmap, SegmentMatches
-from tamis.matching.evaluate.single import SingleEvaluator
-from tamis.matching.evaluate.tile_kernels import (
+from tamis.matching.evaluate.batch_kernels import (
     CellsByAttribute,
+    Tile,
     TileWorkspace,
+    UnindexedArrays,
     evaluate_chunks,
     evaluate_graph,
     evaluate_tile,
     set_region_rows,
+    sort_by_event,
 )
+from tamis.matching.evaluate.cells import CellFinder
+from tamis.matching.evaluate.multivalued import MultivaluedEvaluator
+from tamis.matching.evaluate.posting_kernels import CellsByEvent
+from tamis.matching.evaluate.posting_lists import Lists, PostingLists
+from tamis.matching.evaluate.segment_matches import (
+    MIN_KEPT_BYTES,
+    Bitmap,
+    Memory,
+    SegmentMatches,
+    zero_rows,
+)
+from tamis.matching.evaluate.single import SingleEvaluator
 
 # Words of events in a tile: enough to keep the vector units busy, but no more rows than fit the
 # last-level cache.
@@ -49,6 +56,8 @@ class Evaluator:
         self._memory = Memory()
         self._free: deque[TileWorkspace] = deque()
         regions, graph = compiled.arrays.regions, compiled.arrays.graph
+        counts = compiled.variables.counts
+        self._unindexed = UnindexedArrays(regions, counts, compiled.arrays.chunks, graph)
         self._rows = len(regions.begins) + len(graph.kinds) - len(graph.members)
 
     def evaluate(self, batch: EventBatch, threads: int = 1) -> SegmentMatches:
@@ -125,10 +134,8 @@ class Evaluator:
                 workspace = self._free.pop()
         except IndexError:
             workspace = self._new_workspace(width)
-        arrays, counts = self.compiled.arrays, self.compiled.variables.counts
-        wanted = min(count, words - first_word)
-        compiled = (arrays.regions, counts, arrays.chunks, arrays.graph)
-        evaluate_tile(*compiled, cells, first_word, wanted, workspace, matched)
+        tile = Tile(first_word, min(count, words - first_word), matched)
+        evaluate_tile(self._unindexed, cells, tile, workspace)
         self._free.append(workspace)
 
     def _evaluate_on_threads(

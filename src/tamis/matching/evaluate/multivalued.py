@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.programs import Programs, gathered
+from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_leaf_rows
 from tamis.matching.evaluate.cells import BatchCells, EventCells
-from tamis.matching.evaluate.multivalued_kernels import Lanes, evaluate_programs, set_leaf_rows
 from tamis.matching.evaluate.segment_matches import SegmentMatches
 
 # Attributes that hold several values vary little from batch to batch.

@@ -2,19 +2,267 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import cached_property
+from itertools import chain, takewhile
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import numpy as np
+import re2
+from ahocorasick_rs import BytesAhoCorasick
 from numpy.typing import NDArray
 
+from tamis.diagrams.atom_intervals import text_predicate_of
 from tamis.events import Kind, Schema
 from tamis.events.batch import NO_COLUMN, EventBatch
+from tamis.events.columns import Entries
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import HasBits, ValueAtom
+from tamis.filters.atoms import HasBits, Like, ValueAtom
+from tamis.filters.patterns import compile_like
 from tamis.matching.compile.vocabulary import Predicate
+from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 from tamis.matching.evaluate.relations import Operands, find_related
-from tamis.matching.evaluate.text_predicates import TextIndex
+
+# --- sets of text predicates ----------------------------------------------------------------------
+
+
+# Bytes of a text that go through an automaton at a time. It lists every occurrence, and those of a
+# long text would fill the memory.
+SCAN_BYTES: Final = 16 * 1024
+
+# A pattern set extends its automaton as it meets texts, up to this many bytes; then it starts over,
+# which costs time but changes no answer.
+PATTERN_SET_BYTES: Final = 32 * 1024 * 1024
+
+
+class Placed(NamedTuple):
+    """A text predicate and its index."""
+
+    place: int
+    atom: ValueAtom
+    text: str
+    """The substring, suffix or pattern to look for."""
+
+
+class Finder(Protocol):
+    """A set of text predicates."""
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the predicates that a text passes, each once."""
+
+
+class EachFinder:
+    """Tries one predicate after another."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._region_nodes: Final = [(test.place, test.atom.accepts) for test in tests]
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the predicates that a text passes."""
+        return [place for place, accepts in self._region_nodes if accepts(text)]
+
+
+class PartFinder:
+    """Finds which substrings a text contains, with one automaton (Aho-Corasick)."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        parts = [_bytes(test.text) for test in tests]
+        self._places: Final = [test.place for test in tests]
+        self._automaton: Final = BytesAhoCorasick(parts)
+        self._overlap: Final = max(map(len, parts)) - 1
+        self._stride: Final = max(SCAN_BYTES, self._overlap)
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the substrings that a text contains."""
+        encoded = text.encode("utf-8", "surrogatepass")
+        if len(encoded) <= self._stride:
+            # Inlined, since most texts are short: it saves a call for each of them.
+            matches = self._automaton.find_matches_as_indexes(encoded, overlapping=True)
+            return {self._places[number] for number, _, _ in matches}
+        pieces = range(0, len(encoded), self._stride)
+        length = self._stride + self._overlap
+        return set[int]().union(*(self._find(encoded[at : at + length]) for at in pieces))
+
+    def _find(self, piece: bytes) -> set[int]:
+        matches = self._automaton.find_matches_as_indexes(piece, overlapping=True)
+        return {self._places[number] for number, _, _ in matches}
+
+
+class EndingFinder:
+    """Finds which suffixes a text has, with one lookup for each of their lengths."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._places: Final = {test.text: test.place for test in tests}
+        self._lengths: Final = sorted({len(test.text) for test in tests})
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the suffixes that a text has."""
+        whole = len(text)
+        endings = (text[whole - length :] for length in takewhile(whole.__ge__, self._lengths))
+        return [self._places[ending] for ending in endings if ending in self._places]
+
+
+class PatternFinder:
+    """Finds which patterns match a text, with one automaton (RE2)."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        """Combine the patterns; raise `re2.error` if they are too large together."""
+        self._places: Final = [test.place for test in tests]
+        self._each: Final = EachFinder(tests)
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = PATTERN_SET_BYTES
+        self._set: Final = re2.Set.SearchSet(options)
+        for test in tests:
+            self._set.Add(_expression(test.atom))
+        # A set that ran out of memory returns the same as one in which nothing matches. This
+        # pattern matches every text, so a result without it is invalid.
+        self._set.Add("")
+        self._set.Compile()
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the patterns that match a text."""
+        found: list[int] | None = self._set.Match(text)
+        if found is None:
+            return self._each.find(text)
+        return [self._places[number] for number in found if number < len(self._places)]
+
+
+def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
+    """Return as few finders for patterns as the size of the patterns allows."""
+    if len(tests) == 1:
+        return [EachFinder(tests)]
+    try:
+        return [PatternFinder(tests)]
+    except re2.error:
+        half = len(tests) // 2
+        return pattern_finders(tests[:half]) + pattern_finders(tests[half:])
+
+
+def _expression(atom: ValueAtom) -> str:
+    """Return what `accepts` looks for, in the syntax of RE2."""
+    compiled: Any = compile_like(atom.pattern) if isinstance(atom, Like) else atom
+    return cast("str", compiled.pattern)
+
+
+def _bytes(text: str) -> bytes:
+    # A text contains another exactly if its bytes contain the bytes of the other. That is true of
+    # lone surrogates too, though no event has any.
+    return text.encode("utf-8", "surrogatepass")
+
+
+# Trying this few substrings or suffixes is as fast as an index, and nothing has to be built.
+# Patterns cost more: a set is faster from two on.
+MIN_AUTOMATON_TEXTS: Final = 8
+
+# A substring that ends with this many others is tried on its own: an automaton would list all of
+# them at each of its occurrences.
+MAX_NESTING: Final = 16
+
+# Results are passed on for this many texts at a time, so that they never fill the memory.
+TEXTS_PER_PASS: Final = 256
+
+
+# --- the text predicates of an attribute ----------------------------------------------------------
+
+
+class TextIndex:
+    """The text predicates of one attribute, each with the row that its results go to."""
+
+    def __init__(self) -> None:
+        self._atoms: list[ValueAtom] = []
+        self._rows: list[int] = []
+        self._row_asking: dict[tuple[str, str], int] = {}
+        self._copies: dict[int, int] = {}
+
+    def add(self, row: int, atom: ValueAtom) -> None:
+        """Add a predicate; its results go to this row."""
+        asked = asked_by(atom)
+        if asked in self._row_asking:
+            self._copies[row] = self._row_asking[asked]
+            return
+        self._row_asking[asked] = row
+        self._rows.append(row)
+        self._atoms.append(atom)
+
+    @cached_property
+    def _finders(self) -> list[Finder]:
+        groups: dict[str, list[Placed]] = {}
+        for row, atom in zip(self._rows, self._atoms, strict=True):
+            op, text = asked_by(atom)
+            groups.setdefault(op, []).append(Placed(row, atom, text))
+        return [finder for op, tests in groups.items() for finder in FINDERS.get(op, _each)(tests)]
+
+    def set_rows(self, entries: Entries, rows: NDArray[np.bool_]) -> None:
+        """Mark the events that pass each predicate in its row."""
+        starts = np.zeros(len(entries.texts) + 1, np.int64)
+        holders = np.empty(len(entries.events), np.int32)
+        gather_holders(entries.values, entries.events, starts, holders)
+        for first in range(0, len(entries.texts), TEXTS_PER_PASS):
+            texts = entries.texts[first : first + TEXTS_PER_PASS]
+            # The rows of the predicates that each text passes.
+            found = [
+                [row for finder in self._finders for row in finder.find(text)] for text in texts
+            ]
+            counts = [len(passed) for passed in found]
+            passed = np.fromiter(chain.from_iterable(found), np.int32, sum(counts))
+            places = np.arange(first, first + len(found), dtype=np.int32)
+            mark_holders(passed, np.repeat(places, counts), starts, holders, rows)
+        if self._copies:
+            rows[[*self._copies]] = rows[[*self._copies.values()]]
+
+
+def asked_by(atom: ValueAtom) -> tuple[str, str]:
+    """Return the simplest operator and text equivalent to a text predicate."""
+    return text_predicate_of(atom).key
+
+
+def _part_finders(tests: Sequence[Placed]) -> list[Finder]:
+    if len(tests) < MIN_AUTOMATON_TEXTS:
+        return _each(tests)
+    levels = nesting([test.text for test in tests])
+    plain = [test for test, level in zip(tests, levels, strict=True) if level < MAX_NESTING]
+    nested = [test for test, level in zip(tests, levels, strict=True) if level >= MAX_NESTING]
+    return [PartFinder(plain), EachFinder(nested)] if nested else [PartFinder(plain)]
+
+
+def _ending_finders(tests: Sequence[Placed]) -> list[Finder]:
+    return _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [EndingFinder(tests)]
+
+
+def _each(tests: Sequence[Placed]) -> list[Finder]:
+    return [EachFinder(tests)]
+
+
+# By operator; all others, such as `within` a long text, are rare.
+FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
+    "contains": _part_finders,
+    "ends with": _ending_finders,
+    "like": pattern_finders,
+    "matches": pattern_finders,
+}
+
+
+def nesting(parts: Sequence[str]) -> list[int]:
+    """Return, for each of some distinct texts, how many of the others it ends with.
+
+    >>> nesting(["and", "hand", "d", "or"])
+    [1, 2, 0, 0]
+    """
+    backward = [part[::-1] for part in parts]
+    levels = [0] * len(parts)
+    around: list[str] = []
+    # Reversed, a suffix is a prefix, so it precedes the text in this order.
+    for place in sorted(range(len(parts)), key=backward.__getitem__):
+        while around and not backward[place].startswith(around[-1]):
+            around.pop()
+        levels[place] = len(around)
+        around.append(backward[place])
+    return levels
+
+
+# --- all predicates -------------------------------------------------------------------------------
+
 
 Rows = NDArray[np.bool_]
 

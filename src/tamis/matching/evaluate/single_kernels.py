@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from tamis.diagrams.kernels import NONE
 from tamis.jit import inlined, kernel
 from tamis.matching.compile.chunk_kernels import Chunks
-from tamis.matching.compile.graph_kernels import ALL, ANY, ODD, Graph
-from tamis.matching.compile.region_kernels import Regions, VariableCounts
+from tamis.matching.compile.graph_kernels import ALL, ANY, ODD, Graph, Regions, VariableCounts
 
 # The state of a node: the number of missing children, and from this bit on that of true terms.
 ODD_UNIT: Final = 1 << 24
