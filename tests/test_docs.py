@@ -58,7 +58,7 @@ def sessions() -> list[object]:
 
 
 @pytest.mark.parametrize("block", sessions())
-def test_a_shell_session_goes_as_it_is_written(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_shell_session_runs_as_written(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     code = 0
     for command in commands_in(block):

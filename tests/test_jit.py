@@ -191,7 +191,7 @@ def test_other_internals_of_numba_leave_its_own_cache(
     assert was_cached(total)
 
 
-def test_numba_is_left_as_it_is_for_others() -> None:
+def test_numba_is_unchanged_for_other_code() -> None:
     script = """
 import numba.core.caching as caching, numba.core.dispatcher as dispatcher
 def state():

@@ -176,7 +176,7 @@ def is_idle(status: dict[str, Any]) -> bool:
 def check(account: Account, due: int) -> None:
     """Refuse the figures of a broker that loses events silently, and of a stall without effect."""
     policy, received, dropped, was_ended = account
-    told = f"policy {policy!r}: {received:,} of {due:,} events came, {dropped:,} were dropped"
+    summary = f"policy {policy!r}: {received:,} of {due:,} events came, {dropped:,} were dropped"
     is_whole = received + dropped == due
     is_fine = {
         "wait": is_whole and not dropped,
@@ -184,7 +184,7 @@ def check(account: Account, due: int) -> None:
         "disconnect": was_ended,
     }
     if not is_fine[policy]:
-        raise DisagreementError(told)
+        raise DisagreementError(summary)
 
 
 def measured(folder: Path, subscribers: int, rooms: int, rate: int, seconds: int) -> Found:

@@ -29,7 +29,7 @@ from tamis.access.attributes import Attributes, project
         (["data.price"], [], ["data.price"], ["data", "data_base64"]),
     ],
 )
-def test_a_name_stands_for_all_inside_of_it(
+def test_a_name_includes_everything_nested_in_it(
     shown: list[str] | None, hidden: list[str], inside: list[str], outside: list[str]
 ) -> None:
     attributes = Attributes(shown=shown, hidden=hidden)

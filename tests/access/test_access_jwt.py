@@ -67,7 +67,7 @@ def refusal(text: str, verifier: JwtVerifier = VERIFIER) -> AccessError:
 # --- what is taken ----------------------------------------------------------------------------
 
 
-def test_a_jwt_stands_for_its_subject_until_it_expires() -> None:
+def test_a_jwt_authenticates_its_subject_until_it_expires() -> None:
     assert VERIFIER.verify(signed()) == Principal("ann", ("trader",), NOW + 70)
     assert VERIFIER.verify(signed(RSA, alg="RS256")).name == "ann"
 

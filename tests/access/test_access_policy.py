@@ -56,7 +56,7 @@ def effective(filter_: str, *roles: str) -> str:
 # --- roles ------------------------------------------------------------------------------------
 
 
-def test_whoever_has_no_role_may_do_nothing() -> None:
+def test_a_principal_without_a_role_may_do_nothing() -> None:
     for nobody in (rights(), rights("unheard-of")):
         assert not nobody.may_publish
         assert not nobody.may_subscribe
@@ -81,7 +81,7 @@ def test_everyone_has_the_roles_of_the_star() -> None:
     assert policy.rights(Principal("ann")).may_subscribe
 
 
-def test_who_is_blocked_may_do_nothing_whatever_the_credential_says() -> None:
+def test_a_blocked_principal_may_do_nothing_with_any_credential() -> None:
     policy = Policy.parse(POLICY)
     mallory = Principal("mallory", ("analyst", "operator"))
     assert policy.blocks(mallory)
@@ -231,7 +231,7 @@ def test_what_may_be_explained_has_nothing_of_the_roles_in_it() -> None:
     assert own == parse("price > 5")
 
 
-def test_of_an_event_that_two_roles_let_through_the_attributes_of_both_are_seen() -> None:
+def test_an_event_visible_by_two_roles_shows_the_attributes_of_both() -> None:
     both = rights("broker", "trader")
     document = {"price": 5, "level": 1, "house": "ours", "customer": {"name": "Ann"}}
     seen = both.sight(Event(document))
@@ -320,7 +320,9 @@ def test_the_widest_bound_that_a_role_sets_holds(
         ("blocked = 'x'", "blocked", "a list, not a text"),
     ],
 )
-def test_a_mistake_in_the_file_is_told_with_its_place(text: str, place: str, reason: str) -> None:
+def test_a_mistake_in_the_file_is_reported_with_its_place(
+    text: str, place: str, reason: str
+) -> None:
     with pytest.raises(PolicyError) as caught:
         Policy.parse(text, source="policy.toml")
     assert caught.value.source == "policy.toml"

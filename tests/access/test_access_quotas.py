@@ -39,7 +39,7 @@ def test_keys_do_not_share(clock: Clock) -> None:
     assert limiter.take("ann", rate=1) == 1.0
 
 
-def test_a_rate_below_one_lets_one_through(clock: Clock) -> None:
+def test_a_rate_below_one_admits_one(clock: Clock) -> None:
     limiter = RateLimiter(clock)
     assert limiter.take("ann", rate=0.1) == 0.0
     assert limiter.take("ann", rate=0.1) == 10.0
@@ -74,7 +74,7 @@ def test_nobody_takes_more_than_the_rate_in_the_long_run(clock: Clock) -> None:
     assert taken > 0.95 * 50 * (clock.now - begun)
 
 
-def test_waiting_as_long_as_told_is_enough(clock: Clock) -> None:
+def test_waiting_as_long_as_advised_is_enough(clock: Clock) -> None:
     rng = Random(2)
     limiter = RateLimiter(clock)
     for _ in range(2_000):

@@ -29,7 +29,7 @@ def refusal(text: str, *, now: float = 120.0) -> AccessError:
     return caught.value
 
 
-def test_a_token_stands_for_its_principal_until_it_expires() -> None:
+def test_a_token_authenticates_its_principal_until_it_expires() -> None:
     assert authenticate(ISSUED.text) == Principal(
         "ann", ("trader", "feed"), 150.0, ISSUED.record.id
     )

@@ -108,7 +108,7 @@ def test_an_explanation_has_fields_for_programs() -> None:
         ("true", {}, []),
     ],
 )
-def test_the_atoms_that_decided_are_told_with_what_they_met(
+def test_the_deciding_atoms_are_shown_with_the_values_they_met(
     filter_: str, event: dict[str, object], sentences: list[str]
 ) -> None:
     assert [reason.sentence for reason in explained(filter_, event).reasons] == sentences
@@ -167,7 +167,7 @@ def test_in_mode_strict_one_absent_attribute_decides_alone() -> None:
     assert len(engine.explain(1, {"company": "IBM", "price": 5}).reasons) == 2
 
 
-def test_in_mode_default_the_default_is_told() -> None:
+def test_in_mode_default_the_default_is_shown() -> None:
     schema = Schema({"price": attribute("float", default=1.0)})
     engine = Engine(schema, "default")
     engine.add(1, "price < 0")
@@ -185,7 +185,7 @@ def test_in_an_engine_of_mode_total_nothing_is_proposed_to_go() -> None:
         engine.explain(1, {"a": 1})
 
 
-def test_an_unknown_id_is_a_mistake_and_an_expired_one_is_told() -> None:
+def test_an_unknown_id_is_an_error_and_an_expired_one_is_mentioned() -> None:
     now = [0.0]
     engine = Engine(clock=lambda: now[0])
     engine.add("short", "a = 1", expires_at=10)

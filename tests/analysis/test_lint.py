@@ -64,7 +64,7 @@ def test_findings_have_fields_for_programs() -> None:
     assert repr(findings).startswith("<Findings: 'b': every event")
 
 
-def test_each_covered_filter_is_told_with_one_that_covers_it() -> None:
+def test_each_covered_filter_is_reported_with_one_that_covers_it() -> None:
     findings = linted("x < 1", "x < 2", "x < 3", "x < 4")
     assert [(f.id, f.other) for f in findings] == [("a", "b"), ("b", "c"), ("c", "d")]
 
@@ -138,13 +138,13 @@ def answers(
             alone.add((number, LintRule.NEVER))
         elif space.is_always(one.filter):
             alone.add((number, LintRule.ALWAYS))
-    told = {number for number, _ in alone}
+    reported = {number for number, _ in alone}
     covered = {
         (wide, narrow)
         for pair in combinations(range(len(subjects)), 2)
         for wide, narrow in (pair, pair[::-1])
         if subjects[wide].mode is subjects[narrow].mode
-        and not {wide, narrow} & told
+        and not {wide, narrow} & reported
         and Space(subjects[wide].mode, world.schema, many=many).covers(
             subjects[wide].filter, subjects[narrow].filter
         )
@@ -173,24 +173,24 @@ def test_all_shortcuts_taken_together_find_what_the_relations_find(seed: int, ma
     pairs = list(linter.look_at_pairs(distinct, 1_000, every=True))
     assert {(f.id, f.rule) for f in found if f.rule in (LintRule.NEVER, LintRule.ALWAYS)} == alone
     kept = {one.id for one in distinct}
-    told: set[tuple[object, object]] = set()
+    reported: set[tuple[object, object]] = set()
     for finding in pairs:
-        told.add((finding.other, finding.id))
+        reported.add((finding.other, finding.id))
         if finding.rule is LintRule.SAME:
-            told.add((finding.id, finding.other))
-    # Of three that are the same, two are told to be the same as the first.
+            reported.add((finding.id, finding.other))
+    # Of three that are the same, two are reported as the same as the first.
     same = {(a, b) for a, b in covered if (b, a) in covered}
-    assert told <= covered
-    missing = {(a, b) for a, b in covered - told if a in kept and b in kept}
+    assert reported <= covered
+    missing = {(a, b) for a, b in covered - reported if a in kept and b in kept}
     assert missing <= same
     assert {frozenset(pair) for pair in same if kept.issuperset(pair)} == {
-        frozenset(pair) for pair in same if kept.issuperset(pair) and linked(pair, told)
+        frozenset(pair) for pair in same if kept.issuperset(pair) and linked(pair, reported)
     }
 
 
-def linked(pair: tuple[int, int], told: set[tuple[object, object]]) -> bool:
+def linked(pair: tuple[int, int], reported: set[tuple[object, object]]) -> bool:
     """Return whether two are reported as the same, perhaps via a third."""
-    both = {frozenset(p) for p in told if p[::-1] in told}
+    both = {frozenset(p) for p in reported if p[::-1] in reported}
     reached: set[object] = {pair[0]}
     for _ in range(8):
         reached |= {other for link in both if link & reached for other in link}

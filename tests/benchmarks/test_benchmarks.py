@@ -122,7 +122,7 @@ def test_a_run_does_as_much_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch
     assert fitting(done.append, 100) == 1
 
 
-def test_latencies_are_told_in_microseconds() -> None:
+def test_latencies_are_in_microseconds() -> None:
     sheet = latencies([Latency("add", [0.001] * 99 + [0.5])])
     assert sheet.lines == [("add", "1,000", "5,990", "500,000", "100")]
 

@@ -100,7 +100,7 @@ def test_a_stall_that_lost_something_or_was_none_is_refused(account: Account) ->
         stalled.check(account, 10)
 
 
-def test_what_is_missing_is_told_in_a_sentence() -> None:
+def test_missing_requirements_are_reported_in_one_sentence() -> None:
     with pytest.raises(MissingError, match="apt-get install no-such-server"):
         program("no-such-server")
     with pytest.raises(MissingError, match="pip install no-such-client"):

@@ -167,7 +167,7 @@ SCHEMA = {"a": "int", "pay.net": "float", "when": "timestamp"}
 
 
 @run_async
-async def test_what_a_schema_says_is_not_told_to_those_who_must_not_know(tmp_path: Path) -> None:
+async def test_errors_do_not_reveal_the_schema_to_unauthorized_principals(tmp_path: Path) -> None:
     schema = tmp_path / "schema.json"
     schema.write_text(json.dumps(SCHEMA))
     policy = """
@@ -317,7 +317,7 @@ async def test_two_tokens_of_one_name_give_each_what_its_roles_allow(tmp_path: P
 
 
 @run_async
-async def test_a_page_of_dead_letters_is_full_whatever_is_hidden_before_it(tmp_path: Path) -> None:
+async def test_a_page_of_dead_letters_is_full_even_after_hidden_ones(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, "[roles.reader]\nsee = true\n", max_attempts=1) as fixture:
         ann = await fixture.login("ann", "reader")
         await subscribe(ann, "a >= 0", "x")
@@ -391,7 +391,7 @@ async def test_bytes_are_hidden_with_what_may_be_in_them(tmp_path: Path) -> None
 
 
 @run_async
-async def test_whatever_is_wrong_with_a_token_the_answer_is_the_same(tmp_path: Path) -> None:
+async def test_every_invalid_token_gets_the_same_answer(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, 'blocked = ["eve"]\n' + READERS) as fixture:
         root = await fixture.login("root", "operator")
         short = await fixture.token("ann", "all", lifetime=5)
@@ -430,7 +430,7 @@ async def test_what_is_for_administrators_is_refused_to_others_alike(tmp_path: P
 
 
 @run_async
-async def test_quotas_hold_for_each_alone_and_tell_of_nobody_else(tmp_path: Path) -> None:
+async def test_quotas_are_separate_and_reveal_nothing_about_others(tmp_path: Path) -> None:
     policy = READERS + "[quotas]\nsubscriptions = 5\nconnections = 3\npublications = 10\n"
     async with broker_fixture(tmp_path, policy) as fixture:
         ann, bob = await fixture.login("ann", "all"), await fixture.login("bob", "all")
@@ -458,7 +458,7 @@ async def test_quotas_hold_for_each_alone_and_tell_of_nobody_else(tmp_path: Path
         await bob.publish([b"{}"])
 
 
-# --- what is told beside the answers -------------------------------------------------------------
+# --- what answers reveal indirectly -------------------------------------------------------------
 
 SECRETS = ("quetzal", "okapi", "axolotl", "narwhal")
 """In a value, in the name of an attribute, in a filter, and in the name of a subscription."""
@@ -535,7 +535,7 @@ async def use_secrets_everywhere(fixture: BrokerFixture) -> list[str]:
 
 
 @run_async
-async def test_publishers_are_not_told_what_is_wrong_with_the_policy(tmp_path: Path) -> None:
+async def test_publishers_do_not_see_errors_of_the_policy(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, READERS) as fixture:
         ann = await fixture.login("ann", "all")
         await fixture.change_policy("[roles.x]\nsee = 'quetzal <'")

@@ -37,7 +37,7 @@ FILTERS: dict[str, Callable[[int], bool]] = {
 
 
 class Clock:
-    """A clock that goes when it is told to."""
+    """A clock that is advanced by hand."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0

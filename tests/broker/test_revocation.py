@@ -320,7 +320,7 @@ async def test_what_matched_by_an_attribute_that_is_hidden_now_does_not_come(
 
 
 @run_async
-async def test_one_who_waits_for_a_subscription_that_rests_keeps_nobody_busy(
+async def test_waiting_for_a_suspended_subscription_does_not_spin(
     tmp_path: Path,
 ) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
@@ -340,7 +340,7 @@ async def test_one_who_waits_for_a_subscription_that_rests_keeps_nobody_busy(
 
 
 class BlockedSink:
-    """A sink that takes nothing until it is told to."""
+    """A sink that takes nothing until it is unblocked."""
 
     def __init__(self) -> None:
         self.got: list[Delivery] = []
@@ -359,7 +359,7 @@ class BlockedSink:
 
 
 @run_async
-async def test_one_who_reads_slowly_gets_nothing_by_rights_of_the_past(tmp_path: Path) -> None:
+async def test_a_slow_reader_receives_nothing_by_former_rights(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
         ann = await fixture.login("ann", "reader")
         await subscribe(ann, "a > 0", "x")
@@ -379,7 +379,9 @@ async def test_one_who_reads_slowly_gets_nothing_by_rights_of_the_past(tmp_path:
 
 
 @run_async
-async def test_one_who_does_not_listen_keeps_no_rights_and_delays_nobody(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_read_loses_its_rights_and_delays_no_other(
+    tmp_path: Path,
+) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
         ann, bob = await fixture.login("ann", "reader"), await fixture.login("bob", "reader")
         outlets = [BlockedSink() for _ in range(20)]
@@ -505,7 +507,7 @@ async def expired(fixture: BrokerFixture) -> None:
 
 @pytest.mark.parametrize("end", [blocked, revoked, expired])
 @run_async
-async def test_whoever_has_to_go_gets_nothing_more(
+async def test_a_revoked_client_receives_nothing_more(
     tmp_path: Path, end: Callable[[BrokerFixture], Coroutine[Any, Any, None]]
 ) -> None:
     async with broker_fixture(tmp_path, OPERATOR) as fixture:
@@ -709,7 +711,7 @@ def test_a_second_after_the_policy_was_rewritten_nothing_hidden_comes(
             low = [one["time"] for one in got if one["data"]["level"] < 3]
             assert high, "some came while they were allowed"
             assert max(high) < written + 1.0 < max(low)
-        # A policy with a mistake changes nothing, and is told to those who can mend it.
+        # A policy with a mistake changes nothing, and is reported to those who can mend it.
         policy_server.policy.write_text("[roles.reader]\nsee = 'level <'")
         eventually(lambda: admin.get("/v1/status").json()["problems"])
         [problem] = admin.get("/v1/status").json()["problems"]
@@ -730,7 +732,7 @@ def publish_while_rewriting(admin: httpx.Client, policy: Path, text: str) -> flo
     return written
 
 
-def test_within_a_second_whoever_has_to_go_is_disconnected(policy_server: PolicyServer) -> None:
+def test_a_revoked_client_is_disconnected_within_a_second(policy_server: PolicyServer) -> None:
     with policy_server.running() as server, server.client(policy_server.tokens["root"]) as admin:
         expires_at = float(int(time.time()) + 3)
         policy_server.tokens["eve"] = jwt_for("eve", ["reader"], expires_at)

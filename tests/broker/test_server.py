@@ -171,7 +171,7 @@ def test_tls_and_websockets_over_it(tmp_path: Path, certificate: tuple[Path, Pat
         (["--set", "largest_event=8MiB"], ["largest_event", "largest_frame"]),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_told_in_a_sentence(
+def test_an_unusable_setting_is_reported_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], words: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -192,7 +192,7 @@ def test_a_setting_that_cannot_be_used_is_told_in_a_sentence(
         (["--mode=total"], ["schema"]),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told_in_a_sentence(
+def test_an_unusable_file_is_reported_in_one_sentence(
     tmp_path: Path, options: list[str], words: list[str]
 ) -> None:
     done = serve(tmp_path, "--port=0", *options)

@@ -60,5 +60,5 @@ def test_a_secret_in_a_url_is_refused_and_not_shown() -> None:
         ("http://localhost.example", False),
     ],
 )
-def test_loopback_is_told_from_the_rest(url: str, answer: bool) -> None:
+def test_loopback_addresses_are_recognized(url: str, answer: bool) -> None:
     assert parse_address(url).is_loopback is answer

@@ -54,7 +54,7 @@ async def test_an_event_is_a_mapping_and_knows_where_it_came_from(connect: Conne
 
 
 @on_every_bus
-async def test_a_receipt_tells_what_was_stored(connect: Connect) -> None:
+async def test_a_receipt_describes_what_was_stored(connect: Connect) -> None:
     async with connect() as bus:
         one = await bus.publish({"a": 1})
         many = await bus.publish_many({"a": i} for i in range(1234))
@@ -178,7 +178,7 @@ async def test_a_subscription_can_begin_in_the_past(connect: Connect) -> None:
 
 
 @on_every_bus
-async def test_an_event_whose_handling_failed_comes_again(connect: Connect) -> None:
+async def test_an_event_whose_handling_failed_is_redelivered(connect: Connect) -> None:
     name = topic()
     handled: list[int] = []
     async with connect() as bus:
@@ -249,7 +249,7 @@ async def test_by_hand_each_event_is_settled_alone(connect: Connect) -> None:
 
 
 @on_every_bus
-async def test_a_rejected_event_comes_again_and_in_the_end_to_the_dead_letters(
+async def test_a_rejected_event_is_redelivered_and_finally_becomes_a_dead_letter(
     connect: Connect,
 ) -> None:
     name = topic()
@@ -350,7 +350,9 @@ async def test_a_slow_subscription_does_not_hold_up_the_others(connect: Connect)
 
 
 @on_every_bus
-async def test_who_wants_the_newest_is_told_what_was_dropped(connect: Connect) -> None:
+async def test_a_consumer_of_the_newest_events_learns_how_many_were_dropped(
+    connect: Connect,
+) -> None:
     name = topic()
     missed: list[Missed] = []
     async with connect() as bus:
@@ -421,7 +423,7 @@ async def _until_nothing_waits(bus: tamis.Bus, name: str) -> None:
 
 
 @on_every_bus
-async def test_an_event_on_which_a_function_failed_comes_again(connect: Connect) -> None:
+async def test_an_event_on_which_a_function_failed_is_redelivered(connect: Connect) -> None:
     name = topic()
     attempts: list[int] = []
     logging.getLogger("tamis.client").disabled = True
@@ -447,7 +449,7 @@ async def test_an_event_on_which_a_function_failed_comes_again(connect: Connect)
 
 
 @on_every_bus
-async def test_closing_lets_a_function_finish(connect: Connect) -> None:
+async def test_closing_waits_for_a_running_function(connect: Connect) -> None:
     name = topic()
     begun, finished = asyncio.Event(), asyncio.Event()
     async with connect() as bus:
@@ -567,7 +569,7 @@ async def test_a_passing_subscription_is_gone_after_its_end(connect: Connect) ->
 
 
 @on_every_bus
-async def test_whoever_stops_waiting_for_an_event_loses_none(connect: Connect) -> None:
+async def test_cancelling_a_wait_for_an_event_loses_none(connect: Connect) -> None:
     name = topic()
     async with connect() as bus:
         subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
@@ -583,7 +585,7 @@ async def test_whoever_stops_waiting_for_an_event_loses_none(connect: Connect) -
 
 
 @on_every_bus
-async def test_whoever_stops_waiting_for_a_receipt_disturbs_nobody(connect: Connect) -> None:
+async def test_cancelling_a_wait_for_a_receipt_disturbs_no_other(connect: Connect) -> None:
     name = topic()
     async with connect(publish_window=3) as bus:
         subscription = await bus.subscribe(f"topic = '{name}' and keep = true")
@@ -656,7 +658,7 @@ async def test_an_event_that_is_too_large_is_refused(connect: Connect) -> None:
 
 
 @on_every_bus
-async def test_a_durable_name_stands_for_one_filter(connect: Connect) -> None:
+async def test_a_durable_name_belongs_to_one_filter(connect: Connect) -> None:
     name = topic()
     async with connect() as bus:
         subscription = await bus.subscribe("a = 1", durable=name)
@@ -671,7 +673,7 @@ async def test_a_durable_name_stands_for_one_filter(connect: Connect) -> None:
 
 
 @on_every_bus
-async def test_whoever_takes_a_subscription_over_ends_it_for_the_other(connect: Connect) -> None:
+async def test_taking_a_subscription_over_ends_it_for_the_former_consumer(connect: Connect) -> None:
     name = topic()
     async with connect() as bus, connect() as other:
         subscription = await bus.subscribe(f"topic = '{name}'", durable=name)
@@ -752,7 +754,7 @@ async def test_filters_can_be_tried_and_explained(connect: Connect) -> None:
 
 
 @on_every_bus
-async def test_the_broker_tells_how_it_does_and_whom_it_speaks_with(connect: Connect) -> None:
+async def test_the_broker_reports_its_status_and_the_caller(connect: Connect) -> None:
     async with connect() as bus:
         await bus.publish({"a": 1})
         status = await bus.status()

@@ -53,7 +53,7 @@ def test_acknowledgements_go_together() -> None:
     ]
 
 
-def test_after_a_reconnect_what_waited_comes_from_the_broker_again() -> None:
+def test_after_a_reconnect_the_broker_redelivers_unread_events() -> None:
     inbox = durable()
     inbox.put(deliveries(1, 2, 3))
     assert taken(inbox, 1) == [1]

@@ -49,7 +49,7 @@ def test_every_name_in_a_path_is_an_argument(operation: ManagementOperation) -> 
         (DeleteDeadLetters("x", [1, 2]), {"subscription": "x"}, {"sequence": [1, 2]}),
     ],
 )
-def test_a_call_goes_into_path_and_payload_and_comes_back(
+def test_a_call_survives_a_round_trip_through_path_and_payload(
     call: Any, path: dict[str, str], payload: dict[str, object]
 ) -> None:
     operation = OPERATIONS[type(call)]

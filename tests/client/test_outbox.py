@@ -1,4 +1,4 @@
-"""Publications through lost connections and refusals: stored once, in order, or told that not."""
+"""Publications through lost connections and refusals: stored once, in order, or failed."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_the_numbers_in_a_frame_follow_each_other(client: Client) -> None:
     assert client.sent() == [3]
 
 
-def test_one_publication_fits_whatever_its_size() -> None:
+def test_one_publication_of_any_size_fits() -> None:
     client = Client(most=2)
     assert client.outbox.has_room(1000, 10**9)
     client.publish()
@@ -242,7 +242,7 @@ ACTIONS = st.lists(
 
 @settings(max_examples=500)
 @given(ACTIONS, st.booleans())
-def test_whatever_happens_all_is_stored_once_in_order_or_told(
+def test_every_publication_is_stored_once_in_order_or_fails(
     actions: list[str], is_patient: bool
 ) -> None:
     """A broker that refuses for all kinds of reasons, and a connection that may always break."""

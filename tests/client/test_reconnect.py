@@ -218,7 +218,7 @@ def test_something_else_than_a_broker_is_recognized() -> None:
             thread.join()
 
 
-def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
+def test_waiting_for_a_silent_server_ends() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
             url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -231,7 +231,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_for_ever() -> None:
 # --- credentials ---------------------------------------------------------------------------------
 
 
-def test_without_a_valid_token_nobody_comes_in(tmp_path: Path) -> None:
+def test_a_connection_needs_a_valid_token(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text("[roles.reader]\nsee = true\n")
 

@@ -164,7 +164,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
     session.close()
 
 
-def test_the_tutorial_goes_as_it_is_written(session: Session) -> None:
+def test_the_tutorial_runs_as_written(session: Session) -> None:
     session.follow(TUTORIAL.read_text(encoding="utf-8"))
     assert session.commands == 10
 

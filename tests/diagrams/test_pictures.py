@@ -71,7 +71,7 @@ def test_boxes_ask_what_a_reader_would(filter_: str, asked: list[str]) -> None:
     assert questions(picture(filter_)) == asked
 
 
-def test_with_cuts_every_node_is_drawn_as_it_is() -> None:
+def test_with_breakpoints_every_node_is_drawn() -> None:
     schema = Schema({"company": "str", "price": "float"})
     assert questions(picture(PC_WATCH, schema=schema, breakpoints=True)) == [
         'company is absent or company < "Dell"',
@@ -200,9 +200,7 @@ def with_one_value(event: Event) -> Event:
 
 @pytest.mark.parametrize("breakpoints", [False, True])
 @pytest.mark.parametrize("seed", range(25))
-def test_whoever_follows_the_questions_ends_where_the_filter_does(
-    seed: int, breakpoints: bool
-) -> None:
+def test_following_the_questions_ends_where_the_filter_does(seed: int, breakpoints: bool) -> None:
     rng = Random(seed)
     world = with_one_value_each(random_world(rng, typed=seed % 3 > 0, exact=True))
     mode = rng.choice((Mode.SQL, Mode.STRICT, Mode.DEFAULT))

@@ -1,4 +1,4 @@
-"""Arrow's columns become the events that their rows say, and what is wrong is told the same."""
+"""Arrow's columns become the events of their rows, with the same errors."""
 
 from __future__ import annotations
 

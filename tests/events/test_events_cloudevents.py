@@ -78,7 +78,7 @@ def test_context_and_data_become_attributes() -> None:
         ({"data_base64": ""}, b"", {}),
     ],
 )
-def test_data_is_kept_and_comes_out_again(members: Any, data: object, attributes: Any) -> None:
+def test_data_survives_a_round_trip(members: Any, data: object, attributes: Any) -> None:
     cloudevent = decode_cloudevent(text(**members))
     assert cloudevent.data == data
     assert type(cloudevent.data) is type(data)
@@ -265,7 +265,7 @@ def test_equal_data_of_other_types_makes_another_cloudevent() -> None:
 
 
 @given(some.cloudevents())
-def test_a_cloudevent_comes_back_from_its_text(cloudevent: CloudEvent) -> None:
+def test_a_cloudevent_survives_a_round_trip_through_text(cloudevent: CloudEvent) -> None:
     again = decode_cloudevent(encode_cloudevent(cloudevent).encode())
     assert again == cloudevent
     assert hash(again) == hash(cloudevent)
@@ -273,7 +273,7 @@ def test_a_cloudevent_comes_back_from_its_text(cloudevent: CloudEvent) -> None:
 
 
 @given(st.lists(some.cloudevents(), max_size=3))
-def test_a_batch_comes_back_from_its_text(cloudevents: list[CloudEvent]) -> None:
+def test_a_batch_survives_a_round_trip_through_text(cloudevents: list[CloudEvent]) -> None:
     assert decode_cloudevents(encode_cloudevents(cloudevents)) == cloudevents
 
 

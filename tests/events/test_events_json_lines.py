@@ -62,7 +62,7 @@ def test_a_rejected_line_keeps_the_class_of_its_error() -> None:
 
 
 @given(st.lists(st.sampled_from([*GOOD, *BAD, *BLANK])))
-def test_what_goes_in_comes_out_as_an_event_or_rejected(lines: list[str]) -> None:
+def test_every_line_becomes_an_event_or_is_rejected(lines: list[str]) -> None:
     results = list(decode_json_lines(lines, limits=EventLimits(depth=2)))
     filled = [(number, line) for number, line in enumerate(lines, 1) if line not in BLANK]
     assert [line.number for line in results] == [number for number, _ in filled]

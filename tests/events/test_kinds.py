@@ -52,7 +52,7 @@ def mentions(path: Path) -> bool:
     )
 
 
-def test_only_what_is_special_about_a_kind_stands_outside_of_the_table() -> None:
+def test_only_special_cases_of_a_kind_are_outside_the_table() -> None:
     found = {str(p.relative_to(PACKAGE)) for p in PACKAGE.rglob("*.py") if mentions(p)}
     assert {path for path in found if not path.startswith(tuple(SPECIAL))} == set()
     assert {

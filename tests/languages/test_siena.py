@@ -159,7 +159,7 @@ def test_table_2_of_the_paper() -> None:
     assert not intersects("<", 3, ">", 3)
 
 
-def test_covers_and_intersects_tell_whether_they_are_certain() -> None:
+def test_covers_and_intersects_report_whether_they_are_certain() -> None:
     answer = covers("*", "a", ">*", "ba")
     assert answer
     assert answer.exact

@@ -25,8 +25,8 @@ def main(site: str, master: str, format_: str, files_per_batch: str, plant: str 
     spark = local_session(master, settings={"spark.sql.shuffle.partitions": "2"})
     query = Site(Path(site)).start(spark, format_=format_, files_per_batch=int(files_per_batch))
     query.awaitTermination()
-    told = json.dumps(failed_tasks(spark, str(query.runId)))
-    (Path(site) / FAILED_TASKS).write_text(told, encoding="utf-8")
+    failed = json.dumps(failed_tasks(spark, str(query.runId)))
+    (Path(site) / FAILED_TASKS).write_text(failed, encoding="utf-8")
     spark.stop()
 
 

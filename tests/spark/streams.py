@@ -145,7 +145,7 @@ def assert_all_are_counted(spark: SparkSession, site: Site, events: int) -> None
     counts = total(batches)
     assert counts.events == events
     rows = read_results(spark, site.results).groupBy("outcome").count().collect()
-    told = {row["outcome"]: row["count"] for row in rows}
-    assert told.get("matched", 0) == counts.matched
-    assert told.get("unmatched", 0) == counts.unmatched
-    assert told.get("rejected", 0) == counts.rejected
+    reported = {row["outcome"]: row["count"] for row in rows}
+    assert reported.get("matched", 0) == counts.matched
+    assert reported.get("unmatched", 0) == counts.unmatched
+    assert reported.get("rejected", 0) == counts.rejected

@@ -32,17 +32,17 @@ def test_compile_and_match(spark: SparkSession, tmp_path: Path) -> None:
     result = run("compile", table, "--library", tmp_path / "library", "--lint")
     assert result.exit_code == 1, result.output
     assert 'rejected: row 2, typo: expected a condition or value, found "<"' in result.stderr
-    told = facts(result)
-    assert (told["version"], told["rows"], told["rejected"]) == ("1", "2", "1")
+    reported = facts(result)
+    assert (reported["version"], reported["rows"], reported["rejected"]) == ("1", "2", "1")
 
     events = tmp_path / "events.jsonl"
     events.write_text('{"price": 5}\n{"price": 50}\n{"price": \n')
     matching = ("match", events, "--library", tmp_path / "library", "--to", tmp_path / "out")
     result = run(*matching, "--output", "pairs")
     assert result.exit_code == 0, result.output
-    told = facts(result)
+    reported = facts(result)
     names = ("events", "matched", "unmatched", "rejected", "matches")
-    assert [told[name] for name in names] == ["3", "1", "1", "1", "1"]
+    assert [reported[name] for name in names] == ["3", "1", "1", "1", "1"]
     out = spark.read.parquet(str(tmp_path / "out"))
     assert {(row["position"], row["subscription"], row["outcome"]) for row in out.collect()} == {
         (0, "cheap", "matched"),

@@ -33,8 +33,8 @@ def test_a_stream_says_what_came_of_each_batch(site: Site) -> None:
     result = run(*arguments(site), "--once")
     assert result.exit_code == 0, result.output
     assert "batch 0, version 1: 3 events: 1 matched, 1 unmatched, 1 rejected" in result.stderr
-    told = facts(result)
-    assert [told[name] for name in ("batches", "versions", "events")] == ["1", "1", "3"]
+    reported = facts(result)
+    assert [reported[name] for name in ("batches", "versions", "events")] == ["1", "1", "3"]
     again = run(*arguments(site), "--once")
     assert again.exit_code == 1
     assert facts(again)["versions"] == "none"

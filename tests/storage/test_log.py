@@ -30,7 +30,7 @@ def test_an_empty_log_has_nothing_to_read(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_record_survives_a_round_trip(tmp_path: Path) -> None:
     log = EventLog(tmp_path, clock=frozen(12.5))
     assert log.append([EVENT]) == range(1, 2)
     assert log.get(1) == (1, 12.5, *EVENT)
@@ -166,7 +166,7 @@ def _numbers() -> Iterator[str]:
             yield number
 
 
-def test_only_so_many_files_are_open(tmp_path: Path) -> None:
+def test_the_number_of_open_files_is_limited(tmp_path: Path) -> None:
     log = EventLog(tmp_path, segment_bytes=100, sync=no_sync)
     for _ in range(80):
         log.append([EVENT])

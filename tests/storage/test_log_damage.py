@@ -112,9 +112,7 @@ def test_damage_is_named_by_segment_offset_and_sequence(
 
 
 @pytest.mark.parametrize("knows", [False, True])
-def test_only_who_knows_the_mark_could_make_a_payload_pose_as_a_record(
-    knows: bool, quick_path: Path
-) -> None:
+def test_a_payload_can_imitate_a_record_only_with_the_mark(knows: bool, quick_path: Path) -> None:
     log = EventLog(quick_path, sync=no_sync)
     log.append([NewRecord("p", 1, 0, b"first")])
     secret = bytes.fromhex(one_file(quick_path).stem[-8:])

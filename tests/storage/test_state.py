@@ -333,7 +333,7 @@ def test_a_full_disk_refuses_changes_and_goes_on_with_room(small_disk: Path) -> 
     state.close()
 
 
-def test_a_disk_that_refuses_is_told_in_a_sentence(quick_path: Path) -> None:
+def test_a_failing_disk_is_reported_in_one_sentence(quick_path: Path) -> None:
     state = StateStore(quick_path / "state.db")
     state.add_subscription(subscription("a"))
     pairs = [(1, sequence) for sequence in range(2, 10_000)]

@@ -41,7 +41,7 @@ def test_a_folder_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
     Storage.open(tmp_path / "data").close()
 
 
-def test_a_store_that_cannot_be_opened_lets_go_of_its_folder(quick_path: Path) -> None:
+def test_a_store_that_cannot_be_opened_releases_its_folder(quick_path: Path) -> None:
     Storage.open(quick_path, sync=no_sync).close()
     whole = (quick_path / "state.db").read_bytes()
     (quick_path / "state.db").write_bytes(b"x" * 5000)
@@ -52,7 +52,7 @@ def test_a_store_that_cannot_be_opened_lets_go_of_its_folder(quick_path: Path) -
     Storage.open(quick_path, sync=no_sync).close()
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_a_sentence(quick_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported_in_one_sentence(quick_path: Path) -> None:
     (quick_path / "file").touch()
     with pytest.raises(StorageError, match="opening the store failed: Not a directory"):
         Storage.open(quick_path / "file" / "data")
@@ -76,7 +76,7 @@ def test_publishers_are_known_from_the_state_and_from_what_is_not_matched(quick_
         assert str(store.recovery).endswith("6 events, 4 of them to match.")
 
 
-def test_a_cut_tail_and_damage_are_told_in_sentences(quick_path: Path) -> None:
+def test_a_cut_tail_and_damage_are_reported_in_sentences(quick_path: Path) -> None:
     with Storage.open(quick_path, sync=no_sync) as store:
         for number in range(1, 6):
             store.log.append([event("a", number)])
@@ -94,7 +94,9 @@ def test_a_cut_tail_and_damage_are_told_in_sentences(quick_path: Path) -> None:
         assert store.log.next_sequence == 5
 
 
-def test_retention_forgets_only_what_is_matched_and_tells_who_loses_what(quick_path: Path) -> None:
+def test_retention_removes_only_matched_events_and_reports_losses_by_subscription(
+    quick_path: Path,
+) -> None:
     synced: list[str] = []
 
     def sync(file: int) -> None:

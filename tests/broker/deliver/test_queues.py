@@ -71,7 +71,7 @@ def test_what_lies_behind_a_replay_waits_for_it(store: Storage) -> None:
     assert taken(queue) == [9]
 
 
-def test_for_those_who_are_away_nothing_is_kept_in_memory(store: Storage) -> None:
+def test_nothing_is_kept_in_memory_for_disconnected_subscribers(store: Storage) -> None:
     number = subscription(store.state)
     queue = DiskQueue(number, store.state, 100, nothing_yet=True)
     store.state.commit_matches(10, [(number, row) for row in range(1, 11)], {})
@@ -106,7 +106,7 @@ def test_no_more_than_the_window_is_unsettled(store: Storage) -> None:
     assert taken(queue, now=60.0) == [2]
 
 
-def test_what_was_sent_comes_again_after_the_connection_has_gone(store: Storage) -> None:
+def test_unacknowledged_events_are_redelivered_after_a_lost_connection(store: Storage) -> None:
     number = subscription(store.state)
     queue = DiskQueue(number, store.state, WINDOW, nothing_yet=True)
     store.state.commit_matches(3, [(number, 1), (number, 2), (number, 3)], {})

@@ -53,7 +53,7 @@ def test_the_names_of_this_machine_are_known(client: httpx.Client, host: str) ->
     assert client.get("/v1/status", headers={"Host": host}).status_code == 200
 
 
-def test_no_page_is_told_that_it_may_without_the_setting(client: httpx.Client) -> None:
+def test_without_the_setting_no_page_gets_cors_headers(client: httpx.Client) -> None:
     response = client.options(
         "/v1/events",
         headers={"Origin": "https://evil.example", "Access-Control-Request-Method": "POST"},

@@ -82,7 +82,7 @@ def play(folder: Path, scene: Scene) -> None:
     asyncio.run(run())
 
 
-def test_a_connection_that_is_told_to_stop_says_so(tmp_path: Path) -> None:
+def test_a_stopped_connection_says_so(tmp_path: Path) -> None:
     async def scene(_: Broker, connection: Connection, line: Line) -> None:
         connection.stop()
         assert await line.closed == (1012, "the broker stops")

@@ -191,7 +191,7 @@ def test_making_it_again_takes_it_up_but_not_with_another_filter(client: httpx.C
     check_problem(other, 409, "conflict", "another filter")
 
 
-def test_a_list_comes_in_pages(client: httpx.Client) -> None:
+def test_a_list_is_paged(client: httpx.Client) -> None:
     for number in range(5):
         make(client, f"page-{number}", "false")
     found, after = [], "page-"
@@ -250,7 +250,7 @@ def test_what_was_fetched_and_acknowledged_does_not_come_again(client: httpx.Cli
     assert fetch(client, "pull", wait=0) == []
 
 
-def test_what_is_rejected_comes_again_and_is_then_given_up(client: httpx.Client) -> None:
+def test_rejected_events_are_redelivered_and_then_become_dead_letters(client: httpx.Client) -> None:
     make(client, "letters", "kind = 'letter'", max_attempts=2)
     sequence = publish(client, {"kind": "letter"})
     path = "/v1/subscriptions/letters"
@@ -370,7 +370,7 @@ def test_a_token_is_issued_shown_and_revoked(client: httpx.Client) -> None:
     assert {"issue token", "revoke token"} <= set(acts)
 
 
-def test_the_broker_tells_how_it_does(client: httpx.Client) -> None:
+def test_the_broker_reports_its_status(client: httpx.Client) -> None:
     assert client.get("/health").json() == {"status": "alive"}
     assert client.get("/ready").json() == {"status": "ready"}
     assert client.get("/v1/status").json()["ready"] is True

@@ -125,7 +125,7 @@ def test_what_has_arrived_of_a_subscription_is_acknowledged(
     assert fetch(client, "streamed", wait=0) == []
 
 
-def test_with_manual_acknowledgements_what_was_not_acknowledged_comes_again(
+def test_with_manual_acknowledgements_unacknowledged_events_are_redelivered(
     server: ServerProcess, client: httpx.Client
 ) -> None:
     make(client, "by-hand", "kind = 'by hand'")

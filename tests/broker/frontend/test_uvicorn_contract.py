@@ -84,7 +84,7 @@ def test_the_attributes_that_are_used_are_set_by_the_constructor(kind: type) -> 
         )
 
 
-def test_a_closed_or_lost_websocket_is_told_apart_as_here() -> None:
+def test_uvicorn_refuses_to_send_on_closed_or_lost_websockets() -> None:
     """Our `send` writes frames by itself, so it must refuse where Uvicorn's does."""
     source = inspect.getsource(WebSocketsSansIOProtocol.send)
     for part in (

@@ -15,7 +15,7 @@ from .sockets import Talk
 
 
 def check_sent_away(talk: Talk, code: int, refusal: str, *words: str) -> None:
-    """Check that the client is told why, and that the connection is then closed."""
+    """Check that the client gets the reason, and that the connection is then closed."""
     frame = talk.hear("refused")
     assert frame["code"] == refusal
     assert "ref" not in frame
@@ -36,7 +36,7 @@ def test_hello_is_answered_with_the_limits(server: ServerProcess) -> None:
         assert welcome["largest_event"] == 256 * 1024
 
 
-def test_what_is_published_comes_to_who_asked_for_it(server: ServerProcess) -> None:
+def test_subscribers_receive_published_events(server: ServerProcess) -> None:
     with Talk(server) as talk, Talk(server) as other:
         made = talk.ask("subscribe", "subscribed", filter="price < 5", credit=10)
         assert not made.get("resumed")
@@ -101,7 +101,7 @@ def test_a_durable_subscription_is_taken_up_where_it_was(server: ServerProcess) 
         assert refused["code"] == "not_found"
 
 
-def test_who_comes_later_takes_a_subscription_over(server: ServerProcess) -> None:
+def test_a_later_connection_takes_a_subscription_over(server: ServerProcess) -> None:
     wanted = {"filter": "kind = 'taken'", "durable": "taken", "credit": 10}
     with Talk(server) as first, Talk(server) as second:
         first.ask("subscribe", "subscribed", **wanted)

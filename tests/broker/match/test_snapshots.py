@@ -54,7 +54,7 @@ async def test_nothing_is_compiled_that_was_saved(tmp_path: Path) -> None:
 
 
 @run_async
-async def test_another_policy_lets_nothing_through(tmp_path: Path) -> None:
+async def test_a_snapshot_of_another_policy_is_not_used(tmp_path: Path) -> None:
     await make(tmp_path)
     await check(tmp_path, LOW, MIXED[:1], anew=3)
     # What was compiled under it serves as long as it holds.

@@ -80,7 +80,7 @@ def test_sizes_are_written_as_people_write_them(text: str, size: int) -> None:
         ("jwt_keys = 'keys.json'\npolicy = 'p.toml'", "jwt_keys needs jwt_issuer"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_told_with_its_place(
+def test_mistakes_in_the_file_are_reported_with_their_place(
     tmp_path: Path, file: str, words: str
 ) -> None:
     path = tmp_path / "broker.toml"
@@ -90,7 +90,7 @@ def test_what_is_wrong_in_the_file_is_told_with_its_place(
     assert words in str(error.value)
 
 
-def test_what_is_wrong_elsewhere_is_told_with_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_elsewhere_are_reported_with_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAMIS_PORT", "many")
     with pytest.raises(SettingsError, match="TAMIS_PORT: it should be a valid integer"):
         load_settings()
@@ -142,7 +142,7 @@ def _shown(name: str, value: Any) -> str:
     return f"`{value}`"
 
 
-def test_the_reference_lists_every_setting_as_it_is() -> None:
+def test_the_reference_lists_every_setting() -> None:
     text = REFERENCE.read_text(encoding="utf-8")
     written = [line for line in text.splitlines() if line.startswith("| `")]
     assert sorted(written) == sorted(map(row, BrokerSettings.model_fields))

@@ -19,7 +19,7 @@ from tamis.storage import Storage
 
 
 class Disk:
-    """Syncs that fail when they are told to."""
+    """Syncs that fail on request."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -51,7 +51,7 @@ def payload(number: int) -> Payload:
     return Payload(b'{"n":%d}' % number, "json", event, event)
 
 
-def test_what_comes_after_a_refused_publication_waits_for_it(tmp_path: Path) -> None:
+def test_later_publications_wait_for_a_refused_one(tmp_path: Path) -> None:
     disk = Disk()
 
     async def work(publishing: Publishing) -> None:

@@ -299,7 +299,7 @@ def test_the_status_is_a_table_or_json() -> None:
 # --- tokens --------------------------------------------------------------------------------------
 
 
-def test_tokens_let_people_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_grant_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = tmp_path / "policy.toml"
     policy.write_text(
         "[roles.chief]\nadmin = true\nsee = true\npublish = true\n\n"

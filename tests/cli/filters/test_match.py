@@ -25,7 +25,7 @@ def events(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_event_comes_out_with_the_filters_it_satisfies(events: Path) -> None:
+def test_every_event_is_printed_with_the_filters_it_satisfies(events: Path) -> None:
     done = tamis("match", "price < 10", events)
     assert done.code == 0
     assert done.json == [

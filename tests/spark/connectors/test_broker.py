@@ -77,7 +77,7 @@ def crash(*_: object) -> None:
     raise CrashError
 
 
-def test_all_events_meet_all_subscriptions_once_whatever_happens(
+def test_every_event_is_matched_exactly_once_despite_failures(
     spark: SparkSession, server: ServerProcess, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oracle agrees, though the driver is gone in the middle and the broker is killed."""
@@ -155,7 +155,7 @@ def test_what_the_broker_refuses_is_said_by_spark(
         spark.read.format("tamis").options(url=server.url, tasks="0").load().collect()
 
 
-def test_a_broker_that_is_away_is_told_at_once(spark: SparkSession) -> None:
+def test_an_unreachable_broker_is_reported_at_once(spark: SparkSession) -> None:
     with pytest.raises(SparkError, match="cannot be reached"):
         read_broker(spark, "http://127.0.0.1:9", patience="0.1")
     owner = SinkOwner("a", Path(), has_begun=False)
@@ -243,9 +243,9 @@ def test_results_are_published_once_however_often_they_are_sent(
     expected = {
         (start, json.dumps(_found(line))) for start, line in zip(starts, lines, strict=False)
     }
-    told = [(event["position"], json.dumps(event.get("subscriptions", []))) for event in got]
-    assert told[-1] == (0, '["dear"]')
-    assert Counter(told[:-1]) == Counter(expected)
+    seen = [(event["position"], json.dumps(event.get("subscriptions", []))) for event in got]
+    assert seen[-1] == (0, '["dear"]')
+    assert Counter(seen[:-1]) == Counter(expected)
     assert Counter(event["outcome"] for event in got) == {"matched": 301, "rejected": 1}
 
 
@@ -260,7 +260,7 @@ def test_the_command_line_streams_from_broker_to_broker(
 ) -> None:
     publish(server, [{"symbol": "ACME", "price": n} for n in range(30)])
     with running(tmp_path / "other") as other:
-        told = run(
+        result = run(
             "stream",
             server.url,
             *("--library", site.library, "--to", other.url),
@@ -268,8 +268,8 @@ def test_the_command_line_streams_from_broker_to_broker(
             *("--option", "start=earliest", "--option", "filter=price < 20"),
             *("--to-option", "publishers=2", "--events-per-batch", "25"),
         )
-        assert told.exit_code == 0, told.output
-        assert facts(told)["events"] == "20"
+        assert result.exit_code == 0, result.output
+        assert facts(result)["events"] == "20"
         with tamis.connect_sync(other.url) as bus:
             got = {event["sequence"]: event["matches"] for event in bus.history()}
     assert got == {n + 1: 3 if n < 10 else 2 for n in range(20)}

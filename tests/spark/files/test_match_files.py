@@ -129,7 +129,7 @@ def test_small_splits_share_a_task() -> None:
     ]
 
 
-def test_what_cannot_be_read_is_told(
+def test_unreadable_files_are_reported(
     spark: SparkSession, report: CompileReport, tmp_path: Path
 ) -> None:
     def read(name: str, **options: Any) -> None:

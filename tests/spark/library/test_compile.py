@@ -1,4 +1,4 @@
-"""Tables of subscriptions become libraries; what cannot be taken is told by row."""
+"""Tables of subscriptions become libraries; rejected rows are reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rejected(spark: SparkSession, path: str) -> dict[int, Any]:
     return {row["row"]: row for row in spark.read.parquet(path).collect()}
 
 
-def test_rejected_rows_are_told_with_their_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_rejected_rows_are_reported_with_their_place(spark: SparkSession, tmp_path: Path) -> None:
     table = spark.createDataFrame(
         [tuple(row.values()) for row in ROWS], "id string, filter string, language string"
     )
@@ -75,10 +75,10 @@ def test_tables_are_read_from_files(format_: str, spark: SparkSession, tmp_path:
             writer.writerows([*good, {"id": "last", "filter": 'a = ",""'}])
         wrong = {2: "<", 4: "'soon' is not a timestamp", 5: "line 1"}
     report = compile_subscriptions(path, tmp_path / "library", spark=spark)
-    told = rejected(spark, report.rejected_path)
-    assert {row: reason in told[row]["reason"] for row, reason in wrong.items()} == dict.fromkeys(
-        wrong, True
-    )
+    reported = rejected(spark, report.rejected_path)
+    assert {
+        row: reason in reported[row]["reason"] for row, reason in wrong.items()
+    } == dict.fromkeys(wrong, True)
     assert report.rejected == len(wrong)
     assert report.rows == report.subscriptions + report.rejected
 
@@ -96,8 +96,8 @@ def test_lint_looks_for_mistakes(spark: SparkSession, tmp_path: Path) -> None:
     subs = [Sub("wide", "price < 10"), Sub("narrow", "price < 5"), Sub("no", "a < 1 and a > 2")]
     report = compiled(spark, subs, tmp_path, lint=True)
     assert report.findings == 2
-    told = spark.read.parquet(str(report.version.path / "findings.parquet")).collect()
-    assert {row["id"]: (row["rule"], row["other"]) for row in told} == {
+    reported = spark.read.parquet(str(report.version.path / "findings.parquet")).collect()
+    assert {row["id"]: (row["rule"], row["other"]) for row in reported} == {
         "narrow": ("covered", "wide"),
         "no": ("never-true", None),
     }
@@ -140,7 +140,9 @@ def test_a_table_with_wrong_columns_is_refused(
     assert not tmp_path.joinpath("versions").exists()
 
 
-def test_mistakes_are_told_before_anything_is_written(spark: SparkSession, tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     table = spark.createDataFrame([("a", "b = 1")], "id string, filter string")
     with pytest.raises(SchemaError, match="schema"):
         compile_subscriptions(table, tmp_path, mode="total")

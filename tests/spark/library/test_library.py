@@ -1,4 +1,4 @@
-"""Libraries on disk: whole or not there, and damage is told in one sentence."""
+"""Libraries on disk: whole or not there, and damage is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_draft_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     assert list((tmp_path / "versions").iterdir()) == []
 
 
-def test_a_missing_library_is_told(tmp_path: Path) -> None:
+def test_a_missing_library_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LibraryError, match="there is no version in it; compile subscriptions"):
         newest_version(tmp_path / "nowhere")
     published(tmp_path, ["a"])
@@ -75,7 +75,7 @@ def test_a_missing_library_is_told(tmp_path: Path) -> None:
         Library(tmp_path).version(7)
 
 
-def test_a_missing_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     version = published(tmp_path, ["a"])
     version.check()
     (version.path / "shard-0000.tamis").unlink()
@@ -84,7 +84,7 @@ def test_a_missing_file_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["shard-0000.tamis", "shard-0000.ids.arrow"])
-def test_a_damaged_file_is_told(name: str, tmp_path: Path) -> None:
+def test_a_damaged_file_is_reported(name: str, tmp_path: Path) -> None:
     version = published(tmp_path, ["a"])
     data = bytearray((version.path / name).read_bytes())
     data[len(data) // 2] ^= 1
@@ -95,7 +95,7 @@ def test_a_damaged_file_is_told(name: str, tmp_path: Path) -> None:
         version.check()
 
 
-def test_a_damaged_manifest_is_told(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_reported(tmp_path: Path) -> None:
     version = published(tmp_path, ["a"])
     (version.path / "manifest.json").write_text('{"version": 1')
     with pytest.raises(LibraryError, match="the manifest is damaged"):
@@ -116,7 +116,7 @@ def test_a_worker_keeps_shards_open_but_not_all_of_them(tmp_path: Path) -> None:
     assert opened(versions[1]) is not second
 
 
-def test_a_shard_that_is_not_the_one_in_the_manifest_is_told(tmp_path: Path) -> None:
+def test_a_shard_that_differs_from_the_manifest_is_reported(tmp_path: Path) -> None:
     version = published(tmp_path, ["a"])
     other = published(tmp_path, ["a", "b"])
     (shard,) = version.manifest.shards

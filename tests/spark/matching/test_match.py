@@ -46,7 +46,7 @@ def by_event(events: DataFrame, report: CompileReport, **options: Any) -> dict[i
     return {row["n"]: row for row in rows}
 
 
-def test_every_output_tells_the_same(events: DataFrame, market: CompileReport) -> None:
+def test_all_outputs_agree(events: DataFrame, market: CompileReport) -> None:
     ids = market.version.ids().to_pylist()
     lists = by_event(events, market, output="ids")
     assert {n: set(row["subscriptions"]) for n, row in lists.items()} == EXPECTED
@@ -74,8 +74,8 @@ def test_what_matches_nothing_can_be_kept_or_not(events: DataFrame, market: Comp
     assert by_event(events, market, unmatched=False).keys() == {1, 2, 4}
     assert by_event(events, market, unmatched=False, tally=Tally()).keys() == {1, 2, 4}
     pairs = events.transform(match(market.version, output="pairs", unmatched=True)).collect()
-    told = {(row["n"], row["subscription"]) for row in pairs}
-    assert told == {(n, id_) for n, ids in EXPECTED.items() for id_ in ids or (None,)}
+    reported = {(row["n"], row["subscription"]) for row in pairs}
+    assert reported == {(n, id_) for n, ids in EXPECTED.items() for id_ in ids or (None,)}
 
 
 def test_all_columns_are_kept_unless_some_are_named(
@@ -131,7 +131,7 @@ def test_variant_and_binary_events(spark: SparkSession, market: CompileReport) -
         assert found[2]["error"] == "there is no event: the text is null"
 
 
-def test_rejected_events_are_told_and_counts_add_up(
+def test_rejected_events_are_reported_and_counts_add_up(
     spark: SparkSession, market: CompileReport, tmp_path: Path
 ) -> None:
     texts = [
@@ -175,7 +175,7 @@ def test_events_are_held_against_the_schema(spark: SparkSession, tmp_path: Path)
     assert "at: 'noon' is not a timestamp" in found[3]["error"]
 
 
-def test_expiry_goes_by_the_time_that_was_pinned(spark: SparkSession, tmp_path: Path) -> None:
+def test_expiry_uses_the_pinned_time(spark: SparkSession, tmp_path: Path) -> None:
     table = spark.sql("select 'a' id, 'x = 1' filter, timestamp_seconds(1000) expires_at")
     report = compile_subscriptions(table, tmp_path)
     events = spark.createDataFrame([(1, 1)], "n int, x int")
@@ -232,16 +232,14 @@ def test_no_subscriptions_and_no_attributes(spark: SparkSession, tmp_path: Path)
         ({"keep": ["m"]}, "there is no column 'm' to keep"),
     ],
 )
-def test_a_mistake_is_told_before_the_job_runs(
+def test_a_mistake_is_reported_before_the_job_runs(
     options: dict[str, Any], sentence: str, events: DataFrame, market: CompileReport
 ) -> None:
     with pytest.raises(SchemaError, match=sentence):
         events.transform(match(market.version, **options))
 
 
-def test_columns_that_cannot_be_the_events_are_told(
-    spark: SparkSession, market: CompileReport
-) -> None:
+def test_unusable_event_columns_are_reported(spark: SparkSession, market: CompileReport) -> None:
     with pytest.raises(SchemaError, match=r"no attribute that a filter mentions.*price, symbol"):
         spark.range(3).transform(match(market.version))
     with pytest.raises(EventError, match="price: the column has the Arrow type decimal"):
@@ -250,7 +248,7 @@ def test_columns_that_cannot_be_the_events_are_told(
         spark.sql("select 1 price, 2 error").transform(match(market.version))
 
 
-def test_a_schema_that_the_events_do_not_have_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_schema_that_the_events_lack_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     schema = Schema({"price": "float", "size": "int"})
     report = compiled(spark, [Sub("a", "price < 5")], tmp_path, schema=schema, mode="total")
     with pytest.raises(SchemaError, match="the events lack size, and in mode 'total'"):
@@ -259,7 +257,7 @@ def test_a_schema_that_the_events_do_not_have_is_told(spark: SparkSession, tmp_p
         spark.sql("select 'x' price, 1 size").transform(match(report.version))
 
 
-def test_a_damaged_library_is_told_before_the_job_runs(
+def test_a_damaged_library_is_reported_before_the_job_runs(
     events: DataFrame, spark: SparkSession, tmp_path: Path
 ) -> None:
     report = compiled(spark, SUBS, tmp_path)

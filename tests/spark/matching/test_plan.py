@@ -1,4 +1,4 @@
-"""The planner takes the cheapest plan that fits, says why, and does as it is told."""
+"""The planner takes the cheapest plan that fits, says why, and does as it is asked."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ def test_a_grid_joins_what_its_groups_find(spark: SparkSession, report: CompileR
 
     def found(output: str, memory: int) -> dict[int, Any]:
         tally = Tally()
-        told = match(
+        planned = match(
             report.version, output=output, json="pay load", memory=memory, tally=tally, keep=["n"]
         )
-        rows = events.transform(told).collect()
+        rows = events.transform(planned).collect()
         assert tally.counts()[:4] == (42, 32, 9, 1)
         return {row["n"]: row for row in rows}
 

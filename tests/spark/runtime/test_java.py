@@ -18,11 +18,11 @@ def script(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("told", "version"),
+    ("output", "version"),
     [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_2"', 8), ("what?", 0)],
 )
-def test_a_java_tells_its_version(told: str, version: int, tmp_path: Path) -> None:
-    java = script(tmp_path / "java", f"echo '{told}' >&2")
+def test_the_version_of_java_is_read(output: str, version: int, tmp_path: Path) -> None:
+    java = script(tmp_path / "java", f"echo '{output}' >&2")
     assert java_version(str(java)) == version
 
 
@@ -30,13 +30,13 @@ def test_the_launcher_leaves_out_the_module_that_is_not_there(tmp_path: Path) ->
     java = script(tmp_path / "real", 'printf "[%s]" "$@"')
     home = make_launcher(java, tmp_path / "home")
     arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "Main"]
-    told = subprocess.run(  # noqa: S603
+    finished = subprocess.run(  # noqa: S603
         [home / "bin" / "java", *arguments], capture_output=True, text=True, check=True
     )
-    assert told.stdout == "[-cp][a b][Main]"
+    assert finished.stdout == "[-cp][a b][Main]"
 
 
-def test_a_wrong_java_home_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_java_home_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkError, match="there is no bin/java in it"):
         provide_java()

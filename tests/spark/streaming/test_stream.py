@@ -54,8 +54,8 @@ def test_new_files_and_new_versions_are_taken_batch_by_batch(
     spark: SparkSession, site: Site
 ) -> None:
     add_file(site.events, "a.jsonl", [{"price": 5}, {"price": 50}, '{"price": ', {"n": 1}])
-    told: list[int] = []
-    site.run(spark, on_batch=lambda batch: told.append(batch.number))
+    numbers: list[int] = []
+    site.run(spark, on_batch=lambda batch: numbers.append(batch.number))
     assert site.rows(spark, "batch", "version", "outcome", "position", "subscriptions") == [
         (0, 1, "matched", 0, ["cheap"]),
         (0, 1, "rejected", 27, None),
@@ -66,11 +66,11 @@ def test_new_files_and_new_versions_are_taken_batch_by_batch(
     site.run(spark)
     assert len(read_batches(site.results)) == 1, "nothing is new"
     add_file(site.events, "b.jsonl", [{"price": 50}])
-    site.run(spark, on_batch=lambda batch: told.append(batch.number))
+    site.run(spark, on_batch=lambda batch: numbers.append(batch.number))
     assert (1, 2, "matched", 0, ["dear"]) in site.rows(
         spark, "batch", "version", "outcome", "position", "subscriptions"
     )
-    assert told == [0, 1]
+    assert numbers == [0, 1]
     assert total(read_batches(site.results)) == (5, 2, 2, 1, 2)
     assert_all_are_counted(spark, site, events=5)
     assert not compare_with_a_clean_run(spark, site, "json")
@@ -236,9 +236,9 @@ def test_a_function_gets_the_same_rows_again(spark: SparkSession, site: Site) ->
 def test_records_are_for_people_too(spark: SparkSession, site: Site) -> None:
     add_file(site.events, "a.jsonl", [{"price": 5}])
     site.run(spark)
-    told = json.loads((site.results / "batch=00000000" / "_batch.json").read_text())
-    assert told["version"] == 1
-    assert told["matched"] == 1
+    summary = json.loads((site.results / "batch=00000000" / "_batch.json").read_text())
+    assert summary["version"] == 1
+    assert summary["matched"] == 1
     plain = spark.read.parquet(str(site.results)).collect()
     assert [(row["batch"], row["outcome"]) for row in plain] == [(0, "matched")]
 

@@ -147,7 +147,7 @@ def test_a_version_that_does_not_fit_is_not_pinned(spark: SparkSession, site: Si
     assert site.rows(spark, "version", "subscriptions") == [(1, ["cheap"]), (3, ["dear"])]
 
 
-def test_mistakes_are_told_before_the_stream_starts(
+def test_mistakes_are_reported_before_the_stream_starts(
     spark: SparkSession, site: Site, tmp_path: Path
 ) -> None:
     rates = spark.readStream.format("rate").load()
