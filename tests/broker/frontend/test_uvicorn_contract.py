@@ -31,7 +31,6 @@ METHODS: dict[type, dict[str, list[str]]] = {
     WebSocketsSansIOProtocol: {
         "connection_made": ["self", "transport"],
         "connection_lost": ["self", "exc"],
-        "data_received": ["self", "data"],
         "handle_text": ["self", "event"],
         "handle_bytes": ["self", "event"],
         "handle_parser_exception": ["self"],

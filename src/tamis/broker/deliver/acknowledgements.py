@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from tamis.broker.deliver.queues import DiskQueue
@@ -31,10 +32,7 @@ class AcknowledgementWriter:
     def __init__(self, state: StateStore, metrics: Metrics) -> None:
         self._state = state
         self._metrics = metrics
-        self._outcomes: Outcomes = {}
-        self._work = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._waiting: asyncio.Queue[Outcomes] = asyncio.Queue()
 
     def acknowledge(
         self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int = 0
@@ -44,9 +42,7 @@ class AcknowledgementWriter:
         self._metrics.acknowledged.inc(len(known))
         if known and isinstance(subscription.queue, DiskQueue):
             number = subscription.stored.number
-            self._outcomes.update({(number, sequence): None for sequence in known})
-            self._idle.clear()
-            self._work.set()
+            self._waiting.put_nowait({(number, sequence): None for sequence in known})
 
     def discard(self, subscription: ActiveSubscription, sequences: Iterable[int]) -> None:
         """Settle events that were never sent and must not be."""
@@ -54,32 +50,29 @@ class AcknowledgementWriter:
         subscription.queue.settle(sequences, 0)
         if isinstance(subscription.queue, DiskQueue):
             number = subscription.stored.number
-            self._note({(number, sequence): None for sequence in sequences})
+            self._waiting.put_nowait({(number, sequence): None for sequence in sequences})
 
     def retry(self, number: int, sequence: int, attempts: int, due: float) -> None:
         """Schedule an event for redelivery."""
-        self._note({(number, sequence): Retry(number, sequence, attempts, due)})
+        self._waiting.put_nowait({(number, sequence): Retry(number, sequence, attempts, due)})
 
     def bury(self, letter: DeadLetter) -> None:
         """Turn an event into a dead letter."""
-        self._note({(letter.number, letter.sequence): letter})
-
-    def _note(self, outcomes: Outcomes) -> None:
-        self._outcomes.update(outcomes)
-        self._idle.clear()
-        self._work.set()
+        self._waiting.put_nowait({(letter.number, letter.sequence): letter})
 
     async def settled(self) -> None:
         """Return when every outcome is on disk."""
-        await self._idle.wait()
+        await self._waiting.join()
 
     async def run(self) -> None:
         """Write outcomes until cancelled."""
         while True:
-            await self._work.wait()
+            batch = [await self._waiting.get()]
             await asyncio.sleep(BATCHING_SECONDS)
-            self._work.clear()
-            outcomes, self._outcomes = self._outcomes, {}
+            while not self._waiting.empty():
+                batch.append(self._waiting.get_nowait())
+            # Of two outcomes of one event, the later holds.
+            outcomes: Outcomes = dict(chain.from_iterable(one.items() for one in batch))
             settle = partial(
                 self._state.settle,
                 acknowledged=[key for key, outcome in outcomes.items() if outcome is None],
@@ -94,5 +87,5 @@ class AcknowledgementWriter:
                 except StorageError:
                     # A full disk empties again; until then memory keeps the outcomes.
                     await asyncio.sleep(RETRY_SECONDS)
-            if not self._work.is_set():
-                self._idle.set()
+            for _ in batch:
+                self._waiting.task_done()

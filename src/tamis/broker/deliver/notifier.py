@@ -69,7 +69,7 @@ class Attachment:
     def give_credit(self, events: int) -> None:
         """Allow this many more events to be sent."""
         self.credit += events
-        self.subscription.queue.wake()
+        self.subscription.queue.wake_up.set()
 
 
 class Notifier:

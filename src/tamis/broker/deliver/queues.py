@@ -10,9 +10,12 @@ import asyncio
 import heapq
 from collections.abc import Iterable, Sequence
 from math import inf
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tamis.storage import Pending, StateStore
+
+# The wake-up of all queues without a listener: most of millions never have one.
+NO_LISTENER: Final = asyncio.Event()
 
 
 class QueuedEvent(NamedTuple):
@@ -42,8 +45,8 @@ class DeliveryQueue:
         """Dropped events that the subscriber has not been notified of."""
         self.is_attended = False
         """Whether somebody is connected; for absent subscribers the disk is enough."""
-        self.wake_up: asyncio.Event | None = None
-        """Set when there may be something to send; most queues never have a listener."""
+        self.wake_up = NO_LISTENER
+        """Set when there may be something to send."""
         self.retries: list[tuple[float, int, int]] = []
         """A heap of (due, sequence, attempts)."""
         self._ready: list[QueuedEvent] = []
@@ -55,14 +58,9 @@ class DeliveryQueue:
 
     def listen(self) -> asyncio.Event:
         """Return the wake-up; clear it before looking for events, so that none is missed."""
-        if self.wake_up is None:
+        if self.wake_up is NO_LISTENER:
             self.wake_up = asyncio.Event()
         return self.wake_up
-
-    def wake(self) -> None:
-        """Wake the listener, if there is one."""
-        if self.wake_up is not None:
-            self.wake_up.set()
 
     def next_due(self) -> float:
         """Return when the next retry is due."""
@@ -72,7 +70,7 @@ class DeliveryQueue:
         """Schedule an event for another attempt."""
         self.in_flight.pop(sequence, None)
         heapq.heappush(self.retries, (due, sequence, attempts))
-        self.wake()
+        self.wake_up.set()
 
     def settle(self, sequences: Iterable[int], up_to: int) -> list[int]:
         """Remove acknowledged events; return those that were known."""
@@ -87,8 +85,7 @@ class DeliveryQueue:
             heapq.heapify(self.retries)
             settled += again
         # There may be room in the window now.
-        if self.wake_up is not None:
-            self.wake_up.set()
+        self.wake_up.set()
         return settled
 
     def late(self, now: float) -> list[int]:
@@ -130,8 +127,7 @@ class DiskQueue(DeliveryQueue):
         if taken:
             self._last = taken[-1]
         self._is_whole = self._is_whole and len(taken) == len(sequences)
-        if self.wake_up is not None:
-            self.wake_up.set()
+        self.wake_up.set()
 
     async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
         """Return the events to send now, no more than may be unsettled; they are then in flight."""
@@ -176,7 +172,7 @@ class DiskQueue(DeliveryQueue):
         for sequence, sent in sorted(self.in_flight.items()):
             heapq.heappush(self.retries, (0.0, sequence, sent.attempts))
         self.in_flight.clear()
-        self.wake()
+        self.wake_up.set()
 
 
 class MemoryQueue(DeliveryQueue):
@@ -195,7 +191,7 @@ class MemoryQueue(DeliveryQueue):
         excess = max(0, len(self._ready) - self.window)
         del self._ready[:excess]
         self.dropped += excess
-        self.wake()
+        self.wake_up.set()
 
     async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
         """Return the events to send now; they are then in flight."""

@@ -113,7 +113,7 @@ class ActiveSubscription:
         self.is_suspended = self._filter is None or not rights.may_mention(
             self._filter.attributes()
         )
-        self.queue.wake()
+        self.queue.wake_up.set()
 
     def change(self, **columns: Any) -> None:
         """Change columns in memory; for any thread."""

@@ -162,6 +162,10 @@ class HTTPProtocol(H11Protocol):
         self._end_timers()
         self.transport = cast("LingeringTransport", self.transport).inner
         super().handle_websocket_upgrade(event)
+        protocol = cast("WebSocketProtocol", self.transport.get_protocol())
+        if not protocol.handshake_initiated:
+            # Uvicorn would wait for a handshake, but the request was none.
+            self.transport.close()
 
     def pause_writing(self) -> None:
         """Watch a peer that does not read."""
@@ -242,15 +246,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Take over a connection."""
         super().connection_made(transport)
         self._stall_timer = WriteStallTimer(self.transport, self.config.settings.send_timeout)
-
-    def data_received(self, data: bytes) -> None:
-        """Read the handshake; bytes that are none end the connection, where Uvicorn would wait."""
-        super().data_received(data)
-        if not self.handshake_initiated:
-            self.transport.close()
-            return
-        # From now on bytes go to Uvicorn directly.
-        self.data_received = super().data_received  # type: ignore[method-assign]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer when the connection is lost."""

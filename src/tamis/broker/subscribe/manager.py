@@ -177,7 +177,7 @@ class SubscriptionManager:
         stored = subscription.stored
         self.parse_allowed(stored.filter, stored.language, stored.mode, rights)
         await self._matcher.updater.do(partial(self._adopt, subscription, principal.roles))
-        subscription.queue.wake()
+        subscription.queue.wake_up.set()
 
     def _adopt(self, subscription: ActiveSubscription, roles: tuple[str, ...]) -> None:
         number, state = subscription.number, self._store.state
@@ -374,7 +374,7 @@ class SubscriptionManager:
         if subscription.is_suspended:
             await self._notifier.end(subscription, "the policy no longer allows its filter")
         else:
-            subscription.queue.wake()
+            subscription.queue.wake_up.set()
 
     def _compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:
         rights_of = cache(self._rights_of)
