@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ import httpx
 import pytest
 
 from broker.server import ServerProcess, running
+from tamis.broker.frontend.http.openapi import COMPONENT_NAMES, document
+from tamis.broker.frontend.http.routes import OPERATIONS
 
 from .conftest import Guarded
 
@@ -80,3 +83,13 @@ def test_the_broker_does_what_its_document_says_at_length(tmp_path: Path, guarde
     count += schemathesis(guarded.server, *options, token=guarded.admin)
     check_no_mishap(guarded.server)
     print(f"\nschemathesis: {count:,} requests, 0 failures, 0 answers with 5xx")
+
+
+def test_components_keep_the_names_that_clients_were_generated_with() -> None:
+    described = document(OPERATIONS, tokens_required=False)
+    schemas = described["components"]["schemas"]
+    assert schemas.keys() >= {*COMPONENT_NAMES.values()}
+    assert not schemas.keys() & COMPONENT_NAMES.keys()
+    assert schemas["Problem"]["title"] == "Problem"
+    references = {*re.findall(r"#/components/schemas/(\w+)", json.dumps(described))}
+    assert references <= schemas.keys()

@@ -28,6 +28,21 @@ WITH_A_BODY: Final = (
     HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
 )
 
+# Clients are generated from the document, so a component keeps its name when its class changes it.
+COMPONENT_NAMES: Final = {
+    "AuditEntryView": "AuditEntry",
+    "CountView": "Count",
+    "DeadLetterList": "Letters",
+    "ExplainFilter": "Question",
+    "ExplainSubscription": "Sample",
+    "ExplanationView": "Explanation",
+    "IssueToken": "NewToken",
+    "ProblemDetails": "Problem",
+    "RenewSubscription": "Renewal",
+    "RequeueDeadLetters": "Chosen",
+    "TryFilter": "Trials",
+}
+
 DESCRIPTION: Final = """Content-based publish/subscribe: publishers send events, subscribers send
 filters, and the broker brings each event to everyone whose filter it satisfies.
 
@@ -41,8 +56,8 @@ def document(operations: Sequence[Operation], *, tokens_required: bool) -> dict[
         [{"token": []}] if tokens_required else [{"token": []}, {}]
     )
     types = [kind for operation in operations for kind in _types(operation)]
-    schemas, components = msgspec.json.schema_components(
-        [*types, ProblemDetails], ref_template=_REF
+    schemas, components = _rename_components(
+        msgspec.json.schema_components([*types, ProblemDetails], ref_template=_REF)
     )
     known = dict(zip(map(_key, [*types, ProblemDetails]), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -66,6 +81,23 @@ def document(operations: Sequence[Operation], *, tokens_required: bool) -> dict[
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
+
+
+def _rename_components(data: Any) -> Any:
+    """Return schemas in which components, references and titles have the names of the document."""
+    match data:
+        case dict():
+            return {
+                COMPONENT_NAMES.get(key, key): _rename_components(value)
+                for key, value in data.items()
+            }
+        case list() | tuple():
+            return [_rename_components(one) for one in data]
+        case str():
+            place, separator, name = data.rpartition("/")
+            return f"{place}{separator}{COMPONENT_NAMES.get(name, name)}"
+        case _:
+            return data
 
 
 def _key(kind: object) -> str:
@@ -140,7 +172,11 @@ def _refused(status: int) -> dict[str, Any]:
     titles = [title for code, title in TITLES.items() if STATUS[code] == status]
     described: dict[str, Any] = {
         "description": ", or: ".join(titles) or HTTPStatus(status).phrase,
-        "content": {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name=ProblemDetails.__name__)}}},
+        "content": {
+            MEDIA_TYPE: {
+                "schema": {"$ref": _REF.format(name=COMPONENT_NAMES[ProblemDetails.__name__])}
+            }
+        },
     }
     if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
         described["headers"] = {
