@@ -17,6 +17,7 @@ import pytest
 from tamis.lazy import EXTRAS
 
 ROOT = Path(__file__).parent.parent
+EVERY_EXTRA_MODULE = tuple({module for modules in EXTRAS.values() for module in modules})
 
 
 def run_without(modules: tuple[str, ...], code: str) -> subprocess.CompletedProcess[str]:
@@ -27,20 +28,47 @@ def run_without(modules: tuple[str, ...], code: str) -> subprocess.CompletedProc
 
 
 @pytest.mark.parametrize(
-    ("extra", "code"),
+    ("extra", "code", "kind"),
     [
-        ("client", "import tamis.client"),
-        ("client", "import tamis; tamis.connect"),
-        ("broker", "import tamis.broker"),
-        ("broker", "import tamis; tamis.open_bus"),
-        ("spark", "import tamis.spark"),
+        ("client", "import tamis.client", "Import"),
+        ("client", "from tamis import client", "Import"),
+        ("client", "from tamis import connect", "Import"),
+        ("client", "import tamis; tamis.connect", "Attribute"),
+        ("broker", "import tamis.broker", "Import"),
+        ("broker", "from tamis import open_bus", "Import"),
+        ("broker", "import tamis; tamis.open_bus", "Attribute"),
+        ("spark", "import tamis.spark", "Import"),
+        ("spark", "import tamis; tamis.spark", "Attribute"),
     ],
 )
-def test_an_import_says_what_to_install(extra: str, code: str) -> None:
+def test_an_import_says_what_to_install(extra: str, code: str, kind: str) -> None:
     ran = run_without(EXTRAS[extra], code)
     last = ran.stderr.splitlines()[-1]
-    assert last.startswith("tamis.errors.MissingExtraError: this needs ")
+    assert last.startswith(f"tamis.errors.MissingExtra{kind}Error: this needs ")
     assert last.endswith(f": pip install 'tamis[{extra}]'")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from tamis import *; assert Engine; assert 'connect' not in globals()",
+        "import tamis; assert not hasattr(tamis, 'connect'); assert hasattr(tamis, 'Engine')",
+        "import tamis; assert not hasattr(tamis, 'spark')",
+        "import tamis, inspect; assert dict(inspect.getmembers(tamis))['Engine']",
+        "import pydoc; assert 'class Engine' in pydoc.plaintext.document(__import__('tamis'))",
+        """
+try:
+    from tamis import connect
+except ImportError as error:
+    from tamis import MissingExtraError
+    assert isinstance(error, MissingExtraError)
+    assert (error.extra, *error.packages) == ("client", "httpx", "websockets")
+""",
+    ],
+)
+def test_a_base_install_can_be_inspected(code: str) -> None:
+    ran = run_without(EVERY_EXTRA_MODULE, code)
+    assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -64,7 +92,6 @@ def test_a_command_says_what_to_install_without_a_traceback(
 
 
 def test_what_the_base_installs_is_enough_for_filters_engine_and_command_line() -> None:
-    extra_modules = tuple({module for modules in EXTRAS.values() for module in modules})
     code = """
 import tamis
 from tamis.cli import app
@@ -73,7 +100,7 @@ engine.add(1, "price < 5")
 assert engine.match({"price": 1}) == [1]
 app(["compare", "price < 5", "price < 7"])
 """
-    ran = run_without(extra_modules, code)
+    ran = run_without(EVERY_EXTRA_MODULE, code)
     assert "A is covered by B" in ran.stdout, ran.stderr
 
 

@@ -25,6 +25,8 @@
     ├── SubscriptionEndedError    a subscription that the broker ended; knows the reason
     ├── AddressError              a URL that is not the address of a broker
     ├── MissingExtraError         a part of Tamis whose packages are not installed
+    │   ├── MissingExtraImportError      an import that needs them
+    │   └── MissingExtraAttributeError   an attribute of a package that needs them
     ├── PolicyError               a policy or key file that cannot be used; knows the place
     └── LimitError                more of something than the configured limit
 
@@ -47,7 +49,9 @@ __all__ = [
     "JSONError",
     "LibraryError",
     "LimitError",
+    "MissingExtraAttributeError",
     "MissingExtraError",
+    "MissingExtraImportError",
     "PolicyError",
     "ProtocolError",
     "RefusedError",
@@ -279,7 +283,7 @@ class AddressError(TamisError):
         super().__init__(f"{url!r} is not the address of a broker: {reason}")
 
 
-class MissingExtraError(TamisError, ImportError):
+class MissingExtraError(TamisError):
     """A part of Tamis whose packages are not installed.
 
     >>> print(MissingExtraError("client", ["websockets"]))
@@ -294,3 +298,11 @@ class MissingExtraError(TamisError, ImportError):
             f"this needs {', '.join(packages)}, which {verb} not installed: "
             f"pip install 'tamis[{extra}]'"
         )
+
+
+class MissingExtraImportError(MissingExtraError, ImportError):
+    """An import that needs an extra."""
+
+
+class MissingExtraAttributeError(MissingExtraError, AttributeError):
+    """An attribute of a package that needs an extra: for `hasattr` it does not exist."""
