@@ -139,7 +139,7 @@ def test_an_engine_draws_its_subscriptions_together() -> None:
     engine.add("late", "price < 1", mode="strict")
     assert [list(names) for names in engine.draw("pc", 7).sketch.roots.values()] == [["pc"], ["7"]]
     assert engine.draw("pc").sketch.bands == ["company", "price"]
-    with pytest.raises(FilterError, match="modes sql and strict have no diagram in common"):
+    with pytest.raises(FilterError, match="modes sql and strict cannot share a diagram"):
         engine.draw()
     with pytest.raises(FilterError, match="there is no subscription 'x'"):
         engine.draw("x")

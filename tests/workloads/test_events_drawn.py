@@ -82,7 +82,7 @@ def test_another_attribute_changes_nothing_for_those_there_were() -> None:
 
 def test_bad_arguments_are_refused() -> None:
     workload = Workload.load("be-a")
-    with pytest.raises(ValueError, match="not a range from 0 up"):
+    with pytest.raises(ValueError, match="not a range of numbers from 0 on"):
         workload.events(5, 4, seed=1)
     with pytest.raises(ValueError, match=r"density 1\.5 should lie between 0 and 1"):
         workload.events(0, 4, seed=1, density=1.5)

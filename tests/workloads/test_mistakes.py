@@ -50,7 +50,7 @@ MISTAKES = [
      "attributes.x1", "x1 is declared twice"),
     # Distributions
     (attribute("range = [0, 9]"), "attributes.x", '"type" is missing'),
-    (attribute('type = "integer"'), "attributes.x.type", "'integer' is no type; the types are int"),
+    (attribute('type = "integer"'), "attributes.x.type", "'integer' is not a type; the types are"),
     (attribute('type = "int"'), "attributes.x", '"range" is missing; add it'),
     (integers("range = 9"), "attributes.x.range", "expected array, got int"),
     (integers("range = [9]"), "attributes.x.range", "expected array of length 2, got 1"),

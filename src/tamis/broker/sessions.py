@@ -28,7 +28,7 @@ from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.matching import Engine
 from tamis.protocol import Code, Delivery, Subscribe
-from tamis.protocol.frames import LONGEST_NAME
+from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
     MAX_PAGE_ITEMS,
     OPERATIONS,
@@ -120,7 +120,7 @@ class Session:
             self._require_open()
         if (
             not 0 < len(events) <= services.settings.largest_batch
-            or len(publisher) > LONGEST_NAME
+            or len(publisher) > MAX_NAME_CHARACTERS
             or not publisher.isprintable()
             or not 0 <= sequence < 2**63 - len(events)
         ):
@@ -168,10 +168,10 @@ class Session:
                 Code.TOO_LARGE,
                 f"{len(events):,} events in one publication exceed the limit of {most:,}",
             )
-        if len(publisher) > LONGEST_NAME or not publisher.isprintable():
+        if len(publisher) > MAX_NAME_CHARACTERS or not publisher.isprintable():
             return RefusedError(
                 Code.BAD_REQUEST,
-                f"a publisher's name has up to {LONGEST_NAME} printable characters",
+                f"a publisher's name has up to {MAX_NAME_CHARACTERS} printable characters",
             )
         return RefusedError(Code.BAD_REQUEST, f"{sequence} is not a sequence; sequences start at 1")
 
@@ -218,7 +218,7 @@ class Session:
         if wanted.durable is not None and not _is_name(wanted.durable):
             raise RefusedError(
                 Code.BAD_REQUEST,
-                f"a durable name has 1 to {LONGEST_NAME} printable characters and no slash",
+                f"a durable name has 1 to {MAX_NAME_CHARACTERS} printable characters and no slash",
             )
         if wanted.lifetime is not None and not 0 < wanted.lifetime < 1e10:
             raise RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
@@ -529,7 +529,7 @@ def publisher_name(principal: str, publisher: str) -> str:
 
 
 def _is_name(text: str) -> bool:
-    return 0 < len(text) <= LONGEST_NAME and text.isprintable() and "/" not in text
+    return 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable() and "/" not in text
 
 
 def _token_view(record: TokenRecord) -> TokenView:

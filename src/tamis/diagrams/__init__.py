@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from tamis.lazy import lazy_exports
 
-# Lazily: languages know this room, and parsing should not load Numba.
+# Lazily: languages import this package, and parsing should not load Numba.
 if TYPE_CHECKING:
     from tamis.diagrams.relations import (
         Answer,

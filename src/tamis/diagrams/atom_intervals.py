@@ -160,7 +160,7 @@ def _plain(atom: Filter) -> tuple[str, str]:
         case Regex(pattern=pattern):
             return _plain_pattern(pattern)
         case _:
-            raise AssertionError(f"{atom} is no test of text")
+            raise AssertionError(f"{atom} is not a text predicate")
 
 
 def _plain_like(pattern: str) -> tuple[str, str]:

@@ -108,7 +108,7 @@ class Encoding(TruthSets[Node]):
         if isinstance(atom, Relation):
             holds, _ = self.variable_order.relations[atom]
             return self.diagram.both(self._comparable(atom), self.diagram.literal(holds))
-        assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart in `where`
+        assert isinstance(atom, Atom)  # noqa: S101 - `where` decomposes all other filters
         attribute = self.variable_order.by_attribute[atom.attribute]
         node = self._with_a_value(atom, attribute)
         if atom.passes(attribute.value_order.default):

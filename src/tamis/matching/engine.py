@@ -1,7 +1,7 @@
 """The engine: add and remove subscriptions, and match events against all of them.
 
-One writer, many readers: everything a reader uses hangs on one tuple of segments, which is never
-changed, only replaced. A reader takes it once and does not see later changes.
+One writer, many readers: all that readers use is in one immutable tuple of segments, which the
+writer replaces. A reader takes it once and does not see later changes.
 """
 
 from __future__ import annotations
@@ -237,8 +237,8 @@ class Engine:
         modes = {mode for _, mode in chosen.values()}
         if len(modes) > 1:
             raise FilterError(
-                f"filters of modes {' and '.join(sorted(modes))} have no diagram in common; "
-                "draw them apart"
+                f"filters of modes {' and '.join(sorted(modes))} cannot share a diagram; "
+                "draw them separately"
             )
         mode = modes.pop() if modes else self.mode
         filters = {name: filter_ for name, (filter_, _) in chosen.items()}

@@ -58,7 +58,7 @@ class Ids:
         kinds = set(map(type, self.objects))
         if len(kinds) > 1:
             raise TamisError(
-                "some ids are texts and some are integers, which Arrow has no one type for; "
+                "some ids are texts and some are integers, but an Arrow array has one type; "
                 "use pairs(), or ids of one type"
             )
         return pa.array(self.objects, pa.string() if kinds == {str} else pa.int64())

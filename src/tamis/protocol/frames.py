@@ -16,7 +16,7 @@ from tamis.errors import ProtocolError
 SlowPolicy = Literal["wait", "drop", "disconnect"]
 EventFormat = Literal["json", "cloudevents"]
 
-LONGEST_NAME: Final = 200
+MAX_NAME_CHARACTERS: Final = 200
 
 # What fits in 64 bits; the receiver checks whether it makes sense.
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -19,7 +19,7 @@ from msgspec import Meta, field
 from tamis.filters import FilterLimits, Mode
 from tamis.languages.registry import LANGUAGES
 from tamis.protocol.codes import Code
-from tamis.protocol.frames import LONGEST_NAME
+from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.views import (
     AuditEntryView,
     DeadLetterView,
@@ -50,7 +50,7 @@ ModeName = Annotated[
     Mode | None, Meta(description="What an absent attribute means; null: the broker's setting.")
 ]
 PrincipalName = Annotated[
-    str, Meta(min_length=1, max_length=LONGEST_NAME, pattern=r"^[!-~]([ -~]*[!-~])?$")
+    str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS, pattern=r"^[!-~]([ -~]*[!-~])?$")
 ]
 RoleName = Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.:/-]+$")]
 SequenceNumber = Annotated[
@@ -248,7 +248,9 @@ _SUBSCRIPTION: Final = "/v1/subscriptions/{subscription}"
 class ListSubscriptions(ManagementCall[SubscriptionList]):
     """List your subscriptions."""
 
-    after: Annotated[str, Meta(max_length=LONGEST_NAME, description="The last id seen.")] = ""
+    after: Annotated[str, Meta(max_length=MAX_NAME_CHARACTERS, description="The last id seen.")] = (
+        ""
+    )
     limit: PageSize = 100
 
 

@@ -1,4 +1,4 @@
-"""Workloads: subscriptions and events by chance, from a grammar with probabilities."""
+"""Workloads: random subscriptions and events, from a probabilistic grammar."""
 
 from tamis.errors import WorkloadError
 from tamis.workloads.workload import Workload, shipped

@@ -72,7 +72,7 @@ class Weighted(NamedTuple):
     def of(cls, key: str, choices: Choices) -> Weighted:
         """Return the choices of a key."""
         if not choices:
-            raise Mistake(key, "there is nothing to choose from", "add one text at least")
+            raise Mistake(key, "there is nothing to choose from", "add at least one text")
         if not isinstance(choices, dict):
             texts = [choices] if isinstance(choices, str) else choices
             return cls(texts, [1 / len(texts)] * len(texts))
@@ -198,7 +198,7 @@ class FloatDeclaration(NumberDeclaration, tag="float", kw_only=True):
         exponents = [x.normalize().as_tuple().exponent for x in given]
         digits = max(0, *(-int(exponent) for exponent in exponents))
         if digits > MAX_DECIMALS or max(abs(low), abs(high)).scaleb(digits) > RESOLUTION:
-            raise Mistake(key, "the range has more digits than a float can tell apart")
+            raise Mistake(key, "the range has more digits than a float can distinguish")
         first, last, step = (int(value.scaleb(digits)) for value in given)
         return self._on_grid(key, Grid(Type.FLOAT, first, step, digits), last)
 
@@ -376,7 +376,7 @@ class Form(Struct, forbid_unknown_fields=True):
 
 
 class PoolDeclaration(Struct, forbid_unknown_fields=True):
-    """Conditions that a rule makes once, to be drawn again and again."""
+    """Conditions that a rule makes once, to be drawn repeatedly."""
 
     of: str
     size: Annotated[int, Meta(ge=1, le=MAX_POOL_CONDITIONS)]

@@ -29,7 +29,7 @@ _ASIDE: Final = 1 << 192
 
 
 class Stream:
-    """An endless stream of rows of numbers from 0 up to below 1."""
+    """An endless stream of rows of numbers in [0, 1)."""
 
     def __init__(self, seed: int, *name: str, width: int = 1) -> None:
         label = "\0".join((str(seed), *name)).encode()
@@ -37,7 +37,7 @@ class Stream:
         self._width: Final = width
 
     def rows(self, first: int, last: int) -> NDArray[np.float64]:
-        """Return the rows from `first` up to below `last`."""
+        """Return the rows from `first` to `last`, exclusive."""
         start = first * self._width
         words = self._words(start // _WORDS, start % _WORDS + (last - first) * self._width)
         return words[start % _WORDS :].reshape(last - first, self._width)
@@ -66,7 +66,7 @@ Absent = NDArray[np.bool_] | None
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 RESOLUTION: Final = 2**53
-"""How many different numbers from 0 up to below 1 are drawn."""
+"""How many different numbers in [0, 1) are drawn."""
 
 
 def arrow_type(type_: Type) -> pa.DataType:

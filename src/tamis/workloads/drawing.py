@@ -24,15 +24,15 @@ from tamis.workloads.grammar import (
 from tamis.workloads.layout import TIGHTEST, Drawn, lay_out, separated
 
 FILTERS_PER_DRAW: Final = 128
-"""Filters whose random numbers are drawn at once; more than fit the cache would be slower."""
+"""Filters whose random numbers are drawn at once; beyond the cache, more are slower."""
 MAX_EXPANSIONS: Final = 200
 """How often one filter follows recursive rules before it takes the shortest way out."""
 MAX_RECURSION_DEPTH: Final = 12
 """How deep recursive rules go, so that filters stay within the default limits."""
 MAX_DRAWS_PER_REPETITION: Final = 1000
-"""How often a repetition is drawn that should differ from those before it."""
+"""How often to try for distinct repetitions."""
 MAX_KEPT_CONDITIONS: Final = 200_000
-"""Conditions of a pool that are kept."""
+"""Conditions of a pool to keep."""
 
 
 class Draws:
@@ -67,7 +67,7 @@ class Drawer:
         self._stream = Stream(seed, "filters", width=self._width(START))
 
     def texts(self, first: int, last: int) -> Iterator[str]:
-        """Yield the filters from `first` up to below `last` as text."""
+        """Yield the filters from `first` to `last`, exclusive, as text."""
         draw = self._start
         for start in range(first, last, FILTERS_PER_DRAW):
             rows = self._stream.rows(start, min(start + FILTERS_PER_DRAW, last)).tolist()
@@ -79,7 +79,7 @@ class Drawer:
         return self._start(Draws(self._stream.beyond(0), ways))[0]
 
     def _width(self, rule: str) -> int:
-        """Return how many numbers to prepare for what a rule makes; more than these cost more."""
+        """Return how many numbers to prepare for a rule; drawing further ones is slower."""
         return min(256, 8 * ceil((1 + 1.5 * self._expected[rule]) / 8))
 
     def _rule(self, name: str, alternatives: Sequence[Alternative]) -> Draw:
@@ -126,7 +126,7 @@ class Drawer:
             case Repeated():
                 return self._repeated(part)
             case Terminal():
-                raise AssertionError(f"{part} is no hole")
+                raise AssertionError(f"{part} is not a hole")
 
     def _reference(self, name: str) -> Draw:
         if name not in self._started:

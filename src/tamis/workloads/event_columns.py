@@ -36,7 +36,7 @@ class EventDrawer:
         self._seed = seed
 
     def draw(self, first: int, last: int, density: float | None) -> pa.RecordBatch:
-        """Return the events from `first` up to below `last`."""
+        """Return the events from `first` to `last`, exclusive."""
         chosen = self._form_ranks.many(self._column("form", "", first, last))
         groups = () if density is not None else self._groups()
         columns: dict[str, pa.Array] = {}

@@ -61,7 +61,7 @@ class Alternative(NamedTuple):
     parts: tuple[Part, ...]
 
     def references(self) -> Iterator[str]:
-        """Yield the rules and pools that it leads to, as often as it does."""
+        """Yield the rules and pools that it refers to, with repetitions."""
         for part in self.parts:
             inner = part.part if isinstance(part, Repeated) else part
             if isinstance(inner, Nonterminal):
@@ -69,7 +69,7 @@ class Alternative(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Conditions that a rule makes once, to be drawn again and again."""
+    """Conditions that a rule makes once, to be drawn repeatedly."""
 
     rule: str
     ranks: Ranks
@@ -127,7 +127,7 @@ class Grammar(NamedTuple):
         return found
 
     def expected_draws(self) -> dict[str, float]:
-        """Return how many random numbers each name takes on average, up to MAX_DRAWS or so."""
+        """Return how many random numbers each name takes on average, up to about MAX_DRAWS."""
         expected = dict.fromkeys(self.names(), 1.0)
         for _ in range(_ROUNDS):
             for name, ways in self.rules.items():

@@ -36,7 +36,7 @@ from tamis.workloads.templates import Names
 MAX_FILE_CHARACTERS: Final = 1024 * 1024
 """Characters of one workload file."""
 MAX_ATTRIBUTES: Final = 1024
-"""The most that an event may have by default, too."""
+"""Also the default limit for an event."""
 
 T = TypeVar("T")
 
@@ -221,7 +221,7 @@ def _decoded(key: str, raw: object, type_: Any) -> Any:
 
 
 def _mistake(key: str, reason: str, raw: object, type_: Any) -> Mistake:
-    """Return what msgspec says in words for people who write TOML."""
+    """Translate an error of msgspec to the terms of TOML."""
     if found := _UNKNOWN.fullmatch(reason):
         fields = _fields(raw, type_)
         hint = did_you_mean(found[1], fields) or f"the keys here are {', '.join(fields)}"
@@ -229,7 +229,7 @@ def _mistake(key: str, reason: str, raw: object, type_: Any) -> Mistake:
     if found := _MISSING.fullmatch(reason):
         return Mistake(key, f'"{found[1]}" is missing', "add it")
     if reason.startswith("Invalid value") and key.endswith(".type"):
-        return Mistake(key, f"{reason[14:]} is no type", f"the types are {', '.join(_TYPES)}")
+        return Mistake(key, f"{reason[14:]} is not a type", f"the types are {', '.join(_TYPES)}")
     words = re.sub(r"\w+", lambda word: _TOML_WORDS.get(word[0], word[0]), reason)
     return Mistake(key, words.replace("`", "").replace("Expected", "expected"))
 

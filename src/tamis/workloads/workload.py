@@ -1,4 +1,4 @@
-"""A workload: subscriptions and events by number, the same wherever a seed is drawn."""
+"""A workload: numbered subscriptions and events, reproducible from a seed."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ class Workload:
         return arrow_schema(self._description.attributes)
 
     def subscriptions(self, first: int, last: int, seed: int) -> pa.RecordBatch:
-        """Return subscriptions by their numbers, up to below `last`: ids and filters as text."""
+        """Return subscriptions by number, `last` excluded: ids and filters as text."""
         texts = self._texts(first, last, seed)
         ids = pa.array(range(first, last), pa.int64())
         return pa.RecordBatch.from_arrays([ids, pa.array(texts, pa.string())], schema=SUBSCRIPTIONS)
 
     def filters(self, first: int, last: int, seed: int) -> list[Filter]:
-        """Return subscriptions by their numbers, up to below `last`, as filters."""
+        """Return subscriptions by number, `last` excluded, as filters."""
         return [parse(text).bind(self.schema) for text in self._texts(first, last, seed)]
 
     def events(
         self, first: int, last: int, seed: int, density: float | None = None
     ) -> pa.RecordBatch:
-        """Return events by their numbers, up to below `last`, a column for each attribute.
+        """Return events by number, `last` excluded, a column for each attribute.
 
         With a density, an event has each attribute of its form with this probability.
         """
@@ -102,7 +102,7 @@ def shipped() -> list[str]:
 
 def _check_range(first: int, last: int) -> None:
     if not 0 <= first <= last:
-        raise ValueError(f"the numbers {first} up to below {last} are not a range from 0 up")
+        raise ValueError(f"{first} to {last} is not a range of numbers from 0 on")
 
 
 def _text_of(path: Path) -> str:

@@ -89,9 +89,9 @@ def test_rejected_rows_are_reported_with_their_number(source: Source) -> None:
     [
         ({"id": [1]}, 'has no column "filter"; such a table has id and filter, and may have '),
         ({"ids": [1], "filter": ["a"]}, 'expires_at; did you mean "ids"?'),
-        ({"id": [1.5], "filter": ["a"]}, "should hold texts or integers, and has the Arrow type d"),
-        ({"id": [1], "filter": [7]}, "should hold texts, and has the Arrow type int64"),
-        ({"id": [1], "filter": ["a"], "mode": [b"sql"]}, "and has the Arrow type binary"),
+        ({"id": [1.5], "filter": ["a"]}, "should hold texts or integers, but has the Arrow type d"),
+        ({"id": [1], "filter": [7]}, "should hold texts, but has the Arrow type int64"),
+        ({"id": [1], "filter": ["a"], "mode": [b"sql"]}, "but has the Arrow type binary"),
         ({"id": [1], "filter": ["a"], "expires_at": ["noon"]}, "should hold timestamps, or sec"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_damaged_file_is_reported_with_its_last_good_row(tmp_path: Path) -> No
     path.write_bytes(content)
     engine = Engine()
     with pytest.raises(
-        FilterError, match=f"cannot be read beyond row {ROWS_PER_BATCH}, and the rows up to"
+        FilterError, match=f"cannot be read beyond row {ROWS_PER_BATCH}; the rows up to"
     ):
         engine.add_many(path)
     assert len(engine) == ROWS_PER_BATCH

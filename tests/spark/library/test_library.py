@@ -121,5 +121,5 @@ def test_a_shard_that_differs_from_the_manifest_is_reported(tmp_path: Path) -> N
     other = published(tmp_path, ["a", "b"])
     (shard,) = version.manifest.shards
     (other.path / shard.snapshot.name).replace(version.path / shard.snapshot.name)
-    with pytest.raises(LibraryError, match="should hold 1 subscriptions, and holds 2"):
+    with pytest.raises(LibraryError, match="should hold 1 subscriptions, but holds 2"):
         ShardCache().open(str(version.path), [shard])

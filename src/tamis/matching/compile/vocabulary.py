@@ -176,7 +176,7 @@ class Vocabulary:
     def _make(self, atom: Filter, rule: AbsenceRule) -> Leaf:
         if isinstance(atom, Relation):
             return self._predicate_leaf(atom, "", (BEGIN, END), rule)
-        assert isinstance(atom, Atom)  # noqa: S101 - every other filter is taken apart before
+        assert isinstance(atom, Atom)  # noqa: S101 - all other filters are already decomposed
         value_order = self.value_order(atom.attribute)
         within = (BEGIN, END)
         known = atom.known() if rule is AbsenceRule.UNKNOWN else None

@@ -107,7 +107,7 @@ _CERTAIN: Final = np.ones(1, np.bool_)
 
 def _add(left: Numbers, right: Numbers) -> OnIntegers:
     total = left.integers + right.integers
-    # It has overflowed if both terms have the sign that it has not.
+    # It overflowed if both terms have the same sign and the result has the other.
     fits = ((left.integers ^ total) & (right.integers ^ total)) >= 0
     return total, fits, _CERTAIN
 
@@ -154,7 +154,7 @@ ON_FLOATS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
 }
 
 
-# For so few events, the reference semantics is faster than building columns.
+# For fewer events than this, the reference semantics is faster than building columns.
 MIN_COLUMN_EVENTS: Final = 4
 
 

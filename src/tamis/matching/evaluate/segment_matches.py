@@ -96,7 +96,7 @@ _SPARE_WORDS: Final = CACHE_LINE_BYTES // 8 - 1
 
 
 def zero_rows(rows: int, words: int) -> NDArray[np.uint64]:
-    """Return an array without a bit."""
+    """Return aligned rows of zeros."""
     size = rows * words
     return _aligned(np.zeros(size + _SPARE_WORDS, np.uint64), size).reshape(rows, words)
 

@@ -1,8 +1,8 @@
 """The subscriptions of an engine, in segments that are compiled together, oldest first.
 
 New subscriptions stay uncompiled at first: a single event tries the few newest one by one, a batch
-compiles them. Small segments are merged into larger ones beside the readers, so that there are
-never many. Everything a reader uses hangs on one tuple, which is never changed, only replaced.
+compiles them. Small segments are merged into larger ones while readers continue, so that there are
+never many. All that readers use is in one immutable tuple, which the writer replaces.
 """
 
 from __future__ import annotations

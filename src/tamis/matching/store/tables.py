@@ -55,7 +55,7 @@ def _read(pieces: Iterable[pa.RecordBatch], path: str | PathLike[str]) -> Iterat
             yield mapping
     except (pa.ArrowException, OSError) as error:
         raise FilterError(
-            f"{path} cannot be read beyond row {row}, and the rows up to it were taken: {error}"
+            f"{path} cannot be read beyond row {row}; the rows up to it were read: {error}"
         ) from None
 
 
@@ -118,5 +118,5 @@ def _check(schema: pa.Schema, where: str) -> None:
         type_ = schema.field(name).type
         if type_of_arrow(type_) not in types and not arrow_types.is_null(type_):
             raise FilterError(
-                f'the column "{name}" of {where} should hold {what}, and has the Arrow type {type_}'
+                f'the column "{name}" of {where} should hold {what}, but has the Arrow type {type_}'
             )

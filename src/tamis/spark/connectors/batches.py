@@ -10,7 +10,7 @@ from tamis.spark.matching.counts import Counts
 
 
 class Pin(msgspec.Struct, frozen=True):
-    """The version and the time of a batch, the same however often it runs."""
+    """The version and the time of a batch, fixed however often it runs."""
 
     batch: int
     version: int

@@ -114,7 +114,7 @@ def _check_key(key: str | None, schema: Schema | None) -> None:
             f"the key {key!r} is not in the schema; {schema.suggestion(key)}".rstrip("; ")
         )
     if schema[key].type is not Type.STR:
-        raise FilterError(f"the key {key!r} should be a text, and is {schema[key].type.value!r}")
+        raise FilterError(f"the key {key!r} should be a text, but is {schema[key].type.value!r}")
 
 
 def _sharded(rows: DataFrame, shards: int, options: ShardOptions) -> DataFrame:

@@ -67,7 +67,7 @@ def id_type(table: DataFrame) -> str:
     if isinstance(type_, _INTEGERS):
         return "bigint"
     raise FilterError(
-        f'the column "id" should hold texts or integers, and has the type {type_.simpleString()}'
+        f'the column "id" should hold texts or integers, but has the type {type_.simpleString()}'
     )
 
 

@@ -168,7 +168,7 @@ def _json_rows(
     type_ = events.schema[name].dataType
     if source.json and not isinstance(type_, T.StringType | T.BinaryType):
         raise SchemaError(
-            f"the column {name!r} should hold JSON as text, and has the type {type_.simpleString()}"
+            f"the column {name!r} should hold JSON as text, but has the type {type_.simpleString()}"
         )
     columns = [F.col(quoted(one)) for one in kept]
     text = list(kept).index(name) if name in kept and source.json else len(columns)

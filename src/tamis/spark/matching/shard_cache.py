@@ -57,7 +57,7 @@ def _load(folder: Path, shard: Shard) -> OpenShard:
     if not len(engine) == len(ids) == shard.subscriptions:
         raise LibraryError(
             folder / shard.snapshot.name,
-            f"it should hold {shard.subscriptions:,} subscriptions, and holds {len(engine):,}",
+            f"it should hold {shard.subscriptions:,} subscriptions, but holds {len(engine):,}",
         )
     return OpenShard(engine, ids)
 

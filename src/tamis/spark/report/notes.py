@@ -25,7 +25,7 @@ class _Notes(logging.Handler):
 
 @contextmanager
 def collect_notes() -> Iterator[list[str]]:
-    """Yield a list of the messages logged inside, at whatever level others listen."""
+    """Yield a list of the messages logged inside, whatever the logging level is."""
     notes, level = _Notes(), _LOGGER.level
     _LOGGER.addHandler(notes)
     _LOGGER.setLevel(min(logging.INFO, _LOGGER.getEffectiveLevel()))

@@ -52,7 +52,7 @@ class StreamOptions(_StreamPlaces, total=False):
     every: float | None
     """Seconds between batches; by default they follow one another."""
     once: bool
-    """Whether to end with the events that are there."""
+    """Whether to stop after the events that are available now."""
     plan: str | None
     memory: int | None
     on_batch: Callable[[Batch], None] | None
@@ -183,7 +183,7 @@ class _Start(NamedTuple):
         return self._query(events, batches)
 
     def _identity(self, sink: Sink) -> dict[str, str]:
-        """Return what the rows depend on, which must not change while a stream goes on."""
+        """Return what the rows depend on, which must not change during the life of a stream."""
         return {
             "library": str(self.library.path),
             "output": str(self.request.output),

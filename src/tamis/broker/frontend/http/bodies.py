@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tamis.broker.sessions import MAX_WAIT_SECONDS
 from tamis.protocol import Delivery
-from tamis.protocol.frames import LONGEST_NAME, SlowPolicy
+from tamis.protocol.frames import MAX_NAME_CHARACTERS, SlowPolicy
 from tamis.protocol.management import (
     MAX_LIFETIME_SECONDS,
     MAX_NUMBER,
@@ -28,7 +28,7 @@ URLName = Annotated[
     str,
     Meta(
         min_length=1,
-        max_length=LONGEST_NAME,
+        max_length=MAX_NAME_CHARACTERS,
         pattern=r"^[A-Za-z0-9._~@:-]+$",
         description="A name that can stand in a URL.",
     ),
@@ -110,7 +110,7 @@ class PublisherHeaders(_Headers):
     publisher: Annotated[
         str,
         Meta(
-            max_length=LONGEST_NAME,
+            max_length=MAX_NAME_CHARACTERS,
             pattern=r"^[ -~]*$",
             description="Tells several publishers of one principal apart.",
         ),
