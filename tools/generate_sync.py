@@ -1,4 +1,4 @@
-"""Generate the regular methods of the synchronous bus from those of the asynchronous one.
+"""Generate the regular methods of the synchronous classes from those of the asynchronous ones.
 
     python tools/generate_sync.py
 
@@ -14,14 +14,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 CLIENT: Final = Path(__file__).parents[1] / "src" / "tamis" / "client"
 TARGET: Final = CLIENT / "sync_methods.py"
 SOURCES: Final = {"bus.py": "Bus", "management.py": "ManagingBus"}
+CONSUMER: Final = ("consumer.py", "Consumer")
 BY_HAND: Final = {"open", "close", "publish_many", "run", "history"}
+# A consumer may be closed while the synchronous one still holds some of its events.
+NOT_SHARED: Final = {"is_closed", "acknowledges_automatically"}
 
-HEADER: Final = '''"""Regular methods of the synchronous bus, from tools/generate_sync.py."""
+HEADER: Final = '''"""What synchronous buses and consumers copy, from tools/generate_sync.py."""
 # ruff: noqa: A002 - these are the names of the asynchronous bus
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from tamis.client.bus import Bus
+from tamis.client.consumer import Consumer
 from tamis.client.messages import Publishable
 from tamis.client.options import Lifetime
 from tamis.filters import Filter, Mode
@@ -53,24 +57,50 @@ class SyncMethods(ABC):
 '''
 
 
+CONSUMER_HEADER: Final = '''
+
+class SyncConsumerProperties:
+    """Properties of `Consumer`."""
+
+    _consumer: Consumer
+
+'''
+
+
 def generate() -> str:
     """Return the text of the file."""
-    methods = [text for name, kind in SOURCES.items() for text in _methods(CLIENT / name, kind)]
-    return _formatted(HEADER + "\n".join(methods))
+    methods = [
+        _property(node, "_async_bus") if isinstance(node, ast.FunctionDef) else _method(node)
+        for name, kind in SOURCES.items()
+        for node in _public(CLIENT / name, kind)
+    ]
+    name, kind = CONSUMER
+    properties = [
+        _property(node, "_consumer")
+        for node in _public(CLIENT / name, kind)
+        if isinstance(node, ast.FunctionDef) and node.name not in NOT_SHARED
+    ]
+    return _formatted(HEADER + "\n".join(methods) + CONSUMER_HEADER + "\n".join(properties))
 
 
-def _methods(path: Path, kind: str) -> Iterator[str]:
+def _public(path: Path, kind: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the public properties and coroutine functions of a class."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     [found] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == kind]
     for node in found.body:
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if node.name.startswith("_") or node.name in BY_HAND:
-            continue
-        if isinstance(node, ast.AsyncFunctionDef):
-            yield _method(node)
-        elif any(ast.unparse(one) == "property" for one in node.decorator_list):
-            yield f"    @property\n{_head(node)}        return self._async_bus.{node.name}\n"
+        is_method = isinstance(node, ast.AsyncFunctionDef) or _is_property(node)
+        if is_method and not node.name.startswith("_") and node.name not in BY_HAND:
+            yield node
+
+
+def _is_property(node: ast.stmt) -> TypeGuard[ast.FunctionDef]:
+    return isinstance(node, ast.FunctionDef) and any(
+        ast.unparse(one) == "property" for one in node.decorator_list
+    )
+
+
+def _property(node: ast.FunctionDef, owner: str) -> str:
+    return f"    @property\n{_head(node)}        return self.{owner}.{node.name}\n"
 
 
 def _returns(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:

@@ -15,7 +15,7 @@ import pytest
 import tamis
 from broker.killed_server import DEATHS, LYING, POINTS
 from broker.server import ServerProcess
-from tamis.client.backoff import Backoff
+from tamis.client.connection import Backoff
 from waiting import eventually_async, let_others_run
 
 PUBLISHERS = 3

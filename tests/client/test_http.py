@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tamis.client import http
-from tamis.client.address import parse_address
 from tamis.client.http import HTTPManagement
+from tamis.client.transport import parse_address
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Code
 from tamis.protocol.management import (

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.client.inbox import Inbox
+from tamis.client.queues import Inbox
 from tamis.protocol import Acknowledge, Credit, Delivery, Reject
 
 

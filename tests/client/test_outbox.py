@@ -1,4 +1,4 @@
-"""Publications through lost connections and refusals: stored once, in order, or failed."""
+"""Publications despite lost connections and refusals: stored once, in order, or reported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tamis.client.messages import MAX_EVENTS_PER_FRAME, EncodedEvent, encode_event
-from tamis.client.outbox import Outbox, PendingPublication
+from tamis.client.queues import Outbox, PendingPublication
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.events import CloudEvent
 from tamis.protocol import Code, Publish, Published

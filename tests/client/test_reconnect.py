@@ -15,7 +15,7 @@ import pytest
 import tamis
 from broker.server import ServerProcess, running
 from tamis.client import Missed
-from tamis.client.backoff import Backoff
+from tamis.client.connection import Backoff
 from tamis.protocol import Code
 from waiting import eventually_async, let_others_run
 

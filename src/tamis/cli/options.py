@@ -15,15 +15,25 @@ from tamis.events import Schema, decode_schema
 from tamis.filters import Mode
 from tamis.languages.registry import LANGUAGES
 
+
+def no_default(*names: str, **details: Any) -> Any:
+    """Return an option whose help shows no default."""
+    return typer.Option(*names, show_default=False, **details)
+
+
+def argument(metavar: str, help_: str) -> Any:
+    """Return an argument whose help shows no default."""
+    return typer.Argument(metavar=metavar, help=help_, show_default=False)
+
+
 FiltersFile = Annotated[
     Path | None,
-    typer.Option(
+    no_default(
         "--filters",
         "--file",
         "-f",
         metavar="FILE",
         help="Read filters from a file, one per line, instead of one from the command line.",
-        show_default=False,
     ),
 ]
 ModeOption = Annotated[
@@ -37,12 +47,8 @@ ModeOption = Annotated[
 ]
 SchemaFile = Annotated[
     Path | None,
-    typer.Option(
-        "--schema",
-        "-s",
-        metavar="FILE",
-        help="Types and defaults of attributes, as a JSON file.",
-        show_default=False,
+    no_default(
+        "--schema", "-s", metavar="FILE", help="Types and defaults of attributes, as a JSON file."
     ),
 ]
 Language = Annotated[

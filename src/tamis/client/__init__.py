@@ -4,8 +4,7 @@ from tamis.lazy import require_extra
 
 require_extra("client")
 
-from tamis.client.bus import Bus
-from tamis.client.connecting import connect
+from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer
 from tamis.client.messages import Message
 from tamis.client.options import ClientOptions, ConnectOptions, Missed, SubscribeOptions

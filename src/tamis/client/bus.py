@@ -1,10 +1,12 @@
-"""The bus: publish, subscribe, and manage subscriptions."""
+"""The bus: publish, subscribe, and manage subscriptions; made by `tamis.connect`."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
+import ssl
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
@@ -19,10 +21,10 @@ from tamis.client.messages import (
     encode_event,
     in_frames,
 )
-from tamis.client.options import ClientOptions, ConsumerOptions, SubscribeOptions
-from tamis.client.outbox import Outbox, PendingPublication
-from tamis.client.reconnector import Reconnector
-from tamis.client.transport import Dial
+from tamis.client.options import ClientOptions, ConnectOptions, ConsumerOptions, SubscribeOptions
+from tamis.client.queues import Outbox, PendingPublication
+from tamis.client.reconnector import Reconnector, time_to_connect
+from tamis.client.transport import DEFAULT_URL, Dial, parse_address, websocket_dial
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
 from tamis.protocol.views import Receipt
@@ -317,3 +319,30 @@ class Bus(ManagingBus):
                 f"the broker did not acknowledge {what} within {self._options.timeout:g} s; it may "
                 "or may not have stored it"
             ) from None
+
+
+def connect(
+    url: str | None = None,
+    *,
+    tls: ssl.SSLContext | None = None,
+    **options: Unpack[ConnectOptions],
+) -> Bus:
+    """Return a bus, for use with `async with`; `ConnectOptions` lists all options.
+
+    Without a URL, the environment variable TAMIS_URL names the broker, or it is on this machine.
+    Use `tls` for certificates that the system does not trust.
+    """
+    address = parse_address(url or os.environ.get("TAMIS_URL") or DEFAULT_URL)
+    chosen = ClientOptions(**options)
+
+    def make_management() -> Management:
+        from tamis.client.http import HTTPManagement  # noqa: PLC0415 - takes a while to load
+
+        return HTTPManagement(address, chosen.token, timeout=chosen.timeout, tls=tls)
+
+    return Bus(
+        address.web,
+        websocket_dial(address, timeout=time_to_connect(chosen.timeout), tls=tls),
+        make_management,
+        chosen,
+    )

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from tamis.client.inbox import Inbox, Settlement
 from tamis.client.messages import Message
 from tamis.client.options import ConsumerOptions, Missed
+from tamis.client.queues import Inbox, Settlement
 from tamis.errors import DisconnectedError, TamisError
 from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
 
@@ -68,10 +68,8 @@ class Consumer:
         self._is_closed = False
         self._error: TamisError | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self.expires_at: float | None = None
-        """When the subscription ends unless it is renewed, in seconds since 1970."""
-        self.missed = 0
-        """How many events are known to be missing."""
+        self._expires_at: float | None = None
+        self._missed = 0
 
     # --- properties ------------------------------------------------------------------------------
 
@@ -89,6 +87,16 @@ class Consumer:
     def durable(self) -> str | None:
         """Return the name of a durable subscription, None for any other."""
         return self._request.durable
+
+    @property
+    def expires_at(self) -> float | None:
+        """Return when the subscription ends unless it is renewed, in seconds since 1970."""
+        return self._expires_at
+
+    @property
+    def missed(self) -> int:
+        """Return how many events are known to be missing."""
+        return self._missed
 
     @property
     def is_closed(self) -> bool:
@@ -268,7 +276,7 @@ class Consumer:
     def confirmed(self, reply: Subscribed) -> None:
         """Handle the broker's confirmation."""
         self._id = reply.subscription
-        self.expires_at = reply.expires_at
+        self._expires_at = reply.expires_at
         self._is_active = True
         if self._confirmed is not None and not self._confirmed.done():
             self._confirmed.set_result(None)
@@ -316,7 +324,7 @@ class Consumer:
         self._registry.remove(self)
 
     def _miss(self, missed: Missed) -> None:
-        self.missed += missed.count or 0
+        self._missed += missed.count or 0
         if self._request.on_missed is not None:
             try:
                 self._request.on_missed(missed)

@@ -12,10 +12,9 @@ from urllib.parse import quote
 import httpx
 import msgspec
 
-from tamis.client.address import BrokerAddress
 from tamis.client.options import Token
 from tamis.client.reconnector import resolve_token
-from tamis.client.transport import failure_reason
+from tamis.client.transport import BrokerAddress, failure_reason
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Code
 from tamis.protocol.management import OPERATIONS, ManagementCall, ManagementOperation

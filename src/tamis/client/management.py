@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from tamis.client.messages import Message, NoSettler, Publishable, encode_event
+from tamis.client.messages import Message, NoAcknowledgements, Publishable, encode_event
 from tamis.client.options import Lifetime, position, seconds
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
@@ -123,7 +123,7 @@ class ManagingBus:
         search = HistorySearch(read_history(filter, start, end, language, mode))
         while not search.is_over:
             for delivery in await search.next_page(self):
-                yield Message(delivery, NoSettler())
+                yield Message(delivery, NoAcknowledgements())
 
     async def try_filter(
         self,

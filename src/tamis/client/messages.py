@@ -14,8 +14,8 @@ from tamis.protocol import Code, Delivery, Welcome
 from tamis.protocol.frames import EventFormat
 
 
-class Settler(Protocol):
-    """Acknowledges and rejects events."""
+class AcknowledgementSink(Protocol):
+    """Takes the acknowledgements and rejections of events."""
 
     def acknowledge(self, sequence: int) -> None:
         """Acknowledge an event, so that it is not sent again."""
@@ -24,7 +24,7 @@ class Settler(Protocol):
         """Reject an event, so that it is sent again later."""
 
 
-class NoSettler:
+class NoAcknowledgements:
     """For events that need no acknowledgement."""
 
     def acknowledge(self, sequence: int) -> None:
@@ -37,11 +37,11 @@ class NoSettler:
 class ReceivedEvent(Mapping[str, Any]):
     """An event that matched: its attributes as a mapping, and where and when it was stored."""
 
-    __slots__ = ("_data", "_delivery", "_is_settled", "_settler")
+    __slots__ = ("_data", "_delivery", "_is_settled", "_sink")
 
-    def __init__(self, delivery: Delivery, settler: Settler) -> None:
+    def __init__(self, delivery: Delivery, sink: AcknowledgementSink) -> None:
         self._delivery = delivery
-        self._settler = settler
+        self._sink = sink
         self._data: dict[str, Any] | None = None
         self._is_settled = False
 
@@ -109,13 +109,13 @@ class ReceivedEvent(Mapping[str, Any]):
         """Acknowledge it, unless it is settled already."""
         if not self._is_settled:
             self._is_settled = True
-            self._settler.acknowledge(self.sequence)
+            self._sink.acknowledge(self.sequence)
 
     def reject(self, delay: float | None = None, reason: str = "") -> None:
         """Reject it, unless it is settled already."""
         if not self._is_settled:
             self._is_settled = True
-            self._settler.reject(self.sequence, delay, reason)
+            self._sink.reject(self.sequence, delay, reason)
 
 
 class Message(ReceivedEvent):

@@ -11,11 +11,10 @@ from functools import partial
 from importlib.metadata import version
 from typing import Final
 
-from tamis.client.backoff import Backoff
-from tamis.client.connection import ClientConnection
+from tamis.client.connection import Backoff, ClientConnection
 from tamis.client.consumer import Consumer
 from tamis.client.options import Token
-from tamis.client.outbox import Outbox
+from tamis.client.queues import Outbox
 from tamis.client.transport import Dial, Transport
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, TamisError
 from tamis.protocol import Code, Hello, Refused, Welcome, decode_reply, encode

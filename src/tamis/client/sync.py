@@ -19,19 +19,18 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 
-from tamis.client.bus import Bus
-from tamis.client.connecting import connect
+from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer
 from tamis.client.management import HistorySearch, read_history
 from tamis.client.messages import (
     MAX_EVENTS_PER_FRAME,
     Message,
-    NoSettler,
+    NoAcknowledgements,
     Publishable,
     ReceivedEvent,
 )
 from tamis.client.options import ConnectOptions, SubscribeOptions
-from tamis.client.sync_methods import SyncMethods
+from tamis.client.sync_methods import SyncConsumerProperties, SyncMethods
 from tamis.errors import DisconnectedError
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
@@ -114,8 +113,8 @@ class SyncMessage(ReceivedEvent):
         self.reject(delay, reason)
 
 
-class _LoopSettler:
-    """Settles events in the thread of the event loop."""
+class _ConsumerSink:
+    """Passes acknowledgements to a consumer, in the thread of the event loop."""
 
     def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
         self._thread = thread
@@ -130,8 +129,8 @@ class _LoopSettler:
         self._thread.soon(self._consumer.reject, sequence, delay, reason)
 
 
-class _MessageSettler:
-    """Settles the message behind one event in the thread of the event loop."""
+class _MessageSink:
+    """Passes an acknowledgement to the original message, in the thread of the event loop."""
 
     def __init__(self, thread: LoopThread, message: Message) -> None:
         self._thread = thread
@@ -146,35 +145,15 @@ class _MessageSettler:
         self._thread.soon(self._message.reject, delay, reason)
 
 
-class SyncConsumer:
+class SyncConsumer(SyncConsumerProperties):
     """Events that match a filter: `for event in bus.subscribe("price < 5")`."""
 
     def __init__(self, thread: LoopThread, consumer: Consumer) -> None:
         self._thread = thread
         self._consumer = consumer
-        self._settler = _LoopSettler(thread, consumer)
+        self._sink = _ConsumerSink(thread, consumer)
         self._here: deque[Delivery] = deque()
         self._in_hand: SyncMessage | None = None
-
-    @property
-    def id(self) -> str | None:
-        """Return the subscription's id; for a durable subscription, the name you gave it."""
-        return self._consumer.id
-
-    @property
-    def filter(self) -> str:
-        """Return the filter."""
-        return self._consumer.filter
-
-    @property
-    def expires_at(self) -> float | None:
-        """Return when the subscription ends unless it is renewed, in seconds since 1970."""
-        return self._consumer.expires_at
-
-    @property
-    def missed(self) -> int:
-        """Return how many events are known to be missing."""
-        return self._consumer.missed
 
     def __repr__(self) -> str:
         return repr(self._consumer).replace("<", "<Sync", 1)
@@ -201,7 +180,7 @@ class SyncConsumer:
             self._here.extend(self._thread.call(self._fetch(timeout)))
         if not self._here:
             return None
-        message = SyncMessage(self._here.popleft(), self._settler)
+        message = SyncMessage(self._here.popleft(), self._sink)
         if self._consumer.acknowledges_automatically:
             self._in_hand = message
         return message
@@ -403,7 +382,7 @@ class SyncBus(SyncMethods):
         search = HistorySearch(read_history(filter, start, end, language, mode))
         while not search.is_over:
             for delivery in self._wait(search.next_page):
-                yield SyncMessage(delivery, NoSettler())
+                yield SyncMessage(delivery, NoAcknowledgements())
 
 
 def connect_sync(
@@ -417,7 +396,7 @@ def connect_sync(
 
 
 def _copy(thread: LoopThread, message: Message) -> SyncMessage:
-    return SyncMessage(message.delivery, _MessageSettler(thread, message))
+    return SyncMessage(message.delivery, _MessageSink(thread, message))
 
 
 def _set_result(answer: asyncio.Future[None]) -> None:

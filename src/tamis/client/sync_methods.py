@@ -1,4 +1,4 @@
-"""Regular methods of the synchronous bus, from tools/generate_sync.py."""
+"""What synchronous buses and consumers copy, from tools/generate_sync.py."""
 # ruff: noqa: A002 - these are the names of the asynchronous bus
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from tamis.client.bus import Bus
+from tamis.client.consumer import Consumer
 from tamis.client.messages import Publishable
 from tamis.client.options import Lifetime
 from tamis.filters import Filter, Mode
@@ -122,3 +123,34 @@ class SyncMethods(ABC):
     def status(self) -> dict[str, Any]:
         """Return the broker's state and its main counters; for administrators."""
         return self._wait(lambda bus: bus.status())
+
+
+class SyncConsumerProperties:
+    """Properties of `Consumer`."""
+
+    _consumer: Consumer
+
+    @property
+    def id(self) -> str | None:
+        """Return the subscription's id; for a durable subscription, the name you gave it."""
+        return self._consumer.id
+
+    @property
+    def filter(self) -> str:
+        """Return the filter."""
+        return self._consumer.filter
+
+    @property
+    def durable(self) -> str | None:
+        """Return the name of a durable subscription, None for any other."""
+        return self._consumer.durable
+
+    @property
+    def expires_at(self) -> float | None:
+        """Return when the subscription ends unless it is renewed, in seconds since 1970."""
+        return self._consumer.expires_at
+
+    @property
+    def missed(self) -> int:
+        """Return how many events are known to be missing."""
+        return self._consumer.missed

@@ -26,7 +26,7 @@ from tamis.protocol.frames import Reply, Request
 from waiting import eventually_async
 
 
-class Line:
+class FakeTransport:
     """A transport with the test at the other end."""
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class Line:
     async def receive(self) -> bytes:
         frame = await self._to_broker.get()
         if frame is None:
-            raise DisconnectedError("hung up")
+            raise DisconnectedError("disconnected")
         return frame
 
     async def send(self, frame: bytes) -> None:
         if self.closed.done():
-            raise DisconnectedError("hung up")
+            raise DisconnectedError("disconnected")
         self._to_client.put_nowait(decode_reply(frame))
 
     async def close(self, code: int, reason: str) -> None:
@@ -52,88 +52,88 @@ class Line:
     def is_read(self) -> bool:
         return self._to_broker.empty()
 
-    def say(self, frame: Request) -> None:
+    def send_request(self, frame: Request) -> None:
         self._to_broker.put_nowait(encode(frame))
 
-    def hang_up(self) -> None:
+    def disconnect(self) -> None:
         self._to_broker.put_nowait(None)
 
-    async def hear(self) -> Reply:
+    async def next_reply(self) -> Reply:
         return await asyncio.wait_for(self._to_client.get(), 10)
 
 
-Scene = Callable[[Broker, Connection, Line], Awaitable[None]]
+Scenario = Callable[[Broker, Connection, FakeTransport], Awaitable[None]]
 
 
-def play(folder: Path, scene: Scene) -> None:
-    """Run a scene with a connection that has said hello."""
+def run_scenario(folder: Path, scenario: Scenario) -> None:
+    """Run a scenario on a connection after its hello."""
 
     async def run() -> None:
         async with await Broker.open(BrokerSettings(data=folder)) as broker:
-            line = Line()
-            connection = Connection.over(broker, line)
+            transport = FakeTransport()
+            connection = Connection.over(broker, transport)
             running = asyncio.create_task(connection.run())
-            line.say(Hello())
-            assert isinstance(await line.hear(), Welcome)
-            await scene(broker, connection, line)
+            transport.send_request(Hello())
+            assert isinstance(await transport.next_reply(), Welcome)
+            await scenario(broker, connection, transport)
             await asyncio.wait_for(running, 10)
             assert broker.status()["connections"] == 0
 
     asyncio.run(run())
 
 
-def test_a_stopped_connection_says_so(tmp_path: Path) -> None:
-    async def scene(_: Broker, connection: Connection, line: Line) -> None:
+def test_a_stopped_connection_gives_the_reason(tmp_path: Path) -> None:
+    async def scenario(_: Broker, connection: Connection, transport: FakeTransport) -> None:
         connection.stop()
-        assert await line.closed == (1012, "the broker stops")
+        assert await transport.closed == (1012, "the broker stops")
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
-def test_what_was_published_before_the_end_is_answered(tmp_path: Path) -> None:
-    async def scene(_: Broker, connection: Connection, line: Line) -> None:
+def test_publications_before_the_end_are_answered(tmp_path: Path) -> None:
+    async def scenario(_: Broker, connection: Connection, transport: FakeTransport) -> None:
         for ref in range(50):
-            line.say(_publish(ref))
-        await eventually_async(lambda: line.is_read)
+            transport.send_request(_publish(ref))
+        await eventually_async(lambda: transport.is_read)
         connection.stop()
-        assert (await line.closed)[0] == 1012
-        answers = [await line.hear() for _ in range(50)]
+        assert (await transport.closed)[0] == 1012
+        answers = [await transport.next_reply() for _ in range(50)]
         assert [answer.ref for answer in answers if isinstance(answer, Published)] == [*range(50)]
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_a_broker_that_closes_does_not_blame_the_client(tmp_path: Path) -> None:
-    async def scene(broker: Broker, _: Connection, line: Line) -> None:
+    async def scenario(broker: Broker, _: Connection, transport: FakeTransport) -> None:
         broker.health.set_open(False)
         for session in [*broker._sessions]:
             session.revoke("the broker stops")
-        assert (await line.closed)[0] == 1012
+        assert (await transport.closed)[0] == 1012
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
-def test_who_hangs_up_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
-    async def scene(broker: Broker, _: Connection, line: Line) -> None:
-        line.say(Subscribe(ref=1, filter="true", credit=5))
-        line.say(_publish(2))
-        while not isinstance(await line.hear(), Deliver):
+def test_a_client_that_disconnects_early_leaves_nothing_behind(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, _: Connection, transport: FakeTransport) -> None:
+        transport.send_request(Subscribe(ref=1, filter="true", credit=5))
+        transport.send_request(_publish(2))
+        while not isinstance(await transport.next_reply(), Deliver):
             pass
-        line.say(_publish(3))
-        line.hang_up()
+        transport.send_request(_publish(3))
+        transport.disconnect()
         await eventually_async(lambda: broker.status()["subscriptions"] == 0)
-        assert not line.closed.done()
+        assert not transport.closed.done()
 
-    play(tmp_path, scene)
+    run_scenario(tmp_path, scenario)
 
 
 def test_a_connection_can_be_cancelled(tmp_path: Path) -> None:
     async def run() -> None:
         async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
-            line = Line()
-            running = asyncio.create_task(Connection.over(broker, line).run())
-            line.say(Hello())
-            await line.hear()
+            transport = FakeTransport()
+            running = asyncio.create_task(Connection.over(broker, transport).run())
+            transport.send_request(Hello())
+            await transport.next_reply()
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await running

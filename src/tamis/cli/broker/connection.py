@@ -15,9 +15,9 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Unpack
 
 import typer
 
-from tamis.cli.options import declare_parameters, mistake, option_parameter
+from tamis.cli.options import argument, declare_parameters, mistake, no_default, option_parameter
 from tamis.client import Bus, ConnectOptions, connect
-from tamis.client.address import DEFAULT_URL
+from tamis.client.transport import DEFAULT_URL
 from tamis.units import seconds
 
 T = TypeVar("T")
@@ -25,44 +25,38 @@ T = TypeVar("T")
 
 BrokerMode = Annotated[
     str | None,
-    typer.Option(
+    no_default(
         "--mode",
         "-m",
         metavar="MODE",
         help="What an absent attribute means; by default, what the broker is set to.",
-        show_default=False,
     ),
 ]
-SubscriptionId = Annotated[
-    str, typer.Argument(metavar="ID", help="The subscription.", show_default=False)
-]
+SubscriptionId = Annotated[str, argument("ID", "The subscription.")]
 
 _Url = Annotated[
     str | None,
-    typer.Option(
+    no_default(
         "--url",
         "-u",
         metavar="URL",
         help=f"The address of the broker; by default, the variable TAMIS_URL, or {DEFAULT_URL}.",
-        show_default=False,
     ),
 ]
 _TokenFile = Annotated[
     Path | None,
-    typer.Option(
+    no_default(
         "--token-file",
         metavar="FILE",
         help="A file with the token; by default, the variable TAMIS_TOKEN.",
-        show_default=False,
     ),
 ]
 _CaFile = Annotated[
     Path | None,
-    typer.Option(
+    no_default(
         "--ca",
         metavar="FILE",
         help="Certificates to trust, as a PEM file; by default, the system's.",
-        show_default=False,
     ),
 ]
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tamis.cli.console import TableFormat, printable, say, stdout, write_json
 from tamis.cli.event_output import brief_event
+from tamis.cli.options import no_default
 from tamis.client.messages import ReceivedEvent
 from tamis.errors import TamisError
 from tamis.events import decode_json
@@ -19,9 +20,7 @@ _HEADER: Final = f"{'sequence':>10}  {'time':<12}  event"
 
 EventCount = Annotated[
     int | None,
-    typer.Option(
-        "--count", "-n", min=1, metavar="N", help="Stop after N events.", show_default=False
-    ),
+    no_default("--count", "-n", min=1, metavar="N", help="Stop after N events."),
 ]
 Envelope = Annotated[
     bool,

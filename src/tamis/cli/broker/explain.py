@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import typer
-
 from tamis.cli.broker.connection import BrokerMode, BrokerTarget, with_broker
 from tamis.cli.console import say, stdout
 from tamis.cli.exits import FINE
-from tamis.cli.options import Language, mistake
+from tamis.cli.options import Language, argument, mistake, no_default
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -27,22 +25,14 @@ def explain(
     target: BrokerTarget,
     words: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[FILTER] EVENT",
-            help="A filter, unless --subscription names one, and an event as JSON.",
-            show_default=False,
+        argument(
+            "[FILTER] EVENT", "A filter, unless --subscription names one, and an event as JSON."
         ),
     ],
     *,
     subscription: Annotated[
         str | None,
-        typer.Option(
-            "--subscription",
-            "-i",
-            metavar="ID",
-            help="One of your subscriptions.",
-            show_default=False,
-        ),
+        no_default("--subscription", "-i", metavar="ID", help="One of your subscriptions."),
     ] = None,
     language: Language = "tamis",
     mode: BrokerMode = None,

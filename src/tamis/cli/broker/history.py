@@ -11,7 +11,7 @@ from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
 from tamis.cli.broker.sub import log_position
 from tamis.cli.console import TableFormat
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import Language, TableOption
+from tamis.cli.options import Language, TableOption, argument
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -32,9 +32,7 @@ _HELP: Final = "earliest, latest, a sequence, or a time such as 2026-01-31T12:00
 @with_broker
 def history(
     target: BrokerTarget,
-    filter_: Annotated[
-        str, typer.Argument(metavar="[FILTER]", help="The filter.", show_default=False)
-    ] = "true",
+    filter_: Annotated[str, argument("[FILTER]", "The filter.")] = "true",
     *,
     start: Annotated[str, typer.Option("--from", metavar="START", help=_HELP)] = "earliest",
     end: Annotated[

@@ -19,7 +19,7 @@ from tamis.cli.broker.connection import BrokerTarget, run, with_broker
 from tamis.cli.console import count, say, stderr
 from tamis.cli.event_input import STDIN, opened, progress
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import mistake
+from tamis.cli.options import argument, mistake, no_default
 from tamis.client import Bus, ConnectOptions, Receipt
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import decode_cloudevent, read_lines
@@ -90,30 +90,20 @@ def pub(
     target: BrokerTarget,
     events: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILE",
-            help="A file with one JSON object per line; without one, or with -, standard input.",
-            show_default=False,
+        argument(
+            "FILE", "A file with one JSON object per line; without one, or with -, standard input."
         ),
     ] = None,
     *,
     event: Annotated[
         list[str] | None,
-        typer.Option(
-            "--event",
-            "-e",
-            metavar="JSON",
-            help="An event, instead of a file; may be repeated.",
-            show_default=False,
+        no_default(
+            "--event", "-e", metavar="JSON", help="An event, instead of a file; may be repeated."
         ),
     ] = None,
     publisher: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A name under which each line is stored only once.",
-            show_default=False,
-        ),
+        no_default(metavar="NAME", help="A name under which each line is stored only once."),
     ] = None,
     sequence: Annotated[
         int, typer.Option(min=1, metavar="N", help="The number of the first line, for --publisher.")

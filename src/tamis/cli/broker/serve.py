@@ -11,7 +11,7 @@ import typer
 
 from tamis.broker.operations.settings import BrokerSettings, load_settings
 from tamis.cli.exits import FINE
-from tamis.cli.options import declare_parameters, mistake, option_parameter
+from tamis.cli.options import declare_parameters, mistake, no_default, option_parameter
 from tamis.units import format_seconds, format_size
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -61,22 +61,16 @@ FLAGS: Final = {
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option(
+    no_default(
         "--config",
         "-c",
         metavar="FILE",
         help="A TOML file with settings; by default, tamis.toml if it exists.",
-        show_default=False,
     ),
 ]
 OtherSettings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Any other setting; may be repeated.",
-        show_default=False,
-    ),
+    no_default("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated."),
 ]
 
 

@@ -11,7 +11,7 @@ from tamis.cli.broker.connection import BrokerMode, BrokerTarget, duration, run,
 from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
 from tamis.cli.console import TableFormat, count, say, stderr
 from tamis.cli.exits import FINE
-from tamis.cli.options import Language, TableOption
+from tamis.cli.options import Language, TableOption, argument, no_default
 from tamis.client import Missed, SubscribeOptions
 from tamis.protocol.frames import SlowPolicy
 
@@ -61,25 +61,17 @@ From = Annotated[
 @with_broker
 def sub(
     target: BrokerTarget,
-    filter_: Annotated[
-        str, typer.Argument(metavar="FILTER", help="The filter.", show_default=False)
-    ],
+    filter_: Annotated[str, argument("FILTER", "The filter.")],
     *,
     durable: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Make the subscription durable, under this name.",
-            show_default=False,
-        ),
+        no_default(metavar="NAME", help="Make the subscription durable, under this name."),
     ] = None,
     start: From = "latest",
     lifetime: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Expire this long after the last connection: 90s, 24h, '7 days'.",
-            show_default=False,
+        no_default(
+            metavar="TIME", help="Expire this long after the last connection: 90s, 24h, '7 days'."
         ),
     ] = None,
     number: EventCount = None,

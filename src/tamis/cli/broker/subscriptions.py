@@ -16,7 +16,6 @@ from tamis.cli.broker.connection import (
     SubscriptionId,
     duration,
     format_time,
-    run,
     with_broker,
 )
 from tamis.cli.console import (
@@ -29,7 +28,7 @@ from tamis.cli.console import (
     yes_or_no,
 )
 from tamis.cli.exits import FINE
-from tamis.cli.options import FormatOption, mistake
+from tamis.cli.options import FormatOption, argument, mistake
 from tamis.client import Bus
 from tamis.protocol.views import DeadLetterView, SubscriptionView
 
@@ -51,8 +50,9 @@ _DEAD_LETTERS_PER_CALL: Final = 1000
 
 Sequences = Annotated[
     list[int] | None,
-    typer.Argument(metavar="[SEQUENCE]...", help="The dead letters.", show_default=False),
+    argument("[SEQUENCE]...", "The dead letters."),
 ]
+_DeadLetterAction = Callable[[Bus, str, Sequence[int]], Awaitable[int]]
 AllOfThem = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 subscriptions = typer.Typer(
@@ -99,7 +99,7 @@ def renew(
     id_: SubscriptionId,
     lifetime: Annotated[
         str,
-        typer.Argument(metavar="TIME", help="90s, 24h, '7 days', or never.", show_default=False),
+        argument("TIME", "90s, 24h, '7 days', or never."),
     ],
 ) -> int:
     """Set when a subscription expires, counted from now."""
@@ -129,34 +129,25 @@ def dead_letters(
     return FINE
 
 
-@subscriptions.command(no_args_is_help=True)
-@with_broker
-def requeue(
-    target: BrokerTarget,
-    id_: SubscriptionId,
-    sequences: Sequences = None,
-    *,
-    all_: AllOfThem = False,
-) -> int:
-    """Send dead letters again, as if they had never been sent."""
-    done = _for_dead_letters(target, Bus.requeue, id_, sequences, all_=all_)
-    say(stdout(), f"{count(done, 'event')} will be sent again")
-    return FINE
+def _dead_letter_command(
+    name: str, help_: str, act: _DeadLetterAction, report: Callable[[int], str]
+) -> None:
+    """Add a command that does something to chosen dead letters and reports how many there were."""
 
-
-@subscriptions.command(no_args_is_help=True)
-@with_broker
-def discard(
-    target: BrokerTarget,
-    id_: SubscriptionId,
-    sequences: Sequences = None,
-    *,
-    all_: AllOfThem = False,
-) -> int:
-    """Delete dead letters."""
-    done = _for_dead_letters(target, Bus.delete_dead_letters, id_, sequences, all_=all_)
-    say(stdout(), f"{count(done, 'dead letter')} deleted")
-    return FINE
+    @subscriptions.command(name, help=help_, no_args_is_help=True)
+    @with_broker
+    def command(
+        target: BrokerTarget,
+        id_: SubscriptionId,
+        sequences: Sequences = None,
+        *,
+        all_: AllOfThem = False,
+    ) -> int:
+        if bool(sequences) is all_:
+            raise mistake("give the sequences of dead letters, or --all")
+        done = target.call(lambda bus: _for_dead_letters(bus, act, id_, sequences))
+        say(stdout(), report(done))
+        return FINE
 
 
 async def _all_dead_letters(bus: Bus, id_: str) -> list[DeadLetterView]:
@@ -168,23 +159,30 @@ async def _all_dead_letters(bus: Bus, id_: str) -> list[DeadLetterView]:
     return letters
 
 
-def _for_dead_letters(
-    target: BrokerTarget,
-    act: Callable[[Bus, str, Sequence[int]], Awaitable[int]],
+async def _for_dead_letters(
+    bus: Bus,
+    act: _DeadLetterAction,
     id_: str,
     sequences: Sequence[int] | None,
-    *,
-    all_: bool,
 ) -> int:
-    if bool(sequences) is all_:
-        raise mistake("give the sequences of dead letters, or --all")
+    """Act on the given dead letters, or on all, in as many calls as it takes."""
+    chosen = sequences or [letter.sequence for letter in await _all_dead_letters(bus, id_)]
+    starts = range(0, len(chosen), _DEAD_LETTERS_PER_CALL)
+    return sum([await act(bus, id_, chosen[i : i + _DEAD_LETTERS_PER_CALL]) for i in starts])
 
-    async def act_on_all(bus: Bus) -> int:
-        chosen = sequences or [letter.sequence for letter in await _all_dead_letters(bus, id_)]
-        starts = range(0, len(chosen), _DEAD_LETTERS_PER_CALL)
-        return sum([await act(bus, id_, chosen[i : i + _DEAD_LETTERS_PER_CALL]) for i in starts])
 
-    return run(act_on_all(target.bus()))
+_dead_letter_command(
+    "requeue",
+    "Send dead letters again, as if they had never been sent.",
+    Bus.requeue,
+    lambda done: f"{count(done, 'event')} will be sent again",
+)
+_dead_letter_command(
+    "discard",
+    "Delete dead letters.",
+    Bus.delete_dead_letters,
+    lambda done: f"{count(done, 'dead letter')} deleted",
+)
 
 
 # --- output --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from rich.table import Table
 from tamis.cli.broker.connection import BrokerTarget, duration, format_time, with_broker
 from tamis.cli.console import Format, printable, say, stdout, write_list
 from tamis.cli.exits import FINE
-from tamis.cli.options import FormatOption
+from tamis.cli.options import FormatOption, argument, no_default
 from tamis.protocol.management import IssueToken, ListTokens, RevokeToken
 from tamis.protocol.views import TokenView
 
@@ -40,11 +40,10 @@ data folder, with --data, while the broker is stopped.
 
 Data = Annotated[
     Path | None,
-    typer.Option(
+    no_default(
         "--data",
         metavar="FOLDER",
         help="The data folder of a stopped broker, instead of the address of a running one.",
-        show_default=False,
     ),
 ]
 
@@ -60,15 +59,11 @@ token = typer.Typer(
 @with_broker
 def create(
     target: BrokerTarget,
-    principal: Annotated[
-        str, typer.Argument(metavar="NAME", help="The token's principal.", show_default=False)
-    ],
+    principal: Annotated[str, argument("NAME", "The token's principal.")],
     *,
     role: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="ROLE", help="A role of the policy; may be repeated.", show_default=False
-        ),
+        no_default(metavar="ROLE", help="A role of the policy; may be repeated."),
     ] = None,
     lifetime: Annotated[
         str | None,
@@ -76,9 +71,7 @@ def create(
             metavar="TIME", help="How long it is valid: 24h, '90 days'.", show_default="forever"
         ),
     ] = None,
-    note: Annotated[
-        str, typer.Option(metavar="TEXT", help="Where it is used.", show_default=False)
-    ] = "",
+    note: Annotated[str, no_default(metavar="TEXT", help="Where it is used.")] = "",
     data: Data = None,
 ) -> int:
     """Create a token and write it to standard output; it is never shown again."""
@@ -105,9 +98,7 @@ def list_(target: BrokerTarget, *, format_: FormatOption = Format.TEXT) -> int:
 @with_broker
 def revoke(
     target: BrokerTarget,
-    id_: Annotated[
-        str, typer.Argument(metavar="ID", help="The token's id, as listed.", show_default=False)
-    ],
+    id_: Annotated[str, argument("ID", "The token's id, as listed.")],
 ) -> int:
     """Revoke a token and close the connections that use it."""
     target.call(lambda bus: bus.call(RevokeToken(id_)))

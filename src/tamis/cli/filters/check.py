@@ -21,6 +21,7 @@ from tamis.cli.options import (
     Many,
     ModeOption,
     SchemaFile,
+    argument,
     read_schema,
 )
 from tamis.events import Schema
@@ -57,9 +58,7 @@ _LEVELS: Final = {
 
 
 def check(
-    filter_: Annotated[
-        str | None, typer.Argument(metavar="FILTER", help="The filter.", show_default=False)
-    ] = None,
+    filter_: Annotated[str | None, argument("FILTER", "The filter.")] = None,
     *,
     filters: FiltersFile = None,
     mode: ModeOption = Mode.SQL,

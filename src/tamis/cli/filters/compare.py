@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-import typer
-
 from tamis.cli.console import Format, say, stdout, write_json
 from tamis.cli.event_output import plain_event, show_event
 from tamis.cli.exits import FINE
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, read_argument
-from tamis.cli.options import FormatOption, Language, Many, ModeOption, SchemaFile, read_schema
+from tamis.cli.options import (
+    FormatOption,
+    Language,
+    Many,
+    ModeOption,
+    SchemaFile,
+    argument,
+    read_schema,
+)
 from tamis.diagrams import Answer, Comparison
 from tamis.diagrams import compare as compare_filters
 from tamis.errors import FilterError, FilterSyntaxError
@@ -28,8 +34,8 @@ tamis compare --mode strict 'price < 10 or price >= 10' 'price is present'
 
 
 def compare(
-    one: Annotated[str, typer.Argument(metavar="A", help="A filter.", show_default=False)],
-    other: Annotated[str, typer.Argument(metavar="B", help="A filter.", show_default=False)],
+    one: Annotated[str, argument("A", "A filter.")],
+    other: Annotated[str, argument("B", "A filter.")],
     *,
     mode: ModeOption = Mode.SQL,
     schema: SchemaFile = None,

@@ -33,6 +33,8 @@ from tamis.cli.options import (
     ModeOption,
     SchemaFile,
     TableOption,
+    argument,
+    no_default,
     read_schema,
 )
 from tamis.errors import EventError, LimitError
@@ -79,18 +81,13 @@ class MatchCounts(Counter[str]):
 def match(
     filter_: Annotated[
         str | None,
-        typer.Argument(
-            metavar="FILTER",
-            help="The filter, unless --filters names a file of them.",
-            show_default=False,
-        ),
+        argument("FILTER", "The filter, unless --filters names a file of them."),
     ] = None,
     events: Annotated[
         str | None,
-        typer.Argument(
-            metavar="EVENTS",
-            help="A file with one JSON object per line; without one, or with -, standard input.",
-            show_default=False,
+        argument(
+            "EVENTS",
+            "A file with one JSON object per line; without one, or with -, standard input.",
         ),
     ] = None,
     *,
@@ -100,7 +97,7 @@ def match(
     language: Language = "tamis",
     limit: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Read at most N events.", show_default=False),
+        no_default(min=0, metavar="N", help="Read at most N events."),
     ] = None,
     cloudevents: Annotated[
         bool, typer.Option("--cloudevents", help="Each line is a CloudEvent, or a batch of them.")

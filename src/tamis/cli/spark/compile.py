@@ -9,9 +9,9 @@ import typer
 
 from tamis.cli.console import count, say, stderr
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import ModeOption, SchemaFile, read_schema
+from tamis.cli.options import ModeOption, SchemaFile, argument, no_default, read_schema
 from tamis.cli.spark.jobs import spark_job, write_summary
-from tamis.cli.spark.options import LibraryFolder, Master, no_default
+from tamis.cli.spark.options import LibraryFolder, Master
 from tamis.filters import Mode
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ _MAX_SHOWN: Final = 20
 def compile_(
     subscriptions: Annotated[
         Path,
-        typer.Argument(
-            metavar="SUBSCRIPTIONS", help="Parquet, CSV or JSON lines.", show_default=False
-        ),
+        argument("SUBSCRIPTIONS", "Parquet, CSV or JSON lines."),
     ],
     *,
     library: LibraryFolder,

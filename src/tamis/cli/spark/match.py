@@ -6,10 +6,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import mistake
+from tamis.cli.options import argument, mistake, no_default
 from tamis.cli.spark.jobs import spark_job, write_summary
 from tamis.cli.spark.options import (
     FileFormat,
@@ -21,7 +19,6 @@ from tamis.cli.spark.options import (
     Overwrite,
     PlanName,
     TargetFolder,
-    no_default,
 )
 
 if TYPE_CHECKING:
@@ -43,9 +40,7 @@ tamis spark match events/ --library subscriptions/ --to matches/ --report report
 def match(
     events: Annotated[
         Path,
-        typer.Argument(
-            metavar="EVENTS", help="Parquet or JSON lines, a file or a folder.", show_default=False
-        ),
+        argument("EVENTS", "Parquet or JSON lines, a file or a folder."),
     ],
     *,
     library: LibraryFolder,

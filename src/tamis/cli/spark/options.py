@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from tamis.cli.options import mistake
-
-
-def no_default(*names: str, **details: Any) -> Any:
-    """Return an option whose help shows no default."""
-    return typer.Option(*names, show_default=False, **details)
-
+from tamis.cli.options import mistake, no_default
 
 LibraryFolder = Annotated[
     Path,

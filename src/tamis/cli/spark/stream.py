@@ -16,7 +16,7 @@ from rich.console import Console
 
 from tamis.cli.console import say
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import mistake
+from tamis.cli.options import argument, mistake, no_default
 from tamis.cli.spark.jobs import spark_job, write_summary
 from tamis.cli.spark.options import (
     FileFormat,
@@ -26,7 +26,6 @@ from tamis.cli.spark.options import (
     OnlyMatched,
     OutputForm,
     PlanName,
-    no_default,
 )
 from tamis.units import seconds
 
@@ -55,11 +54,7 @@ _POLL_SECONDS: Final = 1
 def stream(
     events: Annotated[
         str,
-        typer.Argument(
-            metavar="EVENTS",
-            help="A folder of Parquet or JSON lines, or the URL of a broker.",
-            show_default=False,
-        ),
+        argument("EVENTS", "A folder of Parquet or JSON lines, or the URL of a broker."),
     ],
     *,
     library: LibraryFolder,

@@ -10,8 +10,9 @@ from rich.table import Table
 
 from tamis.cli.console import say, stdout
 from tamis.cli.exits import FINE
+from tamis.cli.options import argument, no_default
 from tamis.cli.spark.jobs import spark_job, write_summary
-from tamis.cli.spark.options import Master, Overwrite, TargetFolder, no_default, require_new
+from tamis.cli.spark.options import Master, Overwrite, TargetFolder, require_new
 
 if TYPE_CHECKING:
     from tamis.spark import Generated
@@ -27,11 +28,7 @@ tamis spark experiment paper --filters 25000 --filters 100000 --events 200000 --
 
 WorkloadName = Annotated[
     str,
-    typer.Argument(
-        metavar="WORKLOAD",
-        help="A workload file, or the name of one that comes with Tamis.",
-        show_default=False,
-    ),
+    argument("WORKLOAD", "A workload file, or the name of one that comes with Tamis."),
 ]
 Seed = Annotated[int, typer.Option(metavar="S", help="A different seed gives different data.")]
 

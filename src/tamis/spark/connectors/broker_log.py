@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tamis.client.address import parse_address
 from tamis.client.http import HTTPManagement
 from tamis.client.management import read_history
+from tamis.client.transport import parse_address
 from tamis.errors import DisconnectedError, RefusedError, SparkError
 from tamis.protocol import Delivery
 from tamis.protocol.codes import RETRYABLE

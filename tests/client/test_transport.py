@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tamis.client.address import parse_address
+from tamis.client.transport import parse_address
 from tamis.errors import AddressError
 
 

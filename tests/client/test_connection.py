@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tamis.client.backoff import Backoff
+from tamis.client.connection import Backoff
 
 
 def test_waits_double_up_to_the_longest() -> None:
