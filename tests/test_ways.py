@@ -110,7 +110,7 @@ class PublicationClient:
 async def publish_over_a_socket(folder: Path, trace: Trace) -> None:
     """Follow the last of some publications to a durable subscription with one subscriber."""
     settings = BrokerSettings(data=folder, port=0)
-    with server._bound(settings) as bound:
+    with server._bind(settings) as bound:
         async with await Broker.open(settings) as broker:
             streams = Streams()
             config = server._config(create_app(broker, streams), settings)

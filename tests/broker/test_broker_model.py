@@ -324,8 +324,8 @@ def _events(values: Sequence[int]) -> list[bytes]:
 @pytest.fixture(autouse=True)
 def _snapshots_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every restart load what was compiled before it."""
-    monkeypatch.setattr(snapshots, "WORTH_IT", 0)
-    monkeypatch.setattr(snapshots, "SHARE", 0.0)
+    monkeypatch.setattr(snapshots, "MIN_CHANGED_SUBSCRIPTIONS", 0)
+    monkeypatch.setattr(snapshots, "MIN_CHANGED_SHARE", 0.0)
 
 
 def test_the_broker_does_what_the_model_does() -> None:

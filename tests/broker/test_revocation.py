@@ -252,8 +252,8 @@ async def test_what_is_being_made_while_the_policy_changes_has_the_new_rights(
 @run_async
 async def test_what_is_in_the_making_is_not_passed_over(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
-        ann, registrar = await fixture.login("ann", "reader"), fixture.broker.subscription_manager
-        rights_of, begun, go = registrar._rights_of, threading.Event(), threading.Event()
+        ann, manager = await fixture.login("ann", "reader"), fixture.broker.subscription_manager
+        rights_of, begun, go = manager._rights_of, threading.Event(), threading.Event()
 
         def slowly(principal: Principal) -> Rights:
             found = rights_of(principal)
@@ -262,7 +262,7 @@ async def test_what_is_in_the_making_is_not_passed_over(tmp_path: Path) -> None:
                 go.wait(10)
             return found
 
-        registrar._rights_of = slowly
+        manager._rights_of = slowly
         making = asyncio.create_task(subscribe(ann, "a > 0", "x"))
         await asyncio.to_thread(begun.wait, 10)
         changing = asyncio.create_task(fixture.change_policy(LOW))

@@ -14,7 +14,7 @@ import pytest
 from storage.samples import appended, everything, new_records, no_sync, one_file
 from tamis.errors import StorageError
 from tamis.storage import EventLog, NewRecord, Record
-from tamis.storage.records import LEAST_RECORD, encoded
+from tamis.storage.records import LEAST_RECORD, encode
 from tamis.storage.segments import HEADER_BYTES
 
 GROUPS = (1, 3, 1, 2)
@@ -63,7 +63,7 @@ def test_a_log_cut_at_any_byte_is_what_was_appended_before_and_goes_on(
 
 def sizes_of(groups: Sequence[Sequence[Record]]) -> list[int]:
     return [
-        len(encoded([NewRecord(*record[2:]) for record in group], 1, 0.0, b"mark")[0])
+        len(encode([NewRecord(*record[2:]) for record in group], 1, 0.0, b"mark")[0])
         for group in groups
     ]
 
@@ -117,7 +117,7 @@ def test_a_payload_can_imitate_a_record_only_with_the_mark(knows: bool, quick_pa
     log.append([NewRecord("p", 1, 0, b"first")])
     secret = bytes.fromhex(one_file(quick_path).stem[-8:])
     marks = [secret] if knows else [b"mark", b"\0\0\0\0", b"tami", b"\xff\xff\xff\xff"]
-    forged = [encoded([NewRecord("admin", 9, 0, b"forged")], 2, 1e12, mark)[0] for mark in marks]
+    forged = [encode([NewRecord("admin", 9, 0, b"forged")], 2, 1e12, mark)[0] for mark in marks]
     log.append([NewRecord("p", 2, 0, b"".join(forged))])
     log.append([NewRecord("p", 3, 0, b"last")])
     log.close()
@@ -227,8 +227,8 @@ def test_parts_of_two_appends_make_no_whole_one(quick_path: Path) -> None:
     path = one_file(quick_path)
     mark, whole = bytes.fromhex(path.stem[-8:]), path.read_bytes()
     later = wanted[0].time + 1
-    refused, (_, half) = encoded([NewRecord("p", 2, 0, b"refused")] * 2, 2, later, mark)
-    written, _ = encoded([NewRecord("p", 3, 0, b"written")] * 2, 2, later + 1, mark)
+    refused, (_, half) = encode([NewRecord("p", 2, 0, b"refused")] * 2, 2, later, mark)
+    written, _ = encode([NewRecord("p", 3, 0, b"written")] * 2, 2, later + 1, mark)
     path.write_bytes(whole + refused[:half] + written[half:])
     log = EventLog(quick_path, sync=no_sync)
     assert everything(log) == wanted

@@ -224,7 +224,7 @@ class Session:
             raise RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
         if wanted.max_attempts < 0:
             raise RefusedError(
-                Code.BAD_REQUEST, "max_attempts is at least 0; 0 means the broker's setting"
+                Code.BAD_REQUEST, "max_attempts must be 0 (the broker's setting) or more"
             )
         manager = self._services.subscription_manager
         subscription, is_resumed = await manager.subscribe(wanted, self.principal, self.rights)
@@ -345,18 +345,18 @@ class Session:
         """Return the dead letters that the principal may see now."""
         subscription, letters = self._with_letters(id_), self._services.dead_letters
         most = min(limit, MAX_PAGE_ITEMS)
-        return await asyncio.to_thread(letters.listed, subscription, self.rights, after, most)
+        return await asyncio.to_thread(letters.read_page, subscription, self.rights, after, most)
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
         """Queue dead letters again as if they had never been sent; return how many."""
         subscription, letters = self._with_letters(id_), self._services.dead_letters
-        seen = await asyncio.to_thread(letters.seen, subscription, self.rights, sequences)
+        seen = await asyncio.to_thread(letters.find_visible, subscription, self.rights, sequences)
         return await self._services.subscription_manager.requeue(subscription, seen)
 
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
         """Delete dead letters; return how many there were."""
         subscription, letters = self._with_letters(id_), self._services.dead_letters
-        seen = await asyncio.to_thread(letters.seen, subscription, self.rights, sequences)
+        seen = await asyncio.to_thread(letters.find_visible, subscription, self.rights, sequences)
         delete = self._services.store.state.delete_dead_letters
         return await asyncio.to_thread(delete, subscription.number, seen)
 

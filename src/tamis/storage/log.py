@@ -19,7 +19,7 @@ from typing import Final
 from tamis.errors import StorageError
 from tamis.storage.files import FilePool, Sync, make_folder, refusal, sync_folder, write_all
 from tamis.storage.opening import open_log
-from tamis.storage.records import Damage, NewRecord, Record, encoded
+from tamis.storage.records import Damage, NewRecord, Record, encode
 from tamis.storage.segments import (
     HEADER_BYTES,
     LARGE_READ,
@@ -69,7 +69,7 @@ class EventLog:
             make_folder(folder, sync)
             opened = open_log(folder, self._files, sync, synced_up_to)
             last = opened.segments[-1] if opened.goes_on else None
-            self._active = None if last is None else _Active.opened(last, sync)
+            self._active = None if last is None else _Active.open(last, sync)
         except OSError as error:
             raise refusal(error.filename or folder, "opening the log", error) from error
         self._segments = opened.segments
@@ -120,7 +120,7 @@ class EventLog:
             last = self.last_time
             self.last_time = now if now > last else math.nextafter(last, math.inf)
             mark = active.segment.header.mark
-            data, starts = encoded(records, first, self.last_time, mark)
+            data, starts = encode(records, first, self.last_time, mark)
             try:
                 active.write(data)
             except StorageError:
@@ -309,7 +309,7 @@ class _Active:
         """
 
     @classmethod
-    def opened(cls, segment: LogSegment, sync: Sync) -> _Active:
+    def open(cls, segment: LogSegment, sync: Sync) -> _Active:
         """Return an existing segment to append to."""
         return cls(segment, os.open(segment.path, os.O_RDWR | os.O_CLOEXEC), sync)
 

@@ -89,7 +89,7 @@ def sequences(lost: range) -> str:
     return f"lost: {lost[0]:,}" if len(lost) == 1 else f"lost: {lost[0]:,} to {lost[-1]:,}"
 
 
-def encoded(
+def encode(
     records: Sequence[NewRecord], sequence: int, time: float, mark: bytes
 ) -> tuple[bytes, list[int]]:
     """Return the bytes of a group of records, and their offsets; LimitError if too long."""
@@ -131,7 +131,7 @@ def _too_large(record: NewRecord, name: bytes) -> LimitError:
     return LimitError(what, actual=actual, limit=limit)
 
 
-def decoded(data: bytes, mark: bytes, at: int, base: int) -> Iterator[LocatedRecord]:
+def decode(data: bytes, mark: bytes, at: int, base: int) -> Iterator[LocatedRecord]:
     """Yield the complete consecutive records in `data`, which begins at offset `base`."""
     view, length = memoryview(data), len(data)
     while at + LEAST_RECORD <= length:

@@ -38,7 +38,7 @@ from tamis.storage.records import (
     LocatedRecord,
     Record,
     claimed_size,
-    decoded,
+    decode,
 )
 
 SMALL_READ: Final = 16 << 10
@@ -63,7 +63,7 @@ class RecordScanner:
         """Yield consecutive records, starting at an offset."""
         needed = LEAST_RECORD
         while at + needed <= self._end and self._hold(at, needed):
-            for entry in decoded(self._data, self._mark, at - self._base, self._base):
+            for entry in decode(self._data, self._mark, at - self._base, self._base):
                 at = entry.end
                 yield entry
             # The next bytes are not a record, or it is not completely in memory. Its size cannot be
@@ -108,7 +108,7 @@ HEADER_BYTES: Final = _FIELDS.size + _CRC.size
 _NAME: Final = re.compile(r"(\d{20})-([0-9a-f]{8})\.log")
 
 # Distance in bytes between remembered records, and so the most that reading one has to skip.
-SPACING: Final = 8 << 10
+OFFSET_SPACING_BYTES: Final = 8 << 10
 
 PART: Final = ".part"
 
@@ -248,7 +248,7 @@ class LogSegment:
     ) -> _RecordOffset:
         """Return an offset shortly before the first record that is not before."""
         window = RecordScanner(self._read, self.header.mark, high, SMALL_READ)
-        while high - low.offset > SPACING:
+        while high - low.offset > OFFSET_SPACING_BYTES:
             middle = (low.offset + high) // 2
             entry = window.next_entry(middle, high)
             if entry is None or not is_before(entry.record):
@@ -303,7 +303,7 @@ class _SparseIndex:
         self.first: Final = first
         self._sequences = array("Q", [first.sequence])
         self._offsets = array("Q", [first.offset])
-        self.next_noted = first.offset + SPACING
+        self.next_noted = first.offset + OFFSET_SPACING_BYTES
         """An append that ends before this offset adds nothing to the index."""
         self._lock = Lock()
 
@@ -318,7 +318,7 @@ class _SparseIndex:
         """Remember offsets of some appended records, including the last."""
         known = self._offsets[-1]
         for place, start in enumerate(starts):
-            if offset + start - known >= SPACING:
+            if offset + start - known >= OFFSET_SPACING_BYTES:
                 known = offset + start
                 self.note(sequence + place, known)
 
@@ -326,10 +326,10 @@ class _SparseIndex:
         """Remember an offset, if none is nearby."""
         with self._lock:
             at = bisect_right(self._offsets, offset)
-            if offset - self._offsets[at - 1] < SPACING:
+            if offset - self._offsets[at - 1] < OFFSET_SPACING_BYTES:
                 return
-            if at < len(self._offsets) and self._offsets[at] - offset < SPACING:
+            if at < len(self._offsets) and self._offsets[at] - offset < OFFSET_SPACING_BYTES:
                 return
             self._sequences.insert(at, sequence)
             self._offsets.insert(at, offset)
-            self.next_noted = self._offsets[-1] + SPACING
+            self.next_noted = self._offsets[-1] + OFFSET_SPACING_BYTES

@@ -60,7 +60,7 @@ class Recovery(NamedTuple):
             )
 
 
-_BATCH: Final = 4096
+_EVENTS_PER_READ: Final = 4096
 
 
 class Retention(NamedTuple):
@@ -123,7 +123,7 @@ class Storage:
     def _publishers(self) -> dict[str, int]:
         """Return each publisher's last number: from the state if matched, else from the log."""
         found, matched = self.state.publishers(), self.state.matched_up_to
-        while records := self.log.read(matched + 1, _BATCH):
+        while records := self.log.read(matched + 1, _EVENTS_PER_READ):
             for record in records:
                 if record.publisher_sequence > found.get(record.publisher, 0):
                     found[record.publisher] = record.publisher_sequence

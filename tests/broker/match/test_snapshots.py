@@ -20,8 +20,8 @@ MIXED = [{"a": 1, "level": 1}, {"a": 2, "level": 5}]
 
 @pytest.fixture(autouse=True)
 def _always_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "WORTH_IT", 1)
-    monkeypatch.setattr(snapshots, "SHARE", 0.0)
+    monkeypatch.setattr(snapshots, "MIN_CHANGED_SUBSCRIPTIONS", 1)
+    monkeypatch.setattr(snapshots, "MIN_CHANGED_SHARE", 0.0)
 
 
 async def make(folder: Path) -> None:
@@ -122,7 +122,7 @@ async def test_files_that_cannot_be_used_cost_time_alone(
 async def test_few_changes_are_not_worth_a_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "WORTH_IT", 4)
+    monkeypatch.setattr(snapshots, "MIN_CHANGED_SUBSCRIPTIONS", 4)
     async with broker_fixture(tmp_path, ALL) as fixture:
         ann = await fixture.login("ann", "reader")
         for name in ("x", "y", "z"):

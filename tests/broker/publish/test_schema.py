@@ -64,7 +64,7 @@ async def test_a_published_event_is_checked_once(
 async def test_an_engine_from_a_file_checks_no_event_again(
     tmp_path: Path, schema: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshots, "WORTH_IT", 1)
+    monkeypatch.setattr(snapshots, "MIN_CHANGED_SUBSCRIPTIONS", 1)
     for number in range(2):
         async with broker_fixture(tmp_path, POLICIES["open"], schema_file=schema) as fixture:
             ann = await fixture.login("ann", "reader")

@@ -25,7 +25,7 @@ class DeadLetterReader:
         self._state = state
         self._decoder = decoder
 
-    def listed(
+    def read_page(
         self, subscription: ActiveSubscription, rights: Rights, after: int, most: int
     ) -> list[DeadLetterView]:
         """Return visible dead letters after a sequence, in order."""
@@ -38,13 +38,13 @@ class DeadLetterReader:
             views += filter(None, (self._view(subscription, rights, one) for one in letters))
         return views[:most]
 
-    def seen(
+    def find_visible(
         self, subscription: ActiveSubscription, rights: Rights, sequences: Iterable[int]
     ) -> list[int]:
         """Return the sequences that belong to visible dead letters."""
-        return [one for one in sequences if self._is_seen(subscription, rights, one)]
+        return [one for one in sequences if self._is_visible(subscription, rights, one)]
 
-    def _is_seen(self, subscription: ActiveSubscription, rights: Rights, sequence: int) -> bool:
+    def _is_visible(self, subscription: ActiveSubscription, rights: Rights, sequence: int) -> bool:
         found = self._state.dead_letters(subscription.number, sequence - 1, 1)
         return any(
             letter.sequence == sequence and self._view(subscription, rights, letter) is not None

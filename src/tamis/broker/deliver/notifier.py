@@ -356,7 +356,7 @@ async def _wait(wake_up: asyncio.Event, seconds: float) -> None:
 
 
 class _Filtered(Protocol):
-    """What has a filter: a subscription, or a query of the history."""
+    """A subscription, or a query of the history."""
 
     @property
     def filter(self) -> Filter: ...

@@ -109,9 +109,7 @@ def _routes(frontend: Frontend) -> list[BaseRoute]:
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
     path = scope["path"]
-    refusal = RefusedError(
-        Code.NOT_FOUND, f"there is nothing at {path!r:.200}; /openapi.json lists what there is"
-    )
+    refusal = RefusedError(Code.NOT_FOUND, f"nothing is served at {path!r:.200}; see /openapi.json")
     response = problem_response(refusal, path)
     if scope["type"] == "websocket":
         await WebSocket(scope, receive, send).send_denial_response(response)

@@ -253,9 +253,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send; a frame that comes as bytes goes out as text, which Uvicorn has no message for.
+        """Send a message; bytes go out as a text frame, since frames are encoded already.
 
-        Uvicorn would also log an error after it has closed, or refused a handshake.
+        After the end, or a refused handshake, raise an error, where Uvicorn would log one.
         """
         if self.close_sent:
             raise ClientDisconnected

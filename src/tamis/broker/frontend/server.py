@@ -27,7 +27,8 @@ from tamis.matching import load_kernels
 LOG: Final = get_logger("tamis.server")
 
 BACKLOG: Final = 2048
-SLOW: Final = 3.0
+# Loading takes longer only if the kernels must be compiled.
+LOADING_SECONDS: Final = 3.0
 
 
 def serve(settings: BrokerSettings) -> None:
@@ -38,15 +39,15 @@ def serve(settings: BrokerSettings) -> None:
 
 async def _serve(settings: BrokerSettings) -> None:
     # Bind before recovery, which may take a while, so that a port in use is reported at once.
-    with _bound(settings) as bound:
-        async with await _opened(settings) as broker:
+    with _bind(settings) as bound:
+        async with await _open_broker(settings) as broker:
             await _load_kernels()
             streams = Streams()
             config = _config(create_app(broker, streams), settings)
             await Server(config, streams, _address(settings, bound)).serve([bound])
 
 
-async def _opened(settings: BrokerSettings) -> Broker:
+async def _open_broker(settings: BrokerSettings) -> Broker:
     """Open a broker, with the garbage collector paused and all subscriptions then frozen.
 
     Reading them creates no cyclic garbage, and what remains afterwards lives long.
@@ -62,7 +63,7 @@ async def _opened(settings: BrokerSettings) -> Broker:
 async def _load_kernels() -> None:
     """Load the kernels that the first event needs."""
     loading = asyncio.create_task(asyncio.to_thread(load_kernels))
-    done, _ = await asyncio.wait([loading], timeout=SLOW)
+    done, _ = await asyncio.wait([loading], timeout=LOADING_SECONDS)
     if not done:
         LOG.info(
             "compiling the kernels of the engine",
@@ -147,7 +148,7 @@ def _config(app: object, settings: BrokerSettings) -> ServerConfig:
     return config
 
 
-def _bound(settings: BrokerSettings) -> socket.socket:
+def _bind(settings: BrokerSettings) -> socket.socket:
     """Return a socket bound to the address in the settings."""
     host, port = settings.host.strip("[]"), settings.port
     try:

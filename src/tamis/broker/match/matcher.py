@@ -152,7 +152,7 @@ class Matcher:
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_made(change) for change in changes], {}, [])
+        step = _StepResult([_make(change) for change in changes], {}, [])
         if not events:
             return step
         with self._metrics.match_seconds.time():
@@ -209,7 +209,7 @@ class Matcher:
                 return
 
 
-def _made(change: SubscriptionChange) -> ChangeResult:
+def _make(change: SubscriptionChange) -> ChangeResult:
     try:
         return ChangeResult(change.done, change.make(), None)
     except Exception as error:

@@ -30,8 +30,8 @@ from tamis.matching import Engine
 LOG: Final = get_logger("tamis.broker")
 
 # Compiling fewer than these takes less time than managing files.
-WORTH_IT: Final = 1_000
-SHARE: Final = 0.1
+MIN_CHANGED_SUBSCRIPTIONS: Final = 1_000
+MIN_CHANGED_SHARE: Final = 0.1
 
 Marks = dict[int, bytes]
 """For each subscription, by number, a digest of what it was compiled from."""
@@ -91,7 +91,7 @@ class Snapshots:
 
     def _is_worth_it(self, marks: Mapping[int, bytes]) -> bool:
         changed = sum(self._saved.get(number) != digest for number, digest in marks.items())
-        return changed >= max(WORTH_IT, SHARE * len(marks))
+        return changed >= max(MIN_CHANGED_SUBSCRIPTIONS, MIN_CHANGED_SHARE * len(marks))
 
     def _manifest(self) -> SnapshotManifest:
         path = self._path

@@ -106,7 +106,7 @@ class SubscriptionManager:
         asked = SubscriptionRequest(
             wanted, filter_, mode, principal, rights, effective, most, since
         )
-        made = await self._made(asked)
+        made = await self._make(asked)
         self._watch(made)
         self.replay(made)
         return made, False
@@ -187,7 +187,7 @@ class SubscriptionManager:
 
     # --- changes, made between two batches -------------------------------------------------------
 
-    async def _made(self, asked: SubscriptionRequest) -> ActiveSubscription:
+    async def _make(self, asked: SubscriptionRequest) -> ActiveSubscription:
         """Add a subscription; requests that arrive together share one sync."""
         done: Done = asyncio.get_running_loop().create_future()
         with self._asking:

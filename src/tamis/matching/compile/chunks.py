@@ -18,7 +18,7 @@ from tamis.matching.compile.chunk_kernels import (
     new_region_nodes,
 )
 from tamis.matching.compile.program_kernels import Leaves, new_scratch
-from tamis.matching.compile.programs import Programs, gathered
+from tamis.matching.compile.programs import Programs, gather
 from tamis.matching.compile.variables import RegionList, Variables
 
 # Few enough subscriptions that their values on a tile of events stay in the L2 cache.
@@ -126,7 +126,7 @@ def _region_list(tests: RegionNodes, count: int, variables: NDArray[np.int32]) -
 def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray[np.int32]]:
     """Return the leaves in use with their variables renumbered, and these variables."""
     sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
-    starts, taken = gathered(leaves.starts, sides)
+    starts, taken = gather(leaves.starts, sides)
     variables, guard = leaves.variables[taken], leaves.guard[sides]
     rows = np.unique(np.concatenate((variables, guard[guard != NONE])))
     renumbered_guard = np.searchsorted(rows, guard).astype(np.int32)

@@ -15,7 +15,7 @@ from tamis.matching.compile.graph_kernels import (
     grow_graph,
 )
 from tamis.matching.compile.program_kernels import Leaves, mark_needed_sides, new_scratch
-from tamis.matching.compile.programs import Programs, gathered
+from tamis.matching.compile.programs import Programs, gather
 from tamis.matching.compile.variables import RegionList
 
 
@@ -28,7 +28,7 @@ def needed_sides(programs: Programs, leaves: Leaves) -> NDArray[np.int64]:
 
 def region_list(leaves: Leaves, sides: NDArray[np.int64]) -> RegionList:
     """Return the regions of sides of leaves."""
-    starts, taken = gathered(leaves.starts, sides)
+    starts, taken = gather(leaves.starts, sides)
     return RegionList(
         starts, leaves.begins_inside[sides], leaves.variables[taken], leaves.guard[sides]
     )

@@ -104,7 +104,7 @@ class Programs(NamedTuple):
         """Return the programs with these numbers."""
         if len(numbers) == len(self.starts) - 1:
             return self
-        starts, taken = gathered(self.starts, numbers)
+        starts, taken = gather(self.starts, numbers)
         return Programs(self.codes[taken], starts)
 
     def part(self, first: int, last: int) -> Programs:
@@ -122,7 +122,7 @@ class Programs(NamedTuple):
         return int(np.diff(self.starts).max(initial=1))
 
 
-def gathered(
+def gather(
     starts: NDArray[np.integer], rows: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return where the parts of some rows begin once concatenated, and where they were."""

@@ -17,7 +17,7 @@ from tamis.diagrams.kernels import FREE, NONE
 from tamis.diagrams.value_order import Breakpoint, Partition
 from tamis.matching.compile.graph_kernels import Regions, VariableCounts, number_regions
 from tamis.matching.compile.program_kernels import Leaves
-from tamis.matching.compile.programs import gathered
+from tamis.matching.compile.programs import gather
 from tamis.matching.compile.vocabulary import Leaf, Predicate, Side
 
 
@@ -182,7 +182,7 @@ class RegionList(NamedTuple):
         block = self._blocks(firsts, first)
         order = np.argsort(block, kind="stable")
         firsts, block = firsts[order], block[order]
-        starts, taken = gathered(self.starts, firsts)
+        starts, taken = gather(self.starts, firsts)
         base = np.append(first[:-1], 0)[block]
         guard = self.guard[firsts]
         place = np.empty(len(order), np.int32)

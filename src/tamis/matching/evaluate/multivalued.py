@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.program_kernels import Leaves
-from tamis.matching.compile.programs import Programs, gathered
+from tamis.matching.compile.programs import Programs, gather
 from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_leaf_rows
 from tamis.matching.evaluate.cells import BatchCells, EventCells
 from tamis.matching.evaluate.segment_matches import SegmentMatches
@@ -145,7 +145,7 @@ class MultivaluedEvaluator:
 def _some_leaves(leaves: Leaves, used: NDArray[np.int32]) -> Leaves:
     """Return some of the leaves, over the same variables."""
     sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
-    starts, taken = gathered(leaves.starts, sides)
+    starts, taken = gather(leaves.starts, sides)
     return Leaves(
         starts=starts.astype(np.int32),
         variables=leaves.variables[taken],

@@ -151,7 +151,7 @@ def _as_refusal(error: Exception, path: str) -> RefusedError:
             LOG.error("storage", path=path, reason=str(error))
             return RefusedError(
                 Code.STORAGE_FULL if full else Code.UNAVAILABLE,
-                "there is no space to store it" if full else "the storage does not answer",
+                "there is no space to store it" if full else "the storage is not available",
             )
         case _:
             LOG.error("internal error", path=path, exc_info=error)

@@ -17,15 +17,15 @@ from tamis.protocol.codes import STATUS
 MEDIA_TYPE: Final = "application/problem+json"
 
 TITLES: Final = {
-    Code.BAD_REQUEST: "This is no request the broker understands",
+    Code.BAD_REQUEST: "The request is not valid",
     Code.BAD_FILTER: "The filter cannot be used",
-    Code.BAD_EVENT: "The event cannot be taken",
+    Code.BAD_EVENT: "The event is not valid",
     Code.UNAUTHENTICATED: "The broker does not know who you are",
     Code.FORBIDDEN: "You may not do this",
-    Code.NOT_FOUND: "There is no such thing",
-    Code.CONFLICT: "There is another one already",
+    Code.NOT_FOUND: "Not found",
+    Code.CONFLICT: "It already exists",
     Code.TOO_LARGE: "This is too large",
-    Code.TOO_MANY: "This is too much at once",
+    Code.TOO_MANY: "Too many requests",
     Code.STORAGE_FULL: "There is no space to store it",
     Code.UNAVAILABLE: "The broker cannot do it now",
 }

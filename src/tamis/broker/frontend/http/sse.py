@@ -153,7 +153,7 @@ def _message(kind: str, data: dict[str, Any]) -> bytes:
 
 
 def _pieces(texts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the texts joined in parts that hardly exceed the size limit."""
+    """Join texts, and yield them in pieces of about `WRITE_BYTES`."""
     piece = bytearray()
     for text in texts:
         piece += text
@@ -167,7 +167,7 @@ def _pieces(texts: Iterable[bytes]) -> Iterator[bytes]:
 try:
     import fcntl
     import termios
-except ImportError:  # pragma: no cover - where it cannot be asked, leaving this machine must do
+except ImportError:  # pragma: no cover - elsewhere, sent counts as arrived
     fcntl = None  # type: ignore[assignment]
 
 
