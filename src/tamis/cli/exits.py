@@ -10,4 +10,4 @@ FINDING: Final = 1
 MISTAKE: Final = 2
 """Some input is not usable: an option, a file, a schema, a filter."""
 PIPE_CLOSED: Final = 141
-"""The reader of the output is gone; the code of a process that SIGPIPE ended."""
+"""The reader of the output is gone: the exit code of a process killed by SIGPIPE."""

@@ -215,7 +215,7 @@ class Bus(ManagingBus):
                 waiting.popleft()
         finally:
             for rest in waiting:
-                # They may be stored or not; nobody waits for the answer any more.
+                # They may or may not be stored; the caller no longer waits for the answer.
                 rest.cancel()
         return total
 

@@ -76,7 +76,7 @@ class Backoff:
 
 
 class ClientConnection:
-    """A connection to a broker that has said welcome, until it is lost."""
+    """An established connection to a broker, until it is lost."""
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class ClientConnection:
         """End a subscription, and wait for the broker's answer."""
         name = consumer.id
         if name is not None and (name in self._consumers or delete):
-            # Acknowledgements have to go first.
+            # Acknowledgements must be sent first.
             self.schedule_flush(consumer)
             await self._call(lambda ref: Unsubscribe(ref=ref, subscription=name, delete=delete))
 

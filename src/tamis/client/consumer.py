@@ -268,7 +268,7 @@ class Consumer:
         )
 
     def _start(self) -> int | str:
-        """Return where to begin: after a lost connection, where it was if events wait there."""
+        """Return where to start: after a lost connection, where it stopped if events were kept."""
         if self.durable is None and self._request.is_stored and self.was_confirmed:
             return max(self._inbox.last + 1, self._first)
         return self._request.start

@@ -35,7 +35,7 @@ class _RefusalBody(msgspec.Struct, frozen=True):
 
 
 class HTTPManagement:
-    """Makes management calls over HTTP, each over a connection that is kept alive or its own."""
+    """Makes management calls over HTTP, each on a kept-alive connection or on one of its own."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class HTTPManagement:
         self._kept: httpx.AsyncClient | None = None
 
     async def close(self) -> None:
-        """Close the connections that were kept."""
+        """Close the kept-alive connections."""
         kept, self._kept = self._kept, None
         if kept is not None:
             await kept.aclose()
 
     def _client(self) -> httpx.AsyncClient:
         if self._tls is None and self._address.is_secure:
-            # The certificates of the system; those of httpx would be its own.
+            # The system's certificates: by default, httpx would use its own.
             self._tls = ssl.create_default_context()
         try:
             return httpx.AsyncClient(
@@ -79,7 +79,7 @@ class HTTPManagement:
             ) from None
 
     async def call(self, call: ManagementCall[T], *, keep_alive: bool = False) -> T:
-        """Return the broker's answer to a call; keep the connection for the next one, or not."""
+        """Return the broker's answer to a call; `keep_alive` keeps the connection for the next."""
         operation = OPERATIONS[type(call)]
         try:
             response = await self._fetch(operation, call, keep_alive=keep_alive)

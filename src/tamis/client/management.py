@@ -37,10 +37,10 @@ class Management(Protocol):
     """Makes management calls to a broker."""
 
     async def call(self, call: ManagementCall[T], *, keep_alive: bool = False) -> T:
-        """Return the broker's answer to a call; keep the connection for the next one, or not."""
+        """Return the broker's answer to a call; `keep_alive` keeps the connection for the next."""
 
     async def close(self) -> None:
-        """Close the connections that were kept."""
+        """Close the kept-alive connections."""
 
 
 class ManagingBus:
@@ -95,7 +95,7 @@ class ManagingBus:
         after: int = 0,
         limit: int = 100,
     ) -> list[DeadLetterView]:
-        """Return dead letters of a subscription, those after a sequence."""
+        """Return the dead letters of a subscription that follow a sequence."""
         return await self.call(ListDeadLetters(id, after, limit))
 
     async def requeue(self, id: str, sequences: Iterable[int]) -> int:  # noqa: A002
@@ -115,7 +115,7 @@ class ManagingBus:
         language: str = "tamis",
         mode: Mode | str | None = None,
     ) -> AsyncIterator[Message]:
-        """Yield the past events that match a filter, in order, from `start` up to before `end`.
+        """Yield the past events that match a filter, in order, from `start` until before `end`.
 
         This keeps and acknowledges nothing. To continue with later events, subscribe with a
         `start`.

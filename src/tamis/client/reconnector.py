@@ -22,7 +22,7 @@ from tamis.protocol.codes import RETRYABLE
 
 logger: Final = logging.getLogger("tamis.client")
 
-# Also without a timeout: connecting again is better than waiting for a dead host.
+# Applies even without a timeout: reconnecting is better than waiting for a dead host.
 _SECONDS_TO_CONNECT: Final = 30.0
 # A connection that lasted this long was good, so the next wait is short again.
 _SECONDS_TO_TRUST: Final = 1.0

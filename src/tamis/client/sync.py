@@ -378,7 +378,7 @@ class SyncBus(SyncMethods):
         language: str = "tamis",
         mode: Mode | str | None = None,
     ) -> Iterator[SyncMessage]:
-        """Yield the past events that match a filter, in order, from `start` up to before `end`."""
+        """Yield the past events that match a filter, in order, from `start` until before `end`."""
         search = HistorySearch(read_history(filter, start, end, language, mode))
         while not search.is_over:
             for delivery in self._wait(search.next_page):

@@ -84,7 +84,7 @@ class SyncMethods(ABC):
         self._wait(lambda bus: bus.delete(id))
 
     def dead_letters(self, id: str, *, after: int = 0, limit: int = 100) -> list[DeadLetterView]:
-        """Return dead letters of a subscription, those after a sequence."""
+        """Return the dead letters of a subscription that follow a sequence."""
         return self._wait(lambda bus: bus.dead_letters(id, after=after, limit=limit))
 
     def requeue(self, id: str, sequences: Iterable[int]) -> int:

@@ -98,7 +98,7 @@ _CODES: Final = {status: code for code, status in STATUS.items()}
 
 
 class WebSocketTransport:
-    """A WebSocket that raises `DisconnectedError` whichever way it was lost."""
+    """A WebSocket that raises `DisconnectedError` however it was lost."""
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket

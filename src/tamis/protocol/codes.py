@@ -19,7 +19,7 @@ class Code(StrEnum):
     CONFLICT = "conflict"
     TOO_LARGE = "too_large"
     TOO_MANY = "too_many"
-    """A quota is used up; try again later, or end something."""
+    """A quota is exhausted; try again later, or release some of it."""
     STORAGE_FULL = "storage_full"
     """Nothing was stored; try again when there is space."""
     UNAVAILABLE = "unavailable"

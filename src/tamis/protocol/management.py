@@ -112,7 +112,7 @@ class ManagementOperation(NamedTuple):
 
     @property
     def wrapper(self) -> str | None:
-        """Return the field of the response that holds the result, if it is not all of it."""
+        """Return the field of the response that holds the result; None if it is the result."""
         return None if self.response is self.result else self.response.__struct_fields__[0]
 
     def path_arguments(self, call: ManagementCall[Any]) -> dict[str, str]:
@@ -128,7 +128,7 @@ class ManagementOperation(NamedTuple):
         return self.payload(**{f: getattr(call, f) for f in self.payload.__struct_fields__})
 
     def make_call(self, path: dict[str, str], payload: msgspec.Struct | None) -> Any:
-        """Return the call from the arguments in the path and the others."""
+        """Return the call with the given arguments, from the path and elsewhere."""
         fields = msgspec.structs.fields(self.call)
         values = {f.name: path[f.encode_name] for f in fields if f.encode_name in path}
         return self.call(**values, **({} if payload is None else msgspec.structs.asdict(payload)))

@@ -123,7 +123,7 @@ def with_broker(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a command to its end; on Ctrl-C, let it clean up first."""
+    """Run a command; on Ctrl-C, wait until it has cleaned up."""
     return asyncio.run(coroutine)
 
 

@@ -35,11 +35,11 @@ log_level = "debug". Options take precedence over the environment, and both over
 
 
 class SettingFlag(NamedTuple):
-    """A setting that has an option of its own; its help and default are those of the setting."""
+    """A setting with its own option, which takes its help and default from the setting."""
 
     metavar: str
     names: tuple[str, ...] = ()
-    """If it has other names than that of the setting."""
+    """The option's names, if they differ from the setting's."""
 
 
 FLAGS: Final = {

@@ -183,11 +183,11 @@ class LintReport(NamedTuple):
 
     findings: list[LineFinding]
     undecided: int
-    """Comparisons without a certain answer."""
+    """The number of comparisons that remained undecided."""
     distinct: int
-    """Filters that were worth comparing with each other."""
+    """The number of distinct filters to compare with each other."""
     left_out: int
-    """Pairs of those, if there were too many to compare."""
+    """The number of their pairs, if there were too many to compare."""
 
 
 def lint_filters(

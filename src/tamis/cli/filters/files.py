@@ -66,7 +66,7 @@ class _FilterLine(msgspec.Struct, forbid_unknown_fields=True):
 def read_filters(
     argument: str | None, path: Path | None, defaults: FilterDefaults
 ) -> list[NamedFilter | RejectedFilter]:
-    """Return the filter of the command line, or the filters of a file, whichever is given."""
+    """Return the filter from the command line, or the filters from the given file."""
     if argument is not None and path is not None:
         raise mistake("give a filter or --filters FILE, not both")
     if path is not None:

@@ -203,7 +203,7 @@ def _reporter(batches: list[Batch], console: Console) -> Callable[[Batch], None]
 
 
 def _wait(query: StreamingQuery, console: Console) -> None:
-    """Wait for the end, or for Ctrl-C; a batch that it interrupts runs again at the next start."""
+    """Wait for the end or for Ctrl-C; an interrupted batch runs again at the next start."""
     with _interruptions() as interrupted:
         while not query.awaitTermination(_POLL_SECONDS):
             if interrupted.is_set():
