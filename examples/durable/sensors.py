@@ -14,4 +14,4 @@ READINGS = [
 with tamis.connect_sync(publisher="sensors", sequence=1) as bus:
     receipt = bus.publish_many(READINGS)
 
-print(f"{receipt.count - receipt.duplicates} readings stored, {receipt.duplicates} known already")
+print(f"{receipt.count - receipt.duplicates} readings stored, {receipt.duplicates} duplicates")

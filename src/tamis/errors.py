@@ -271,7 +271,7 @@ class SubscriptionEndedError(TamisError):
     def __init__(self, subscription: str, reason: str) -> None:
         self.subscription = subscription
         self.reason = reason
-        super().__init__(f"the subscription {subscription!r} is over: {reason}")
+        super().__init__(f"the subscription {subscription!r} has ended: {reason}")
 
 
 class AddressError(TamisError):

@@ -71,3 +71,13 @@ def format_size(value: int) -> str:
     """
     power = next(power for power in (4, 3, 2, 1, 0) if value % 1024**power == 0)
     return f"{value // 1024**power} {_PREFIXES[power]}{'iB' if power else 'B'}"
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> count(1, "event"), count(1200, "event"), count(0, "match")
+    ('1 event', '1,200 events', '0 matches')
+    """
+    ending = "" if number == 1 else "es" if noun.endswith("ch") else "s"
+    return f"{number:,} {noun}{ending}"

@@ -225,7 +225,9 @@ class Checker:
         assert not is_refused
         said = [*said_by_own_filter(case, samples)]
         assert [trial["matches"] for trial in trials] == [matches for matches, _ in said]
-        assert explained == [text.replace("{}", "filter", 1) for _, text in said[:EXPLAINED_EVENTS]]
+        assert explained == [
+            text.replace("'{}'", "The filter", 1) for _, text in said[:EXPLAINED_EVENTS]
+        ]
         assert explained_by_id == [
             text.replace("{}", f"s{n}", 1) for _, text in said[:EXPLAINED_EVENTS]
         ]

@@ -425,7 +425,10 @@ async def test_what_is_for_administrators_is_refused_to_others_alike(tmp_path: P
         acts = [(entry.principal, entry.act) for entry in await root.audit()]
         assert acts == [("root", "issue token")]
         # Who administrates sees no events for that.
-        assert await refusal(subscribe(root, "true")) == "forbidden: you may not subscribe here"
+        assert (
+            await refusal(subscribe(root, "true"))
+            == "forbidden: your roles allow you to see no events"
+        )
         assert (await refusal(root.publish([b"{}"]))).startswith("forbidden: this is not an event")
 
 

@@ -749,7 +749,7 @@ async def test_filters_can_be_tried_and_explained(connect: Connect) -> None:
         await bus.delete(name)
         with pytest.raises(tamis.RefusedError, match="column 8"):
             await bus.try_filter("price <", [])
-        with pytest.raises(TypeError, match="give the id of a subscription or a filter"):
+        with pytest.raises(TypeError, match="give either `filter` or `id`"):
             await bus.explain({"price": 4})
 
 

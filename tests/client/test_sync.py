@@ -67,7 +67,7 @@ def test_by_hand_events_are_settled_one_by_one(bus: SyncBus) -> None:
         again.ack()
     with bus.subscribe(f"topic = '{name}'", **options) as subscription:
         assert subscription.next(20)["n"] == first["n"] == 0
-        with pytest.raises(TimeoutError):
+        with pytest.raises(TimeoutError, match=r"no event arrived within 0\.1 s"):
             subscription.next(0.1)
         subscription.close(delete=True)
 

@@ -186,7 +186,7 @@ def test_the_example_goes_on_where_it_was(server: ServerProcess, tmp_path: Path)
         command = [sys.executable, "-W", "error", "-X", "dev", str(EXAMPLE / "alarm.py")]
         return Terminal(command, tmp_path, environment)
 
-    assert publish() == "5 readings stored, 0 known already\n"
+    assert publish() == "5 readings stored, 0 duplicates\n"
     alarm = watch()
     try:
         lines = {alarm.line() for _ in range(3)}
@@ -194,7 +194,7 @@ def test_the_example_goes_on_where_it_was(server: ServerProcess, tmp_path: Path)
         assert lines == hot | {"attic: a new battery, please\n"}
         alarm.end(signal.SIGINT)
         assert alarm.process.returncode == 0
-        assert publish() == "0 readings stored, 5 known already\n"
+        assert publish() == "0 readings stored, 5 duplicates\n"
         alarm = watch()
         assert alarm.line() == "attic: a new battery, please\n"
         alarm.end(signal.SIGINT)

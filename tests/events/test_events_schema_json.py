@@ -41,7 +41,7 @@ def test_decoded_json_is_read_as_well() -> None:
         ('{"a": {"type": "int", "default": "x"}}', "a: the default is not valid"),
         ('{"a": {"type": "int", "default": 1e400}}', "a.default: 1e400 is too large"),
         ('{"a": {"type": "int", "many": "yes"}}', "a.many: expected true or false"),
-        ('{"a": {"type": "int", "x": 1}}', 'a: "x" has no meaning in a schema; it has type'),
+        ('{"a": {"type": "int", "x": 1}}', 'a: "x" is not a key of a schema; it has type'),
         ('{"a": "int", "a": "str"}', "a: the name is given twice in one object"),
     ],
 )

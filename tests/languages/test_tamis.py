@@ -58,7 +58,7 @@ def test_a_filter_prints_back_as_it_was_understood(text: str, printed: str) -> N
     ("text", "reason", "hint", "caret"),
     [
         ("price <", "a condition or value is missing at the end", "", 7),
-        ("", "a condition or value is missing at the end", "", 0),
+        ("", "the filter is empty", "", 0),
         ('product contans "PC"', "expected an operator", '"contains"', 8),
         ("a = 1 && b = 2", "expected an operator", 'write "and"', 6),
         ("! a = 1", "expected a condition or value", 'write "not"', 0),
@@ -92,6 +92,7 @@ def test_a_filter_prints_back_as_it_was_understood(text: str, printed: str) -> N
         ("a = #", 'found "#"', "", 4),
         ("a = timestamp 'soon'", "'soon' is not a timestamp", "", 14),
         ("a has all bits 1.5", "a bit mask such as 0b101", "", 15),
+        ("a has all bits 'x'", "a bit mask such as 0b101, found the text 'x'", "", 15),
         ("a has all bits 0x10000000000000000", "64 bits at the most", "", 15),
         ("a / 0 = 1 / 0", "1 / 0 has no value", "", 10),
         ("5 contains 'a'", '"contains" belongs after an attribute', "", 2),

@@ -80,6 +80,11 @@ def test_matches_in_all_their_forms() -> None:
     assert matches.bitmap()[:, 0].tolist() == [0b001, 0b001, 0b101]
     assert matches.ids.tolist() == ["cheap", 7, "priced"]
     assert repr(matches) == "<Matches: 3 events, 4 matches of 3 subscriptions>"
+    one = Engine()
+    one.add(1, "true")
+    one.compact()
+    assert repr(one) == "<Engine: 1 subscription in 1 segment>"
+    assert repr(one.match_batch([{}])) == "<Matches: 1 event, 1 match of 1 subscription>"
     with pytest.raises(IndexError, match="there are 3 events"):
         matches[3]
 

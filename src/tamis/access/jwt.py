@@ -85,7 +85,7 @@ class JwtVerifier:
         try:
             data = Path(path).read_bytes()
         except OSError as error:
-            raise PolicyError(f"it cannot be read: {error}", source=str(path)) from None
+            raise PolicyError(f"it cannot be read: {error.strerror}", source=str(path)) from None
         return cls(settings, read_keys(data, str(path)), clock=clock, source=str(path))
 
     def verify(self, text: str) -> Principal:

@@ -302,8 +302,10 @@ class Policy:
         """Return the policy in a TOML file."""
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise PolicyError(f"it cannot be read: {error}", source=str(path)) from None
+        except OSError as error:
+            raise PolicyError(f"it cannot be read: {error.strerror}", source=str(path)) from None
+        except UnicodeDecodeError:
+            raise PolicyError("it is not UTF-8 text", source=str(path)) from None
         return cls.parse(text, source=str(path), schema=schema)
 
     @classmethod

@@ -150,7 +150,7 @@ class Rights:
         It contains nothing of the roles' filters, so it may be explained to the user.
         """
         if not self._seeing:
-            raise AccessError("forbidden", "you may not subscribe here")
+            raise AccessError("forbidden", "your roles allow you to see no events")
         if self.schema is not None:
             # Hidden attributes are not in this schema, so they are refused like unknown ones.
             filter_ = filter_.bind(self.schema)

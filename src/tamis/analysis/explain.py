@@ -71,7 +71,8 @@ class Explanation(NamedTuple):
         reasons = [f"- {reason}" for reason in self.reasons[:MAX_SHOWN]]
         if len(self.reasons) > MAX_SHOWN:
             reasons.append(f"- and {len(self.reasons) - MAX_SHOWN} more")
-        head = f"{self.id!r} {said}" + (":" if reasons else ", whatever the event holds.")
+        subject = "The filter" if self.id == "" else repr(self.id)
+        head = f"{subject} {said}" + (":" if reasons else ", whatever the event holds.")
         late = ["The subscription has expired, so it is not reported."] if self.expired else []
         return "\n".join((head, *reasons, self._turn(), *late))
 

@@ -97,7 +97,7 @@ class Findings(Sequence[Finding]):
         return f"<Findings: {'; '.join(str(self).splitlines())}>"
 
     def __str__(self) -> str:
-        return "\n".join([*map(str, self._found), *self._left_out()] or ["nothing found"])
+        return "\n".join([*map(str, self._found), *self._left_out()] or ["no problems found"])
 
     def _left_out(self) -> Iterator[str]:
         if self.unseen:

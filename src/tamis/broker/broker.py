@@ -36,7 +36,7 @@ from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
-from tamis.errors import AccessError, PolicyError, RefusedError, TamisError
+from tamis.errors import AccessError, PolicyError, RefusedError, SchemaError, TamisError
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
 from tamis.protocol import Code
@@ -358,4 +358,9 @@ class Broker:
 
 
 def _schema(path: Path) -> Schema:
-    return decode_schema(path.read_text(encoding="utf-8"))
+    try:
+        return decode_schema(path.read_bytes())
+    except OSError as error:
+        raise SchemaError(f"{path}: the schema cannot be read: {error.strerror}") from None
+    except SchemaError as error:
+        raise SchemaError(f"{path}: {error}") from None

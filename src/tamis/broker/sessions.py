@@ -435,7 +435,7 @@ class Session:
         is_total = self._services.engine.mode == "total"
         try:
             sample = self._sample(event)
-            return str(explain(id_ or "filter", own, chosen, sample, schema, total=is_total))
+            return str(explain(id_ or "", own, chosen, sample, schema, total=is_total))
         except EventError as error:
             raise RefusedError(Code.BAD_EVENT, str(error)) from None
         except LimitError as error:

@@ -77,7 +77,7 @@ def root(
         ),
     ] = False,
 ) -> None:
-    """Match events against filters, check filters, and compare them."""
+    """Match events against filters, in this process, through a broker or on Spark."""
 
 
 def main() -> NoReturn:

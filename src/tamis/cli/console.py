@@ -105,15 +105,6 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    >>> count(1, "event"), count(1200, "event")
-    ('1 event', '1,200 events')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def yes_or_no(value: bool) -> str:
     """Return a truth value for people."""
     return "yes" if value else "no"

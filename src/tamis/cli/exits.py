@@ -6,7 +6,7 @@ from typing import Final
 
 FINE: Final = 0
 FINDING: Final = 1
-"""All input was usable, but nothing matched, or a filter is suspicious."""
+"""All input was usable, but nothing matched, or there are warnings."""
 MISTAKE: Final = 2
 """Some input is not usable: an option, a file, a schema, a filter."""
 PIPE_CLOSED: Final = 141

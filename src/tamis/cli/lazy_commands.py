@@ -27,7 +27,7 @@ COMMANDS: Final = {
         needs_arguments=True,
     ),
     "check": CommandEntry(
-        "Check filters against a schema, and warn of suspicious ones.",
+        "Check filters against a schema, and warn of probable mistakes.",
         "tamis.cli.filters.check:check",
         needs_arguments=True,
     ),

@@ -28,6 +28,7 @@ from tamis.client.transport import DEFAULT_URL, Dial, parse_address, websocket_d
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
 from tamis.protocol.views import Receipt
+from tamis.units import count
 
 _PUBLISH_WINDOW_BYTES: Final = 16 * 1024**2
 # Time to send acknowledgements when closing after an error.
@@ -100,7 +101,7 @@ class Bus(ManagingBus):
         consumers = len(self._reconnector.consumers)
         return (
             f"<{type(self).__name__} {self._name}, {self._state()}, "
-            f"{consumers} subscription{'' if consumers == 1 else 's'}, "
+            f"{count(consumers, 'subscription')}, "
             f"{self._outbox.events} unacknowledged>"
         )
 

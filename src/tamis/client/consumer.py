@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -21,6 +22,16 @@ logger: Final = logging.getLogger("tamis.client")
 
 # Acknowledgements that nobody waits for are collected for this long, to be sent together.
 _SECONDS_TO_COLLECT: Final = 0.02
+
+
+@asynccontextmanager
+async def event_timeout(seconds: float | None) -> AsyncIterator[None]:
+    """Raise a `TimeoutError` with a message if no event arrives in time."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise TimeoutError(f"no event arrived within {seconds} s") from None
 
 
 class ConsumerRegistry(Protocol):
@@ -174,7 +185,7 @@ class Consumer:
 
     async def next(self, timeout: float | None = None) -> Message:
         """Return the next event; raise `TimeoutError` if none comes in time."""
-        async with asyncio.timeout(timeout):
+        async with event_timeout(timeout):
             messages = await self.take(1)
         if not messages:
             raise DisconnectedError("the subscription is closed")

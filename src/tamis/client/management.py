@@ -152,7 +152,7 @@ class ManagingBus:
             return await self.call(ExplainSubscription(id, sample))
         if id is None and filter is not None:
             return await self.call(ExplainFilter(str(filter), sample, language, _mode(mode)))
-        raise TypeError("give the id of a subscription or a filter, not both")
+        raise TypeError("give either `filter` or `id`")
 
     async def status(self) -> dict[str, Any]:
         """Return the broker's state and its main counters; for administrators."""

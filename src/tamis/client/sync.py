@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 
 from tamis.client.bus import Bus, connect
-from tamis.client.consumer import Consumer
+from tamis.client.consumer import Consumer, event_timeout
 from tamis.client.management import HistorySearch, read_history
 from tamis.client.messages import (
     MAX_EVENTS_PER_FRAME,
@@ -186,7 +186,7 @@ class SyncConsumer(SyncConsumerProperties):
         return message
 
     async def _fetch(self, timeout: float | None) -> list[Delivery]:
-        async with asyncio.timeout(timeout):
+        async with event_timeout(timeout):
             return await self._consumer.deliveries(_EVENTS_PER_FETCH)
 
     def _settle_in_hand(self) -> None:

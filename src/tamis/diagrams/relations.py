@@ -127,7 +127,7 @@ class Space:
         event = find_witness(encoding, root, is_witness)
         if event is not None:
             return Answer(False, event=event)
-        return Answer(False, False, reason="no event shows a difference, but none is ruled out")
+        return Answer(False, False, reason="no witness was found, but none is ruled out")
 
     def _bind(self, filter_: Filter) -> Filter:
         return filter_ if self._schema is None else filter_.bind(self._schema)

@@ -226,7 +226,7 @@ def decode_schema(text: str | bytes) -> Schema:
     Schema({'price': 'float', 'tag': Attribute('str', many=True)})
     >>> decode_schema('{"price": {"typ": "float"}}')
     Traceback (most recent call last):
-    tamis.errors.SchemaError: price: "typ" has no meaning in a schema; did you mean "type"?
+    tamis.errors.SchemaError: price: "typ" is not a key of a schema; did you mean "type"?
     """
     if not text.strip():
         raise SchemaError("there is no schema in an empty text")
@@ -283,7 +283,7 @@ def _attribute(place: str, members: Mapping[str, object]) -> Attribute:
     for member, value in members.items():
         if member not in _MEMBERS:
             hint = did_you_mean(member, _MEMBERS) or "it has type, default and many"
-            raise SchemaError(f'{place}: "{path([member])}" has no meaning in a schema; {hint}')
+            raise SchemaError(f'{place}: "{path([member])}" is not a key of a schema; {hint}')
         if isinstance(value, RejectedValue):
             raise SchemaError(f"{place}.{member}: {value.reason}")
     type_, many = members.get("type"), members.get("many", False)

@@ -256,7 +256,7 @@ class Term:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<Term {self._expression}>"
+        return f"<{type(self).__name__} {self._expression}>"
 
     def between(self, low: object, high: object) -> Filter:
         """From `low` to `high`, both included."""

@@ -203,7 +203,8 @@ class ExpressionParser:
     def _unexpected_operand(self, word: str) -> FilterSyntaxError:
         at = self.tokens.at - 1
         if not word:
-            return self.tokens.error("a condition or value is missing at the end", at=at)
+            missing = "a condition or value is missing at the end"
+            return self.tokens.error(missing if at else "the filter is empty", at=at)
         hint = self._instead_of(word)
         return self.tokens.error(
             f"expected a condition or value, found {describe(word)}", at=at, hint=hint

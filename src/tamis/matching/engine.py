@@ -31,6 +31,7 @@ from tamis.matching.matches import Matches
 from tamis.matching.store import snapshot
 from tamis.matching.store.collection import Collection, match_open
 from tamis.matching.store.segments import CompiledSubscription
+from tamis.units import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,7 +107,7 @@ class Engine:
 
     def __repr__(self) -> str:
         segments = len(self._collection.state.segments)
-        return f"<Engine: {len(self):,} subscriptions in {segments} segments>"
+        return f"<Engine: {count(len(self), 'subscription')} in {count(segments, 'segment')}>"
 
     # --- subscriptions -----------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from tamis.matching.match_kernels import (
     count_matches,
     list_matches,
 )
+from tamis.units import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,8 +94,9 @@ class Matches(Sequence[list[Id]]):
     def __repr__(self) -> str:
         refused = f", {len(self.errors):,} refused" if self.errors else ""
         return (
-            f"<Matches: {self._length:,} events, {int(self.counts().sum()):,} matches of "
-            f"{len(self.ids):,} subscriptions{refused}>"
+            f"<Matches: {count(self._length, 'event')}, "
+            f"{count(int(self.counts().sum()), 'match')} of "
+            f"{count(len(self.ids), 'subscription')}{refused}>"
         )
 
     @cached_property

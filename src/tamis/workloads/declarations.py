@@ -135,7 +135,7 @@ class NumberDeclaration(Declaration):
     def _on_grid(self, key: str, grid: Grid, last: int) -> Distribution | Window:
         count = (last - grid.low) // grid.step + 1
         if count < 1:
-            raise Mistake(f"{key}.range", "the range is empty", "put the low end first")
+            raise Mistake(f"{key}.range", "the first number must not exceed the last", "swap them")
         found = Distribution(grid.type, self._ranks(key, grid, count), grid)
         if self.wide is None:
             return found
@@ -204,7 +204,7 @@ class FloatDeclaration(NumberDeclaration, tag="float", kw_only=True):
 
     def _reals(self, key: str, low: float, high: float) -> Distribution:
         if low > high:
-            raise Mistake(f"{key}.range", "the range is empty", "put the low end first")
+            raise Mistake(f"{key}.range", "the first number must not exceed the last", "swap them")
         for name in ("zipf", "normal", "lognormal", "wide"):
             if getattr(self, name):
                 raise Mistake(f"{key}.{name}", "this needs separate values", "add step = 0.01")
@@ -252,7 +252,7 @@ class TimestampDeclaration(Declaration, tag="timestamp", kw_only=True):
         step = round(self.step * 1_000_000)
         if low > high or not step:
             raise Mistake(
-                key, "the range is empty or the step below a microsecond", "put the early end first"
+                key, "the first time must not exceed the last, and a step is at least a microsecond"
             )
         count = (high - low) // step + 1
         return Distribution(Type.TIMESTAMP, EvenRanks(count), Grid(Type.TIMESTAMP, low, step))
@@ -293,7 +293,11 @@ def _filling(key: str, name: str, last: str | None, known: Known) -> Weighted:
     if name.isdecimal() and last is not None:
         numbers = range(int(name), min(int(last), int(name) + MAX_TEXTS) + 1)
         if not numbers:
-            raise Mistake(key, f"the range in {{{name}..{last}}} is empty", "put the low end first")
+            raise Mistake(
+                key,
+                f"in {{{name}..{last}}}, the first number must not exceed the last",
+                "swap them",
+            )
         return Weighted.of(key, [str(number) for number in numbers])
     filling = known.get(name)
     if not isinstance(filling, Distribution) or not isinstance(filling.values, Listed):
@@ -352,7 +356,7 @@ class AttributeSource(NamedTuple):
             )
         least, most = declared.many
         if least > most:
-            raise Mistake(f"{key}.many", "the smaller number comes first")
+            raise Mistake(f"{key}.many", "the first number must not exceed the second")
         return cls(distribution, declared.present, least, most)
 
 

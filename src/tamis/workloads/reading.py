@@ -229,7 +229,8 @@ def _mistake(key: str, reason: str, raw: object, type_: Any) -> Mistake:
     if found := _MISSING.fullmatch(reason):
         return Mistake(key, f'"{found[1]}" is missing', "add it")
     if reason.startswith("Invalid value") and key.endswith(".type"):
-        return Mistake(key, f"{reason[14:]} is not a type", f"the types are {', '.join(_TYPES)}")
+        given = reason[14:].strip("'")
+        return Mistake(key, f'"{given}" is not a type', f"the types are {', '.join(_TYPES)}")
     words = re.sub(r"\w+", lambda word: _TOML_WORDS.get(word[0], word[0]), reason)
     return Mistake(key, words.replace("`", "").replace("Expected", "expected"))
 

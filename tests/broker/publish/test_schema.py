@@ -18,7 +18,7 @@ from broker.authorization_fixture import (
     run_async,
     subscribe,
 )
-from tamis import Engine, Event, Schema
+from tamis import Engine, Event, Schema, SchemaError
 from tamis.broker.match import snapshots
 from tamis.broker.publish.payloads import Payload, PayloadDecoder
 
@@ -79,6 +79,22 @@ async def test_an_engine_from_a_file_checks_no_event_again(
             assert len(await fetched(ann, "from the start", wait=10.0)) == 2
     # Once for the replay, once at most for the delivery.
     assert conform.call_count <= 4
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read: No such file"), ('{"a": {"typ": "int"}}', 'a: "typ" is not a key')],
+)
+@run_async
+async def test_a_schema_that_cannot_be_used_is_named(
+    tmp_path: Path, content: str | None, words: str
+) -> None:
+    path = tmp_path / "schema.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SchemaError, match=rf"schema\.json: .*{words}"):
+        async with broker_fixture(tmp_path, POLICIES["open"], schema_file=path):
+            pass
 
 
 def test_an_engine_trusts_only_its_own_schema() -> None:

@@ -39,7 +39,7 @@ def url(server: ServerProcess, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def published(done: Outcome) -> tuple[int, int, int]:
-    found = re.search(r"([\d,]+) published, ([\d,]+) known already, ([\d,]+) rejected", done.err)
+    found = re.search(r"([\d,]+) published, ([\d,]+) duplicates?, ([\d,]+) rejected", done.err)
     assert found, done
     first, second, third = (int(number.replace(",", "")) for number in found.groups())
     return first, second, third

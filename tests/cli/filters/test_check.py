@@ -14,7 +14,7 @@ def test_a_filter_is_shown_as_it_reads_and_simplified() -> None:
     assert done == (
         0,
         "reads as    PRICE = 1 or PRICE = 2\nsimplified  PRICE in (1, 2)\n",
-        "nothing found\n",
+        "no problems found\n",
     )
 
 
@@ -73,7 +73,7 @@ def test_notes_alone_do_not_fail_a_check(tmp_path: Path) -> None:
 
 def test_filters_of_different_modes_are_not_compared(tmp_path: Path) -> None:
     text = '{"filter": "x < 1"}\n{"filter": "x < 1", "mode": "strict"}\n'
-    assert check_file(tmp_path, text) == (0, [], "2 filters: nothing found\n")
+    assert check_file(tmp_path, text) == (0, [], "2 filters: no problems found\n")
 
 
 def test_too_many_pairs_are_left_out_and_it_is_said(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_every_line_that_holds_no_filter_is_named_with_its_place(tmp_path: Path)
         'error: f.txt:6: this is not a filter as JSON: Object contains unknown field "mod"',
         "error: f.txt:7: a condition or value is missing at the end",
         "error: f.txt:8: this is not a filter as JSON: Invalid enum value 'maybe' - at \"$.mode\"",
-        "error: f.txt:9:7: a condition or value is missing at the end",
+        "error: f.txt:9:7: the filter is empty",
     ]
     assert "  price << 1\n         ^" in "\n".join(out)
     assert err == "9 filters: 8 errors\n"

@@ -45,7 +45,7 @@ satisfies.</p>
 <li><code>/v1/connect</code> is the WebSocket
 <li><a href="/v1/events?filter=true">/v1/events?filter=…</a> streams events
 <li><a href="/v1/status">/v1/status</a>, <a href="/metrics">/metrics</a>,
-<a href="/health">/health</a> and <a href="/ready">/ready</a> tell how the broker does
+<a href="/health">/health</a> and <a href="/ready">/ready</a> show the broker's state
 </ul>
 </html>
 """

@@ -16,7 +16,7 @@ from typing import Annotated, BinaryIO, Final, NamedTuple
 import typer
 
 from tamis.cli.broker.connection import BrokerTarget, run, with_broker
-from tamis.cli.console import count, say, stderr
+from tamis.cli.console import say, stderr
 from tamis.cli.event_input import STDIN, opened, progress
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import argument, mistake, no_default
@@ -24,6 +24,7 @@ from tamis.client import Bus, ConnectOptions, Receipt
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import decode_cloudevent, read_lines
 from tamis.protocol import Code
+from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -50,22 +51,23 @@ _MAX_LINES_WAITING: Final = 2_000
 
 
 class PublishCounts:
-    """The outcomes of all events: published, known or rejected."""
+    """The outcomes of all events: published, duplicate or rejected."""
 
     def __init__(self) -> None:
-        self.published = self.known = self.rejected = 0
+        self.published = self.duplicates = self.rejected = 0
         self._began = monotonic()
 
     def add(self, receipt: Receipt) -> None:
         """Count the events of a receipt."""
-        self.known += receipt.duplicates
+        self.duplicates += receipt.duplicates
         self.published += receipt.count - receipt.duplicates
 
     def __str__(self) -> str:
-        total = self.published + self.known + self.rejected
+        total = self.published + self.duplicates + self.rejected
         rate = total / max(monotonic() - self._began, 1e-9)
         return (
-            f"{count(total, 'event')}: {self.published:,} published, {self.known:,} known already, "
+            f"{count(total, 'event')}: {self.published:,} published, "
+            f"{count(self.duplicates, 'duplicate')}, "
             f"{self.rejected:,} rejected ({rate:,.0f} events/s)"
         )
 

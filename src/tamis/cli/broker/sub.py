@@ -9,11 +9,12 @@ import typer
 
 from tamis.cli.broker.connection import BrokerMode, BrokerTarget, duration, run, with_broker
 from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
-from tamis.cli.console import TableFormat, count, say, stderr
+from tamis.cli.console import TableFormat, say, stderr
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language, TableOption, argument, no_default
 from tamis.client import Missed, SubscribeOptions
 from tamis.protocol.frames import SlowPolicy
+from tamis.units import count
 
 SUB_EXAMPLES: Final = """[bold]Examples[/bold]
 

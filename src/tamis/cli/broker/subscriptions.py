@@ -20,7 +20,6 @@ from tamis.cli.broker.connection import (
 )
 from tamis.cli.console import (
     Format,
-    count,
     printable,
     say,
     stdout,
@@ -31,6 +30,7 @@ from tamis.cli.exits import FINE
 from tamis.cli.options import FormatOption, argument, mistake
 from tamis.client import Bus
 from tamis.protocol.views import DeadLetterView, SubscriptionView
+from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 

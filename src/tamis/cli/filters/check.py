@@ -1,4 +1,4 @@
-"""`tamis check`: report unusable and suspicious filters."""
+"""`tamis check`: report invalid filters and probable mistakes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from tamis.analysis.lint import Finding, LintedFilter, Linter, LintRule
-from tamis.cli.console import Format, count, say, stderr, stdout, write_json
+from tamis.cli.console import Format, say, stderr, stdout, write_json
 from tamis.cli.exits import FINDING, FINE, MISTAKE
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, RejectedFilter, read_filters
 from tamis.cli.options import (
@@ -27,6 +27,7 @@ from tamis.cli.options import (
 from tamis.events import Schema
 from tamis.filters import Mode
 from tamis.filters.simplify import simplify
+from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -35,7 +36,7 @@ tamis check --filters subscriptions.txt --schema schema.json
 
 [bold]Exit code[/bold]
 
-0 nothing found, or only notes
+0 no problems found, or only notes
 1 a warning
 2 a filter is not usable, or another mistake"""
 
@@ -71,10 +72,10 @@ def check(
     ] = 20_000,
     format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Check filters: is each one valid, does it fit the schema, is it suspicious?
+    """Check filters: is each one valid, does it fit the schema, is it a probable mistake?
 
-    A filter is suspicious if no event or every event matches it. In a file, it is also suspicious
-    if it matches the same events as another filter, or only events that another matches too.
+    Warnings (never true, always true, same as an earlier filter) give exit code 1; notes (covered:
+    another filter matches all of its events) do not.
     """
     defaults = FilterDefaults(language, mode, read_schema(schema))
     found = read_filters(filter_, filters, defaults)
@@ -146,9 +147,9 @@ def _write_summary(right: int, findings: Sequence[LineFinding], path: Path | Non
     found = [count(levels.count(level), level) for level in Level if level in levels]
     if path is not None:
         number = right + levels.count(Level.ERROR)
-        say(stderr(), f"{count(number, 'filter')}: {', '.join(found) or 'nothing found'}")
+        say(stderr(), f"{count(number, 'filter')}: {', '.join(found) or 'no problems found'}")
     elif not found:
-        say(stderr(), "nothing found")
+        say(stderr(), "no problems found")
 
 
 def _write_json(subscriptions: Sequence[NamedFilter], findings: Sequence[LineFinding]) -> None:

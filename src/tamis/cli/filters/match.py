@@ -16,7 +16,6 @@ from rich.text import Text
 
 from tamis.cli.console import (
     TableFormat,
-    count,
     printable,
     say,
     stderr,
@@ -41,6 +40,7 @@ from tamis.errors import EventError, LimitError
 from tamis.events import DecodedLine, Event, RejectedLine, Schema
 from tamis.events.places import inside
 from tamis.filters import Mode
+from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 

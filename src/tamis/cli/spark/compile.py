@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tamis.cli.console import count, say, stderr
+from tamis.cli.console import say, stderr
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import ModeOption, SchemaFile, argument, no_default, read_schema
 from tamis.cli.spark.jobs import spark_job, write_summary
 from tamis.cli.spark.options import LibraryFolder, Master
 from tamis.filters import Mode
+from tamis.units import count
 
 if TYPE_CHECKING:
     from tamis.spark import CompileReport

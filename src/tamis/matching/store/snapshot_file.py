@@ -72,7 +72,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size < _PREFIX:
-                raise SnapshotError(path, "its beginning", "the file is too short")
+                raise SnapshotError(path, "", "it is not a Tamis snapshot: the file is too short")
             mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     except OSError as error:
         raise SnapshotError(path, "", f"it cannot be opened: {error.strerror}") from None
@@ -86,7 +86,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def _header(path: Path, mapped: memoryview) -> tuple[dict[str, Any], int]:
     if bytes(mapped[: len(MAGIC)]) != MAGIC:
-        raise SnapshotError(path, "its beginning", "it is not a snapshot of this version of Tamis")
+        raise SnapshotError(path, "", "it is not a Tamis snapshot, or one of another version")
     length, crc = (
         int.from_bytes(mapped[at : at + 8], "little") for at in (len(MAGIC), len(MAGIC) + 8)
     )

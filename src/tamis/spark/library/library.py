@@ -31,6 +31,7 @@ import pyarrow as pa
 from tamis.errors import LibraryError
 from tamis.events import Schema, schema_of
 from tamis.events.json_text import schema_data
+from tamis.units import count
 
 MANIFEST: Final = "manifest.json"
 REJECTED: Final = "rejected.parquet"
@@ -131,7 +132,9 @@ class Version:
         _VERIFIED.add(identity)
 
     def __repr__(self) -> str:
-        return f"<Version {self.number}: {self.subscriptions:,} subscriptions in {self.path}>"
+        return (
+            f"<Version {self.number}: {count(self.subscriptions, 'subscription')} in {self.path}>"
+        )
 
 
 class Library:

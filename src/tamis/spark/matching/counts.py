@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
 from tamis.spark.matching.outputs import Output
+from tamis.units import count
 
 
 class Counts(NamedTuple):
@@ -21,8 +22,9 @@ class Counts(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.events:,} events: {self.matched:,} matched, {self.unmatched:,} unmatched, "
-            f"{self.rejected:,} rejected; {self.matches:,} matches"
+            f"{count(self.events, 'event')}: {self.matched:,} matched, "
+            f"{self.unmatched:,} unmatched, {self.rejected:,} rejected; "
+            f"{count(self.matches, 'match')}"
         )
 
 
