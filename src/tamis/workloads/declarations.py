@@ -28,9 +28,9 @@ from tamis.workloads.distributions import (
     Window,
     zipf,
 )
+from tamis.workloads.limits import LIMITS, Mistake, check_limit
 
 MAX_WEIGHTS: Final = 1_000_000
-MAX_TEXTS: Final = 200_000
 MAX_NAMES: Final = 10_000
 MAX_VALUES_PER_ATTRIBUTE: Final = 16
 """Values of one attribute in one event."""
@@ -50,16 +50,6 @@ Known = Mapping[str, Distribution | Window]
 
 _HOLE: Final = re.compile(r"\{(\w{1,60})(?:\.\.([0-9]{1,9}))?\}")
 _NAME_RANGE: Final = re.compile(r"(.*?)(0|[1-9][0-9]*)\.\.(.*?)(0|[1-9][0-9]*)")
-
-
-class Mistake(Exception):  # noqa: N818 - it becomes a WorkloadError, which knows the file
-    """A mistake in a workload file: its key, the reason, and how to fix it."""
-
-    def __init__(self, key: str, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
-        self.key = key
-        self.reason = reason
-        self.hint = hint
 
 
 class Weighted(NamedTuple):
@@ -271,14 +261,18 @@ def _filled_texts(
 ) -> tuple[list[str], NDArray[np.float64]]:
     texts: list[str] = []
     weights: list[float] = []
+    characters = 0
     for text, chance in zip(*Weighted.of(key, choices), strict=True):
         between = _HOLE.split(text)
-        fillings = [
-            _filling(key, name, last, known)
-            for name, last in zip(between[1::3], between[2::3], strict=True)
-        ]
-        if len(texts) + prod(len(filling.texts) for filling in fillings) > MAX_TEXTS:
-            raise Mistake(key, f"these are more than {MAX_TEXTS:,} texts", "shorten the lists")
+        fillings: list[Weighted] = []
+        count, length = 1, len(text)
+        for name, last in zip(between[1::3], between[2::3], strict=True):
+            fillings.append(_filling(key, name, last, known))
+            count *= len(fillings[-1].texts)
+            length += max(map(len, fillings[-1].texts))
+            check_limit(key, "texts", len(texts) + count)
+        characters += count * length
+        check_limit(key, "characters in texts", characters)
         texts += [
             "".join(part for pair in zip(between[::3], (*chosen, ""), strict=True) for part in pair)
             for chosen in product(*(filling.texts for filling in fillings))
@@ -291,7 +285,7 @@ def _filled_texts(
 
 def _filling(key: str, name: str, last: str | None, known: Known) -> Weighted:
     if name.isdecimal() and last is not None:
-        numbers = range(int(name), min(int(last), int(name) + MAX_TEXTS) + 1)
+        numbers = range(int(name), min(int(last), int(name) + LIMITS["texts"]) + 1)
         if not numbers:
             raise Mistake(
                 key,
@@ -321,12 +315,13 @@ def names_in(key: str, name: str) -> list[str]:
     >>> names_in("", "f8..f10")
     ['f8', 'f9', 'f10']
     """
+    check_limit(key, "characters in a name", len(name), f"{name:.40}…")
     found = _NAME_RANGE.fullmatch(name)
     if found is None:
         return [name]
     stem, low, other, high = found.groups()
     numbers = range(int(low), int(high) + 1)
-    if stem != other or not 0 < len(numbers) <= MAX_NAMES:
+    if stem != other or not 0 < numbers.stop - numbers.start <= MAX_NAMES:
         raise Mistake(
             key, f"{name} is not a range of 1 to {MAX_NAMES:,} names", "write it as f0..f9"
         )

@@ -22,6 +22,7 @@ from tamis.workloads.grammar import (
     Terminal,
 )
 from tamis.workloads.layout import TIGHTEST, Drawn, lay_out, separated
+from tamis.workloads.limits import Usage
 
 FILTERS_PER_DRAW: Final = 128
 """Filters whose random numbers are drawn at once; beyond the cache, more are slower."""
@@ -54,7 +55,7 @@ Draw = Callable[[Draws], Drawn]
 class Drawer:
     """Draws the filters of one grammar and one seed, each by its number."""
 
-    def __init__(self, grammar: Grammar, seed: int, *, checking: bool = False) -> None:
+    def __init__(self, grammar: Grammar, seed: int, *, checking: Usage | None = None) -> None:
         self._grammar = grammar
         self._seed = seed
         self._checking = checking
@@ -83,14 +84,14 @@ class Drawer:
         return min(256, 8 * ceil((1 + 1.5 * self._expected[rule]) / 8))
 
     def _rule(self, name: str, alternatives: Sequence[Alternative]) -> Draw:
-        words = None if self._checking else _words(alternatives)
+        words = None if self._checking is not None else _words(alternatives)
         if words is not None:
             return _weighted_words(*words)
         ways = [self._alternative(way) for way in alternatives]
         if len(ways) == 1:
             return ways[0]
         choose = _weighted(ways, [way.chance for way in alternatives])
-        if self._checking:
+        if self._checking is not None:
             choose = _forcible(name, ways, choose)
         if name not in self._recursive:
             return choose
@@ -115,6 +116,10 @@ class Drawer:
         return lambda draws: join([hole(draws) for hole in holes])
 
     def _part(self, part: Part) -> Draw:
+        draw = self._unlimited_part(part)
+        return draw if self._checking is None else _limited(draw, self._checking)
+
+    def _unlimited_part(self, part: Part) -> Draw:
         match part:
             case Nonterminal(name):
                 return self._reference(name)
@@ -143,14 +148,14 @@ class Drawer:
     def _repeated(self, part: Repeated) -> Draw:
         draw_one = self._part(part.part)
         between, needed = separated(part.separator)
-        least = part.most if self._checking else part.least
+        least = part.most if self._checking is not None else part.least
         choices = part.most - least + 1
         draw_some = _distinct if part.distinct else _independent
 
         def draw(draws: Draws) -> Drawn:
             count = least + (int(draws.next() * choices) if choices > 1 else 0)
             drawn = draw_some(draw_one, draws, count)
-            if self._checking and len(drawn) < count:
+            if self._checking is not None and len(drawn) < count:
                 raise ValueError(f"only {len(drawn)} of {count} begin with different words")
             if len(drawn) == 1:
                 return drawn[0]
@@ -160,7 +165,7 @@ class Drawer:
         return draw
 
     def _pool(self, name: str, pool: Pool) -> Draw:
-        if self._checking:
+        if self._checking is not None:
             return self._reference(pool.rule)
         stream = Stream(self._seed, "pool", name, width=self._width(pool.rule))
         make, rank_of = self._reference(pool.rule), pool.ranks.one
@@ -177,6 +182,15 @@ class Drawer:
             return found
 
         return draw
+
+
+def _limited(unlimited: Draw, usage: Usage) -> Draw:
+    def draw(draws: Draws) -> Drawn:
+        drawn = unlimited(draws)
+        usage.add("rules", "characters of filters to check", 1 + len(drawn[0]))
+        return drawn
+
+    return draw
 
 
 def _forcible(name: str, ways: Sequence[Draw], choose: Draw) -> Draw:

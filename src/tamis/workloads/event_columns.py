@@ -32,6 +32,7 @@ class EventDrawer:
         self._attributes = attributes
         self._schema: Final = arrow_schema(attributes)
         self._forms = forms
+        self._form_names = [{*form.all_names()} for form in forms]
         self._form_ranks = WeightedRanks(np.array([form.weight for form in forms]))
         self._seed = seed
 
@@ -58,7 +59,7 @@ class EventDrawer:
         self, name: str, chosen: NDArray[np.int64], density: float | None, first: int, last: int
     ) -> NDArray[np.bool_] | None:
         """Return which events lack an attribute, or None if none does."""
-        has_it = np.array([name in form.all_names() for form in self._forms])
+        has_it = np.array([name in names for names in self._form_names])
         share = self._attributes[name].present if density is None else density
         if has_it.all() and share >= 1:
             return None

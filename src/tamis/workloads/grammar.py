@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
@@ -89,32 +89,31 @@ class Grammar(NamedTuple):
         """Return the rules and pools that one leads to."""
         if name in self.pools:
             return [self.pools[name].rule]
-        return [found for way in self.rules[name] for found in way.references()]
+        return [*dict.fromkeys(found for way in self.rules[name] for found in way.references())]
 
     def reachable(self, *names: str) -> set[str]:
         """Return all names that some names lead to, including themselves."""
-        found: set[str] = set()
-        pending = list(names)
-        while pending:
-            name = pending.pop()
-            if name not in found:
-                found.add(name)
-                pending += self.targets(name)
-        return found
+        return _reachable(names, self.targets)
 
     def recursive_rules(self) -> set[str]:
         """Return the rules that lead back to themselves."""
-        return {name for name in self.rules if name in self.reachable(*self.targets(name))}
+        targets = {name: self.targets(name) for name in self.names()}
+        return {
+            name for name in self.rules if name in _reachable(targets[name], targets.__getitem__)
+        }
 
     def heights(self) -> dict[str, float]:
         """Return how many levels the shortest derivation of each name has, or infinity."""
         heights = dict.fromkeys(self.names(), inf)
-        for _ in heights:
+        for _ in [*heights]:
+            before = [*heights.values()]
             for name in heights:
                 if name in self.pools:
                     heights[name] = 1 + heights[self.pools[name].rule]
                 else:
                     heights[name] = 1 + min(_height(way, heights) for way in self.rules[name])
+            if before == [*heights.values()]:
+                break
         return heights
 
     def shortest_ways(self) -> dict[str, int]:
@@ -128,15 +127,47 @@ class Grammar(NamedTuple):
 
     def expected_draws(self) -> dict[str, float]:
         """Return how many random numbers each name takes on average, up to about MAX_DRAWS."""
-        expected = dict.fromkeys(self.names(), 1.0)
+        return self._expected(dict.fromkeys(self.names(), 1.0), word=0, most=MAX_DRAWS)
+
+    def expected_words(self) -> dict[str, float]:
+        """Return how many words and values each name makes on average, up to about 1e9."""
+        expected = self._expected(dict.fromkeys(self.names(), 1.0), word=1, most=1e9)
+        return {name: expected[name] for name in self.rules}
+
+    def _expected(self, expected: dict[str, float], word: int, most: float) -> dict[str, float]:
+        holes = {
+            name: [(way.chance, *_counted(way.parts, word)) for way in ways]
+            for name, ways in self.rules.items()
+        }
         for _ in range(_ROUNDS):
-            for name, ways in self.rules.items():
+            before = [*expected.values()]
+            for name, ways in holes.items():
                 expected[name] = (len(ways) > 1) + sum(
-                    way.chance * sum(_draws(part, expected) for part in way.parts) for way in ways
+                    chance * (words + sum(_draws(part, expected) for part in parts))
+                    for chance, words, parts in ways
                 )
-            if max(expected.values()) > MAX_DRAWS:
+            if word:
+                expected |= {name: expected[pool.rule] for name, pool in self.pools.items()}
+            if max(expected.values()) > most or before == [*expected.values()]:
                 break
         return expected
+
+
+def _reachable(names: Iterable[str], targets: Callable[[str], list[str]]) -> set[str]:
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += targets(name)
+    return found
+
+
+def _counted(parts: Sequence[Part], word: int) -> tuple[int, Sequence[Part]]:
+    """Return the words that count, and the other parts."""
+    holes = [part for part in parts if not isinstance(part, Terminal)]
+    return word * (len(parts) - len(holes)), holes
 
 
 def _height(way: Alternative, heights: Mapping[str, float]) -> float:

@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from math import inf
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -22,19 +22,17 @@ from tamis.workloads.declarations import (
     Choices,
     Form,
     Group,
-    Mistake,
     PoolDeclaration,
     Tables,
     Weighted,
     names_in,
 )
-from tamis.workloads.distributions import Distribution, Window
+from tamis.workloads.distributions import Distribution, Listed, WeightedRanks, Window
 from tamis.workloads.drawing import Drawer
 from tamis.workloads.grammar import MAX_DRAWS, START, Alternative, Grammar, Pool
+from tamis.workloads.limits import Mistake, Usage, check_limit, check_text
 from tamis.workloads.templates import Names
 
-MAX_FILE_CHARACTERS: Final = 1024 * 1024
-"""Characters of one workload file."""
 MAX_ATTRIBUTES: Final = 1024
 """Also the default limit for an event."""
 
@@ -59,12 +57,9 @@ def read_workload(source: str, text: str) -> Description:
 
 
 def _tables(text: str) -> Tables:
-    if len(text) > MAX_FILE_CHARACTERS:
-        raise Mistake(
-            "", f"the file has {len(text):,} characters, and the limit is {MAX_FILE_CHARACTERS:,}"
-        )
+    check_text(text)
     try:
-        raw = tomllib.loads(text, parse_float=Decimal)
+        raw = tomllib.loads(text, parse_float=_decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise Mistake(
             "", f"this is not TOML: {error}", "quote texts, and keys with signs"
@@ -73,11 +68,21 @@ def _tables(text: str) -> Tables:
     return tables
 
 
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        # Its exponent is too large for Decimal, so it is infinite or 0.
+        return Decimal(float(text))
+
+
 def _described(tables: Tables) -> Description:
+    usage = Usage()
     values: dict[str, Distribution | Window] = {}
     for name, raw in tables.values.items():
         values[name] = _value(f"values.{name}", raw, values)
-    attributes = _attributes(tables.attributes, values)
+        _count_values(f"values.{name}", values[name], usage)
+    attributes = _attributes(tables.attributes, values, usage)
     taken: dict[str, str] = {}
     sections: dict[str, Iterable[str]] = {
         "attributes": attributes,
@@ -90,7 +95,7 @@ def _described(tables: Tables) -> Description:
             if name in taken:
                 raise Mistake(f"{section}.{name}", f"{taken[name]} has this name", "rename one")
             taken[name] = f"{section}.{name}"
-    grammar = _grammar(tables, attributes, values)
+    grammar = _grammar(tables, attributes, values, usage)
     _check_grammar(grammar)
     schema = Schema(
         {
@@ -99,7 +104,7 @@ def _described(tables: Tables) -> Description:
         }
     )
     _check_filters(grammar, schema)
-    return Description(attributes, _forms(tables.events, attributes), grammar, schema)
+    return Description(attributes, _forms(tables.events, attributes, usage), grammar, schema)
 
 
 # --- sections ------------------------------------------------------------------------------------
@@ -114,17 +119,28 @@ def _value(
     return declared.build(key, known)
 
 
+def _count_values(key: str, found: Distribution | Window, usage: Usage) -> None:
+    ranks = found.starts.ranks if isinstance(found, Window) else found.ranks
+    if isinstance(ranks, WeightedRanks):
+        usage.add(key, "weights", ranks.size)
+    if isinstance(found, Distribution) and isinstance(found.values, Listed):
+        usage.add(key, "texts", ranks.size)
+
+
 def _attributes(
-    raw: Mapping[str, object], known: Mapping[str, Distribution | Window]
+    raw: Mapping[str, object], known: Mapping[str, Distribution | Window], usage: Usage
 ) -> dict[str, AttributeSource]:
     found: dict[str, AttributeSource] = {}
     for names, table in raw.items():
         key = f"attributes.{names}"
         source = AttributeSource.of(key, _decoded(key, table, AnyDeclaration), known)
+        _count_values(key, source.distribution, usage)
         for name in names_in(key, names):
             if name in found:
                 raise Mistake(key, f"{name} is declared twice", "remove one of them")
             found[name] = source
+        if len(found) > MAX_ATTRIBUTES:
+            break
     if not 1 <= len(found) <= MAX_ATTRIBUTES:
         raise Mistake("attributes", f"a workload has 1 to {MAX_ATTRIBUTES:,} attributes")
     return found
@@ -134,6 +150,7 @@ def _grammar(
     tables: Tables,
     attributes: Mapping[str, AttributeSource],
     values: Mapping[str, Distribution | Window],
+    usage: Usage,
 ) -> Grammar:
     distributions = {name: source.distribution for name, source in attributes.items()}
     names = Names(distributions, values, {*tables.rules, *tables.pools})
@@ -141,26 +158,33 @@ def _grammar(
     for name, raw in tables.rules.items():
         key = f"rules.{name}"
         choices = Weighted.of(key, _decoded(key, raw, Choices))
+        usage.add(key, "alternatives", len(choices.texts))
         rules[name] = tuple(
             Alternative(template, chance, names.parts(key, template))
             for template, chance in zip(*choices, strict=True)
         )
+        usage.add(key, "words in templates", sum(len(way.parts) for way in rules[name]))
     pools = {}
     for name, raw in tables.pools.items():
         declared = _decoded(f"pools.{name}", raw, PoolDeclaration)
         if declared.of not in rules:
             hint = did_you_mean(declared.of, rules)
             raise Mistake(f"pools.{name}.of", f"there is no rule {declared.of}", hint)
+        if declared.zipf:
+            usage.add(f"pools.{name}", "weights", declared.size)
         pools[name] = Pool(declared.of, declared.ranks())
     if START not in rules:
         raise Mistake("rules", f'"{START}" is missing', f'add {START} = "price < {{price}}"')
     return Grammar(rules, pools)
 
 
-def _forms(raw: list[Any], attributes: Mapping[str, AttributeSource]) -> tuple[Form, ...]:
+def _forms(
+    raw: list[Any], attributes: Mapping[str, AttributeSource], usage: Usage
+) -> tuple[Form, ...]:
     if not raw:
         return (Form(list(attributes)),)
-    forms = [_form(f"events[{n}]", each, attributes) for n, each in enumerate(raw)]
+    check_limit("events", "forms", len(raw))
+    forms = [_form(f"events[{n}]", each, attributes, usage) for n, each in enumerate(raw)]
     total = sum(form.weight for form in forms)
     chosen = Counter(name for form in forms for group in form.choose for name in group.of)
     named = {name for form in forms for name in form.has}
@@ -177,16 +201,16 @@ def _forms(raw: list[Any], attributes: Mapping[str, AttributeSource]) -> tuple[F
     return tuple(Form(form.has, form.choose, form.weight / total) for form in forms)
 
 
-def _form(key: str, raw: object, attributes: Mapping[str, AttributeSource]) -> Form:
+def _form(key: str, raw: object, attributes: Mapping[str, AttributeSource], usage: Usage) -> Form:
     declared = _decoded(key, raw, Form)
     groups = [
-        Group(group.count, _existing(f"{key}.choose", group.of, attributes))
+        Group(group.count, _existing(f"{key}.choose", group.of, attributes, usage))
         for group in declared.choose
     ]
-    form = Form(_existing(f"{key}.has", declared.has, attributes), groups, declared.weight)
+    form = Form(_existing(f"{key}.has", declared.has, attributes, usage), groups, declared.weight)
     names = form.all_names()
     if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
+        [(twice, _)] = Counter(names).most_common(1)
         raise Mistake(key, f"{twice} is in this form twice", "remove one of them")
     for group in groups:
         if group.count > len(group.of):
@@ -194,12 +218,18 @@ def _form(key: str, raw: object, attributes: Mapping[str, AttributeSource]) -> F
     return form
 
 
-def _existing(key: str, names: Iterable[str], attributes: Mapping[str, object]) -> list[str]:
-    found = [name for each in names for name in names_in(key, each)]
-    for name in found:
-        if name not in attributes:
-            hint = did_you_mean(name, attributes)
-            raise Mistake(key, f"there is no attribute {name}", hint or "declare it")
+def _existing(
+    key: str, names: Iterable[str], attributes: Mapping[str, object], usage: Usage
+) -> list[str]:
+    found: list[str] = []
+    for each in names:
+        several = names_in(key, each)
+        usage.add(key, "attributes in forms", len(several))
+        for name in several:
+            if name not in attributes:
+                hint = did_you_mean(name, attributes)
+                raise Mistake(key, f"there is no attribute {name}", hint or "declare it")
+        found += several
     return found
 
 
@@ -247,15 +277,13 @@ def _fields(raw: object, type_: Any) -> list[str]:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-MAX_RULES: Final = 100
-"""Rules lead to each other by calls, and the interpreter's stack is finite."""
 _CHECK_SEED: Final = 0
 
 
 def _check_grammar(grammar: Grammar) -> None:
     """Refuse a grammar that cannot make filters."""
-    if len(grammar.rules) > MAX_RULES:
-        raise Mistake("rules", f"a workload has at most {MAX_RULES} rules")
+    check_limit("rules", "rules", len(grammar.rules))
+    check_limit("pools", "pools", len(grammar.pools))
     reached, heights = grammar.reachable(START), grammar.heights()
     for name in grammar.names():
         key = f"{'pools' if name in grammar.pools else 'rules'}.{name}"
@@ -272,17 +300,21 @@ def _check_grammar(grammar: Grammar) -> None:
                 f"it grows without end: on average it takes more than {MAX_DRAWS:,} choices",
                 "make alternatives that end more likely",
             )
+    for name, words in grammar.expected_words().items():
+        check_limit(f"rules.{name}", "words in a filter, on average", words)
 
 
 def _check_filters(grammar: Grammar, schema: Schema) -> None:
     """Refuse an alternative that makes filters that cannot be parsed or contradict the schema."""
-    drawer = Drawer(grammar, _CHECK_SEED, checking=True)
+    usage = Usage()
+    drawer = Drawer(grammar, _CHECK_SEED, checking=usage)
     for rule, number, path in _paths(grammar):
-        template = grammar.rules[rule][number].template
+        template = f"{grammar.rules[rule][number].template:.120}"
         try:
             text = drawer.forced(path | {rule: number})
         except ValueError as error:
             raise Mistake(f"rules.{rule}", f'"{template}": {error}', "ask for fewer") from None
+        usage.add(f"rules.{rule}", "characters of filters to check", len(text))
         try:
             parse(text).bind(schema)
         except TamisError as error:

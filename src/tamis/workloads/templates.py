@@ -11,10 +11,11 @@ from tamis.events import Type
 from tamis.events.schema import did_you_mean
 from tamis.filters.printing import show_name
 from tamis.languages.tokens import NUMBER
-from tamis.workloads.declarations import Mistake, names_in
+from tamis.workloads.declarations import names_in
 from tamis.workloads.distributions import RESOLUTION, Distribution, EvenRanks, Grid, Window
 from tamis.workloads.grammar import AnyName, DrawnValue, Nonterminal, Part, Repeated, Terminal
 from tamis.workloads.layout import BINDING
+from tamis.workloads.limits import Mistake, check_limit
 
 MAX_REPETITIONS: Final = 100
 _JOINTS: Final = (Terminal("and"), Terminal("or"), Terminal("xor"))
@@ -42,6 +43,7 @@ class Names(NamedTuple):
 
     def parts(self, key: str, template: str) -> tuple[Part, ...]:
         """Return the parts of a template."""
+        check_limit(key, "characters in a template", len(template), f"{template:.40}…")
         parts = tuple(
             self._hole(key, word[1:-1].strip()) if word[0] == "{" and len(word) > 1 else _word(word)
             for word in _TOKEN.findall(template)
