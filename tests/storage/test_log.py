@@ -16,7 +16,7 @@ from storage.samples import everything, frozen, new_records, no_sync, one_file
 from tamis.errors import LimitError, StorageError, StorageFullError
 from tamis.storage import EventLog, NewRecord
 from tamis.storage.files import FilePool
-from tamis.storage.records import MOST_PAYLOAD
+from tamis.storage.records import MAX_PAYLOAD_BYTES
 
 EVENT = NewRecord("p", 1, 2, b"x" * 50)
 
@@ -45,7 +45,7 @@ def test_a_record_survives_a_round_trip(tmp_path: Path) -> None:
         (EVENT._replace(publisher_sequence=1 << 63), "a publisher's sequence"),
         (EVENT._replace(publisher_sequence=-1), "a publisher's sequence"),
         (EVENT._replace(format=256), "a format: 256 exceeds the limit of 255"),
-        (EVENT._replace(payload=bytes(MOST_PAYLOAD + 1)), "a payload's bytes"),
+        (EVENT._replace(payload=bytes(MAX_PAYLOAD_BYTES + 1)), "a payload's bytes"),
     ],
 )
 def test_what_a_record_cannot_hold_is_refused(record: NewRecord, what: str, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from storage.samples import appended, everything, new_records, no_sync, one_file
 from tamis.errors import StorageError
 from tamis.storage import EventLog, NewRecord, Record
-from tamis.storage.records import LEAST_RECORD, encode
+from tamis.storage.records import MIN_RECORD_BYTES, encode
 from tamis.storage.segments import HEADER_BYTES
 
 GROUPS = (1, 3, 1, 2)
@@ -124,7 +124,7 @@ def test_a_payload_can_imitate_a_record_only_with_the_mark(knows: bool, quick_pa
     path = one_file(quick_path)
     whole = path.read_bytes()
     inner = whole.index(forged[0])
-    for place in range(inner - LEAST_RECORD, inner):
+    for place in range(inner - MIN_RECORD_BYTES, inner):
         data = bytearray(whole)
         data[place] ^= 255
         path.write_bytes(data)

@@ -22,10 +22,10 @@ from typing import Final, NamedTuple
 from tamis.errors import LimitError
 
 MARK_BYTES: Final = 4
-MOST_PAYLOAD: Final = 64 << 20
-MOST_NAME: Final = (1 << 16) - 1
-MOST_FORMAT: Final = (1 << 8) - 1
-MOST_SEQUENCE: Final = (1 << 63) - 1
+MAX_PAYLOAD_BYTES: Final = 64 << 20
+MAX_NAME_BYTES: Final = (1 << 16) - 1
+MAX_FORMAT: Final = (1 << 8) - 1
+MAX_SEQUENCE: Final = (1 << 63) - 1
 
 _FIELDS: Final = struct.Struct("<4sIIQdQIIBH")
 # The part that the checksum covers, and where it begins.
@@ -33,8 +33,8 @@ _COVERED: Final = struct.Struct("<IQdQIIBH")
 _PREFIX: Final = struct.Struct("<4sI")
 _SIZE: Final = struct.Struct("<I")
 _COVERED_FROM: Final = _PREFIX.size
-LEAST_RECORD: Final = _FIELDS.size
-MOST_RECORD: Final = LEAST_RECORD + MOST_NAME + MOST_PAYLOAD
+MIN_RECORD_BYTES: Final = _FIELDS.size
+MAX_RECORD_BYTES: Final = MIN_RECORD_BYTES + MAX_NAME_BYTES + MAX_PAYLOAD_BYTES
 
 
 class NewRecord(NamedTuple):
@@ -100,13 +100,13 @@ def encode(
         publisher, publisher_sequence, format_, payload = record
         name = publisher.encode()
         if (
-            len(payload) > MOST_PAYLOAD
-            or len(name) > MOST_NAME
-            or not 0 <= publisher_sequence <= MOST_SEQUENCE
-            or not 0 <= format_ <= MOST_FORMAT
+            len(payload) > MAX_PAYLOAD_BYTES
+            or len(name) > MAX_NAME_BYTES
+            or not 0 <= publisher_sequence <= MAX_SEQUENCE
+            or not 0 <= format_ <= MAX_FORMAT
         ):
             raise _too_large(record, name)
-        size = LEAST_RECORD + len(name) + len(payload)
+        size = MIN_RECORD_BYTES + len(name) + len(payload)
         fields = (size, sequence + place, time, publisher_sequence, place, group, format_)
         covered = _COVERED.pack(*fields, len(name)) + name
         crc = zlib.crc32(payload, zlib.crc32(covered))
@@ -118,10 +118,10 @@ def encode(
 
 def _too_large(record: NewRecord, name: bytes) -> LimitError:
     limits = {
-        "a payload's bytes": (len(record.payload), MOST_PAYLOAD),
-        "a publisher's name in bytes": (len(name), MOST_NAME),
-        "a publisher's sequence": (record.publisher_sequence, MOST_SEQUENCE),
-        "a format": (record.format, MOST_FORMAT),
+        "a payload's bytes": (len(record.payload), MAX_PAYLOAD_BYTES),
+        "a publisher's name in bytes": (len(name), MAX_NAME_BYTES),
+        "a publisher's sequence": (record.publisher_sequence, MAX_SEQUENCE),
+        "a format": (record.format, MAX_FORMAT),
     }
     what, (actual, limit) = next(
         (what, (actual, limit))
@@ -134,18 +134,18 @@ def _too_large(record: NewRecord, name: bytes) -> LimitError:
 def decode(data: bytes, mark: bytes, at: int, base: int) -> Iterator[LocatedRecord]:
     """Yield the complete consecutive records in `data`, which begins at offset `base`."""
     view, length = memoryview(data), len(data)
-    while at + LEAST_RECORD <= length:
+    while at + MIN_RECORD_BYTES <= length:
         found, crc, size, sequence, time, own, place, group, format_, name = _FIELDS.unpack_from(
             data, at
         )
-        end, name_end = at + size, at + LEAST_RECORD + name
+        end, name_end = at + size, at + MIN_RECORD_BYTES + name
         # The size cannot be trusted before the checksum is verified.
         if found != mark or not name_end <= end <= length:
             return
         if zlib.crc32(view[at + _COVERED_FROM : end]) != crc:
             return
         try:
-            publisher = data[at + LEAST_RECORD : name_end].decode()
+            publisher = data[at + MIN_RECORD_BYTES : name_end].decode()
         except UnicodeDecodeError:
             return
         record = Record(sequence, time, publisher, own, format_, data[name_end:end])
@@ -155,6 +155,6 @@ def decode(data: bytes, mark: bytes, at: int, base: int) -> Iterator[LocatedReco
 
 def claimed_size(data: bytes, at: int, mark: bytes) -> int:
     """Return the size that a record claims; 0 if there is none."""
-    if at + LEAST_RECORD > len(data) or not data.startswith(mark, at):
+    if at + MIN_RECORD_BYTES > len(data) or not data.startswith(mark, at):
         return 0
     return int(_SIZE.unpack_from(data, at + _COVERED_FROM)[0])

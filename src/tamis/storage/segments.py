@@ -32,7 +32,7 @@ from typing import Final, NamedTuple
 from tamis.errors import StorageError
 from tamis.storage.files import FilePool, Sync, sync_folder, write_all
 from tamis.storage.records import (
-    LEAST_RECORD,
+    MIN_RECORD_BYTES,
     MARK_BYTES,
     Damage,
     LocatedRecord,
@@ -61,14 +61,14 @@ class RecordScanner:
 
     def run(self, at: int) -> Iterator[LocatedRecord]:
         """Yield consecutive records, starting at an offset."""
-        needed = LEAST_RECORD
+        needed = MIN_RECORD_BYTES
         while at + needed <= self._end and self._hold(at, needed):
             for entry in decode(self._data, self._mark, at - self._base, self._base):
                 at = entry.end
                 yield entry
             # The next bytes are not a record, or it is not completely in memory. Its size cannot be
             # trusted, but cannot exceed the rest of the file.
-            needed = claimed_size(self._data, at - self._base, self._mark) or LEAST_RECORD
+            needed = claimed_size(self._data, at - self._base, self._mark) or MIN_RECORD_BYTES
             if at + needed <= self._base + len(self._data):
                 return
 
@@ -82,7 +82,7 @@ class RecordScanner:
         return None
 
     def _next_mark(self, at: int) -> int:
-        while at + LEAST_RECORD <= self._end:
+        while at + MIN_RECORD_BYTES <= self._end:
             if not self._hold(at, MARK_BYTES):
                 break
             found = self._data.find(self._mark, at - self._base)
