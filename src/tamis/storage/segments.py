@@ -32,8 +32,8 @@ from typing import Final, NamedTuple
 from tamis.errors import StorageError
 from tamis.storage.files import FilePool, Sync, sync_folder, write_all
 from tamis.storage.records import (
-    MIN_RECORD_BYTES,
     MARK_BYTES,
+    MIN_RECORD_BYTES,
     Damage,
     LocatedRecord,
     Record,
