@@ -186,12 +186,12 @@ class Comparison(NamedTuple):
     relationship: Relationship
     covers: Answer
     covered: Answer
-    intersects: Answer
+    meets: Answer
 
     @property
     def exact(self) -> bool:
         """Return whether all three answers are exact."""
-        return self.covers.exact and self.covered.exact and self.intersects.exact
+        return self.covers.exact and self.covered.exact and self.meets.exact
 
 
 def compare(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Comparison:
@@ -201,16 +201,16 @@ def compare(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> C
     >>> found = compare(attr("price") < 10, attr("price").between(5, 20))
     >>> found.relationship.value
     'overlaps with'
-    >>> found.covers.witness(), found.covered.witness(), found.intersects.witness()
+    >>> found.covers.witness(), found.covered.witness(), found.meets.witness()
     (Event({'price': 10}), Event({'price': 0}), Event({'price': 5}))
     """
     space = Space(**options)
     covering, covered = space.covers(one, other), space.covers(other, one)
-    intersecting = space.intersects(one, other)
+    meets = space.intersects(one, other)
     if covering and covered:
         relationship = Relationship.EQUAL
     elif covering or covered:
         relationship = Relationship.COVERS if covering else Relationship.COVERED
     else:
-        relationship = Relationship.OVERLAPS if intersecting else Relationship.DISJOINT
-    return Comparison(relationship, covering, covered, intersecting)
+        relationship = Relationship.OVERLAPS if meets else Relationship.DISJOINT
+    return Comparison(relationship, covering, covered, meets)

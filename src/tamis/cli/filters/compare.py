@@ -74,7 +74,7 @@ def _read(name: str, text: str, defaults: FilterDefaults) -> NamedFilter:
 
 
 def _verdict(found: Comparison) -> tuple[bool, bool, bool]:
-    return found.covers.yes, found.covered.yes, found.intersects.yes
+    return found.covers.yes, found.covered.yes, found.meets.yes
 
 
 def _write_text(
@@ -96,7 +96,7 @@ def _sentence(found: Comparison) -> str:
 
 def _emptiness(found: Comparison) -> str:
     """Say which filter matches nothing: it is covered by a filter it does not overlap."""
-    if found.intersects:
+    if found.meets:
         return ""
     empty = [name for name, yes in (("A", found.covered), ("B", found.covers)) if yes]
     if not empty:
@@ -109,7 +109,7 @@ def _events(found: Comparison) -> str:
         (
             f"  only A  {_event(found.covered, none=found.covered.yes)}",
             f"  only B  {_event(found.covers, none=found.covers.yes)}",
-            f"  both    {_event(found.intersects, none=not found.intersects.yes)}",
+            f"  both    {_event(found.meets, none=not found.meets.yes)}",
         )
     )
 
@@ -135,7 +135,7 @@ def _plain(found: Comparison) -> dict[str, object]:
         "exact": found.exact,
         "only_a": _plain_witness(found.covered),
         "only_b": _plain_witness(found.covers),
-        "both": _plain_witness(found.intersects),
+        "both": _plain_witness(found.meets),
     }
 
 
