@@ -118,7 +118,7 @@ def test_a_connection_is_not_used_again_shortly_before_a_server_would_close_it()
 
     async def test(management: HTTPManagement) -> None:
         await management.call(ReadStatus(), keep_alive=True)
-        await asyncio.sleep(http.SECONDS_TO_KEEP_ALIVE * 1.2)
+        await asyncio.sleep(http.SECONDS_TO_KEEP_ALIVE * 1.2)  # until it is too old
         await management.call(DeleteSubscription("x"), keep_alive=True)
 
     run_with(server, test)

@@ -204,7 +204,7 @@ def test_rights_are_those_of_the_token(
         with pytest.raises(PySparkException, match="a token is required"):
             spark.read.format("tamis").options(**given).load().collect()
         monkeypatch.setenv("TAMIS_TOKEN", feed)
-        with pytest.raises(SparkError, match="may not subscribe"):
+        with pytest.raises(SparkError, match="see no events"):
             read_broker(spark, server.url)
 
 
