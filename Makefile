@@ -14,7 +14,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Tamis needs Python 3.11 or newer: run 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	@# uv installs the same from PyPI, and sooner than pip, which stands in where uv cannot.
+	@# uv installs the same from PyPI; pip stands in where uv cannot.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
 	  $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --editable '.[dev]' || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
