@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from random import Random
 
 import pytest
@@ -14,12 +15,12 @@ from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import TRUE
 from tamis.diagrams.value_order import ABSENT, BRACKET_OF_KIND, OTHER, TEXTS, Breakpoint
-from tamis.diagrams.variable_order import Variable
+from tamis.diagrams.variable_order import ComparedPair, Variable
 from tamis.events import Bits, Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import Mode
-from tamis.filters.arithmetic import Relation
-from tamis.filters.modes import View, view_of
+from tamis.filters.arithmetic import MAX_COMBINATIONS, Relation, compare_values
+from tamis.filters.modes import view_of
 
 
 def position(value: Value) -> Breakpoint:
@@ -35,6 +36,28 @@ def backward(value: Value) -> Breakpoint:
     return (TEXTS, value[::-1]) if isinstance(value, str) else (TEXTS,)
 
 
+def outcomes_of_choices(pair: ComparedPair, event: Event) -> set[str]:
+    """Return how the values of a pair compare, for some choice of them."""
+    names = sorted(Relation.of("=", *pair).attributes())
+    single = all(len(event.get(name, ())) == 1 for name in names)
+    found = set()
+    if math.prod(len(event.get(name, ())) for name in names) > MAX_COMBINATIONS:
+        return set()
+    for values in product(*(event.get(name, ()) for name in names)):
+        sides = [side.value(dict(zip(names, values, strict=True))) for side in pair]
+        truths = {op: compare_values(op, *sides) for op in ("<", "=", ">")}
+        if truths["="] is not None:
+            found.add("known")
+        if truths["<"] is None and not single:
+            found |= {{True: "same", False: "different", None: ""}[truths["="]]}
+        else:
+            found |= {name for name, op in OUTCOMES.items() if truths[op]}
+    return found
+
+
+OUTCOMES = {"less": "<", "equal": "=", "greater": ">"}
+
+
 def says(variable: Variable, event: Event, completed: Event) -> bool:
     """Return whether the test of a variable holds, without the code under test.
 
@@ -43,9 +66,8 @@ def says(variable: Variable, event: Event, completed: Event) -> bool:
     name, subject, role = variable
     values = event.get(name, ())
     match subject:
-        case Relation():
-            truth = subject.truth(View(completed, None))
-            return truth is True if role == "holds" else truth is not None
+        case ComparedPair():
+            return role in outcomes_of_choices(subject, completed)
         case TextPredicate():
             return any(isinstance(v, str) and subject.accepts(v) for v in values)
         case Bits():

@@ -10,9 +10,18 @@ from random import Random
 import pytest
 
 from strategies import VALUES, World, fits, random_filter, random_world
-from tamis.diagrams import Answer, Space
+from tamis.diagrams import (
+    Answer,
+    Relationship,
+    Space,
+    compare,
+    covers,
+    intersects,
+    is_never,
+)
 from tamis.events import Event, Kind, Type, Value
-from tamis.filters import Filter, Mode
+from tamis.filters import Filter, Mode, all_of, any_of
+from tamis.languages import parse
 
 
 def domain_of(world: World, name: str, mode: Mode, filters: tuple[Filter, ...]) -> list[object]:
@@ -124,3 +133,110 @@ def test_twenty_thousand_pairs_against_brute_force(exact: bool) -> None:
         f"\nrelations, exact fragment {exact}: {tally['pairs']:,} pairs, "
         f"{tally['answers']:,} answers, 0 wrong, {share:.2%} safe, not exact"
     )
+
+
+# --- comparisons between attributes --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", [Mode.SQL, Mode.STRICT, Mode.DEFAULT])
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a > b", "b < a"),
+        ("a >= b", "b <= a"),
+        ("a = b", "b = a"),
+        ("a != b", "b != a"),
+        ("a + b > c * 2", "2 * c < b + a"),
+        ("a > b or c = 1", "c = 1 or b < a"),
+        ("a <= b", "a < b or a = b"),
+    ],
+)
+def test_a_comparison_and_its_mirror_image_are_equal(
+    one: str, other: str, mode: Mode, many: bool
+) -> None:
+    # In mode strict, booleans are comparable for = and not for <=.
+    if mode is not Mode.STRICT or "a <= b" not in (one, other):
+        found = compare(parse(one), parse(other), mode=mode, many=many)
+        expected = Relationship.COVERED if one == "a <= b" else Relationship.EQUAL
+        assert (found.relationship, found.exact) == (expected, True)
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        ("a >= b", "a > b"),
+        ("b <= a", "a = b and a is a number"),
+        ("a != b", "b > a"),
+        ("a != b", "a < b"),
+        ("not (a = b)", "a < b"),
+        ("a + 1 >= b", "b < 1 + a"),
+    ],
+)
+def test_one_comparison_of_a_pair_covers_another(wide: str, narrow: str) -> None:
+    assert repr(covers(parse(wide), parse(narrow))) == "<yes>"
+    assert not covers(parse(narrow), parse(wide))
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("text", ["a < a", "a != a", "a + b > b + a"])
+def test_nothing_differs_from_itself(text: str, many: bool) -> None:
+    assert repr(is_never(parse(text), many=many)) == "<yes>"
+
+
+def test_contradictions_between_two_attributes_are_seen_where_each_holds_one_value() -> None:
+    text = parse("a > b and b > a")
+    assert repr(is_never(text)) == "<yes>"
+    assert not is_never(text, many=True)
+    assert intersects(text, parse("a > 0"), many=True)
+
+
+_COMPARISONS = [
+    f"{left} {op} {right}"
+    for left, right in (("a", "b"), ("b", "a"), ("a + 1", "b"), ("a", "a"), ("a / b", "b"))
+    for op in ("=", "!=", "<", "<=", ">", ">=")
+]
+_HELD: list[tuple[Value, ...]] = [
+    (),
+    (0,),
+    (1,),
+    (2.0,),
+    (True,),
+    ("x",),
+    ("y",),
+    (math.nan,),
+    (True, 1),
+    (0, 2),
+    ("x", 1),
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_answer_about_two_attributes_is_wrong(seed: int) -> None:
+    """Whatever is proved about comparisons of a and b is true on every event of a small domain."""
+    rng = Random(seed)
+    proved = 0
+    for _ in range(300):
+        mode, many = rng.choice([Mode.SQL, Mode.STRICT, Mode.DEFAULT]), rng.random() < 0.5
+        one, other = (_of_comparisons(rng) for _ in range(2))
+        held = _HELD if many else [values for values in _HELD if len(values) < 2]
+        events = [
+            Event({}).with_values({n: v for n, v in (("a", a), ("b", b)) if v})
+            for a, b in product(held, held)
+        ]
+        pairs = {(one.matches(e, mode), other.matches(e, mode)) for e in events}
+        covering = covers(one, other, mode=mode, many=many)
+        if covering.exact and covering.yes:
+            proved += 1
+            assert (False, True) not in pairs, (one, other, mode, many)
+        meets = intersects(one, other, mode=mode, many=many)
+        if meets.exact and not meets.yes:
+            proved += 1
+            assert (True, True) not in pairs, (one, other, mode, many)
+    assert proved > 20
+
+
+def _of_comparisons(rng: Random) -> Filter:
+    terms = [parse(rng.choice(_COMPARISONS)) for _ in range(rng.choice((1, 1, 2)))]
+    terms = [~term if rng.random() < 0.3 else term for term in terms]
+    return rng.choice((all_of, any_of))(*terms)

@@ -8,11 +8,18 @@ from typing import Final
 from tamis.diagrams.atom_intervals import TextPredicate, intervals_of, text_predicate_of
 from tamis.diagrams.diagram import Diagram, Node
 from tamis.diagrams.kernels import FALSE, TRUE
+from tamis.diagrams.pairs import PairOutcomes, computes, outcomes_of
 from tamis.diagrams.value_order import BEGIN, CellSet, Interval, common_prefix, text_ends
-from tamis.diagrams.variable_order import AttributeVariables, VariableOrder, suffix_interval
+from tamis.diagrams.variable_order import (
+    AttributeVariables,
+    ComparedPair,
+    VariableOrder,
+    compared_pair,
+    suffix_interval,
+)
 from tamis.events import Bits, Kind, Schema
 from tamis.filters import Filter, Mode
-from tamis.filters.arithmetic import Arithmetic, Relation
+from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, HasBits, HasKind, ValueAtom, can_compare
 from tamis.filters.boolean import TruthSets
 
@@ -33,6 +40,7 @@ class Encoding(TruthSets[Node]):
         self.variable_order: Final = VariableOrder(filters, mode, schema, many=many)
         self.diagram: Final = Diagram(self.variable_order.chains, budget)
         self._holds: dict[Filter, Node] = {}
+        self._pairs: dict[ComparedPair, PairOutcomes] = {}
 
     def matches(self, filter_: Filter) -> Node:
         """Return the events that match a filter."""
@@ -106,8 +114,8 @@ class Encoding(TruthSets[Node]):
 
     def _encode(self, atom: Filter) -> Node:
         if isinstance(atom, Relation):
-            holds, _ = self.variable_order.relations[atom]
-            return self.diagram.both(self._comparable(atom), self.diagram.literal(holds))
+            holds = self._outcomes(atom).satisfying(atom.canonical().op)
+            return self.diagram.both(self._comparable(atom), self.diagram.any(holds))
         assert isinstance(atom, Atom)  # noqa: S101 - `where` decomposes all other filters
         attribute = self.variable_order.by_attribute[atom.attribute]
         node = self._with_a_value(atom, attribute)
@@ -126,20 +134,22 @@ class Encoding(TruthSets[Node]):
         return self._text(text_predicate_of(atom), attribute)
 
     def _known_relation(self, relation: Relation) -> Node:
-        comparable = self._comparable(relation)
-        multivalued = any(
-            self.variable_order.by_attribute[n].value_order.many for n in relation.attributes()
-        )
-        if not multivalued and not _computes(relation):
-            return comparable
-        holds, known = map(self.diagram.literal, self.variable_order.relations[relation])
-        return self.diagram.both(comparable, self.diagram.either(holds, known))
+        known = self.diagram.any(self._outcomes(relation).knowing(relation.op))
+        return self.diagram.both(self._comparable(relation), known)
+
+    def _outcomes(self, relation: Relation) -> PairOutcomes:
+        pair = compared_pair(relation)
+        if pair not in self._pairs:
+            order = self.variable_order
+            many = any(order.by_attribute[n].value_order.many for n in relation.attributes())
+            self._pairs[pair] = outcomes_of(pair, order.pairs[pair], self.diagram, many=many)
+        return self._pairs[pair]
 
     def _comparable(self, relation: Relation) -> Node:
         """Return where the attributes have values of kinds that can be compared."""
         names = sorted(relation.attributes())
         kinds = [Kind.NUMBER]
-        if not _computes(relation):
+        if not computes(compared_pair(relation)):
             kinds = [kind for kind in Kind if can_compare(relation.op, kind)]
         return self.diagram.any(
             [
@@ -237,7 +247,3 @@ def _answered(predicate: TextPredicate, attribute: AttributeVariables) -> tuple[
             passing |= (answer is True) << number
             open_ |= (answer is None) << number
     return passing, open_
-
-
-def _computes(relation: Relation) -> bool:
-    return isinstance(relation.left, Arithmetic) or isinstance(relation.right, Arithmetic)

@@ -19,18 +19,44 @@ from tamis.diagrams.kernels import FREE
 from tamis.diagrams.value_order import Breakpoint, Interval, Partition, ValueOrder
 from tamis.events import Attribute, Bits, Kind, Schema, Type
 from tamis.filters import Filter, Mode
-from tamis.filters.arithmetic import Relation
+from tamis.filters.arithmetic import Expression, Relation
 from tamis.filters.atoms import Atom, HasBits, ValueAtom
 
 # The value order of reversed texts, in which suffixes are intervals.
 BACKWARD: Final = ValueOrder(Attribute(Type.STR), Mode.TOTAL)
 
 
+class ComparedPair(NamedTuple):
+    """Two expressions that filters compare, in canonical order."""
+
+    left: Expression
+    right: Expression
+
+
+def compared_pair(relation: Relation) -> ComparedPair:
+    """Return what a comparison compares; `a < b`, `b > a` and `a = b` share one pair."""
+    canonical = relation.canonical()
+    return ComparedPair(canonical.left, canonical.right)
+
+
+class PairVariables(NamedTuple):
+    """How the values of a pair compare: with one value each, at most one of the first three."""
+
+    less: int
+    equal: int
+    greater: int
+    """Of kinds that have an order."""
+    same: int
+    different: int
+    """Of kinds that have only equality."""
+    known: int
+
+
 class Variable(NamedTuple):
     """What a variable of the diagram means."""
 
     attribute: str
-    subject: Breakpoint | Interval | int | Bits | TextPredicate | Relation
+    subject: Breakpoint | Interval | int | Bits | TextPredicate | ComparedPair
     """A breakpoint to the left of which the value lies, a cell that is occupied, a test passed…"""
     role: str
 
@@ -102,14 +128,13 @@ class VariableOrder:
         self.variables: list[Variable] = []
         self.chains: list[int] = []
         self.by_attribute: dict[str, AttributeVariables] = {}
-        self.relations: dict[Relation, tuple[int, int]] = {}
-        usages, relations = _usages(filters, mode, schema, many=many)
+        self.pairs: dict[ComparedPair, PairVariables] = {}
+        usages, pairs = _usages(filters, mode, schema, many=many)
         for name, usage in usages.items():
             self.by_attribute[name] = self._attribute_variables(name, usage)
-        for relation in relations:
-            self.relations[relation] = (
-                self._free(Variable("", relation, "holds")),
-                self._free(Variable("", relation, "is known")),
+        for pair in pairs:
+            self.pairs[pair] = PairVariables(
+                *(self._free(Variable("", pair, role)) for role in PairVariables._fields)
             )
 
     def _attribute_variables(self, name: str, usage: AttributeUsage) -> AttributeVariables:
@@ -153,9 +178,9 @@ def _bit_sets(usage: AttributeUsage) -> Iterable[Bits]:
 
 def _usages(
     filters: Iterable[Filter], mode: Mode, schema: Schema | None, *, many: bool
-) -> tuple[dict[str, AttributeUsage], list[Relation]]:
+) -> tuple[dict[str, AttributeUsage], list[ComparedPair]]:
     usages: dict[str, AttributeUsage] = {}
-    relations: dict[Relation, None] = {}
+    pairs: dict[ComparedPair, None] = {}
 
     def usage_of(name: str) -> AttributeUsage:
         if name not in usages:
@@ -165,7 +190,7 @@ def _usages(
 
     for atom in dict.fromkeys(atom for filter_ in filters for atom in filter_.atoms()):
         if isinstance(atom, Relation):
-            relations[atom] = None
+            pairs[compared_pair(atom)] = None
             for name, kind in product(sorted(atom.attributes()), Kind):
                 usage_of(name).add_kind(kind)
         elif isinstance(atom, Atom):
@@ -174,4 +199,4 @@ def _usages(
         # A total event has every attribute, so a witness needs them too.
         for name in schema:
             usage_of(name)
-    return usages, list(relations)
+    return usages, list(pairs)

@@ -20,7 +20,7 @@ from tamis.errors import FilterTypeError
 from tamis.events import Event, Kind, Schema, Type, Value
 from tamis.events.kinds import KIND_OF_TYPE, TYPE_OF_CLASS, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN
-from tamis.filters.atoms import COMPARISONS, can_compare, declared
+from tamis.filters.atoms import COMPARISONS, MIRRORED, can_compare, declared
 from tamis.filters.boolean import Filter, one_deeper
 from tamis.filters.modes import View
 from tamis.filters.printing import show_name, show_value
@@ -28,6 +28,8 @@ from tamis.filters.printing import show_name, show_value
 # With several values per attribute every combination counts, up to this many; past it the
 # comparison is unknown, so that no event can make a filter cost the product of its lists.
 MAX_COMBINATIONS: Final = 1024
+
+COMMUTATIVE: Final = frozenset("+*")
 
 Choice = Mapping[str, Value]
 
@@ -48,6 +50,10 @@ class Expression(msgspec.Struct, frozen=True, kw_only=True):
     def operands(self) -> Iterator[Expression]:
         """Yield the attributes and constants from left to right."""
         yield self
+
+    def canonical(self) -> Expression:
+        """Return the same value with the operands of `+` and `*` in a fixed order."""
+        return self
 
     def text(self, level: int) -> str:  # noqa: ARG002
         """Return the expression as text, next to an operator of precedence `level`."""
@@ -133,6 +139,13 @@ class Arithmetic(Expression, frozen=True):
         yield from self.left.operands()
         yield from self.right.operands()
 
+    def canonical(self) -> Expression:
+        """Sort what commutes, with integers as with floats: both sides of `+` and `*`."""
+        left, right = self.left.canonical(), self.right.canonical()
+        if self.op in COMMUTATIVE:
+            left, right = sorted((left, right), key=str)
+        return Arithmetic(self.op, left, right, depth=self.depth)
+
     def __str__(self) -> str:
         level = 1 if self.op in "+-" else 2
         return f"{self.left.text(level)} {self.op} {self.right.text(level + 1)}"
@@ -179,6 +192,13 @@ class Relation(Filter, frozen=True):
         if not can_compare(self.op, left):
             raise FilterTypeError(f"{self}: {self.op} has no meaning for {left.value}")
         return self
+
+    def canonical(self) -> Relation:
+        """Return the one form that equal comparisons share: `b < a` is `a > b`."""
+        left, right = self.left.canonical(), self.right.canonical()
+        if str(right) < str(left):
+            return Relation.of(MIRRORED[self.op], right, left)
+        return Relation.of(self.op, left, right)
 
     def atoms(self) -> Iterator[Filter]:
         """Yield the comparison itself."""

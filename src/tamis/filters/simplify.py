@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tamis.events import Kind, Value
+from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Compare, In
 from tamis.filters.boolean import FALSE, TRUE, And, Connective, Constant, Filter, Not, Or, Xor
 from tamis.filters.modes import Mode, as_mode
@@ -76,7 +77,10 @@ def drop_repeats(filter_: Filter, mode: Mode) -> Filter:  # noqa: ARG001 - right
     """Keep one of the equal terms of an `and` or `or`."""
     match filter_:
         case And(terms=terms) | Or(terms=terms):
-            return type(filter_).of(dict.fromkeys(terms))
+            kept: dict[Filter, Filter] = {}
+            for term in terms:
+                kept.setdefault(term.canonical() if isinstance(term, Relation) else term, term)
+            return type(filter_).of(kept.values())
         case _:
             return filter_
 
