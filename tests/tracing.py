@@ -13,6 +13,8 @@ from typing import Any
 import tamis
 
 PACKAGE = Path(tamis.__file__).parent
+# Ports stand for calls of the system: a port that runs a thread is no step of ours.
+PORTS = str(PACKAGE / "ports.py")
 
 
 class Trace:
@@ -43,7 +45,9 @@ class Trace:
         return [
             f"{Path(code.co_filename).relative_to(PACKAGE)}: {code.co_qualname}"
             for code in self._codes
-            if code.co_filename.startswith(str(PACKAGE)) and not code.co_name.startswith("<")
+            if code.co_filename.startswith(str(PACKAGE))
+            and code.co_filename != PORTS
+            and not code.co_name.startswith("<")
         ]
 
     @property

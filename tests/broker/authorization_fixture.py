@@ -13,7 +13,8 @@ from typing import Any, ParamSpec
 import pytest
 
 from broker.authorization_clients import Data, as_json
-from broker.authorization_run import ManualClock, reload, wait_until_idle
+from broker.authorization_run import reload, wait_until_idle
+from clocks import ManualClock
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.errors import RefusedError
 from tamis.protocol import Subscribe

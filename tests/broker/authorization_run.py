@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from access.oracle import Document
 from broker.authorization_clients import Client, Collector, Refusal, SessionClient
 from broker.authorization_scenario import FEED, Participant, RequestedFilter, Scenario
+from clocks import ManualClock
 from tamis.broker import Broker, Session
 from tamis.protocol import Subscribe
 from waiting import eventually_async
@@ -22,16 +23,6 @@ EXPLAINED_EVENTS = 2
 
 Observations = dict[str, Any]
 """What a participant learned, by step."""
-
-
-class ManualClock:
-    """A clock that a test sets by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Tokens(NamedTuple):

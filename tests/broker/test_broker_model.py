@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from clocks import ManualClock
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.match import snapshots
 from tamis.broker.subscribe import replay
@@ -34,16 +35,6 @@ FILTERS: dict[str, Callable[[int], bool]] = {
     "a is present": lambda _: True,
     "a > 7": lambda a: a > 7,
 }
-
-
-class Clock:
-    """A clock that is advanced by hand."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Known(NamedTuple):
@@ -88,7 +79,7 @@ class BrokerMachine(RuleBasedStateMachine):
         replay.EVENTS_PER_STEP = 2  # type: ignore[misc]
         self.loop = asyncio.new_event_loop()
         self.folder = tempfile.TemporaryDirectory()
-        self.clock = Clock()
+        self.clock = ManualClock()
         self.log: list[int] = []
         """What the event with sequence n + 1 says."""
         self.published: dict[str, int] = {}

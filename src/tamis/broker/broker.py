@@ -9,9 +9,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import contextlib
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -24,6 +23,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionI
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
 from tamis.broker.operations.access_control import AccessControl
+from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.housekeeping import Chore, Housekeeping
 from tamis.broker.operations.logs import get_logger
@@ -39,6 +39,7 @@ from tamis.broker.subscribe.replay import Replayer
 from tamis.errors import AccessError, PolicyError, RefusedError, SchemaError, TamisError
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
+from tamis.ports import Clock, SystemClock
 from tamis.protocol import Code
 from tamis.storage import Storage
 
@@ -60,27 +61,33 @@ class Broker:
         settings: BrokerSettings,
         store: Storage,
         schema: Schema | None,
-        clock: Callable[[], float],
+        clock: Clock,
+        executors: Executors,
     ) -> None:
         self.settings = settings
         self.store = store
-        self.clock = clock
+        self.clock = clock.time
+        self.executors = executors
         self.metrics = Metrics()
         self.health = Health()
         self.subscription_index = SubscriptionIndex()
-        self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, clock)
+        self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, self.clock)
         self.engine, self._marks = self.snapshots.load()
         # An engine from a file has a schema object of its own; shared, it checks an event once.
         schema = self.engine.schema
         is_total = settings.mode is Mode.TOTAL
         limits = EventLimits(size=settings.largest_event)
         self.decoder = PayloadDecoder(schema, limits, is_total=is_total)
-        self.access_control = AccessControl(settings, store.state, schema, clock)
+        self.access_control = AccessControl(
+            settings, store.state, schema, self.clock, executors.administration
+        )
         self.dead_letters = DeadLetterReader(store.state, self.decoder)
-        event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES)
-        self.acknowledgement_writer = AcknowledgementWriter(store.state, self.metrics)
+        event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES, executors.deliver)
+        self.acknowledgement_writer = AcknowledgementWriter(
+            store.state, self.metrics, executors.settle
+        )
         self.notifier = Notifier(
-            event_cache, self.acknowledgement_writer, settings, self.metrics, clock
+            event_cache, self.acknowledgement_writer, settings, self.metrics, self.clock
         )
         self.matcher = Matcher(
             engine=self.engine,
@@ -91,11 +98,17 @@ class Broker:
             health=self.health,
             max_waiting=settings.match_queue,
             on_overflow=self._end_slow,
+            executor=executors.match,
         )
         self.committer = Committer(
-            store.log, store.publishers, self.matcher.enqueue, self.metrics, settings.commit_queue
+            store.log,
+            store.publishers,
+            self.matcher.enqueue,
+            self.metrics,
+            executors.commit,
+            max_waiting=settings.commit_queue,
         )
-        self.replayer = Replayer(store, event_cache)
+        self.replayer = Replayer(store, event_cache, executors.background)
         self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(
             store=store,
@@ -106,15 +119,16 @@ class Broker:
             replayer=self.replayer,
             rights_of=self.access_control.rights,
             settings=settings,
-            clock=clock,
+            clock=self.clock,
+            executors=executors,
         )
         self.housekeeping = Housekeeping(self._chores(), self.health)
         self._services = SessionServices(
             settings=settings,
-            clock=clock,
+            clock=self.clock,
             engine=self.engine,
             health=self.health,
-            rates=RateLimiter(time.monotonic),
+            rates=RateLimiter(clock.monotonic),
             decoder=self.decoder,
             committer=self.committer,
             notifier=self.notifier,
@@ -125,6 +139,7 @@ class Broker:
             history=self.history,
             store=store,
             access_control=self.access_control,
+            executors=executors,
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,
             forget=self.forget,
@@ -134,29 +149,35 @@ class Broker:
         self._connected: Counter[str] = Counter()
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: set[asyncio.Task[None]] = set()
-        self._started_at = clock()
+        self._started_at = self.clock()
         self._watch()
 
     # --- life ------------------------------------------------------------------------------------
 
     @classmethod
     async def open(
-        cls, settings: BrokerSettings, *, clock: Callable[[], float] = time.time
+        cls,
+        settings: BrokerSettings,
+        *,
+        clock: Clock | None = None,
+        executors: Executors | None = None,
     ) -> Broker:
         """Recover the data folder, and start."""
         schema = None if settings.schema_file is None else _schema(settings.schema_file)
-        store = await asyncio.to_thread(Storage.open, settings.data, clock=clock)
-        try:
-            broker = cls(settings, store, schema, clock)
+        clock = clock or SystemClock()
+        executors = executors or Executors.threads()
+        with contextlib.ExitStack() as opened:
+            opened.callback(executors.close)
+            store = await executors.match.run(Storage.open, settings.data, clock=clock.time)
+            opened.callback(store.close)
+            broker = cls(settings, store, schema, clock, executors)
             await broker._recover()
-        except BaseException:
-            store.close()
-            raise
+            opened.pop_all()
         return broker
 
     async def _recover(self) -> None:
         self.health.recovery = str(self.store.recovery)
-        restored = await asyncio.to_thread(self._restore_subscriptions)
+        restored = await self.executors.match.run(self._restore_subscriptions)
         for work in (self.committer, self.matcher, self.acknowledgement_writer, self.housekeeping):
             task = asyncio.create_task(work.run(), name=type(work).__name__.lower())
             task.add_done_callback(self._note_end)
@@ -199,7 +220,9 @@ class Broker:
         """Match events that were stored but perhaps not matched when the broker last ended."""
         position = self.store.state.matched_up_to + 1
         while position < self.store.log.next_sequence:
-            records = await asyncio.to_thread(self.store.log.read, position, RECOVERY_BATCH_EVENTS)
+            records = await self.executors.match.run(
+                self.store.log.read, position, RECOVERY_BATCH_EVENTS
+            )
             if not records:
                 break
             events = self._event_cache.decode_records(records)
@@ -222,8 +245,9 @@ class Broker:
         for task in [*self._tasks, *self._ending]:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._ending, return_exceptions=True)
-        await asyncio.to_thread(self._save_snapshot)
-        await asyncio.to_thread(self.store.close)
+        await self.executors.background.run(self._save_snapshot)
+        await self.executors.background.run(self.store.close)
+        self.executors.close()
         LOG.info("broker closed")
 
     async def __aenter__(self) -> Self:
@@ -307,7 +331,7 @@ class Broker:
             await self.apply_policy()
 
     async def _apply_retention(self) -> None:
-        kept = await asyncio.to_thread(
+        kept = await self.executors.background.run(
             self.store.retain,
             max_age=self.settings.retention_age,
             max_bytes=self.settings.retention_bytes,

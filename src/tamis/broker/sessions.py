@@ -7,7 +7,7 @@ import contextlib
 import inspect
 from collections.abc import Callable, Sequence
 from math import isinf
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -18,6 +18,7 @@ from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.notifier import Attachment, DeliverySink, Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.access_control import AccessControl
+from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
@@ -48,6 +49,7 @@ from tamis.protocol.views import (
 )
 from tamis.storage import Storage
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 MAX_WAIT_SECONDS: Final = 60.0
@@ -74,6 +76,7 @@ class SessionServices(NamedTuple):
     history: History
     store: Storage
     access_control: AccessControl
+    executors: Executors
     status: Callable[[], dict[str, Any]]
     end_invalid_sessions: Callable[[], None]
     forget: Callable[[Session], None]
@@ -102,7 +105,7 @@ class Session:
             result: T = await method(**arguments)
             return result
         # Trying and explaining filters is work for a thread.
-        return await asyncio.to_thread(method, **arguments)
+        return await self._answer_in_thread(method, **arguments)
 
     # --- publishing ------------------------------------------------------------------------------
 
@@ -133,7 +136,9 @@ class Session:
         async with self._publishing:
             try:
                 if size > MAX_BYTES_DECODED_ON_LOOP:
-                    payloads = await asyncio.to_thread(services.decoder.decode_all, texts, format)
+                    payloads = await services.executors.decode.run(
+                        services.decoder.decode_all, texts, format
+                    )
                 else:
                     payloads = [services.decoder.decode(text, format) for text in texts]
             except InvalidEventError as error:
@@ -274,7 +279,7 @@ class Session:
         return found
 
     async def _view(self, subscription: ActiveSubscription) -> SubscriptionView:
-        counts = await asyncio.to_thread(
+        counts = await self._answer_in_thread(
             self._services.subscription_manager.counts_of, subscription
         )
         view = subscription.view(*counts)
@@ -345,20 +350,26 @@ class Session:
         """Return the dead letters that the principal may see now."""
         subscription, letters = self._with_letters(id_), self._services.dead_letters
         most = min(limit, MAX_PAGE_ITEMS)
-        return await asyncio.to_thread(letters.read_page, subscription, self.rights, after, most)
+        return await self._answer_in_thread(
+            letters.read_page, subscription, self.rights, after, most
+        )
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
         """Queue dead letters again as if they had never been sent; return how many."""
         subscription, letters = self._with_letters(id_), self._services.dead_letters
-        seen = await asyncio.to_thread(letters.find_visible, subscription, self.rights, sequences)
+        seen = await self._answer_in_thread(
+            letters.find_visible, subscription, self.rights, sequences
+        )
         return await self._services.subscription_manager.requeue(subscription, seen)
 
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
         """Delete dead letters; return how many there were."""
         subscription, letters = self._with_letters(id_), self._services.dead_letters
-        seen = await asyncio.to_thread(letters.find_visible, subscription, self.rights, sequences)
+        seen = await self._answer_in_thread(
+            letters.find_visible, subscription, self.rights, sequences
+        )
         delete = self._services.store.state.delete_dead_letters
-        return await asyncio.to_thread(delete, subscription.number, seen)
+        return await self._answer_in_thread(delete, subscription.number, seen)
 
     def _with_letters(self, id_: str) -> ActiveSubscription:
         """Return a subscription whose dead letters may be read with these rights."""
@@ -387,7 +398,7 @@ class Session:
         log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
         first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
         wanted = HistoryQuery(parsed, chosen, first, end_, most)
-        return await asyncio.to_thread(self._services.history.read, wanted, self.rights)
+        return await self._answer_in_thread(self._services.history.read, wanted, self.rights)
 
     # --- trying ----------------------------------------------------------------------------------
 
@@ -481,7 +492,9 @@ class Session:
         """Return administrative acts after a number."""
         self._require_admin()
         state = self._services.store.state
-        found = await asyncio.to_thread(state.audit, after, min(limit, MAX_PAGE_ITEMS))
+        found = await self._services.executors.administration.run(
+            state.audit, after, min(limit, MAX_PAGE_ITEMS)
+        )
         return [AuditEntryView(**entry._asdict()) for entry in found]
 
     async def status(self) -> dict[str, Any]:
@@ -496,7 +509,12 @@ class Session:
 
     async def _note(self, act: str, detail: str) -> None:
         state, now = self._services.store.state, self._services.clock()
-        await asyncio.to_thread(state.add_audit, now, self.principal.name, act, detail)
+        await self._services.executors.administration.run(
+            state.add_audit, now, self.principal.name, act, detail
+        )
+
+    async def _answer_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._services.executors.client.run(work, *args, **kwargs)
 
     # --- the end ---------------------------------------------------------------------------------
 

@@ -15,7 +15,10 @@ from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.payloads import Payload
 from tamis.errors import RefusedError
 from tamis.events import Event
+from tamis.ports import ThreadExecutor
 from tamis.storage import Storage
+
+THREADS = ThreadExecutor("test")
 
 
 class Disk:
@@ -35,7 +38,7 @@ class Publishing:
 
     def __init__(self, store: Storage) -> None:
         self.passed: list[StoredEvent] = []
-        self.committer = Committer(store.log, {}, self._pass_on, Metrics(), max_waiting=2)
+        self.committer = Committer(store.log, {}, self._pass_on, Metrics(), THREADS, max_waiting=2)
 
     async def _pass_on(self, events: list[StoredEvent]) -> None:
         self.passed += events

@@ -12,6 +12,7 @@ from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.errors import StorageError
+from tamis.ports import Executor
 from tamis.storage import DeadLetter, Retry, StateStore
 
 # How long an outcome may wait for others before it is written.
@@ -29,8 +30,9 @@ class AcknowledgementWriter:
     Outcomes that a crash loses lead to another delivery: an event is settled at least once.
     """
 
-    def __init__(self, state: StateStore, metrics: Metrics) -> None:
+    def __init__(self, state: StateStore, metrics: Metrics, executor: Executor) -> None:
         self._state = state
+        self._executor = executor
         self._metrics = metrics
         self._waiting: asyncio.Queue[Outcomes] = asyncio.Queue()
 
@@ -82,7 +84,7 @@ class AcknowledgementWriter:
             is_written = False
             while not is_written:
                 try:
-                    await asyncio.to_thread(settle)
+                    await self._executor.run(settle)
                     is_written = True
                 except StorageError:
                     # A full disk empties again; until then memory keeps the outcomes.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
+from tamis.ports import Executor
 from tamis.storage import Pending, StateStore
 
 # The wake-up of all queues without a listener: most of millions never have one.
@@ -106,10 +107,19 @@ class DiskQueue(DeliveryQueue):
     All but reading is done on the event loop.
     """
 
-    __slots__ = ("_is_whole", "_last", "_number", "_state", "below")
+    __slots__ = ("_executor", "_is_whole", "_last", "_number", "_state", "below")
 
-    def __init__(self, number: int, state: StateStore, window: int, *, nothing_yet: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        state: StateStore,
+        window: int,
+        executor: Executor,
+        *,
+        nothing_yet: bool,
+    ) -> None:
         super().__init__(window)
+        self._executor = executor
         self._number = number
         self._state = state
         self._is_whole = nothing_yet
@@ -147,7 +157,7 @@ class DiskQueue(DeliveryQueue):
         # Events that are offered while the disk is read are kept and joined to those read.
         before, below, self._is_whole = self._last, self.below, True
         try:
-            rows = await asyncio.to_thread(self._read, before)
+            rows = await self._executor.run(self._read, before)
         except BaseException:
             self._ready.clear()
             self._last, self._is_whole = before, False

@@ -17,6 +17,7 @@ from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.errors import StorageError
 from tamis.matching import Engine
+from tamis.ports import Executor
 from tamis.storage import StateStore
 
 MAX_CHANGES_PER_STEP: Final = 256
@@ -96,7 +97,9 @@ class Matcher:
         health: Health,
         max_waiting: int,
         on_overflow: Callable[[ActiveSubscription], None],
+        executor: Executor,
     ) -> None:
+        self._executor = executor
         self._engine = engine
         self._state = state
         self._event_cache = event_cache
@@ -131,7 +134,7 @@ class Matcher:
                 while len(events) < MAX_EVENTS_PER_STEP and not self._waiting.empty():
                     batches.append(self._waiting.get_nowait())
                     events += batches[-1]
-                step = await asyncio.to_thread(self._step, changes, events)
+                step = await self._executor.run(self._step, changes, events)
                 for result in step.changes:
                     result.resolve()
                 if step.unwritten:
@@ -200,7 +203,7 @@ class Matcher:
         """Write rows, as often as it takes: a full disk stops matching, and so publishing."""
         while True:
             try:
-                await asyncio.to_thread(self._commit, rows)
+                await self._executor.run(self._commit, rows)
             except StorageError as error:
                 self._health.report(PROBLEM, str(error))
                 await asyncio.sleep(RETRY_SECONDS)

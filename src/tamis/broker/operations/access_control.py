@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
@@ -20,6 +19,7 @@ from tamis.access.tokens import Verifier
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import AccessError, PolicyError
 from tamis.events import Schema
+from tamis.ports import Executor
 from tamis.protocol import Code
 from tamis.storage import NEVER, StateStore, StoredToken
 
@@ -33,7 +33,9 @@ class AccessControl:
         state: StateStore,
         schema: Schema | None,
         clock: Callable[[], float],
+        executor: Executor,
     ) -> None:
+        self._executor = executor
         self._settings = settings
         self._state = state
         self._schema = schema
@@ -72,7 +74,7 @@ class AccessControl:
         """Issue a token; its text is never shown again."""
         lasts = inf if lifetime is None else lifetime
         text, record = issue_token(principal, roles, now=self._clock(), lifetime=lasts, note=note)
-        await asyncio.to_thread(self._state.add_token, _stored(record))
+        await self._executor.run(self._state.add_token, _stored(record))
         self._tokens[record.hash] = record
         self._token_ids.add(record.id)
         return text, record
@@ -81,7 +83,7 @@ class AccessControl:
         """Revoke a token and return its description."""
         found = next((record for record in self._tokens.values() if record.id == id_), None)
         if found is not None:
-            await asyncio.to_thread(self._state.revoke_token, found.hash, self._clock())
+            await self._executor.run(self._state.revoke_token, found.hash, self._clock())
             self._tokens.pop(found.hash, None)
             self._token_ids.discard(id_)
         return found

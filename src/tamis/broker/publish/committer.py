@@ -11,6 +11,7 @@ from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import RefusedError, StorageError
+from tamis.ports import Executor
 from tamis.protocol import Code
 from tamis.protocol.views import Receipt
 from tamis.storage import EventLog, NewRecord
@@ -37,9 +38,12 @@ class Committer:
         publishers: dict[str, int],
         pass_on: Callable[[list[StoredEvent]], Awaitable[None]],
         metrics: Metrics,
+        executor: Executor,
+        *,
         max_waiting: int,
     ) -> None:
         self._log = log
+        self._executor = executor
         self._publishers = publishers
         self._pass_on = pass_on
         self._metrics = metrics
@@ -98,7 +102,7 @@ class Committer:
             sequences = range(0)
             if records:
                 with self._metrics.commit_seconds.time():
-                    sequences = await asyncio.to_thread(self._log.append, records)
+                    sequences = await self._executor.run(self._log.append, records)
         except StorageError as error:
             for publication, _ in accepted:
                 self._refuse(publication, refusal(error))

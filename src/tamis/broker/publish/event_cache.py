@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
 from tamis.errors import TamisError
+from tamis.ports import Executor
 from tamis.storage import EventLog, Record
 
 # Roughly what a stored event takes beside its text.
@@ -28,8 +28,11 @@ class StoredEvent(NamedTuple):
 class EventCache:
     """The latest events, up to a number of bytes; older ones are read from the log."""
 
-    def __init__(self, log: EventLog, decoder: PayloadDecoder, max_bytes: int) -> None:
+    def __init__(
+        self, log: EventLog, decoder: PayloadDecoder, max_bytes: int, executor: Executor
+    ) -> None:
         self._log = log
+        self._executor = executor
         self._decoder = decoder
         self._max_bytes = max_bytes
         self._bytes = 0
@@ -51,7 +54,7 @@ class EventCache:
         missing = [s for s, event in zip(sequences, found, strict=True) if event is None]
         if not missing:
             return found
-        read = await asyncio.to_thread(self._read, missing)
+        read = await self._executor.run(self._read, missing)
         return [event or read[s] for s, event in zip(sequences, found, strict=True)]
 
     def _read(self, sequences: Iterable[int]) -> dict[int, StoredEvent | None]:

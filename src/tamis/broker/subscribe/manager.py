@@ -24,6 +24,7 @@ from tamis.broker.deliver.subscriptions import (
     owner_of,
 )
 from tamis.broker.match.matcher import ChangeResult, Matcher
+from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.subscribe.history import place_of
@@ -74,7 +75,9 @@ class SubscriptionManager:
         rights_of: Callable[[Principal], Rights],
         settings: BrokerSettings,
         clock: Callable[[], float],
+        executors: Executors,
     ) -> None:
+        self._executors = executors
         self._store = store
         self._engine = engine
         self._index = subscription_index
@@ -290,7 +293,8 @@ class SubscriptionManager:
         if stored.policy != WAIT:
             return MemoryQueue(self._settings.buffer)
         state, window = self._store.state, self._settings.window
-        return DiskQueue(stored.number, state, window, nothing_yet=nothing_yet)
+        deliver = self._executors.deliver
+        return DiskQueue(stored.number, state, window, deliver, nothing_yet=nothing_yet)
 
     async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
         """Set a subscription to expire in this many seconds; None: never."""
@@ -345,8 +349,8 @@ class SubscriptionManager:
     async def requeue(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> int:
         """Queue dead letters again; return how many."""
         oldest, state = self._store.log.first_sequence, self._store.state
-        found = await asyncio.to_thread(
-            lambda: state.requeue(subscription.number, sequences, oldest=oldest)
+        found = await self._executors.client.run(
+            state.requeue, subscription.number, sequences, oldest=oldest
         )
         for sequence in found:
             subscription.queue.put_back(sequence, 0, 0.0)

@@ -13,6 +13,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import TamisError
 from tamis.matching import Engine
+from tamis.ports import Executor
 from tamis.storage import Storage
 
 EVENTS_PER_STEP: Final = 1_000
@@ -29,8 +30,9 @@ class ReplayRange(NamedTuple):
 class Replayer:
     """Searches the log for subscriptions that start in the past, each in its own task."""
 
-    def __init__(self, store: Storage, event_cache: EventCache) -> None:
+    def __init__(self, store: Storage, event_cache: EventCache, executor: Executor) -> None:
         self._store = store
+        self._executor = executor
         self._event_cache = event_cache
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -73,8 +75,8 @@ class Replayer:
             try:
                 if engine is None or rights is not subscription.rights:
                     rights = subscription.rights
-                    engine = await asyncio.to_thread(alone, subscription)
-                range_ = await asyncio.to_thread(self._search, subscription, engine, range_)
+                    engine = await self._executor.run(alone, subscription)
+                range_ = await self._executor.run(self._search, subscription, engine, range_)
             except TamisError:
                 # The disk may be full, or the policy may not allow the filter now.
                 engine = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
@@ -23,7 +22,9 @@ operations: Final = Operations("Administration")
 async def metrics(call: OperationCall) -> Response:
     """Return all metrics, for Prometheus."""
     call.require_admin()
-    text = await asyncio.to_thread(generate_latest, call.broker.metrics.registry)
+    text = await call.broker.executors.administration.run(
+        generate_latest, call.broker.metrics.registry
+    )
     return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
 
