@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         JSONError,
         LimitError,
         MissingExtraError,
+        OptionError,
         RefusedError,
         SchemaError,
         SubscriptionEndedError,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
         "Missed",
         "MissingExtraError",
         "Mode",
+        "OptionError",
         "Receipt",
         "RefusedError",
         "Relationship",
@@ -146,7 +148,7 @@ else:
             "tamis.errors": """
                 AddressError CloudEventError DisconnectedError EventError FilterError
                 FilterSyntaxError FilterTypeError JSONError LimitError MissingExtraError
-                RefusedError SchemaError SubscriptionEndedError TamisError
+                OptionError RefusedError SchemaError SubscriptionEndedError TamisError
             """,
             "tamis.events": """
                 Attribute Bits CloudEvent Event EventLimits Kind Schema Type attribute

@@ -24,6 +24,7 @@
     │   └── DisconnectedError     a connection that is closed, or cannot be made
     ├── SubscriptionEndedError    a subscription that the broker ended; knows the reason
     ├── AddressError              a URL that is not the address of a broker
+    ├── OptionError               an argument of the client that cannot be used; knows its name
     ├── MissingExtraError         a part of Tamis whose packages are not installed
     │   ├── MissingExtraImportError      an import that needs them
     │   └── MissingExtraAttributeError   an attribute of a package that needs them
@@ -52,6 +53,7 @@ __all__ = [
     "MissingExtraAttributeError",
     "MissingExtraError",
     "MissingExtraImportError",
+    "OptionError",
     "PolicyError",
     "ProtocolError",
     "RefusedError",
@@ -281,6 +283,19 @@ class AddressError(TamisError):
         self.url = url
         self.reason = reason
         super().__init__(f"{url!r} is not the address of a broker: {reason}")
+
+
+class OptionError(TamisError, ValueError):
+    """An argument that cannot be used: which, its value, and what is allowed.
+
+    >>> print(OptionError("window", "is 0; it must be at least 1"))
+    window is 0; it must be at least 1
+    """
+
+    def __init__(self, option: str, reason: str) -> None:
+        self.option = option
+        self.reason = reason
+        super().__init__(f"{option} {reason}")
 
 
 class MissingExtraError(TamisError):

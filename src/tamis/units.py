@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Final
 
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+Duration = float | str | timedelta
+"""Seconds, text such as `"90s"`, `"1h"` or `"7 days"`, or a timedelta."""
+
+DURATION_EXAMPLES: Final = "30, 30s, 5 minutes, 24h, 7 days"
+
+# Largest first: in one text, units descend.
+_UNITS: Final = {
+    r"w|weeks?": 604_800,
+    r"d|days?": 86_400,
+    r"h|hr|hours?": 3600,
+    r"m|min|minutes?": 60,
+    r"s|sec|seconds?": 1,
+    r"ms|milliseconds?": 0.001,
+}
+_NUMBER: Final = r"(\d{1,15}(?:\.\d{1,9})?)"
 _DURATION: Final = re.compile(
-    r"(\d{1,15}(?:\.\d{1,9})?)\s*(ms|s|m|h|d|seconds?|minutes?|hours?|days?)?", re.ASCII
+    r"\s*".join(rf"(?:{_NUMBER}\s*(?:{unit})(?![a-z]))?" for unit in _UNITS), re.ASCII
 )
+_PLAIN: Final = re.compile(_NUMBER, re.ASCII)
+_MAX_SECONDS: Final = 1e15
 _PREFIXES: Final = ("", "K", "M", "G", "T")
 _SIZE: Final = re.compile(
     r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(i?)(?:B|bytes)?", re.ASCII | re.IGNORECASE
@@ -22,21 +39,30 @@ def number(value: object) -> object:
     return value
 
 
-def seconds(value: object) -> object:
-    """Return a duration in seconds; anything but text is left to the caller to check.
+def seconds(value: object) -> float:
+    """Return a duration in seconds, or raise a ValueError that says how to write one.
 
-    >>> seconds("7 days"), seconds("1.5h"), seconds("30")
-    (604800.0, 5400.0, 30.0)
+    >>> seconds("7 days"), seconds("1h 30m"), seconds("500ms"), seconds("30")
+    (604800.0, 5400.0, 0.5, 30.0)
     """
-    if not isinstance(value, str):
-        return number(value)
-    found = _DURATION.fullmatch(value.strip())
-    if found is None:
-        raise ValueError(
-            f"{value!r} is not a duration; write one like 30, 30s, 5 minutes, 24h, 7 days"
-        )
-    unit = found[2] or "s"
-    return float(found[1]) * _UNITS[unit if unit in _UNITS else unit[0]]
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, str):
+        text = value.strip()
+        if _PLAIN.fullmatch(text):
+            return float(text)
+        found = _DURATION.fullmatch(text)
+        if text and found is not None:
+            parts = zip(found.groups(), _UNITS.values(), strict=True)
+            return sum(float(part) * unit for part, unit in parts if part is not None)
+    # The bounds exclude NaN, infinities and integers too large for a float.
+    elif (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -_MAX_SECONDS <= value <= _MAX_SECONDS
+    ):
+        return float(value)
+    raise ValueError(f"{value!r:.60} is not a duration; write one like {DURATION_EXAMPLES}")
 
 
 def size(value: object) -> object:

@@ -37,7 +37,7 @@ def open_bus(
     Everything is stored in the folder; without one, in a temporary folder that is deleted
     afterwards.
     """
-    return LocalBus(None if folder is None else Path(folder), settings, ClientOptions(**options))
+    return LocalBus(None if folder is None else Path(folder), settings, ClientOptions.of(options))
 
 
 def open_bus_sync(
@@ -47,6 +47,8 @@ def open_bus_sync(
     **options: Unpack[ConnectOptions],
 ) -> SyncBus:
     """Return the synchronous version of `open_bus`, to be used with `with`."""
+    # Mistakes show here, rather than when the bus opens.
+    ClientOptions.of(options)
     return SyncBus(lambda: open_bus(folder, settings=settings, **options))
 
 
@@ -69,7 +71,7 @@ class LocalBus(Bus):
 
     def connect(self, **options: Unpack[ConnectOptions]) -> Bus:
         """Return another client of this broker, to be used with `async with`."""
-        chosen = ClientOptions(**options)
+        chosen = ClientOptions.of(options)
         management = partial(LocalManagement, self._host, chosen.token)
         return Bus(self._name, self._host.dial, management, chosen)
 

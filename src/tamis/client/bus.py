@@ -21,12 +21,14 @@ from tamis.client.messages import (
     encode_event,
     in_frames,
 )
+from tamis.client.option_checks import check_integer, check_text, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, ConsumerOptions, SubscribeOptions
 from tamis.client.queues import Outbox, PendingPublication
 from tamis.client.reconnector import Reconnector, time_to_connect
-from tamis.client.transport import DEFAULT_URL, Dial, parse_address, websocket_dial
+from tamis.client.transport import DEFAULT_URL, BrokerAddress, Dial, parse_address, websocket_dial
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
+from tamis.protocol.management import MAX_NUMBER
 from tamis.protocol.views import Receipt
 from tamis.units import count
 
@@ -48,11 +50,6 @@ class Bus(ManagingBus):
         options: ClientOptions,
     ) -> None:
         super().__init__(make_management)
-        if (options.publisher is None) is not (options.sequence is None):
-            raise ValueError(
-                "publisher and sequence go together: when a name is used again, the broker ignores "
-                "the numbers it has seen before"
-            )
         self._name = name
         self._options = options
         self._publisher = options.publisher or secrets.token_hex(8)
@@ -187,6 +184,8 @@ class Bus(ManagingBus):
         If the connection is lost, wait for the next one and send the event again; the broker
         stores it once. Events are numbered consecutively; `sequence` skips to a higher number.
         """
+        if sequence is not None:
+            check_integer("sequence", sequence, 1, MAX_NUMBER)
         encoded = encode_event(event)
         self._check()
         check_size(encoded, self._reconnector.welcome)
@@ -258,7 +257,7 @@ class Bus(ManagingBus):
         last one, or with `acknowledge="manual"`, `event.ack()` does. `SubscribeOptions` lists all
         options.
         """
-        request = ConsumerOptions.of(str(filter), self._options.window, options)
+        request = ConsumerOptions.of(filter, self._options.window, options)
         return Consumer(self._reconnector, request)
 
     def on(
@@ -322,6 +321,13 @@ class Bus(ManagingBus):
             ) from None
 
 
+def broker_address(url: str | None) -> BrokerAddress:
+    """Return the address of the broker that a URL or the environment names."""
+    if url is not None:
+        check_text("url", url)
+    return parse_address(url or os.environ.get("TAMIS_URL") or DEFAULT_URL)
+
+
 def connect(
     url: str | None = None,
     *,
@@ -333,8 +339,9 @@ def connect(
     Without a URL, the environment variable TAMIS_URL names the broker, or it is on this machine.
     Use `tls` for certificates that the system does not trust.
     """
-    address = parse_address(url or os.environ.get("TAMIS_URL") or DEFAULT_URL)
-    chosen = ClientOptions(**options)
+    check_tls(tls)
+    address = broker_address(url)
+    chosen = ClientOptions.of(options)
 
     def make_management() -> Management:
         from tamis.client.http import HTTPManagement  # noqa: PLC0415 - takes a while to load

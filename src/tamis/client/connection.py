@@ -89,7 +89,7 @@ class ClientConnection:
         self._outbox = outbox
         self._largest_frame = largest_frame
         self._next_ref = next_ref
-        self._requests: deque[Request] = deque()
+        self._requests: deque[bytes] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
         self._subscribing: dict[int, Consumer] = {}
         self._consumers: dict[str, Consumer] = {}
@@ -133,10 +133,14 @@ class ClientConnection:
         self.wake()
 
     def subscribe(self, consumer: Consumer) -> None:
-        """Request a subscription."""
+        """Request a subscription; one that no frame can hold fails alone."""
         ref = self._next_ref()
+        frame = encode(consumer.request(ref))
+        if len(frame) > self._largest_frame:
+            consumer.end(_too_large(len(frame), self._largest_frame))
+            return
         self._subscribing[ref] = consumer
-        self._request(consumer.request(ref))
+        self._request(frame)
 
     async def unsubscribe(self, consumer: Consumer, *, delete: bool) -> None:
         """End a subscription, and wait for the broker's answer."""
@@ -153,14 +157,14 @@ class ClientConnection:
     async def _call(self, make: Callable[[int], Request]) -> None:
         ref = self._next_ref()
         self._answers[ref] = answer = asyncio.get_running_loop().create_future()
-        self._request(make(ref))
+        self._request(encode(make(ref)))
         try:
             await answer
         finally:
             self._answers.pop(ref, None)
 
-    def _request(self, request: Request) -> None:
-        self._requests.append(request)
+    def _request(self, frame: bytes) -> None:
+        self._requests.append(frame)
         self.wake()
 
     async def _send_all(self) -> None:
@@ -177,7 +181,7 @@ class ClientConnection:
                 consumer, _ = self._to_flush.popitem()
                 yield from map(encode, consumer.settlements())
             elif self._requests:
-                yield encode(self._requests.popleft())
+                yield self._requests.popleft()
             elif publication := self._publication():
                 yield encode(publication)
             else:
@@ -245,7 +249,7 @@ class ClientConnection:
         if consumer.is_closed:
             # It was closed before the broker confirmed it.
             ref = self._next_ref()
-            self._request(Unsubscribe(ref=ref, subscription=reply.subscription))
+            self._request(encode(Unsubscribe(ref=ref, subscription=reply.subscription)))
             return
         self._consumers[reply.subscription] = consumer
         consumer.confirmed(reply)
@@ -275,6 +279,14 @@ class ClientConnection:
             consumer.end(error)
         elif ref in self._answers and not self._answers[ref].done():
             self._answers[ref].set_exception(error)
+
+
+def _too_large(size: int, limit: int) -> RefusedError:
+    return RefusedError(
+        Code.TOO_LARGE,
+        f"the subscription needs {size:,} bytes, which exceeds the broker's limit of {limit:,} "
+        "bytes; shorten the filter",
+    )
 
 
 def _most_telling(results: Iterable[BaseException | None]) -> BaseException:

@@ -11,10 +11,13 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from tamis.client.messages import Message
+from tamis.client.option_checks import check_duration, check_flag, check_integer
 from tamis.client.options import ConsumerOptions, Missed
 from tamis.client.queues import Inbox, Settlement
 from tamis.errors import DisconnectedError, TamisError
 from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
+from tamis.protocol.management import MAX_NUMBER
+from tamis.units import Duration
 
 Handler = Callable[[Message], Awaitable[object] | object]
 
@@ -25,13 +28,14 @@ _SECONDS_TO_COLLECT: Final = 0.02
 
 
 @asynccontextmanager
-async def event_timeout(seconds: float | None) -> AsyncIterator[None]:
+async def event_timeout(timeout: Duration | None) -> AsyncIterator[None]:
     """Raise a `TimeoutError` with a message if no event arrives in time."""
+    seconds = check_duration("timeout", timeout, may_be_zero=True)
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise TimeoutError(f"no event arrived within {seconds} s") from None
+        raise TimeoutError(f"no event arrived within {timeout} s") from None
 
 
 class ConsumerRegistry(Protocol):
@@ -142,6 +146,7 @@ class Consumer:
 
         A durable subscription stays with the broker and collects events, unless you delete it.
         """
+        check_flag("delete", delete)
         was_closed = self._is_closed
         self.stop()
         try:
@@ -183,7 +188,7 @@ class Consumer:
             raise StopAsyncIteration
         return messages[0]
 
-    async def next(self, timeout: float | None = None) -> Message:
+    async def next(self, timeout: Duration | None = None) -> Message:
         """Return the next event; raise `TimeoutError` if none comes in time."""
         async with event_timeout(timeout):
             messages = await self.take(1)
@@ -193,6 +198,7 @@ class Consumer:
 
     async def take(self, limit: int) -> list[Message]:
         """Return the events that have arrived, waiting for the first; none once it is closed."""
+        check_integer("limit", limit, 1, MAX_NUMBER)
         self._settle_in_hand()
         messages = [Message(delivery, self) for delivery in await self.deliveries(limit)]
         if self.acknowledges_automatically:

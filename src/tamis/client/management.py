@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from tamis.client.messages import Message, NoAcknowledgements, Publishable, encode_event
-from tamis.client.options import Lifetime, position, seconds
+from tamis.client.option_checks import (
+    check_call,
+    check_duration,
+    check_filter,
+    check_language,
+    check_mode,
+    check_position,
+)
+from tamis.client.options import Lifetime
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
 from tamis.protocol.management import (
@@ -57,6 +65,7 @@ class ManagingBus:
 
         `tamis.protocol.management` lists them all.
         """
+        check_call(call)
         # At the first call: most programs only publish or subscribe, and loading takes a while.
         self._management = self._management or self._make_management()
         return await self._management.call(call, keep_alive=self._keeps_alive)
@@ -82,7 +91,7 @@ class ManagingBus:
 
     async def renew(self, id: str, lifetime: Lifetime) -> SubscriptionView:  # noqa: A002
         """Set when a subscription expires, counted from now; None: never."""
-        return await self.call(RenewSubscription(id, seconds(lifetime)))
+        return await self.call(RenewSubscription(id, check_duration("lifetime", lifetime)))
 
     async def delete(self, id: str) -> None:  # noqa: A002
         """Delete a subscription and the events that wait for it."""
@@ -135,7 +144,9 @@ class ManagingBus:
     ) -> list[Trial]:
         """Return which sample events a filter matches, without subscribing."""
         samples = [msgspec.Raw(encode_event(event).text) for event in events]
-        return await self.call(TryFilter(str(filter), samples, language, _mode(mode)))
+        return await self.call(
+            TryFilter(check_filter(filter), samples, check_language(language), check_mode(mode))
+        )
 
     async def explain(
         self,
@@ -151,7 +162,11 @@ class ManagingBus:
         if id is not None and filter is None:
             return await self.call(ExplainSubscription(id, sample))
         if id is None and filter is not None:
-            return await self.call(ExplainFilter(str(filter), sample, language, _mode(mode)))
+            return await self.call(
+                ExplainFilter(
+                    check_filter(filter), sample, check_language(language), check_mode(mode)
+                )
+            )
         raise TypeError("give either `filter` or `id`")
 
     async def status(self) -> dict[str, Any]:
@@ -182,10 +197,11 @@ def read_history(
     mode: Mode | str | None = None,
 ) -> ReadHistory:
     """Return the call for the first page of past events, as large as the broker allows."""
-    first, last = str(position(start)), str(position(end))
-    return ReadHistory(str(filter_), language, _mode(mode), first, last, MAX_PAGE_ITEMS)
-
-
-def _mode(mode: Mode | str | None) -> Mode | None:
-    # The broker checks it.
-    return cast(Mode | None, mode)
+    return ReadHistory(
+        check_filter(filter_),
+        check_language(language),
+        check_mode(mode),
+        str(check_position("start", start)),
+        str(check_position("end", end)),
+        MAX_PAGE_ITEMS,
+    )

@@ -7,11 +7,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
+from tamis.client.option_checks import check_duration, check_text
 from tamis.errors import EventError, RefusedError
 from tamis.events import CloudEvent, Event, decode_json, encode_cloudevent, encode_json
 from tamis.events.json_text import dump_json
 from tamis.protocol import Code, Delivery, Welcome
-from tamis.protocol.frames import EventFormat
+from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat
+from tamis.units import Duration
 
 
 class AcknowledgementSink(Protocol):
@@ -111,11 +113,13 @@ class ReceivedEvent(Mapping[str, Any]):
             self._is_settled = True
             self._sink.acknowledge(self.sequence)
 
-    def reject(self, delay: float | None = None, reason: str = "") -> None:
+    def reject(self, delay: Duration | None = None, reason: str = "") -> None:
         """Reject it, unless it is settled already."""
+        wait = check_duration("delay", delay, may_be_zero=True)
+        reason = check_text("reason", reason)[:MAX_REASON_CHARACTERS]
         if not self._is_settled:
             self._is_settled = True
-            self._sink.reject(self.sequence, delay, reason)
+            self._sink.reject(self.sequence, wait, reason)
 
 
 class Message(ReceivedEvent):
@@ -127,8 +131,8 @@ class Message(ReceivedEvent):
         """Acknowledge it, so that it is not sent again; acknowledgements go out in batches."""
         self.acknowledge()
 
-    async def nack(self, *, delay: float | None = None, reason: str = "") -> None:
-        """Reject it; it is sent again after `delay` seconds, or when the broker decides."""
+    async def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
+        """Reject it; it is sent again after `delay`, or when the broker decides."""
         self.reject(delay, reason)
 
 

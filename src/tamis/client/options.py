@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime, timedelta
-from typing import Final, Literal, NamedTuple, TypedDict
+from datetime import datetime
+from typing import Final, Literal, NamedTuple, TypedDict, get_args
 
 import msgspec
 
-from tamis.filters import Mode
-from tamis.protocol.frames import SlowPolicy
+from tamis.client import option_checks as checks
+from tamis.errors import OptionError
+from tamis.filters import Filter, Mode
+from tamis.protocol.frames import MAX_ATTEMPTS, SlowPolicy
+from tamis.protocol.management import MAX_NUMBER
+from tamis.units import Duration
 
 WINDOW_EVENTS: Final = 256
 PUBLISH_WINDOW_EVENTS: Final = 5_000
+MAX_WINDOW_EVENTS: Final = 1_000_000
 
 Token = str | Callable[[], str | Awaitable[str]] | None
 """A token, or a function that returns one for every connection."""
-Lifetime = float | timedelta | None
-"""Seconds; None: no limit."""
+Lifetime = Duration | None
+"""Seconds, text such as `"7 days"`, or a timedelta; None: no limit."""
+AcknowledgeMode = Literal["auto", "manual"]
+
+_POLICIES: Final = get_args(SlowPolicy)
+_ACKNOWLEDGE_MODES: Final = get_args(AcknowledgeMode)
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -29,8 +38,8 @@ class ConnectOptions(TypedDict, total=False):
     """A name for publications that outlives this process; it requires `sequence`."""
     sequence: int | None
     """The number of the next event under that name. The broker ignores a number it has seen."""
-    timeout: float | None
-    """Seconds to wait for an answer; None: no limit."""
+    timeout: Duration | None
+    """How long to wait for an answer; None: no limit."""
     reconnect: bool
     """Whether to reconnect when the connection is lost; True by default."""
     window: int
@@ -54,6 +63,41 @@ class ClientOptions(NamedTuple):
     publish_window: int = PUBLISH_WINDOW_EVENTS
     patient: bool = False
 
+    @classmethod
+    def of(cls, options: ConnectOptions) -> ClientOptions:
+        """Return the options with defaults for the missing ones; refuse what cannot be used."""
+        checks.check_known(options, cls._fields, "connect")
+        # The timeout is converted below.
+        given = cls(**options)  # type: ignore[arg-type]
+        most = MAX_WINDOW_EVENTS
+        if (given.publisher is None) is not (given.sequence is None):
+            raise OptionError(
+                "publisher",
+                "and sequence go together: when a name is used again, the broker ignores the "
+                "numbers it has seen before",
+            )
+        if given.publisher is not None and given.sequence is not None:
+            checks.check_name("publisher", given.publisher)
+            checks.check_integer("sequence", given.sequence, 1, MAX_NUMBER)
+        return given._replace(
+            token=_check_token(given.token),
+            timeout=checks.check_duration("timeout", given.timeout),
+            reconnect=checks.check_flag("reconnect", given.reconnect),
+            window=checks.check_integer("window", given.window, 1, most),
+            publish_window=checks.check_integer("publish_window", given.publish_window, 1, most),
+            patient=checks.check_flag("patient", given.patient),
+        )
+
+
+def _check_token(token: Token) -> Token:
+    if token is not None and not isinstance(token, str) and not callable(token):
+        # The value is not shown: it may be a secret.
+        raise OptionError(
+            "token",
+            f"must be a text, a function that returns one, or None, not {type(token).__name__}",
+        )
+    return token
+
 
 class Missed(msgspec.Struct, frozen=True):
     """Events that a subscription missed."""
@@ -71,13 +115,14 @@ class SubscribeOptions(TypedDict, total=False):
     durable: str | None
     """A name under which the broker keeps the subscription and its events while nobody is
     connected."""
-    acknowledge: Literal["auto", "manual"]
+    acknowledge: AcknowledgeMode
     """`auto`: an event of a durable subscription is acknowledged when you ask for the next one, any
     other when it is sent. `manual`: by `event.ack()`."""
     start: int | str | datetime
     """`latest` (the default), `earliest`, a sequence, or a time."""
     lifetime: Lifetime
-    """Seconds, or a timedelta, until it expires, counted from the latest connection."""
+    """Seconds, text such as `"7 days"`, or a timedelta until it expires, counted from the latest
+    connection."""
     language: str
     mode: Mode | str | None
     policy: SlowPolicy
@@ -101,29 +146,31 @@ class ConsumerOptions(NamedTuple):
     lifetime: float | None
     start: int | str
     policy: SlowPolicy
-    acknowledge: Literal["auto", "manual"]
+    acknowledge: AcknowledgeMode
     max_attempts: int
     window: int
     on_missed: Callable[[Missed], object] | None
 
     @classmethod
-    def of(cls, filter_: str, window: int, options: SubscribeOptions) -> ConsumerOptions:
-        """Return the request with defaults for the missing options."""
+    def of(cls, filter_: str | Filter, window: int, options: SubscribeOptions) -> ConsumerOptions:
+        """Return the request with defaults for the missing options; refuse what cannot be used."""
+        checks.check_known(options, SubscribeOptions.__annotations__, "subscribe")
+        durable = options.get("durable")
         window = options.get("window", window)
-        if window < 1:
-            raise ValueError(f"window is {window}; it must be at least 1 event")
+        attempts = options.get("max_attempts", 0)
+        acknowledge = options.get("acknowledge", "auto")
         return cls(
-            filter=filter_,
-            language=options.get("language", "tamis"),
-            mode=options.get("mode"),
-            durable=options.get("durable"),
-            lifetime=seconds(options.get("lifetime")),
-            start=position(options.get("start", "latest")),
-            policy=options.get("policy", "wait"),
-            acknowledge=options.get("acknowledge", "auto"),
-            max_attempts=options.get("max_attempts", 0),
-            window=window,
-            on_missed=options.get("on_missed"),
+            filter=checks.check_filter(filter_),
+            language=checks.check_language(options.get("language", "tamis")),
+            mode=checks.check_mode(options.get("mode")),
+            durable=None if durable is None else checks.check_name("durable", durable),
+            lifetime=checks.check_duration("lifetime", options.get("lifetime")),
+            start=checks.check_position("start", options.get("start", "latest")),
+            policy=checks.check_choice("policy", options.get("policy", "wait"), _POLICIES),
+            acknowledge=checks.check_choice("acknowledge", acknowledge, _ACKNOWLEDGE_MODES),
+            max_attempts=checks.check_integer("max_attempts", attempts, 0, MAX_ATTEMPTS),
+            window=checks.check_integer("window", window, 1, MAX_WINDOW_EVENTS),
+            on_missed=checks.check_function("on_missed", options.get("on_missed")),
         )
 
     @property
@@ -135,17 +182,3 @@ class ConsumerOptions(NamedTuple):
     def settles(self) -> bool:
         """Return whether events are acknowledged one by one, rather than when they are sent."""
         return self.durable is not None or self.acknowledge == "manual"
-
-
-def position(moment: int | str | datetime) -> int | str:
-    """Return a position in the log in the form that brokers take."""
-    return moment.astimezone().isoformat() if isinstance(moment, datetime) else moment
-
-
-def seconds(lifetime: Lifetime) -> float | None:
-    """Return a lifetime in seconds.
-
-    >>> seconds(timedelta(hours=1))
-    3600.0
-    """
-    return lifetime.total_seconds() if isinstance(lifetime, timedelta) else lifetime

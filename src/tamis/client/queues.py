@@ -199,8 +199,12 @@ class Outbox:
         """Return the next frame to send; None while one is in flight."""
         if self._sent:
             return None
-        self._drop_cancelled()
         room = largest_frame - FRAME_OVERHEAD_BYTES
+        self._drop_cancelled()
+        while self._waiting and self._waiting[0].size - 1 > room:
+            # Checked when it was published, but after a reconnect the limit may be lower.
+            self._fail([self._waiting.popleft()], _too_large(room))
+            self._drop_cancelled()
         while self._waiting and self._shares_frame(self._waiting[0], room):
             publication = self._waiting.popleft()
             self._sent.append(publication)
@@ -297,3 +301,9 @@ class Outbox:
             self._events -= publication.count
             self._bytes -= publication.size
             self.has_changed.set()
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError(
+        Code.TOO_LARGE, f"the publication exceeds the broker's limit of {most:,} bytes"
+    )

@@ -19,7 +19,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 
-from tamis.client.bus import Bus, connect
+from tamis.client.bus import Bus, broker_address, connect
 from tamis.client.consumer import Consumer, event_timeout
 from tamis.client.management import HistorySearch, read_history
 from tamis.client.messages import (
@@ -29,12 +29,14 @@ from tamis.client.messages import (
     Publishable,
     ReceivedEvent,
 )
-from tamis.client.options import ConnectOptions, SubscribeOptions
+from tamis.client.option_checks import check_tls
+from tamis.client.options import ClientOptions, ConnectOptions, SubscribeOptions
 from tamis.client.sync_methods import SyncConsumerProperties, SyncMethods
 from tamis.errors import DisconnectedError
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
 from tamis.protocol.views import Receipt
+from tamis.units import Duration
 
 T = TypeVar("T")
 AnyFunction = TypeVar("AnyFunction", bound=Callable[["SyncMessage"], object])
@@ -108,8 +110,8 @@ class SyncMessage(ReceivedEvent):
         """Acknowledge it, so that it is not sent again; acknowledgements go out in batches."""
         self.acknowledge()
 
-    def nack(self, *, delay: float | None = None, reason: str = "") -> None:
-        """Reject it; it is sent again after `delay` seconds, or when the broker decides."""
+    def nack(self, *, delay: Duration | None = None, reason: str = "") -> None:
+        """Reject it; it is sent again after `delay`, or when the broker decides."""
         self.reject(delay, reason)
 
 
@@ -167,14 +169,14 @@ class SyncConsumer(SyncConsumerProperties):
             raise StopIteration
         return message
 
-    def next(self, timeout: float | None = None) -> SyncMessage:
+    def next(self, timeout: Duration | None = None) -> SyncMessage:
         """Return the next event; raise `TimeoutError` if none comes in time."""
         message = self._next(timeout)
         if message is None:
             raise DisconnectedError("the subscription is closed")
         return message
 
-    def _next(self, timeout: float | None) -> SyncMessage | None:
+    def _next(self, timeout: Duration | None) -> SyncMessage | None:
         self._settle_in_hand()
         if not self._here:
             self._here.extend(self._thread.call(self._fetch(timeout)))
@@ -185,7 +187,7 @@ class SyncConsumer(SyncConsumerProperties):
             self._in_hand = message
         return message
 
-    async def _fetch(self, timeout: float | None) -> list[Delivery]:
+    async def _fetch(self, timeout: Duration | None) -> list[Delivery]:
         async with event_timeout(timeout):
             return await self._consumer.deliveries(_EVENTS_PER_FETCH)
 
@@ -392,6 +394,10 @@ def connect_sync(
     **options: Unpack[ConnectOptions],
 ) -> SyncBus:
     """Return a synchronous bus, for use with `with`; the options are those of `tamis.connect`."""
+    # Mistakes show here, rather than when the bus opens.
+    check_tls(tls)
+    broker_address(url)
+    ClientOptions.of(options)
     return SyncBus(partial(connect, url, tls=tls, **options))
 
 

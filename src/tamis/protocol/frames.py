@@ -17,10 +17,13 @@ SlowPolicy = Literal["wait", "drop", "disconnect"]
 EventFormat = Literal["json", "cloudevents"]
 
 MAX_NAME_CHARACTERS: Final = 200
+MAX_REASON_CHARACTERS: Final = 500
+"""Of the reason for a rejection; the rest is cut off."""
+MAX_ATTEMPTS: Final = 1_000_000
 
 # What fits in 64 bits; the receiver checks whether it makes sense.
 Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Attempts = Annotated[int, msgspec.Meta(le=1_000_000)]
+Attempts = Annotated[int, msgspec.Meta(le=MAX_ATTEMPTS)]
 
 
 class _Frame(
@@ -127,6 +130,14 @@ class Ping(_Frame):
 
 Request = Hello | Publish | Subscribe | Credit | Acknowledge | Reject | Unsubscribe | Ping
 
+
+class _NumberedRequest(msgspec.Struct):
+    """What every request with a number has; the rest of it may be wrong."""
+
+    type: Literal["publish", "subscribe", "unsubscribe", "ping"]
+    ref: Number
+
+
 # --- from brokers --------------------------------------------------------------------------------
 
 
@@ -210,6 +221,7 @@ ENCODER: Final = msgspec.json.Encoder()
 FRAME_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises on bytes that are not a frame."""
 REQUEST_DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
+_numbered_requests: Final = msgspec.json.Decoder(_NumberedRequest)
 _replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
 T = TypeVar("T")
@@ -227,6 +239,18 @@ def encode(frame: Request | Reply) -> bytes:
 def decode_request(text: str | bytes) -> Request:
     """Return the frame a client sent; raise `ProtocolError` if it is not one."""
     return _decode(REQUEST_DECODER, text)
+
+
+def find_ref(text: bytes) -> int | None:
+    """Return the number of a request that is otherwise wrong; None if it cannot be told.
+
+    >>> find_ref(b'{"type":"subscribe","ref":7,"filter":5}'), find_ref(b'{"ref":7')
+    (7, None)
+    """
+    try:
+        return _numbered_requests.decode(text).ref
+    except FRAME_ERRORS:
+        return None
 
 
 def decode_reply(text: str | bytes) -> Reply:

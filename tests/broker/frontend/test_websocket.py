@@ -155,7 +155,12 @@ def test_what_cannot_be_granted_is_refused_and_the_connection_stays(
         '{"type": "welcome"}',
         '{"type": "ping", "ref": "1"}',
         '{"type": "ping", "more": 1}',
-        '{"type": "publish", "ref": 1}',
+        '{"type": "publish", "ref": 1, "events": [}',
+        '{"type": "publish", "ref": 1.5}',
+        '{"type": "publish", "ref": 9223372036854775808, "events": []}',
+        '{"type": "credit", "ref": 1}',
+        '{"type": "hello", "ref": 1}',
+        '{"type": "welcome", "ref": 1}',
         '{"type": "credit", "subscription": "a", "events": -1}',
         '{"type": "hello", "token": "again"}',
         '{"type": "ping"} {}',
@@ -169,6 +174,30 @@ def test_what_is_no_frame_ends_the_connection_with_a_sentence(
     with Talk(server) as talk:
         talk.socket.send(frame)
         check_sent_away(talk, 4400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        ('{"type": "publish", "ref": 7}', "`events`"),
+        ('{"type": "publish", "ref": 7, "events": 5}', "events"),
+        ('{"type": "subscribe", "ref": 7, "filter": "a>0", "lifetime": "1h"}', "lifetime"),
+        ('{"type": "subscribe", "ref": 7, "filter": "a>0", "durable": 7}', "durable"),
+        ('{"type": "subscribe", "ref": 7, "filter": "a>0", "policy": "bogus"}', "policy"),
+        ('{"type": "subscribe", "ref": 7, "filter": "a>0", "strat": 1}', "strat"),
+        ('{"type": "unsubscribe", "ref": 7, "subscription": "s", "delete": "no"}', "delete"),
+        ('{"type": "ping", "ref": 7, "more": 1}', "more"),
+    ],
+)
+def test_a_wrong_request_that_has_a_number_is_refused_alone(
+    server: ServerProcess, frame: str, words: str
+) -> None:
+    with Talk(server) as talk:
+        talk.socket.send(frame)
+        refusal = talk.hear("refused")
+        assert (refusal["ref"], refusal["code"]) == (7, "bad_request")
+        assert words in refusal["message"]
+        talk.ask("ping", "pong")
 
 
 def test_a_frame_that_is_too_large_ends_the_connection(server: ServerProcess) -> None:

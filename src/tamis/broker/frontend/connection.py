@@ -36,7 +36,7 @@ from tamis.protocol import (
     Welcome,
 )
 from tamis.protocol.codes import RETRYABLE, STATUS
-from tamis.protocol.frames import ENCODER, FRAME_ERRORS, REQUEST_DECODER, Reply, Request
+from tamis.protocol.frames import ENCODER, FRAME_ERRORS, REQUEST_DECODER, Reply, Request, find_ref
 
 LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
@@ -144,8 +144,8 @@ class Connection:
                 try:
                     frame = REQUEST_DECODER.decode(data)
                 except FRAME_ERRORS as error:
-                    self._finish(_end(ProtocolError(f"this is not a frame: {error}")))
-                    break
+                    await self._refuse_wrong(data, error)
+                    continue
                 await self._handle(frame)
         except asyncio.CancelledError:
             if self._end is None or self._reader is None:
@@ -311,6 +311,15 @@ class Connection:
             raise
         except RefusedError as error:
             await self._refuse(ref, error)
+
+    async def _refuse_wrong(self, data: bytes, error: Exception) -> None:
+        """Refuse what is not a frame: alone if it has a number, else with the connection."""
+        ref = None if self._session is None else find_ref(data)
+        if ref is None:
+            raise ProtocolError(f"this is not a frame: {error}")
+        await self._refuse(
+            ref, RefusedError(Code.BAD_REQUEST, f"the request is not valid: {error}")
+        )
 
     async def _refuse(self, ref: int, error: RefusedError) -> None:
         self._broker.metrics.refused.labels(error.code).inc()

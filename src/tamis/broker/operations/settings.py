@@ -139,8 +139,8 @@ class BrokerSettings(BaseModel):
         default=(),
         description="The roles that a JSON Web Token may grant; by default, all roles.",
     )
-    jwt_leeway: Annotated[int, Field(ge=0, le=600)] = Field(
-        default=30, description="Allowed clock difference from the issuer, in seconds."
+    jwt_leeway: Annotated[int, BeforeValidator(seconds), Field(ge=0, le=600)] = Field(
+        default=30, description="Allowed clock difference from the issuer."
     )
     jwt_algorithms: Words = Field(
         default=("RS256", "ES256", "Ed25519"),

@@ -132,7 +132,7 @@ def duration(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return float(str(seconds(text)))
+        return seconds(text)
     except ValueError as error:
         raise mistake(str(error)) from None
 

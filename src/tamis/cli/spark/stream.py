@@ -177,7 +177,7 @@ def _duration(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return float(str(seconds(text)))
+        return seconds(text)
     except ValueError as error:
         raise mistake(f"--every: {error}") from None
 

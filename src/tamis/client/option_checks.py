@@ -1,0 +1,173 @@
+"""Checks of arguments, made before anything is sent: a sentence says what is allowed."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any, Final, NoReturn, TypeVar
+
+import msgspec
+
+from tamis.errors import OptionError
+from tamis.events.schema import did_you_mean
+from tamis.events.values import brief
+from tamis.filters import Filter, Mode
+from tamis.languages.registry import LANGUAGES
+from tamis.protocol.frames import MAX_NAME_CHARACTERS
+from tamis.protocol.management import (
+    MAX_LIFETIME_SECONDS,
+    MAX_NUMBER,
+    ManagementCall,
+    parse_position,
+)
+from tamis.units import DURATION_EXAMPLES, format_seconds, seconds
+
+T = TypeVar("T")
+
+_PLACE: Final = re.compile(r" - at `\$\.([^`]+)`$")
+_POSITIONS: Final = ("latest", "earliest")
+
+
+def _refuse(name: str, value: object, allowed: str, hint: str = "") -> NoReturn:
+    hint = f"; {hint}" if hint else ""
+    raise OptionError(name, f"is {brief(value)}; it must be {allowed}{hint}")
+
+
+def check_known(given: Iterable[str], known: Collection[str], function: str) -> None:
+    """Refuse a keyword that is none of the known, as Python does."""
+    for name in given:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"they are {', '.join(known)}"
+            raise TypeError(f"{name!r:.60} is not an option of {function}; {hint}")
+
+
+def check_choice(name: str, value: T, choices: Collection[str]) -> T:
+    """Return a value that is one of several words."""
+    if isinstance(value, str) and value in choices:
+        return value
+    *others, last = map(repr, map(str, choices))
+    hint = did_you_mean(value, choices) if isinstance(value, str) else ""
+    _refuse(name, value, f"{', '.join(others)} or {last}", hint)
+
+
+def check_mode(mode: Mode | str | None) -> Mode | None:
+    """Return the mode of that name."""
+    return None if mode is None else Mode(check_choice("mode", mode, [*Mode]))
+
+
+def check_language(language: str) -> str:
+    """Return the name of a language of filters."""
+    return check_choice("language", language, LANGUAGES)
+
+
+def check_filter(filter_: str | Filter) -> str:
+    """Return a filter as text."""
+    if not isinstance(filter_, str | Filter):
+        _refuse("filter", filter_, "a text or a Filter")
+    return str(filter_)
+
+
+def check_integer(name: str, value: int, least: int, most: int) -> int:
+    """Return a whole number within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        _refuse(name, value, f"a whole number from {least:,} to {most:,}")
+    return int(value)
+
+
+def check_flag(name: str, value: bool) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool):
+        _refuse(name, value, "True or False")
+    return value
+
+
+def check_name(name: str, value: str) -> str:
+    """Return a name as brokers take it."""
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value) <= MAX_NAME_CHARACTERS
+        or not value.isprintable()
+        or (name == "durable" and "/" in value)
+    ):
+        no_slash = " and no slash" if name == "durable" else ""
+        most = MAX_NAME_CHARACTERS
+        _refuse(name, value, f"a text of 1 to {most} printable characters{no_slash}")
+    return value
+
+
+def check_text(name: str, value: str) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        _refuse(name, value, "a text")
+    return value
+
+
+def check_function(name: str, value: T) -> T:
+    """Return a function, or None."""
+    if value is not None and not callable(value):
+        _refuse(name, value, "a function, or None")
+    return value
+
+
+def check_tls(tls: ssl.SSLContext | None) -> None:
+    """Refuse what is neither a TLS context nor None."""
+    if tls is not None and not isinstance(tls, ssl.SSLContext):
+        _refuse("tls", tls, "an ssl.SSLContext, or None")
+
+
+def check_duration(name: str, value: object, *, may_be_zero: bool = False) -> float | None:
+    """Return a duration in seconds; None: no limit."""
+    if value is None:
+        return None
+    try:
+        found = seconds(value)
+    except ValueError:
+        _refuse(name, value, f"a duration, such as {DURATION_EXAMPLES}, or a timedelta")
+    if found < 0 or (found == 0 and not may_be_zero):
+        _refuse(name, value, "0 s or more" if may_be_zero else "more than 0 s")
+    if found > MAX_LIFETIME_SECONDS:
+        _refuse(name, value, f"at most {format_seconds(MAX_LIFETIME_SECONDS)}")
+    return found
+
+
+def check_position(name: str, value: int | str | datetime) -> int | str:
+    """Return a position in the log in the form that brokers take."""
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat()
+    place = parse_position(value) if isinstance(value, str) else value
+    is_number = isinstance(place, int) and not isinstance(place, bool) and 0 <= place <= MAX_NUMBER
+    if is_number or (isinstance(place, str) and (place in _POSITIONS or _is_time(place))):
+        return place
+    hint = did_you_mean(place, _POSITIONS) if isinstance(place, str) else ""
+    allowed = "'latest', 'earliest', a sequence, or a time such as 2026-01-31T12:00:00Z"
+    _refuse(name, value, allowed, hint)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def check_call(call: ManagementCall[Any]) -> None:
+    """Refuse a management call whose arguments have the wrong types or are out of bounds."""
+    try:
+        msgspec.json.decode(msgspec.json.encode(call), type=type(call))
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        name, reason = _place_and_reason(str(error))
+        raise OptionError(name, f"of {type(call).__name__} is not valid: {reason}") from None
+
+
+def _place_and_reason(message: str) -> tuple[str, str]:
+    """Split an error of msgspec.
+
+    >>> _place_and_reason("Expected `int` >= 1 - at `$.limit`")
+    ('limit', 'expected `int` >= 1')
+    """
+    found = _PLACE.search(message)
+    reason = message[: found.start()] if found else message
+    return found[1] if found else "an argument", reason[:1].lower() + reason[1:]
