@@ -174,7 +174,7 @@ def answer(question: str, event: Event) -> bool:
             continue
         both = re.fullmatch(r"(.+?) (<=?) (\S+|`.+`) (<=?) (.+)", part)
         text = f"{both[1]} {both[2]} {both[3]} and {both[3]} {both[4]} {both[5]}" if both else part
-        truths.append(parse(text).truth(View(event, False)) is True)
+        truths.append(parse(text).truth_in(View(event, False)) is True)
     return any(truths)
 
 

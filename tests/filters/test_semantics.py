@@ -262,3 +262,39 @@ def test_limits_hold_for_filters_built_in_python_too() -> None:
         FilterLimits().check(attr("x").in_(*range(1025)))
     with pytest.raises(LimitError, match="levels inside the filter: 2 exceeds the limit of 1"):
         FilterLimits(depth=1).check(~((attr("x") == 1) & (attr("y") == 1)))
+
+
+# --- three truth values --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "expected"),
+    [
+        ("price < 5", "sql", True),
+        ("price > 5", "sql", False),
+        ("size > 5", "sql", None),
+        ("not (size > 5)", "sql", None),
+        ("price = 'x'", "sql", None),
+        ("price > 5 and size > 5", "sql", False),
+        ("price < 5 or size > 5", "sql", True),
+        ("price > 5 or size > 5", "sql", None),
+        ("size is present", "sql", False),
+        ("price < 5 or size > 5", "strict", None),
+        ("price < 5", "strict", True),
+        ("size > 5", "default", False),
+        ("not (size > 5)", "default", True),
+    ],
+)
+def test_the_truth_of_a_filter_is_true_false_or_unknown(
+    text: str, mode: str, expected: bool | None
+) -> None:
+    filter_ = parse(text)
+    assert filter_.truth({"price": 4}, mode) is expected
+    assert filter_.matches({"price": 4}, mode) is (expected is True)
+
+
+def test_the_truth_of_a_filter_follows_the_schema() -> None:
+    schema = Schema({"at": "timestamp", "size": attribute("int", default=9)})
+    assert parse("at < '2026-01-01'").truth({"at": "2025-01-01"}, schema=schema) is True
+    assert parse("size > 5").truth({}, "default", schema) is True
+    assert parse("size > 5").truth({}, "sql", schema) is None

@@ -88,7 +88,7 @@ def test_an_error_says_what_is_wrong_and_points_at_it(
 def test_an_error_shows_the_line_with_a_caret() -> None:
     with pytest.raises(FilterSyntaxError) as caught:
         parse("colour = 'blue'\nAND weight => 5", "jms")
-    assert str(caught.value).endswith("  AND weight => 5\n              ^")
+    assert str(caught.value).endswith("  AND weight => 5\n             ^")
 
 
 @pytest.mark.parametrize(
@@ -98,12 +98,38 @@ def test_an_error_shows_the_line_with_a_caret() -> None:
         ("a = NULL", 'test for it with "IS NULL" or "IS NOT NULL"'),
         ("a = 09", "a leading 0 makes it octal, with the digits 0 to 7"),
         ("a betwen 1 AND 2", 'did you mean "between"?'),
+        ("a NOT = 5", 'write "<>"'),
+        (
+            "REGEX('a+', name)",
+            'REGEX is an extension of ActiveMQ; use LIKE, or the language tamis with "matches"',
+        ),
+        (
+            "a = 1 AND XPATH '//b'",
+            "XPATH is an extension of ActiveMQ; Tamis does not look into XML",
+        ),
+        ("XQUERY 'x'", "XQUERY is an extension of ActiveMQ; Tamis does not look into XML"),
+        ("a % 2 = 1", "there is no remainder operator"),
+        ("UPPER(a) = 'X'", "there are no functions"),
+        ("a =~ 'x'", 'use LIKE, or the language tamis with "matches"'),
+        ("a ~ 'x'", 'use LIKE, or the language tamis with "matches"'),
     ],
 )
 def test_an_error_helps_where_it_can(selector: str, hint: str) -> None:
     with pytest.raises(FilterSyntaxError) as caught:
         parse(selector, "jms")
     assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("blank", ["\xa0", "\x0b", "\x1c", "\x85", "\u2003", "\u2028", "\u3000"])
+def test_only_javas_white_space_is_white_space(blank: str) -> None:
+    """The standard lists space, tab, form feed and line ends, as Java has them."""
+    assert parse("a\t=\f1\r\nAND b = 2", "jms") == parse("a = 1 AND b = 2", "jms")
+    for selector in (f"a{blank}= 1", f"a = 1{blank}", blank, f"a = 1 AND{blank}b = 2"):
+        with pytest.raises(FilterSyntaxError) as caught:
+            parse(selector, "jms")
+        assert f"U+{ord(blank):04X}" in caught.value.reason
+        assert caught.value.text[caught.value.offset] == blank
+    assert parse(f"a = '{blank}'", "jms").matches({"a": blank})
 
 
 # --- the translation ------------------------------------------------------------------------

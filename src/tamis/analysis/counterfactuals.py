@@ -136,7 +136,7 @@ class _CounterfactualSearch:
                 return
             self._work -= len(atoms) + 1
             view = seen_as(self.apply({name: values}, event), self._mode, self._schema)
-            truths = tuple(atom.truth(view) for atom in atoms)
+            truths = tuple(atom.truth_in(view) for atom in atoms)
             if truths not in known:
                 known.add(truths)
                 yield values
@@ -221,7 +221,7 @@ def satisfies(filter_: Filter, mode: Mode, event: Event, schema: Schema | None) 
     view = seen_as(event, mode, schema)
     if mode is Mode.STRICT and not filter_.is_adequate(view):
         return False
-    return filter_.truth(view) is True
+    return filter_.truth_in(view) is True
 
 
 def seen_as(event: Event, mode: Mode, schema: Schema | None) -> View:

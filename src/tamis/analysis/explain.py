@@ -107,7 +107,7 @@ def explain(
     given = view_of(event, Mode.TOTAL if total else Mode.SQL, schema).event
     view = view_of(given, mode, schema)
     matched = filter_.matches(given, mode, schema)
-    truths = {atom: atom.truth(view) for atom in dict.fromkeys(filter_.atoms())}
+    truths = {atom: atom.truth_in(view) for atom in dict.fromkeys(filter_.atoms())}
     deciding = deciding_atoms(filter_, mode, truths)
     change = nearest_counterfactual(filter_, mode, given, schema, total=total)
     return Explanation(
@@ -127,7 +127,7 @@ def explain(
 
 
 def _reason(atom: Filter, given: Event, view: View) -> Reason:
-    truth = atom.truth(view)
+    truth = atom.truth_in(view)
     names = sorted(atom.attributes())
     held = {name: view.event[name] for name in names if name in view.event}
     facts = _joined([_holding(name, given, view.event) for name in names])

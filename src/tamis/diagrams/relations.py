@@ -18,6 +18,7 @@ from tamis.diagrams.kernels import FALSE
 from tamis.diagrams.witness import find_witness
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Mode
+from tamis.filters.boolean import require_filter
 from tamis.filters.modes import as_mode, require_schema
 
 # Steps for one question, about a second at most. Ordinary filters take a few hundred.
@@ -130,7 +131,8 @@ class Space:
         return Answer(False, False, reason="no witness was found, but none is ruled out")
 
     def _bind(self, filter_: Filter) -> Filter:
-        return filter_ if self._schema is None else filter_.bind(self._schema)
+        checked = require_filter(filter_)
+        return checked if self._schema is None else checked.bind(self._schema)
 
 
 def covers(wide: Filter, narrow: Filter, **options: Unpack[RelationOptions]) -> Answer:

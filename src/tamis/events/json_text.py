@@ -228,12 +228,19 @@ def decode_schema(text: str | bytes) -> Schema:
     Traceback (most recent call last):
     tamis.errors.SchemaError: price: "typ" is not a key of a schema; did you mean "type"?
     """
+    _check_is_text(text)
     if not text.strip():
         raise SchemaError("there is no schema in an empty text")
     try:
         return schema_of(parse_json(text, EventLimits()))
     except JSONError as error:
         raise SchemaError(str(error)) from None
+
+
+def _check_is_text(given: object) -> None:
+    if not isinstance(given, str | bytes):
+        advice = f": write Schema({given!r:.60})" if isinstance(given, Mapping) else ""
+        raise SchemaError(f"a schema is JSON text, not {given!r:.60}{advice}")
 
 
 def schema_of(data: object) -> Schema:

@@ -57,6 +57,10 @@ class Schema(Mapping[str, Attribute]):
     """
 
     def __init__(self, attributes: Mapping[str, AttributeDeclaration] | None = None) -> None:
+        if not isinstance(attributes, Mapping | None):
+            raise SchemaError(
+                f"a schema is made from a mapping of names to types, not {brief(attributes)}"
+            )
         self._attributes: Final = {
             _check_name(name): _declared(name, declaration)
             for name, declaration in (attributes or {}).items()
@@ -170,6 +174,13 @@ def show(value: Value) -> str:
     if traits.keyword and traits.to_json is not None:
         return str(traits.to_json(value))
     return brief(value)
+
+
+def check_schema(schema: object) -> None:
+    """Refuse what is not a schema, such as the mapping that one is made from."""
+    if not isinstance(schema, Schema):
+        advice = f": write Schema({schema!r:.60})" if isinstance(schema, Mapping) else ""
+        raise SchemaError(f"a schema is a Schema, not {schema!r:.60}{advice}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

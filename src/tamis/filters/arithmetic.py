@@ -167,7 +167,7 @@ class Relation(Filter, frozen=True):
         """Return the comparison."""
         return cls(op, left, right, depth=max(left.depth, right.depth))
 
-    def truth(self, view: View) -> bool | None:
+    def truth_in(self, view: View) -> bool | None:
         """Return whether some choice of the attributes' values satisfies the comparison."""
         truths = {
             compare_values(self.op, self.left.value(choice), self.right.value(choice))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Self
 from tamis.errors import EventError, FilterTypeError
 from tamis.events import Attribute, Bits, Kind, Schema, Value
 from tamis.events.kinds import KINDS, TYPES, Type, kind_of
-from tamis.events.schema import fit
+from tamis.events.schema import check_schema, fit
 from tamis.filters.boolean import Filter
 from tamis.filters.modes import View
 from tamis.filters.patterns import compile_like, compile_pattern
@@ -63,7 +63,7 @@ class Atom(Filter, frozen=True):
 class Present(Atom, frozen=True):
     """The attribute is there, with a value of any kind."""
 
-    def truth(self, view: View) -> bool:
+    def truth_in(self, view: View) -> bool:
         """Return whether the event has the attribute."""
         return self.attribute in view.event
 
@@ -89,7 +89,7 @@ class HasKind(Atom, frozen=True):
 
     kind: Kind
 
-    def truth(self, view: View) -> bool:
+    def truth_in(self, view: View) -> bool:
         """Return whether the event has a value of the kind."""
         return bool(view.event.of_kind(self.attribute, self.kind))
 
@@ -111,7 +111,7 @@ class ValueAtom(Atom, frozen=True):
 
     kind: Kind
 
-    def truth(self, view: View) -> bool | None:
+    def truth_in(self, view: View) -> bool | None:
         """Return whether some value of the kind passes; without one the mode decides."""
         values = view.event.of_kind(self.attribute, self.kind)
         if not values:
@@ -282,6 +282,7 @@ class HasBits(ValueAtom, frozen=True):
 
 def declared(name: str, schema: Schema) -> Attribute:
     """Return what the schema declares for `name`, or say that it declares nothing."""
+    check_schema(schema)
     try:
         return schema[name]
     except KeyError:

@@ -1,7 +1,7 @@
 """The filter: immutable Boolean conditions over atoms, with their reference semantics.
 
-`truth` is the reference semantics of Tamis. Every fast path is compared with it, so it is written
-to be obviously right: three truth values, with None for unknown.
+`truth_in` is the reference semantics of Tamis. Every fast path is compared with it, so it is
+written to be obviously right: three truth values, with None for unknown.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar, Generic, NoReturn, Protocol, Self, TypeVar
 
 import msgspec
 
-from tamis.errors import LimitError
+from tamis.errors import FilterTypeError, LimitError
 from tamis.events import Event, Schema
 from tamis.filters.modes import Mode, View, as_mode, view_of
 
@@ -43,20 +43,35 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
         >>> (attr("price") < 1000).matches({"price": 999})
         True
         """
+        return self.truth(event, mode, schema) is True
+
+    def truth(
+        self,
+        event: Event | Mapping[str, object],
+        mode: str = Mode.SQL,
+        schema: Schema | None = None,
+    ) -> bool | None:
+        """Return True, False, or None for unknown: why an event that does not match does not.
+
+        >>> from tamis.filters import attr
+        >>> cheap = attr("price") < 1000
+        >>> cheap.truth({"price": 999}), cheap.truth({"price": 1000}), cheap.truth({"size": 5})
+        (True, False, None)
+        """
         mode = as_mode(mode)
         view = view_of(event, mode, schema)
         bound = self if schema is None else self.bind(schema)
         if mode is Mode.STRICT and not bound.is_adequate(view):
-            return False
-        return bound.truth(view) is True
+            return None
+        return bound.truth_in(view)
 
-    def truth(self, view: View) -> bool | None:
-        """Return True, False, or None where an absent attribute makes it unknown."""
+    def truth_in(self, view: View) -> bool | None:
+        """Return the truth on an event as a mode sees it; None is unknown."""
         raise NotImplementedError
 
     def is_adequate(self, view: View) -> bool:
         """Return whether every atom of the filter is known on the event."""
-        return all(atom.truth(view) is not None for atom in self.atoms())
+        return all(atom.truth_in(view) is not None for atom in self.atoms())
 
     def bind(self, schema: Schema) -> Filter:
         """Return this filter with its constants converted to the schema's types."""
@@ -102,7 +117,7 @@ class Constant(Filter, frozen=True):
 
     value: bool
 
-    def truth(self, view: View) -> bool:  # noqa: ARG002
+    def truth_in(self, view: View) -> bool:  # noqa: ARG002
         """Return the constant."""
         return self.value
 
@@ -136,9 +151,9 @@ class Not(Filter, frozen=True):
             return term.term
         return cls(term, depth=one_deeper((term,)))
 
-    def truth(self, view: View) -> bool | None:
+    def truth_in(self, view: View) -> bool | None:
         """Return the opposite; unknown stays unknown."""
-        truth = self.term.truth(view)
+        truth = self.term.truth_in(view)
         return None if truth is None else not truth
 
     def bind(self, schema: Schema) -> Filter:
@@ -200,9 +215,9 @@ class And(Connective, frozen=True):
     precedence: ClassVar[int] = 3
     neutral: ClassVar[Constant] = TRUE
 
-    def truth(self, view: View) -> bool | None:
+    def truth_in(self, view: View) -> bool | None:
         """Return false if a term is, otherwise unknown if a term is, otherwise true."""
-        truths = [term.truth(view) for term in self.terms]
+        truths = [term.truth_in(view) for term in self.terms]
         if False in truths:
             return False
         return None if None in truths else True
@@ -215,9 +230,9 @@ class Or(Connective, frozen=True):
     precedence: ClassVar[int] = 1
     neutral: ClassVar[Constant] = FALSE
 
-    def truth(self, view: View) -> bool | None:
+    def truth_in(self, view: View) -> bool | None:
         """Return true if a term is, otherwise unknown if a term is, otherwise false."""
-        truths = [term.truth(view) for term in self.terms]
+        truths = [term.truth_in(view) for term in self.terms]
         if True in truths:
             return True
         return None if None in truths else False
@@ -230,20 +245,39 @@ class Xor(Connective, frozen=True):
     precedence: ClassVar[int] = 2
     neutral: ClassVar[Constant] = FALSE
 
-    def truth(self, view: View) -> bool | None:
+    def truth_in(self, view: View) -> bool | None:
         """Return unknown if a term is, otherwise whether the number of true terms is odd."""
-        truths = [term.truth(view) for term in self.terms]
+        truths = [term.truth_in(view) for term in self.terms]
         return None if None in truths else truths.count(True) % 2 == 1
 
 
 def all_of(*filters: Filter) -> Filter:
     """Return the filter that holds where all of `filters` do."""
-    return And.of(filters)
+    return And.of(require_filter(one, "all_of") for one in filters)
 
 
 def any_of(*filters: Filter) -> Filter:
     """Return the filter that holds where at least one of `filters` does."""
-    return Or.of(filters)
+    return Or.of(require_filter(one, "any_of") for one in filters)
+
+
+def require_filter(value: object, asker: str = "") -> Filter:
+    """Return a filter as it is, or raise an error that says how to make one.
+
+    >>> require_filter("price < 5")
+    Traceback (most recent call last):
+    tamis.errors.FilterTypeError: a Filter is needed, not 'price < 5': write parse('price < 5')
+    """
+    if isinstance(value, Filter):
+        return value
+    advice = ""
+    if isinstance(value, str):
+        advice = f": write parse({value!r:.60})"
+    elif isinstance(value, list | tuple) and asker:
+        advice = f": write {asker}(*filters)"
+    elif name := getattr(value, "name", ""):
+        advice = f", which is no condition: compare it, as in {name} = 5"
+    raise FilterTypeError(f"a Filter is needed, not {value!r:.60}{advice}")
 
 
 class _Deep(Protocol):

@@ -329,7 +329,14 @@ class Attr(Term):
 
     def is_a(self, kind: Kind) -> Filter:
         """The attribute has a value of this kind."""
-        return HasKind(self.name, kind)
+        return HasKind(self.name, _kind(kind))
+
+
+def _kind(kind: object) -> Kind:
+    if isinstance(kind, Kind):
+        return kind
+    kinds = ", ".join(f"Kind.{one.name}" for one in Kind)
+    raise FilterTypeError(f"a kind is one of {kinds}, not {kind!r:.60}")
 
 
 def attr(name: str) -> Attr:

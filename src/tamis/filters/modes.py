@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from tamis.errors import FilterError, SchemaError
 from tamis.events import Event, Schema
+from tamis.events.schema import check_schema
 
 
 class Mode(StrEnum):
@@ -58,7 +59,9 @@ def view_of(event: Event | Mapping[str, object], mode: Mode, schema: Schema | No
 
 
 def require_schema(mode: Mode, schema: Schema | None) -> None:
-    """Refuse mode `total` without a schema, which defines a total event."""
+    """Refuse what is not a schema, and mode `total` without one, which defines a total event."""
+    if schema is not None:
+        check_schema(schema)
     if mode is Mode.TOTAL and schema is None:
         raise SchemaError(
             "mode 'total' needs a schema: it says which attributes every event must have"

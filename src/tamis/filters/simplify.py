@@ -12,7 +12,18 @@ from typing import Final
 from tamis.events import Kind, Value
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Compare, In
-from tamis.filters.boolean import FALSE, TRUE, And, Connective, Constant, Filter, Not, Or, Xor
+from tamis.filters.boolean import (
+    FALSE,
+    TRUE,
+    And,
+    Connective,
+    Constant,
+    Filter,
+    Not,
+    Or,
+    Xor,
+    require_filter,
+)
 from tamis.filters.modes import Mode, as_mode
 
 Pass = Callable[[Filter, Mode], Filter]
@@ -29,6 +40,7 @@ def simplify(filter_: Filter, mode: str = Mode.SQL) -> Filter:
     <Filter price in (1, 2)>
     """
     known = as_mode(mode)
+    require_filter(filter_)
     for one_pass in PASSES:
         filter_ = one_pass(filter_, known)
     return filter_

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from itertools import product
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, NamedTuple, TypeVar
 
 from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
 from tamis.events import Type, Value
@@ -57,6 +57,38 @@ CONNECTIVES: Final[Mapping[int, type[Connective]]] = {OR: Or, XOR: Xor, AND: And
 ZERO: Final = Literal.of(0)
 
 
+class OtherLanguages(NamedTuple):
+    """What to say where a word of another language stands."""
+
+    operators: Mapping[str, str]
+    """By a word where an operator is expected."""
+    operands: Mapping[str, str]
+    """By a word where a condition or value is expected."""
+    leading: Mapping[str, str]
+    """By the word before the one that does not fit, such as the name of a function."""
+
+
+# The hints that all these languages share.
+OPERATOR_HINTS: Final[dict[str, str]] = {
+    "%": "there is no remainder operator",
+    "(": "there are no functions",
+    ";": 'join conditions with "and"',
+    ",": 'join conditions with "and"',
+    "#": "a filter has no comments",
+    "=>": 'write ">="',
+    "=<": 'write "<="',
+    "===": 'write "="',
+    "null": 'write "is null" or "is not null"',
+}
+OPERAND_HINTS: Final[dict[str, str]] = {
+    "[": 'write "in (…)" for one of several values',
+    "#": "a filter has no comments",
+} | dict.fromkeys("“”„‘’«»", "write straight quotes")
+
+
+BLANK_HINT: Final = "white space is spaces, tabs, form feeds and line ends"
+
+
 class ExpressionParser:
     """A parser of one text; a language is a subclass with its tables and its operands."""
 
@@ -68,8 +100,8 @@ class ExpressionParser:
     """For each predicate's first word: the method that parses the rest."""
     suggestions: ClassVar[frozenset[str]] = frozenset()
     """Words to suggest where an operator is missing."""
-    synonyms: ClassVar[Mapping[str, str]] = {}
-    """What to write instead of words of other languages."""
+    hints: ClassVar[OtherLanguages]
+    """What to say about words of other languages."""
 
     def __init__(self, text: str, limits: FilterLimits) -> None:
         self.tokens = Tokens(text, self.pattern, limits)
@@ -104,7 +136,11 @@ class ExpressionParser:
         """Return a bare expression as a condition: only true and false are one."""
         if isinstance(expression, Literal) and isinstance(expression.constant, bool):
             return Constant(expression.constant)
-        hint = f"write {expression} = true" if isinstance(expression, Reference) else ""
+        hint = ""
+        if isinstance(expression, Reference):
+            hint = f"write {expression} = true"
+        elif isinstance(expression, Literal):
+            hint = 'write a whole comparison, or "in (…)" for one of several values'
         raise self.tokens.error(f"{expression} is not a condition", at=at, hint=hint)
 
     # --- operands ----------------------------------------------------------------------------
@@ -166,6 +202,9 @@ class ExpressionParser:
 
     def read_list(self, word: str, read: Callable[[], Member]) -> list[Member]:
         """Parse a list in parentheses after `word`, each member by `read`."""
+        if self.tokens.current in ("[", "{"):
+            hint = "write ( and ) around the list"
+            raise self.tokens.error(f'"(" is missing after "{word}"', hint=hint)
         self.tokens.expect("(", f'after "{word}"')
         members: list[Member] = []
         while not members or self.tokens.skip(","):
@@ -205,7 +244,9 @@ class ExpressionParser:
         if not word:
             missing = "a condition or value is missing at the end"
             return self.tokens.error(missing if at else "the filter is empty", at=at)
-        hint = self._instead_of(word)
+        hint = BLANK_HINT if word.isspace() else self.hints.operands.get(word, "")
+        if self.infix.get(word, NO_OPERATOR)[0] == COMPARE and self._operators:
+            hint = "name the attribute again"
         return self.tokens.error(
             f"expected a condition or value, found {describe(word)}", at=at, hint=hint
         )
@@ -269,6 +310,8 @@ class ExpressionParser:
         if negated:
             word = tokens.take()
         method = self.predicates.get(word.lower())
+        if method is None and negated:
+            raise self._unexpected_after_not(word, at)
         if method is None:
             raise self._unexpected_operator(tokens.at - 1)
         self._reduce(COMPARE + 1)
@@ -285,16 +328,24 @@ class ExpressionParser:
     def _unexpected_operator(self, at: int) -> FilterSyntaxError:
         word = self.tokens.words[at]
         known = (*self.infix, *self.predicates, *self.suggestions)
-        hint = self._instead_of(word)
+        before = self.tokens.words[at - 1].lower()
+        hint = self.hints.leading.get(before) or self.hints.operators.get(word.lower(), "")
+        hint = BLANK_HINT if word.isspace() else hint
         if not word:
             return self.tokens.error("the text ends in the middle of a condition", at=at)
         return self.tokens.error(
             f"expected an operator, found {describe(word)}", at=at, hint=hint, known=known
         )
 
-    def _instead_of(self, word: str) -> str:
-        instead = self.synonyms.get(word.lower())
-        return f'write "{instead}"' if instead else ""
+    def _unexpected_after_not(self, word: str, at: int) -> FilterSyntaxError:
+        level, symbol = self.infix.get(word, NO_OPERATOR)
+        if level != COMPARE:
+            return self._unexpected_operator(at + 1)
+        unequal = "!=" if "!=" in self.infix else "<>"
+        instead = "not" if symbol != "=" else unequal
+        before = " before the whole comparison" if symbol != "=" else ""
+        instead = f'write "{instead}"{before}'
+        return self.tokens.error(f'"not" cannot stand before "{word}"', at=at, hint=instead)
 
     # --- joining -----------------------------------------------------------------------------
 

@@ -30,9 +30,12 @@ from tamis.filters.patterns import like_text
 from tamis.languages.expressions import (
     COMMON_INFIX,
     MULTIPLY,
+    OPERAND_HINTS,
+    OPERATOR_HINTS,
     ZERO,
     ExpressionParser,
     Operand,
+    OtherLanguages,
 )
 from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe
 
@@ -136,6 +139,9 @@ _PART: Final = r"(?:[\w$]|[^\x00-\x7f\s])"
 _NAME: Final = rf"(?!\d){_PART}++(?:\.{_PART}++)*+"
 
 
+_NO_PATTERNS: Final = 'use LIKE, or the language tamis with "matches"'
+
+
 class JMSParser(ExpressionParser):
     """A parser of message selectors."""
 
@@ -143,19 +149,31 @@ class JMSParser(ExpressionParser):
     # quote takes the rest of the text, so that it is scanned once.
     pattern: ClassVar[re.Pattern[str]] = re.compile(
         rf"""{_NAME} | {NUMBER} | '(?:[^']|'')*+'?
-        | <= | >= | <> | != | == | && | \|\| | \S""",
+        | === | =~ | !~ | => | =< | <= | >= | <> | != | == | && | \|\| | [^\ \t\f\r\n]""",
         re.VERBOSE,
     )
 
     infix: ClassVar[Mapping[str, tuple[int, str]]] = COMMON_INFIX | {"/": (MULTIPLY, "div")}
 
-    synonyms: ClassVar[Mapping[str, str]] = {
-        "!=": "<>",
-        "==": "=",
-        "&&": "AND",
-        "||": "OR",
-        "!": "NOT",
-    }
+    hints: ClassVar[OtherLanguages] = OtherLanguages(
+        operators=OPERATOR_HINTS
+        | {
+            "!=": 'write "<>"',
+            "==": 'write "="',
+            "&&": 'write "AND"',
+            "||": 'write "OR"',
+            "!": 'write "<>"',
+            "~": _NO_PATTERNS,
+            "=~": _NO_PATTERNS,
+            "!~": _NO_PATTERNS,
+        },
+        operands=OPERAND_HINTS | {"!": 'write "NOT"'},
+        leading={
+            "regex": f"REGEX is an extension of ActiveMQ; {_NO_PATTERNS}",
+            "xpath": "XPATH is an extension of ActiveMQ; Tamis does not look into XML",
+            "xquery": "XQUERY is an extension of ActiveMQ; Tamis does not look into XML",
+        },
+    )
 
     def parse(self) -> Filter:
         """Parse the selector; an empty one selects everything."""
@@ -175,6 +193,8 @@ class JMSParser(ExpressionParser):
             return Literal.of(self._string(word))
         if "0" <= first <= "9" or (first == "." and len(word) > 1):
             return Literal.of(read_number(word, self.tokens))
+        if word.isspace():
+            return None
         if first.isalpha() or first in ("_", "$") or first > "\x7f":
             return self._word(word)
         if first == '"':

@@ -28,9 +28,17 @@ def parse(text: str, language: str = "tamis", *, limits: FilterLimits | None = N
     read = LANGUAGES.get(language)
     if read is None:
         known = ", ".join(map(repr, LANGUAGES))
-        hint = did_you_mean(language, LANGUAGES)
+        hint = did_you_mean(str(language), LANGUAGES)
         raise FilterError(
             f"{language!r} is not a language that Tamis reads; it reads {known}"
             f"{'; ' + hint if hint else ''}"
         )
+    if not isinstance(text, str):
+        raise FilterError(f"a filter is a text, not {text!r:.60}{_advice(text)}")
     return read(text, limits or FilterLimits())
+
+
+def _advice(given: object) -> str:
+    if isinstance(given, Filter):
+        return ", which is parsed already"
+    return "; decode it first" if isinstance(given, bytes) else ""

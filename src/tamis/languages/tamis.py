@@ -25,14 +25,46 @@ from tamis.languages.expressions import (
     COMMON_INFIX,
     COMPARE,
     MULTIPLY,
+    OPERAND_HINTS,
+    OPERATOR_HINTS,
+    STARTS_OF_CONSTANTS,
     XOR,
     ExpressionParser,
     Operand,
+    OtherLanguages,
 )
 from tamis.languages.tokens import NUMBER, QUOTED, describe, read_mask, read_number, read_quoted
 
 KIND_WORDS: Final[Mapping[tuple[str, ...], Kind]] = {
     tuple(kind.value.split()): kind for kind in Kind
+}
+
+
+# What other languages write where an operator is expected.
+SYNONYMS: Final[Mapping[str, str]] = {
+    "&&": "and",
+    "&": "and",
+    "||": "or",
+    "|": "or",
+    "^": "xor",
+    "!": "!=",
+    "~": "matches",
+    "=~": "matches",
+    "!~": "not matches",
+    "regex": "matches",
+    "regexp": "matches",
+    "rlike": "matches",
+    "glob": "like",
+    "equals": "=",
+    "eq": "=",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "startswith": "starts with",
+    "endswith": "ends with",
+    "exists": "is present",
 }
 
 
@@ -43,7 +75,7 @@ class TamisParser(ExpressionParser):
     # quote takes the rest of the text, so that it is scanned once.
     pattern: ClassVar[re.Pattern[str]] = re.compile(
         rf"""[^\W\d]\w*+(?:\.\w++)*+ | {NUMBER} | {QUOTED} | `(?:[^`]|``)*+`?
-        | <= | >= | != | <> | == | && | \|\| | \S""",
+        | === | =~ | !~ | => | =< | <= | >= | != | <> | == | && | \|\| | \S""",
         re.VERBOSE | re.DOTALL,
     )
 
@@ -55,24 +87,13 @@ class TamisParser(ExpressionParser):
         "div": (MULTIPLY, "div"),
     }
 
-    synonyms: ClassVar[Mapping[str, str]] = {
-        "&&": "and",
-        "&": "and",
-        "||": "or",
-        "|": "or",
-        "^": "xor",
-        "!": "not",
-        "~": "not",
-        "eq": "=",
-        "ne": "!=",
-        "lt": "<",
-        "le": "<=",
-        "gt": ">",
-        "ge": ">=",
-        "startswith": "starts with",
-        "endswith": "ends with",
-        "exists": "is present",
-    }
+    hints: ClassVar[OtherLanguages] = OtherLanguages(
+        operators=OPERATOR_HINTS
+        | {word: f'write "{instead}"' for word, instead in SYNONYMS.items()}
+        | {"ilike": 'write "matches" and a pattern that begins with (?i)'},
+        operands=OPERAND_HINTS | {"!": 'write "not"', "~": 'write "not"'},
+        leading={"exists": 'write "is present" after the name'},
+    )
 
     def operand(self, word: str) -> Operand | None:
         """Parse a name or a constant."""
@@ -131,6 +152,9 @@ class TamisParser(ExpressionParser):
             found = Present(name)
         elif tokens.skip("absent") or tokens.skip("null"):
             found = Not.of(Present(name))
+        elif tokens.current[:1] in STARTS_OF_CONSTANTS and tokens.current:
+            equal = "!=" if negated else "="
+            raise tokens.error('there is no constant after "is"', hint=f'write "{equal}"')
         else:
             found = HasKind(name, self._kind())
         return Not.of(found) if negated else found

@@ -74,6 +74,8 @@ def describe(word: str) -> str:
     """Return a token as an error message shows it."""
     if not word:
         return "the end of the text"
+    if len(word) == 1 and not word.isprintable():
+        return f"U+{ord(word):04X}"
     if word[0] in "\"'" and len(word) > 1:
         return f"the text {word if len(word) <= 30 else word[:29] + '…'}"
     return f'"{word if len(word) <= 30 else word[:29] + "…"}"'

@@ -19,7 +19,7 @@ import numpy as np
 from tamis.analysis.explain import Explanation, explain
 from tamis.analysis.lint import MAX_FILTERS, MAX_PAIRS, Findings, LintedFilter, lint
 from tamis.diagrams.pictures import Picture
-from tamis.errors import FilterError, TamisError
+from tamis.errors import EventError, FilterError, TamisError
 from tamis.events import Event, Schema
 from tamis.events.batch import Admission, EventBatch, is_arrow
 from tamis.filters import Filter, FilterLimits, Id, Mode
@@ -90,8 +90,9 @@ class Engine:
         self._limits = limits or FilterLimits()
         self._clock = clock
         self._threads = threads
-        self._admission = Admission(schema, total=self.mode is Mode.TOTAL)
-        self._collection = Collection(Vocabulary(schema, total=self.mode is Mode.TOTAL))
+        self._total = self.mode is Mode.TOTAL
+        self._admission = Admission(schema, total=self._total)
+        self._collection = Collection(Vocabulary(schema, total=self._total))
 
     def __len__(self) -> int:
         return self._collection.count
@@ -211,8 +212,9 @@ class Engine:
         With price = 1000 it would match.
         """
         expired = self._collection.find(id_).expires_at <= self._clock()
-        total = self.mode is Mode.TOTAL
-        return explain(id_, *self.filter(id_), event, self.schema, total=total, expired=expired)
+        return explain(
+            id_, *self.filter(id_), event, self.schema, total=self._total, expired=expired
+        )
 
     def lint(self, *, filters: int = MAX_FILTERS, pairs: int = MAX_PAIRS) -> Findings:
         """Find filters that are never or always true, equal to another, or covered by one.
@@ -304,10 +306,10 @@ class Engine:
             from tamis.events.arrow import batch_of_arrow  # noqa: PLC0415 - a costly import
 
             asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
-            wanted, total = frozenset[str]().union(*asked), self.mode is Mode.TOTAL
-            batch = batch_of_arrow(events, self.schema, total=total, wanted=wanted)
+            wanted = frozenset[str]().union(*asked)
+            batch = batch_of_arrow(events, self.schema, total=self._total, wanted=wanted)
         else:
-            batch = EventBatch.of_events(events, self.schema, total=self.mode is Mode.TOTAL)
+            batch = EventBatch.of_events(_events(events), self.schema, total=self._total)
         moment = self._clock() if now is None else now
         return Matches(
             batch.length,
@@ -326,18 +328,35 @@ def _rows(subscriptions: Any) -> Iterable[Subscription | Mapping[str, object]]:
         from tamis.matching.store.tables import rows_of  # noqa: PLC0415 - a costly import
 
         return rows_of(subscriptions)
+    if not isinstance(subscriptions, Iterable):
+        raise FilterError(
+            "subscriptions are an iterable, an Arrow table or the name of a Parquet file, "
+            f"not {subscriptions!r:.60}"
+        )
     return cast("Iterable[Subscription | Mapping[str, object]]", subscriptions)
+
+
+def _events(given: Any) -> Iterable[Event | Mapping[str, object]]:
+    if isinstance(given, Mapping):
+        raise EventError("this is one event: call match, or put it in a list")
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes):
+        raise EventError(f"events are an iterable of events or an Arrow table, not {given!r:.60}")
+    return given
 
 
 def _subscription(given: Subscription | Mapping[str, object]) -> Subscription:
     if isinstance(given, Subscription):
         return given
-    try:
-        return Subscription(**given)  # type: ignore[arg-type]
-    except TypeError as error:
+    if not isinstance(given, Mapping):
+        raise FilterError(f"a subscription is a Subscription or a mapping, not {given!r:.60}")
+    missing = [f'"{name}" is missing' for name in ("id", "filter") if name not in given]
+    unknown = [f'"{name!s:.60}" is unknown' for name in given if name not in Subscription._fields]
+    if missing or unknown:
         raise FilterError(
-            f"a subscription has id and filter, and may have language, mode and expires_at: {error}"
-        ) from None
+            "a subscription has id and filter, and may have language, mode and expires_at: "
+            + ", ".join(missing + unknown)
+        )
+    return Subscription(**given)  # type: ignore[arg-type]
 
 
 def _id_of(given: object) -> object:
@@ -347,6 +366,8 @@ def _id_of(given: object) -> object:
 def _seconds(moment: float | datetime | None) -> float:
     if moment is None:
         return NEVER
+    if not isinstance(moment, datetime | int | float):
+        raise FilterError(f"expires_at is a datetime or seconds since 1970, not {moment!r:.60}")
     seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
     if math.isnan(seconds):
         raise FilterError("expires_at is NaN; leave it out for a subscription that never expires")

@@ -330,7 +330,7 @@ def compare_relations(rng: Random, *, relations: int, events: int) -> int:
     for predicate, number in predicates.items():
         for place, event in enumerate(held):
             whole = schema.with_defaults(event) if schema and predicate.completed else event
-            wanted = predicate.atom.truth(View(whole, None)) is predicate.truth
+            wanted = predicate.atom.truth_in(View(whole, None)) is predicate.truth
             assert found[number, place] == wanted, f"{predicate} on {whole}"
     return len(asked) * len(held)
 
@@ -358,7 +358,7 @@ def test_all_numbers_compare_exactly(op: str) -> None:
     with patch.object(relation_columns.Operands, "event", side_effect=AssertionError("asked")):
         rows = passing_rows(known, batch)
     for (a, b), is_false, is_true in zip(pairs, *rows, strict=True):
-        truth = relation.truth(View(Event.of_checked({"a": (a,), "b": (b,)}), None))
+        truth = relation.truth_in(View(Event.of_checked({"a": (a,), "b": (b,)}), None))
         assert (is_false, is_true) == (truth is False, truth is True), f"{a!r} {op} {b!r}"
 
 
@@ -413,7 +413,7 @@ def test_a_batch_passes_what_its_events_pass(seed: int) -> None:
     for predicate, row in zip(predicates, passing, strict=True):
         for event, holds in zip(events, row, strict=True):
             whole = schema.with_defaults(event) if schema and predicate.completed else event
-            assert holds == predicate.atom.truth(View(whole, False)), f"{predicate} on {whole}"
+            assert holds == predicate.atom.truth_in(View(whole, False)), f"{predicate} on {whole}"
 
 
 def test_no_events_and_no_predicates_are_no_special_case() -> None:

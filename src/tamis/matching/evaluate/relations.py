@@ -273,7 +273,7 @@ def find_related(relation: Relation, operands: Operands, *, truth: bool) -> Flag
         passing |= asked & decision.known & (decision.holds == truth)
         asked &= multivalued | decision.unsure
     for number in np.flatnonzero(asked).tolist():
-        found = relation.truth(View(operands.event(number, relation), None))
+        found = relation.truth_in(View(operands.event(number, relation), None))
         passing[number] = found is truth
     return passing
 
