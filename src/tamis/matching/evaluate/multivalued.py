@@ -7,7 +7,10 @@ at a time: an atom is true if any value makes it true.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections import OrderedDict
+from collections.abc import Iterator
+from threading import Lock
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +22,10 @@ from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_
 from tamis.matching.evaluate.cells import BatchCells, EventCells
 from tamis.matching.evaluate.segment_matches import SegmentMatches
 
-# Attributes that hold several values vary little from batch to batch.
+# Attributes that hold several values vary little from batch to batch. But publishers choose them,
+# and a selection may be a copy of all programs.
 MAX_KEPT_SELECTIONS: Final = 16
+MAX_KEPT_SELECTION_BYTES: Final = 32 * 1024 * 1024
 
 
 class _Affected(NamedTuple):
@@ -32,13 +37,45 @@ class _Affected(NamedTuple):
     blocks: NDArray[np.int32]
     """All attributes that they test."""
 
+    @property
+    def nbytes(self) -> int:
+        """Return the size of all arrays."""
+        return sum(array.nbytes for array in _arrays(self))
+
+
+class SelectionCache:
+    """The selections used last, few and small enough; safe for any number of threads."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[frozenset[str], _Affected] = OrderedDict()
+        self._changing = Lock()
+        self.nbytes = 0
+
+    def get(self, names: frozenset[str]) -> _Affected | None:
+        """Return the selection for some attributes, if it is kept."""
+        with self._changing:
+            if names in self._kept:
+                self._kept.move_to_end(names)
+            return self._kept.get(names)
+
+    def put(self, names: frozenset[str], selection: _Affected) -> None:
+        """Keep a selection, and forget those not used for longest while they are too much."""
+        with self._changing:
+            # Two threads may have made the same one.
+            if names not in self._kept:
+                self._kept[names] = selection
+                self.nbytes += selection.nbytes
+            while self.nbytes > MAX_KEPT_SELECTION_BYTES or len(self._kept) > MAX_KEPT_SELECTIONS:
+                _, forgotten = self._kept.popitem(last=False)
+                self.nbytes -= forgotten.nbytes
+
 
 class MultivaluedEvaluator:
     """Recomputes the matches of events that hold several values."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
-        self._kept: dict[frozenset[str], _Affected] = {}
+        self._selections = SelectionCache()
 
     def recompute(
         self, cells: BatchCells, multivalued: NDArray[np.bool_], matched: SegmentMatches
@@ -76,19 +113,19 @@ class MultivaluedEvaluator:
         row_of[unindexed] = np.arange(len(unindexed))
         rows = row_of[affected.members]
         has_row = rows >= 0
-        lanes = np.arange(len(events), dtype=np.uint64)
-        holds = (words[:, None] >> lanes & np.uint64(1)).astype(np.bool_)
+        # A byte for each subscription and event: words would take eight times as much.
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
+        holds = bits.reshape(-1, 64)[:, : len(events)].view(np.bool_)
         for lane, event in enumerate(events.tolist()):
             matched.set_bits(event, rows[has_row], holds[has_row, lane])
         indexed, lane_of = np.nonzero(holds[~has_row])
         return events[lane_of], affected.members[~has_row][indexed]
 
     def _affected(self, names: frozenset[str]) -> _Affected:
-        affected = self._kept.get(names)
+        affected = self._selections.get(names)
         if affected is None:
-            if len(self._kept) >= MAX_KEPT_SELECTIONS:
-                self._kept = {}
-            affected = self._kept[names] = self._find_affected(names)
+            affected = self._find_affected(names)
+            self._selections.put(names, affected)
         return affected
 
     def _find_affected(self, names: frozenset[str]) -> _Affected:
@@ -140,6 +177,15 @@ class MultivaluedEvaluator:
             cells=np.concatenate([nothing, *(lane_cells for _, lane_cells in parts)]),
             first=self._compiled.variables.first,
         )
+
+
+def _arrays(tuples: tuple[Any, ...]) -> Iterator[NDArray[Any]]:
+    """Yield the arrays of nested tuples."""
+    for inner in tuples:
+        if isinstance(inner, tuple):
+            yield from _arrays(inner)
+        else:
+            yield inner
 
 
 def _some_leaves(leaves: Leaves, used: NDArray[np.int32]) -> Leaves:
