@@ -17,8 +17,8 @@ from tamis.events import Schema, decode_json
 from tamis.events.batch import EventBatch
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine, Subscription
+from tamis.matching.compile import programs as filter_programs
 from tamis.matching.compile.compiled import Compiled, compile_programs
-from tamis.matching.compile.programs import compile_filter
 from tamis.matching.compile.vocabulary import Vocabulary
 
 # A million filters at once need more memory than the engine.
@@ -76,12 +76,14 @@ def engine_of(work: Workload, case: Case | None = None, last: int | None = None)
 def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = None) -> Compiled:
     """Return the compiled form of a workload, without the limits and ids of an engine."""
     vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL)
-    programs = [
-        np.array(compile_filter(filter_, mode, vocabulary), np.int32)
-        for filter_ in filters_in_parts(work, len(work.programs))
+    filters = filters_in_parts(work, len(work.programs))
+    codes = [
+        np.array(filter_programs.compile_filter(one, mode, vocabulary), np.int32) for one in filters
     ]
-    with step(f"compiled {len(programs):,} filters, mode {mode}"):
-        return compile_programs(programs, vocabulary)
+    with step(f"compiled {len(codes):,} filters, mode {mode}"):
+        used, programs = filter_programs.Programs.of(codes).renumbered()
+        leaves = [vocabulary.leaf_of(number) for number in used.tolist()]
+        return compile_programs(programs, leaves, schema)
 
 
 def fill(engine: Engine, filters: Iterable[Filter]) -> None:

@@ -182,7 +182,7 @@ class Engine:
             )
         filter_ = self._filter(given)
         expires_at = _seconds(given.expires_at)
-        codes = compile_filter(filter_, mode, self._collection.vocabulary)
+        codes = compile_filter(filter_, mode, self._collection.vocabulary_to_extend())
         return CompiledSubscription(given.id, np.array(codes, np.int32), mode, expires_at), filter_
 
     def _filter(self, given: Subscription) -> Filter:
@@ -197,8 +197,7 @@ class Engine:
 
     def filter(self, id_: Id) -> tuple[Filter, Mode]:
         """Return a subscription's filter, bound to the schema, and its mode."""
-        entry = self._collection.find(id_)
-        vocabulary = self._collection.vocabulary
+        entry, vocabulary = self._collection.find(id_)
         return decompile(entry.program.tolist(), entry.mode, vocabulary), entry.mode
 
     def explain(self, id_: Id, event: Event | Mapping[str, object]) -> Explanation:
@@ -211,7 +210,7 @@ class Engine:
         - price is 1200, so price <= 1000 is false: it needs at most 1000
         With price = 1000 it would match.
         """
-        expired = self._collection.find(id_).expires_at <= self._clock()
+        expired = self._collection.find(id_)[0].expires_at <= self._clock()
         return explain(
             id_, *self.filter(id_), event, self.schema, total=self._total, expired=expired
         )
@@ -228,7 +227,7 @@ class Engine:
         'narrow': every event that matches it matches wide as well
         """
         now = self._clock()
-        ids = [id_ for id_ in self.ids() if self._collection.find(id_).expires_at > now]
+        ids = [id_ for id_ in self.ids() if self._collection.find(id_)[0].expires_at > now]
         subjects = (LintedFilter(id_, *self.filter(id_)) for id_ in ids)
         return lint(
             subjects, self.schema, self.match_batch, count=len(ids), filters=filters, pairs=pairs
@@ -284,7 +283,7 @@ class Engine:
     def match(self, event: Event | Mapping[str, object]) -> list[Id]:
         """Return the ids of the subscriptions that one event satisfies, in order of adding."""
         admitted, now = self._admission.admit(event), self._clock()
-        segments, open_, _ = self._collection.whole()
+        _, segments, open_, _ = self._collection.whole()
         found = [id_ for segment in segments for id_ in segment.match_one(admitted, now)]
         return [*found, *match_open(open_, admitted, now, self.schema)]
 

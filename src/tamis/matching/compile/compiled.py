@@ -23,14 +23,12 @@ from tamis.matching.compile.graph_kernels import Graph, Regions
 from tamis.matching.compile.graphs import build_graph, needed_sides, region_list
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.variables import RegionList, Variables
-from tamis.matching.compile.vocabulary import Vocabulary
+from tamis.matching.compile.vocabulary import Leaf
 
 
 class CompiledArrays(NamedTuple):
     """All of a compiled set except its variables."""
 
-    leaves: NDArray[np.int32]
-    """The leaves in use, by their numbers in the vocabulary."""
     programs: Programs
     unindexed: NDArray[np.int32]
     """The unindexed subscriptions, which are evaluated for every event."""
@@ -70,21 +68,13 @@ class Compiled:
         """Return the number of nodes in all diagrams and in the graph."""
         return len(self.arrays.chunks.test) + len(self.arrays.graph.kinds)
 
-    def original(self, number: int) -> NDArray[np.int32]:
-        """Return a program in terms of the vocabulary's leaves."""
-        codes = self.programs.program(number).copy()
-        is_leaf = codes >= 0
-        codes[is_leaf] = self.arrays.leaves[codes[is_leaf]]
-        return codes
 
-
-def compile_programs(programs: Sequence[NDArray[np.int32]], vocabulary: Vocabulary) -> Compiled:
+def compile_programs(programs: Programs, leaves: Sequence[Leaf], schema: Schema | None) -> Compiled:
     """Compile subscriptions together: some to posting lists, the others to diagrams or a graph."""
-    used, renumbered = Programs.of(programs).renumbered()
-    variables = Variables.of([vocabulary.leaf_of(leaf) for leaf in used.tolist()])
-    access = find_access(renumbered, variables)
+    variables = Variables.of(leaves)
+    access = find_access(programs, variables)
     unindexed = np.flatnonzero(~access.is_indexed).astype(np.int32)
-    chosen = renumbered.some(unindexed)
+    chosen = programs.some(unindexed)
     builder = ChunkBuilder(chosen, variables)
     too_large = builder.build()
     graph_programs = chosen.some(too_large)
@@ -96,12 +86,11 @@ def compile_programs(programs: Sequence[NDArray[np.int32]], vocabulary: Vocabula
     row_of_side = np.full(2 * len(variables.leaves.block), NONE, np.int32)
     row_of_side[sides] = numbers[count:]
     arrays = CompiledArrays(
-        used,
-        renumbered,
+        programs,
         unindexed,
         access.postings,
         regions,
         builder.chunks(numbers[:count]),
         build_graph(graph_programs, too_large, row_of_side, len(regions.begins)),
     )
-    return Compiled(arrays, variables, vocabulary.schema)
+    return Compiled(arrays, variables, schema)

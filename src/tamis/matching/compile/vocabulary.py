@@ -99,6 +99,13 @@ class SavedLeaves(NamedTuple):
             np.concatenate((self.absence_rules, np.array(numbers, np.int8))),
         )
 
+    def some(self, numbers: NDArray[np.integer]) -> SavedLeaves:
+        """Return some of the leaves."""
+        lengths = np.diff(self.ends, prepend=0)[numbers]
+        ends = np.cumsum(lengths)
+        taken = np.repeat(self.ends[numbers] - ends, lengths) + np.arange(lengths.sum())
+        return SavedLeaves(self.text[taken], ends, self.absence_rules[numbers])
+
     def read(self, number: int) -> tuple[Filter, AbsenceRule]:
         """Return one atom and its rule of absence."""
         start = self.ends[number - 1] if number else 0
@@ -114,6 +121,7 @@ class Vocabulary:
     ) -> None:
         """Create a vocabulary of saved leaves; with `total`, no event lacks an attribute."""
         self.schema: Final = schema
+        self._total = total
         self._mode = Mode.TOTAL if total else Mode.DEFAULT
         self._saved = saved or SavedLeaves.nothing()
         # New atoms are looked up only among new ones; looking among the saved would decode all of
@@ -124,6 +132,30 @@ class Vocabulary:
         self._leaves: list[Leaf] = []
         self._value_orders: dict[str, ValueOrder] = {}
         self._numbers: dict[tuple[Filter, AbsenceRule], int] = {}
+
+    def __len__(self) -> int:
+        """Return the number of leaves, constants included."""
+        return self._first + len(self._leaves)
+
+    @property
+    def size(self) -> int:
+        """Return how much it holds: leaves, or the atoms that led to them if those are more."""
+        return self._first + max(len(self._leaves), len(self._numbers))
+
+    def some(self, numbers: NDArray[np.integer]) -> Vocabulary:
+        """Return a vocabulary of some of the atoms' leaves, ascending, numbered from 2 on.
+
+        This one stays as it is, for those who still read programs in its terms.
+        """
+        saved = self._saved.some(numbers[numbers < self._first] - 2)
+        kept = Vocabulary(self.schema, total=self._total, saved=saved)
+        for place in (numbers[numbers >= self._first] - self._first).tolist():
+            atom, rule = self._atoms[place], self._absence_rules[place]
+            kept._numbers[atom, rule] = len(kept)
+            kept._atoms.append(atom)
+            kept._absence_rules.append(rule)
+            kept._leaves.append(self._leaves[place])
+        return kept
 
     def constant(self, *, value: bool) -> int:
         """Return the leaf that is always true or always false."""

@@ -3,6 +3,9 @@
 New subscriptions stay uncompiled at first: a single event tries the few newest one by one, a batch
 compiles them. Small segments are merged into larger ones while readers continue, so that there are
 never many. All that readers use is in one immutable tuple, which the writer replaces.
+
+Leaves that only removed subscriptions had leave the vocabulary when it has doubled, and whenever
+all are compiled together. Segments that are mostly removed are recompiled in the background.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from tamis.diagrams.kernels import NONE
 from tamis.errors import FilterError
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Id
@@ -26,6 +30,8 @@ MAX_OPEN_SUBSCRIPTIONS: Final = 16
 MAX_RECOMPILED_SUBSCRIPTIONS: Final = 256
 # With more segments than this, the newest are merged in the background.
 MAX_SEGMENTS: Final = 6
+# A vocabulary up to this size is not searched for leaves that nothing uses.
+MIN_COLLECTED_LEAVES: Final = 1_024
 
 
 class OpenSubscription(NamedTuple):
@@ -38,6 +44,8 @@ class OpenSubscription(NamedTuple):
 class CollectionState(NamedTuple):
     """What a reader sees; it never changes."""
 
+    vocabulary: Vocabulary
+    """The leaves of the segments."""
     segments: tuple[Segment, ...] = ()
     open: tuple[OpenSubscription, ...] = ()
     """The uncompiled subscriptions, if they are few."""
@@ -70,25 +78,46 @@ class CollectionState(NamedTuple):
         return self._replace(open=(*self.open, one))
 
 
+class _Uncompiled(NamedTuple):
+    """All uncompiled subscriptions; the state shows them while they are few."""
+
+    vocabulary: Vocabulary
+    entries: dict[Id, CompiledSubscription]
+
+
 class Collection:
     """The subscriptions; one thread at a time changes them, any number read."""
 
     def __init__(self, vocabulary: Vocabulary, segment: Segment | None = None) -> None:
-        self.vocabulary: Final = vocabulary
-        self.state = CollectionState(() if segment is None else (segment,))
+        self.state = CollectionState(vocabulary, () if segment is None else (segment,))
         self.count = 0 if segment is None else segment.size
         self.changing: Final = RLock()
-        # All uncompiled subscriptions; the state shows them while they are few.
-        self._pending: dict[Id, CompiledSubscription] = {}
+        self._pending = _Uncompiled(vocabulary, {})
         self._joining: Thread | None = None
+        self._max_leaves = max(MIN_COLLECTED_LEAVES, 2 * vocabulary.size)
 
     def __contains__(self, id_: Id) -> bool:
-        return id_ in self._pending or self.state.locate(id_) is not None
+        return id_ in self._pending.entries or self.state.locate(id_) is not None
 
     def ids(self) -> list[Id]:
         """Return the ids of all subscriptions, in order of adding."""
         compiled = [id_ for segment in self.state.segments for id_ in segment.ids()]
-        return [*compiled, *self._pending]
+        return [*compiled, *self._pending.entries]
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Return the leaves of all subscriptions."""
+        return self.state.vocabulary
+
+    def vocabulary_to_extend(self) -> Vocabulary:
+        """Return the vocabulary for one more filter, without needless leaves if it is large.
+
+        Whoever extends it is changing the subscriptions, or else the filter was refused.
+        """
+        # Joining reads programs in terms of the vocabulary, and ends soon.
+        if self.vocabulary.size > self._max_leaves and not self._is_joining:
+            self._collect()
+        return self.vocabulary
 
     # --- one by one --------------------------------------------------------------------------
 
@@ -98,7 +127,7 @@ class Collection:
             raise FilterError(
                 f"there is a subscription {entry.id!r} already; remove it first, or replace it"
             )
-        self._pending[entry.id] = entry
+        self._pending.entries[entry.id] = entry
         self.state = self.state.with_open(OpenSubscription(entry, filter_))
         self.count += 1
 
@@ -106,35 +135,38 @@ class Collection:
         """Remove a subscription."""
         self.state = self._without(id_)
         self.count -= 1
+        self._join_if_worthwhile()
 
     def replace(self, entry: CompiledSubscription, filter_: Filter) -> None:
         """Replace the subscription with this id; a reader sees either the old or the new one."""
         without = self._without(entry.id)
-        self._pending[entry.id] = entry
+        self._pending.entries[entry.id] = entry
         self.state = without.with_open(OpenSubscription(entry, filter_))
+        self._join_if_worthwhile()
 
     def _without(self, id_: Id) -> CollectionState:
-        if id_ in self._pending:
-            del self._pending[id_]
+        if id_ in self._pending.entries:
+            del self._pending.entries[id_]
             return self.state.without_open(id_)
         return self.state.without_compiled(id_)
 
-    def find(self, id_: Id) -> CompiledSubscription:
-        """Return a subscription."""
-        pending = self._pending.get(id_)
+    def find(self, id_: Id) -> tuple[CompiledSubscription, Vocabulary]:
+        """Return a subscription, and the vocabulary of its program."""
+        # Read once: segments may be merged, and leaves renumbered, meanwhile.
+        vocabulary, entries = self._pending
+        pending = entries.get(id_)
         if pending is not None:
-            return pending
-        # Read once: segments may be merged meanwhile.
+            return pending, vocabulary
         state = self.state
         number, place = _located(state, id_)
-        return state.segments[number].entry(place)
+        return state.segments[number].entry(place), state.vocabulary
 
     # --- compiled together -------------------------------------------------------------------
 
     def whole(self) -> CollectionState:
         """Return all subscriptions; the newest may be uncompiled."""
         state = self.state
-        return state if state.is_whole else CollectionState(self.compiled())
+        return state if state.is_whole else CollectionState(state.vocabulary, self.compiled())
 
     def compiled(self) -> tuple[Segment, ...]:
         """Return all subscriptions, compiled."""
@@ -144,57 +176,89 @@ class Collection:
         with self.changing:
             self._compile()
             segments = self.state.segments
-        if len(segments) > MAX_SEGMENTS:
-            self._join_in_background()
+        self._join_if_worthwhile()
         return segments
 
     def compact(self) -> Segment:
         """Compile all subscriptions together, and return them as one segment."""
         with self.changing:
-            segments = self.state.segments
-            if self._pending or len(segments) != 1 or not segments[0].is_whole:
+            segments, pending = self.state.segments, self._pending.entries
+            if pending or len(segments) != 1 or segments[0].removed:
                 living = [entry for segment in segments for entry in segment.living()]
-                self._publish((), [*living, *self._pending.values()])
+                self._publish((), [*living, *pending.values()])
+            self._collect()
             return self.state.segments[0]
 
     def _compile(self) -> None:
         """Compile new subscriptions, together with the last segments if those are small."""
-        entries, older = list(self._pending.values()), list(self.state.segments)
+        entries, older = list(self._pending.entries.values()), list(self.state.segments)
         while older and older[-1].size <= max(len(entries), MAX_RECOMPILED_SUBSCRIPTIONS):
             entries = older.pop().living() + entries
         self._publish(tuple(older), entries)
 
     def _publish(self, older: tuple[Segment, ...], entries: list[CompiledSubscription]) -> None:
+        vocabulary = self.vocabulary
         if entries or not older:
-            older = (*older, Segment.of(entries, self.vocabulary))
-        self.state = CollectionState(older)
-        self._pending = {}
+            older = (*older, Segment.of(entries, vocabulary))
+        self.state = CollectionState(vocabulary, older)
+        self._pending = _Uncompiled(vocabulary, {})
 
-    def _join_in_background(self) -> None:
+    # --- leaves and segments that nothing needs any more -------------------------------------
+
+    def _collect(self) -> None:
+        """Replace the vocabulary by one that has only the leaves of these subscriptions."""
+        state, pending = self.state, self._pending.entries
+        codes = [entry.program[entry.program > 1] for entry in pending.values()]
+        leaves = [segment.used_leaves() for segment in state.segments]
+        used = np.unique(np.concatenate([np.empty(0, np.int32), *leaves, *codes]))
+        used = used[used > 1]
+        vocabulary = state.vocabulary.some(used)
+        numbers = np.full(len(state.vocabulary), NONE, np.int32)
+        numbers[:2] = 0, 1
+        numbers[used] = np.arange(2, len(vocabulary))
+        entries = {id_: entry.renumbered(numbers) for id_, entry in pending.items()}
+        self._pending = _Uncompiled(vocabulary, entries)
+        self.state = CollectionState(
+            vocabulary,
+            tuple(segment.renumbered(numbers) for segment in state.segments),
+            tuple(one._replace(entry=entries[one.entry.id]) for one in state.open),
+            state.is_whole,
+        )
+        self._max_leaves = max(MIN_COLLECTED_LEAVES, 2 * vocabulary.size)
+
+    @property
+    def _is_joining(self) -> bool:
+        return self._joining is not None and self._joining.is_alive()
+
+    def _join_if_worthwhile(self) -> None:
+        segments = self.state.segments
+        if len(segments) <= MAX_SEGMENTS and not any(map(_is_mostly_removed, segments)):
+            return
         with self.changing:
-            if self._joining is not None and self._joining.is_alive():
-                return
-            self._joining = Thread(target=self._join, name="tamis-join", daemon=True)
-            self._joining.start()
+            if not self._is_joining:
+                self._joining = Thread(target=self._join, name="tamis-join", daemon=True)
+                self._joining.start()
 
     def _join(self) -> None:
         """Merge the newest segments into one, without blocking readers or writers."""
-        chosen = _to_join(self.state.segments)
-        if len(chosen) < 2:
+        vocabulary, all_, _, _ = self.state
+        chosen = _to_join(all_)
+        if not chosen:
             return
         living = [segment.living() for segment in chosen]
-        joined = Segment.of([entry for part in living for entry in part], self.vocabulary)
+        joined = Segment.of([entry for part in living for entry in part], vocabulary)
         with self.changing:
-            segments, open_, is_whole = self.state
+            state = self.state
+            segments = state.segments
             now = _still_there(segments, chosen)
-            if now is None:
+            if now is None or state.vocabulary is not vocabulary:
                 return
             alive = [after.alive[before.alive] for before, after in zip(chosen, now, strict=True)]
             left = np.concatenate(alive)
-            joined = joined._replace(alive=left, is_whole=bool(left.all()))
+            joined = joined._replace(alive=left, removed=int(np.count_nonzero(~left)))
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
-            self.state = CollectionState((*segments[:first], joined, *rest), open_, is_whole)
+            self.state = state._replace(segments=(*segments[:first], joined, *rest))
 
 
 def _located(state: CollectionState, id_: Id) -> tuple[int, int]:
@@ -205,12 +269,22 @@ def _located(state: CollectionState, id_: Id) -> tuple[int, int]:
 
 
 def _to_join(segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
-    """Return the newest segments, up to one that is larger than all after it."""
+    """Return one that is mostly removed, or the newest, up to one larger than all after it."""
+    for segment in segments:
+        if _is_mostly_removed(segment):
+            return (segment,)
+    if len(segments) < 2:
+        return ()
     first, size = max(0, len(segments) - 2), sum(segment.size for segment in segments[-2:])
     while first > 0 and segments[first - 1].size <= size:
         first -= 1
         size += segments[first].size
     return segments[first:]
+
+
+def _is_mostly_removed(segment: Segment) -> bool:
+    # Small ones are recompiled with new subscriptions anyway.
+    return segment.removed > max(segment.size // 2, MAX_RECOMPILED_SUBSCRIPTIONS)
 
 
 def _still_there(

@@ -12,6 +12,7 @@ from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Id, Mode
 from tamis.matching.compile.compiled import compile_programs
+from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
 from tamis.matching.evaluate.segment_matches import SegmentMatches
@@ -27,6 +28,10 @@ class CompiledSubscription(NamedTuple):
     program: NDArray[np.int32]
     mode: Mode
     expires_at: float
+
+    def renumbered(self, numbers: NDArray[np.int32]) -> CompiledSubscription:
+        """Return it with other numbers of its leaves."""
+        return self._replace(program=_renumbered(self.program, numbers))
 
 
 class SubscriptionColumns(NamedTuple):
@@ -67,8 +72,10 @@ class Segment(NamedTuple):
     evaluator: Evaluator
     columns: SubscriptionColumns
     alive: NDArray[np.bool_]
-    is_whole: bool = True
-    """Whether none has been removed."""
+    leaves: NDArray[np.int32]
+    """The number of each leaf in the vocabulary; NONE where only removed ones had it."""
+    removed: int = 0
+    """How many have been removed."""
 
     @classmethod
     def of(cls, entries: Sequence[CompiledSubscription], vocabulary: Vocabulary) -> Segment:
@@ -77,11 +84,13 @@ class Segment(NamedTuple):
         ids[:] = [entry.id for entry in entries]
         modes = np.array([MODES.index(entry.mode) for entry in entries], np.int8)
         expires_at = np.array([entry.expires_at for entry in entries], np.float64)
-        compiled = compile_programs([entry.program for entry in entries], vocabulary)
+        used, programs = Programs.of([entry.program for entry in entries]).renumbered()
+        leaves = [vocabulary.leaf_of(number) for number in used.tolist()]
         return cls(
-            Evaluator(compiled),
+            Evaluator(compile_programs(programs, leaves, vocabulary.schema)),
             SubscriptionColumns.of(ids, modes, expires_at),
             np.ones(len(ids), np.bool_),
+            used,
         )
 
     @property
@@ -95,12 +104,11 @@ class Segment(NamedTuple):
 
     def entry(self, place: int) -> CompiledSubscription:
         """Return one subscription."""
-        compiled, columns = self.evaluator.compiled, self.columns
-        mode = MODES[columns.modes[place]]
+        columns = self.columns
         return CompiledSubscription(
             columns.ids.objects[place],
-            compiled.original(place),
-            mode,
+            _renumbered(self.evaluator.compiled.programs.program(place), self.leaves),
+            MODES[columns.modes[place]],
             float(columns.expires_at[place]),
         )
 
@@ -108,7 +116,19 @@ class Segment(NamedTuple):
         """Return the segment with one more tombstone."""
         alive = self.alive.copy()
         alive[place] = False
-        return self._replace(alive=alive, is_whole=False)
+        return self._replace(alive=alive, removed=self.removed + 1)
+
+    def used_leaves(self) -> NDArray[np.int32]:
+        """Return the numbers of the leaves of the subscriptions that were not removed."""
+        if not self.removed:
+            return self.leaves
+        living = np.flatnonzero(self.alive).astype(np.int32)
+        codes = self.evaluator.compiled.programs.some(living).codes
+        return self.leaves[np.unique(codes[codes >= 0])]
+
+    def renumbered(self, numbers: NDArray[np.int32]) -> Segment:
+        """Return the segment with other numbers of its leaves."""
+        return self._replace(leaves=_renumbered(self.leaves, numbers))
 
     def living(self) -> list[CompiledSubscription]:
         """Return the subscriptions that were not removed."""
@@ -120,7 +140,7 @@ class Segment(NamedTuple):
 
     def match(self, batch: EventBatch, now: float, threads: int) -> SegmentMatches:
         """Return which events match which subscriptions, and which of those are in force."""
-        in_force = None if self.is_whole else self.alive
+        in_force = self.alive if self.removed else None
         if now >= self.columns.soonest:
             in_force = self.alive & (self.columns.expires_at > now)
         return self.evaluator.evaluate(batch, threads)._replace(in_force=in_force)
@@ -130,3 +150,11 @@ class Segment(NamedTuple):
         found = self.evaluator.evaluate_one(event)
         in_force = self.alive[found] & (self.columns.expires_at[found] > now)
         return self.columns.ids.taken(found[in_force])
+
+
+def _renumbered(codes: NDArray[np.int32], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return codes with other numbers of their leaves; operators and NONE are negative."""
+    is_leaf = codes >= 0
+    renumbered = codes.copy()
+    renumbered[is_leaf] = numbers[codes[is_leaf]]
+    return renumbered

@@ -59,6 +59,7 @@ def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> No
         "modes": segment.columns.modes,
         "expires_at": segment.columns.expires_at,
         **_id_arrays(segment.columns.ids.objects),
+        "compiled.leaves": segment.leaves,
         **dict(_named("compiled", compiled.arrays)),
         **_variable_arrays(compiled.variables),
     }
@@ -75,13 +76,14 @@ def load(path: Path) -> Restored:
         vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL, saved=saved)
         compiled_arrays = _rebuilt(CompiledArrays, "compiled", arrays)
         compiled = Compiled(compiled_arrays, _variables(arrays), schema)
+        leaves = arrays["compiled.leaves"]
     except KeyError as missing:
         raise SnapshotError(
             path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
         ) from None
     columns = SubscriptionColumns.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
     alive = np.ones(len(columns.ids.objects), np.bool_)
-    return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), columns, alive))
+    return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), columns, alive, leaves))
 
 
 def _variable_arrays(variables: Variables) -> dict[str, NDArray[Any]]:
