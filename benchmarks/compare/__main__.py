@@ -1,7 +1,8 @@
 """Compare the speed of two checkouts: `python -m benchmarks.compare OLD NEW [CASE …]`.
 
 Both checkouts read the same inputs, which are drawn once. For each case (parsing, relations, paper,
-boolean, conjunctions, growth, churn, building, storage, broker) a process per checkout sets itself
+boolean, conjunctions, growth, churn, building, storage, spark, broker,
+stalled, restart) a process per checkout sets itself
 up; then the two take turns, row by row, and the order within a turn alternates. `--processes`
 repeats that with fresh processes, because the layout of memory differs from one to the next. A row
 is refused if the checkouts do not compute the same. All cases take about ten minutes.
@@ -30,6 +31,7 @@ TITLE = "Two checkouts"
 REPEATS = 5
 PROCESSES = 2
 SHORTEST_RUN_SECONDS = 0.2
+ROOT = Path(__file__).parents[2]
 
 
 class Result(NamedTuple):
@@ -81,8 +83,8 @@ def child(case: str, tree: Path, inputs: Path, scratch: Path) -> Iterator[Child]
     """Start a process for one case of one checkout, and end it."""
     scratch.mkdir(parents=True)
     log = scratch / "log"
-    command = [sys.executable, "-P", cases.__file__, case, str(inputs), str(scratch)]
-    env = os.environ | {"PYTHONPATH": str(tree / "src")}
+    command = [sys.executable, "-P", "-m", cases.__name__, case, str(inputs), str(scratch)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(tree / "src"), str(ROOT)))}
     with (
         log.open("wb") as errors,
         subprocess.Popen(  # noqa: S603

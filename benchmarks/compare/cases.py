@@ -1,74 +1,40 @@
-"""The measured side of `benchmarks.compare`: a script that runs against one checkout.
+"""The measured side of `benchmarks.compare`: a process that runs against one checkout.
 
-The parent starts it once per checkout with `PYTHONPATH` set to that checkout's `src`, so it imports
-nothing of `benchmarks` and uses only names that both checkouts export. It sets up one case, prints
-the rows it can measure, then reads a row and a number of runs per line and prints what they took:
+The parent starts it once per checkout with `PYTHONPATH` set to that checkout's `src`, and it uses
+only names that both checkouts export. It sets up one case, prints the rows it can measure, then
+reads a row and a number of runs per line and prints what they took:
 
-    python cases.py CASE INPUTS SCRATCH
+    python -m benchmarks.compare.cases CASE INPUTS SCRATCH
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import json
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import tamis
+from benchmarks.compare import served
+from benchmarks.compare.runs import Case, Rows, Run, Timed, dicts, events, schema, texts
 from tamis import Engine, Mode, Schema, Subscription
 
-SERVER_START_SECONDS = 60.0
 EVENTS_PER_CHANGE = 9
 EVENTS_PER_BATCH = 90
 APPENDED = {1: 60, 256: 20}
 """Groups of each size that one run appends."""
+SPARK_COPIES = 100
 
 
-class Run(NamedTuple):
-    """One row: how many things a run does, and a function that does them and returns a checksum."""
-
-    things: int
-    call: Callable[[], int]
-
-
-Rows = Mapping[str, Run]
-Case = Callable[[Path, Path], AbstractContextManager[Rows]]
-
-
-# --- inputs --------------------------------------------------------------------------------------
-
-
-def texts(inputs: Path, name: str) -> list[str]:
-    """Read a list of texts."""
-    found: list[str] = json.loads((inputs / f"{name}.json").read_text("utf-8"))
-    return found
-
-
-def events(inputs: Path, name: str) -> pa.RecordBatch:
-    """Read events as one batch."""
-    (batch,) = pq.read_table(inputs / f"{name}.parquet").combine_chunks().to_batches()
-    return batch
-
-
-def dicts(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Return events as dicts without absent attributes."""
-    return [{k: v for k, v in row.items() if v is not None} for row in batch.to_pylist()]
-
-
-def schema(inputs: Path, name: str) -> Schema:
-    """Read a schema."""
-    return tamis.decode_schema((inputs / f"{name}.schema.json").read_text("utf-8"))
+# --- cases ---------------------------------------------------------------------------------------
 
 
 def engine_of(
@@ -91,9 +57,6 @@ def batch_run(engine: Engine, batch: pa.RecordBatch) -> Run:
 def single_run(engine: Engine, found: Sequence[Mapping[str, object]]) -> Run:
     """Match one event after the other."""
     return Run(len(found), lambda: sum(len(engine.match(event)) for event in found))
-
-
-# --- cases ---------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -219,11 +182,11 @@ def _churn_run(
 
     def call() -> int:
         matches = 0
-        for events in rounds:
+        for some in rounds:
             if changes > 1:
-                matches += int(changing.engine.match_batch(events).counts().sum())
+                matches += int(changing.engine.match_batch(some).counts().sum())
             else:
-                matches += sum(len(changing.engine.match(event)) for event in events)
+                matches += sum(len(changing.engine.match(event)) for event in some)
             for _ in range(changes):
                 changing.change()
         return matches
@@ -291,74 +254,41 @@ def storage(_: Path, scratch: Path) -> Iterator[Rows]:
 
 
 @contextmanager
-def broker(inputs: Path, scratch: Path) -> Iterator[Rows]:
-    """Publish to a broker with many subscriptions, and receive and acknowledge every event."""
-    found = dicts(events(inputs, "be-a"))[:2000]
-    others = [f"{text} and f1 < 0" for text in texts(inputs, "be-a")[:1000]]
-    with _served(scratch) as url, asyncio.Runner() as runner:
-        bus = runner.run(tamis.connect(url).open())
-        wanted = runner.run(_subscribed(bus, others))
+def spark(inputs: Path, scratch: Path) -> Iterator[Rows]:
+    """Compile a library, and match a DataFrame and files against it."""
+    import tamis.spark as ts  # noqa: PLC0415 - other cases do without
 
-        def call() -> int:
-            return runner.run(_through(bus, wanted, found))
+    table = pq.read_table(inputs / "be-a.parquet")
+    place, library = str(scratch / "events.parquet"), str(scratch / "library")
+    pq.write_table(pa.concat_tables([table] * SPARK_COPIES), place)
+    filters = texts(inputs, "be-a")
+    session = ts.local_session("local[2]")
+    rules = session.createDataFrame(list(enumerate(filters)), "id long, filter string")
+    ts.compile_subscriptions(rules, library)
+    rows = session.read.parquet(place)
 
-        yield {"publish, match, deliver, acknowledge": Run(len(found), call)}
-        runner.run(bus.close())
+    def compiled() -> int:
+        return ts.compile_subscriptions(rules, str(scratch / "compiled")).subscriptions
 
+    def total(found: Any, expression: str) -> int:
+        return int(found.selectExpr(f"sum({expression}) as total").first().total)
 
-async def _subscribed(bus: Any, others: Sequence[str]) -> Any:
-    """Make durable subscriptions that match nothing, and one that matches every event."""
-    for number, text in enumerate(others):
-        async with bus.subscribe(text, durable=f"other-{number}"):
-            pass
-    return await bus.subscribe("f0 >= 0", durable="wanted")
+    def in_files() -> Any:
+        return ts.match_files(session, library, place, output="counts")
 
-
-async def _through(bus: Any, wanted: Any, found: Sequence[Mapping[str, object]]) -> int:
-    publishing = asyncio.ensure_future(bus.publish_many(found))
-    received = 0
-    async for _ in wanted:
-        received += 1
-        if received == len(found):
-            break
-    await publishing
-    return received
-
-
-@contextmanager
-def _served(folder: Path) -> Iterator[str]:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    # The client answers no pings between two turns.
-    settings = {
-        "port": port,
-        "data": folder / "data",
-        "log_level": "warning",
-        "ping_interval": 3600,
+    count = len(table) * SPARK_COPIES
+    yield {
+        "compile": Run(len(filters), compiled),
+        "DataFrame, counts": Run(
+            count, lambda: total(rows.transform(ts.match(library, output="counts")), "matches")
+        ),
+        "DataFrame, ids": Run(
+            count,
+            lambda: total(rows.transform(ts.match(library, output="ids")), "size(subscriptions)"),
+        ),
+        "files, counts": Run(count, lambda: total(in_files(), "matches")),
     }
-    options = [f"--set={name}={value}" for name, value in settings.items()]
-    command = [sys.executable, "-m", "tamis.cli", "serve", *options]
-    with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)  # noqa: S603
-    try:
-        _await_listening(process, port)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _await_listening(process: subprocess.Popen[bytes], port: int) -> None:
-    until = time.monotonic() + SERVER_START_SECONDS
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError("the broker does not listen; see server.log")
+    session.stop()
 
 
 CASES: dict[str, Case] = {
@@ -373,7 +303,10 @@ CASES: dict[str, Case] = {
         churn,
         building,
         storage,
-        broker,
+        spark,
+        served.broker,
+        served.stalled,
+        served.restart,
     )
 }
 
@@ -399,8 +332,13 @@ def main() -> None:
             call = rows[row].call
             gc.collect()
             start = time.perf_counter()
-            checksums = [call() for _ in range(loops)]
-            answer({"seconds": time.perf_counter() - start, "checksum": checksums[0]})
+            results = [call() for _ in range(loops)]
+            seconds = time.perf_counter() - start
+            first = results[0]
+            if isinstance(first, Timed):
+                seconds = sum(one.seconds for one in results if isinstance(one, Timed))
+                first = first.checksum
+            answer({"seconds": seconds, "checksum": first})
 
 
 if __name__ == "__main__":
