@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,25 @@ def hear_all(talk: Talk) -> dict[str, Any]:
             frames.append(talk.hear())
     except ConnectionClosed as closed:
         return {"frames": frames, "code": closed.rcvd.code if closed.rcvd else None}
+
+
+@pytest.mark.parametrize("wrong", ["x" * (4 * 1024**2 + 1), "{"])
+def test_over_tls_the_end_of_a_connection_takes_no_time(
+    tmp_path: Path, certificate: tuple[Path, Path], wrong: str
+) -> None:
+    path, key = certificate
+    context = ssl.create_default_context(cafile=str(path))
+    with running(tmp_path, tls_certificate=path, tls_key=key) as server:
+        with Talk(server, ssl=context) as talk:
+            began = time.monotonic()
+            talk.socket.send(wrong)
+            assert hear_all(talk)["code"] in (1009, 4400)
+            refused_after = time.monotonic() - began
+        with Talk(server, ssl=context) as talk:
+            began = time.monotonic()
+            talk.socket.close()
+            closed_after = time.monotonic() - began
+    assert max(refused_after, closed_after) < 1.0
 
 
 def test_tls_and_websockets_over_it(tmp_path: Path, certificate: tuple[Path, Path]) -> None:

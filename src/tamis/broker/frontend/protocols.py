@@ -28,6 +28,8 @@ from tamis.errors import RefusedError
 from tamis.protocol import Code
 
 LINGER_SECONDS: Final = 2.0
+# A peer that has sent nothing for this long reads what it was sent.
+QUIET_SECONDS: Final = 0.2
 
 
 def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
@@ -239,6 +241,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     config: ServerConfig
     _stall_timer: WriteStallTimer | None = None
+    _quiet_timer: asyncio.TimerHandle | None = None
     # Text arrives as bytes: the decoder of frames checks whether they are UTF-8.
     handle_text = WebSocketsSansIOProtocol.handle_bytes
 
@@ -248,8 +251,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._stall_timer = WriteStallTimer(self.transport, self.config.settings.send_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer when the connection is lost."""
+        """Stop the timers when the connection is lost."""
         self._watch(WriteStallTimer.end)
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
         super().connection_lost(exc)
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -283,8 +288,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._watch(WriteStallTimer.end)
 
     def handle_parser_exception(self) -> None:
-        """End the connection and send the reason."""
+        """End the connection and send the reason; from then on, ignore what arrives."""
         if self.close_sent:
+            self._close_when_quiet()
             return
         closing = self.conn.close_sent
         if closing is None:
@@ -297,6 +303,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
         self.close_timer = linger(self.transport)
+        self._close_when_quiet()
+
+    def _close_when_quiet(self) -> None:
+        """Close once the peer sends no more, where it cannot be told by a half-close: over TLS."""
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
+        if not self.transport.can_write_eof():
+            self._quiet_timer = self.loop.call_later(QUIET_SECONDS, self.transport.close)
 
     def _watch(self, change: Callable[[WriteStallTimer], None]) -> None:
         if self._stall_timer is not None:
