@@ -77,6 +77,9 @@ def paths_of_all_sorts(rng: Random) -> Iterator[None]:
             rng.choice((evaluation.MAX_TILE_WORDS, evaluation.MIN_TILE_WORDS)),
         ),
         patch.object(
+            evaluation, "MAX_PREDICATE_BYTES", rng.choice((evaluation.MAX_PREDICATE_BYTES, 1))
+        ),
+        patch.object(
             access, "MAX_POSTINGS_PER_LIST", rng.choice((access.MAX_POSTINGS_PER_LIST, 0))
         ),
         patch.object(access, "MAX_CELLS_PER_LEAF", rng.choice((access.MAX_CELLS_PER_LEAF, 1))),

@@ -276,6 +276,12 @@ class EventBatch:
         columns = gathering.columns()
         return cls(length, columns, dict(sorted(gathering.errors.items())))
 
+    def part(self, first: int, last: int) -> EventBatch:
+        """Return the events from `first` to before `last` as a batch of their own."""
+        columns = {name: column.part(first, last) for name, column in self.columns.items()}
+        errors = {n - first: error for n, error in self.errors.items() if first <= n < last}
+        return EventBatch(last - first, columns, errors)
+
     def event(self, number: int, names: Iterable[str] | None = None) -> Event:
         """Return one event of the batch, with all or some of its attributes."""
         held: dict[str, list[Value]] = {}

@@ -36,6 +36,22 @@ class Entries(NamedTuple):
             whole=None if self.whole is None else self.whole[kept],
         )
 
+    def part(self, first: int, last: int) -> Entries:
+        """Return the entries of the events from `first` to before `last`, numbered from 0."""
+        begin, end = np.searchsorted(self.events, (first, last))
+        values, texts = self.values[begin:end], self.texts
+        if texts:
+            # Only the texts that occur there: all others would be tested for nothing.
+            used, values = np.unique(values, return_inverse=True)
+            values, texts = values.astype(np.int32), [texts[code] for code in used.tolist()]
+        return Entries(
+            events=self.events[begin:end] - np.int32(first),
+            values=values,
+            residues=None if self.residues is None else self.residues[begin:end],
+            whole=None if self.whole is None else self.whole[begin:end],
+            texts=texts,
+        )
+
 
 class Column(NamedTuple):
     """The values of one attribute in all events of a batch."""
@@ -59,6 +75,12 @@ class Column(NamedTuple):
         ):
             return np.zeros(length, np.bool_)
         return self.counts(length) > 1
+
+    def part(self, first: int, last: int) -> Column:
+        """Return the values of the events from `first` to before `last`, numbered from 0."""
+        parts = ((kind, entries.part(first, last)) for kind, entries in self.entries.items())
+        filled = {kind: entries for kind, entries in parts if len(entries.events)}
+        return Column(filled, self.is_single)
 
     def without(self, refused: NDArray[np.bool_]) -> Column:
         """Return the column without the values of some events."""

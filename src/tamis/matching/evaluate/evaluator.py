@@ -43,6 +43,8 @@ from tamis.matching.evaluate.single import SingleEvaluator
 MAX_TILE_WORDS: Final = 64
 MIN_TILE_WORDS: Final = 8
 MAX_ROW_BYTES: Final = 24 * 1024 * 1024
+# Whether each predicate holds for each event takes up to this much; larger batches are cut.
+MAX_PREDICATE_BYTES: Final = 128 * 1024 * 1024
 
 
 class Evaluator:
@@ -59,9 +61,24 @@ class Evaluator:
         counts = compiled.variables.counts
         self._unindexed = UnindexedArrays(regions, counts, compiled.arrays.chunks, graph)
         self._rows = len(regions.begins) + len(graph.kinds) - len(graph.members)
+        self._tile_words, self._max_events = self._sizes()
+
+    def _sizes(self) -> tuple[int, int]:
+        """Return how many words of events make a tile, and how many events are taken at once."""
+        width = MAX_TILE_WORDS
+        while width > MIN_TILE_WORDS and 8 * width * self._rows > MAX_ROW_BYTES:
+            width //= 2
+        # A byte, a bit, and a byte again where posting lists want them event by event.
+        bytes_per_word = 64 * len(self.compiled.variables.predicates) * (9 / 8 + 1)
+        words = MAX_PREDICATE_BYTES / max(1, bytes_per_word)
+        while width > 1 and words < width:
+            width //= 2
+        return width, 64 * width * max(1, int(words / width))
 
     def evaluate(self, batch: EventBatch, threads: int = 1) -> SegmentMatches:
         """Return which events match which subscriptions."""
+        if batch.length > self._max_events:
+            return self._evaluate_in_parts(batch, threads)
         cells = self._finder.find(batch)
         by_attribute = cells.by_attribute
         bitmap = self._evaluate_unindexed(by_attribute, batch.length, threads)
@@ -82,6 +99,27 @@ class Evaluator:
             matches = self._multivalued.recompute(cells, cells.multivalued, matches)
         return matches.without(batch.errors) if batch.errors else matches
 
+    def _evaluate_in_parts(self, batch: EventBatch, threads: int) -> SegmentMatches:
+        """Evaluate some whole tiles after the other, as many as the memory for predicates takes."""
+        words, rows, width = -(-batch.length // 64), len(self.compiled.unindexed), self._tile_words
+        # Every row is written below, whatever the memory held before.
+        bitmap = self._memory.array(-(-words // width), rows, width)
+        bitmap[-1] = 0
+        ends, indexed = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+        count = 0
+        for first in range(0, batch.length, self._max_events):
+            last = min(first + self._max_events, batch.length)
+            part = self.evaluate(batch.part(first, last), threads)
+            tiles, _, own_width = part.bitmap.shape
+            tile = first // (64 * width)
+            bitmap[tile : tile + tiles, :, :own_width] = part.bitmap
+            ends.append(part.ends + count)
+            indexed.append(part.indexed)
+            count += len(part.indexed)
+        return SegmentMatches(
+            self.compiled.unindexed, bitmap, np.concatenate(ends), np.concatenate(indexed)
+        )
+
     def evaluate_one(self, event: Event) -> NDArray[np.int32]:
         """Return the subscriptions that one event satisfies, ascending."""
         found = self._single.evaluate(event)
@@ -98,10 +136,7 @@ class Evaluator:
     def _evaluate_unindexed(self, cells: CellsByAttribute, length: int, threads: int) -> Bitmap:
         """Return a bit for each tile, unindexed subscription and event."""
         words, rows = -(-length // 64), len(self.compiled.unindexed)
-        width = MAX_TILE_WORDS
-        while width > MIN_TILE_WORDS and 8 * width * self._rows > MAX_ROW_BYTES:
-            width //= 2
-        width = max(1, min(width, words))
+        width = max(1, min(self._tile_words, words))
         shape = -(-words // width), rows, width
         # Every row is written below, whatever the memory held before.
         is_large = 8 * width * rows * shape[0] >= MIN_KEPT_BYTES

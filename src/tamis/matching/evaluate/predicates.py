@@ -159,8 +159,10 @@ MIN_AUTOMATON_TEXTS: Final = 8
 # them at each of its occurrences.
 MAX_NESTING: Final = 16
 
-# Results are passed on for this many texts at a time, so that they never fill the memory.
+# Results are passed on for this many texts at a time, or once they are this many, so that they
+# never fill the memory.
 TEXTS_PER_PASS: Final = 256
+MAX_PASSED_PER_PASS: Final = 1_000_000
 
 
 # --- the text predicates of an attribute ----------------------------------------------------------
@@ -198,16 +200,19 @@ class TextIndex:
         starts = np.zeros(len(entries.texts) + 1, np.int64)
         holders = np.empty(len(entries.events), np.int32)
         gather_holders(entries.values, entries.events, starts, holders)
-        for first in range(0, len(entries.texts), TEXTS_PER_PASS):
-            texts = entries.texts[first : first + TEXTS_PER_PASS]
+        first, texts, finders = 0, entries.texts, self._finders
+        while first < len(texts):
             # The rows of the predicates that each text passes.
-            found = [
-                [row for finder in self._finders for row in finder.find(text)] for text in texts
-            ]
-            counts = [len(passed) for passed in found]
-            passed = np.fromiter(chain.from_iterable(found), np.int32, sum(counts))
+            found: list[list[int]] = []
+            total, last = 0, min(first + TEXTS_PER_PASS, len(texts))
+            while first + len(found) < last and total < MAX_PASSED_PER_PASS:
+                text = texts[first + len(found)]
+                found.append([row for finder in finders for row in finder.find(text)])
+                total += len(found[-1])
+            passed = np.fromiter(chain.from_iterable(found), np.int32, total)
             places = np.arange(first, first + len(found), dtype=np.int32)
-            mark_holders(passed, np.repeat(places, counts), starts, holders, rows)
+            mark_holders(passed, np.repeat(places, list(map(len, found))), starts, holders, rows)
+            first += len(found)
         if self._copies:
             rows[[*self._copies]] = rows[[*self._copies.values()]]
 

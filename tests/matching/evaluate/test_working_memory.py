@@ -1,0 +1,106 @@
+"""The memory that a batch needs is bounded, however many predicates and events there are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from strategies import random_event, random_filter, random_world
+from tamis.events.batch import EventBatch
+from tamis.matching import Engine, Subscription
+from tamis.matching.evaluate import evaluator, predicates
+from tamis.matching.evaluate.predicates import PredicateIndex
+
+BOUND = 256 * 1024 * 1024
+# As a byte for each predicate and event, 312 MiB.
+PREDICATES = 20_000
+EVENTS = 16_384
+
+
+def test_predicates_times_events_are_never_in_memory_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = Engine()
+    engine.add_many(Subscription(n, f'text contains "w{n:05d}"') for n in range(PREDICATES))
+    batch = EventBatch.of_events([{"text": f"w{n:05d} w{n + 7:05d}"} for n in range(EVENTS)])
+    find, sizes = PredicateIndex.find, list[int]()
+
+    def measured(index: PredicateIndex, part: EventBatch) -> NDArray[np.bool_]:
+        rows = find(index, part)
+        sizes.append(rows.nbytes)
+        return rows
+
+    monkeypatch.setattr(PredicateIndex, "find", measured)
+    matches = engine.match_batch(batch)
+    assert max(sizes) <= BOUND
+    assert sum(sizes) >= PREDICATES * EVENTS
+    _, numbers = matches.numbers()
+    assert numbers.tolist() == [m for n in range(EVENTS) for m in (n, n + 7)]
+
+
+PROGRAM = f"""
+from tamis import Engine, Subscription
+from tamis.events.batch import EventBatch
+
+def peak():
+    # Not getrusage: its maximum is at least what the parent held when it started this process.
+    with open("/proc/self/status") as status:
+        [line] = [line for line in status if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+engine = Engine()
+engine.add_many(
+    Subscription(n, f's = {{n}} and text contains "w{{n:05d}}"') for n in range({PREDICATES})
+)
+batch = EventBatch.of_events([{{"s": n, "text": f"w{{n:05d}}"}} for n in range({EVENTS})])
+engine.match_batch([{{"s": 1, "text": "w00001"}}, {{}}]).counts()
+before = peak()
+assert engine.match_batch(batch).counts().sum() == {EVENTS}
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_large_batch_takes_no_more_memory_than_the_bound() -> None:
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert int(done.stdout) <= BOUND
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_parts_of_a_batch_give_what_the_whole_gives(seed: int) -> None:
+    rng = Random(seed)
+    world = random_world(rng, typed=seed % 2 == 0)
+    filters = [random_filter(rng, world, 3) for _ in range(80)]
+    filters += [random_filter(rng, world, 1) for _ in range(80)]
+    events = [random_event(rng, world) for _ in range(700)]
+    # One that the schema refuses, if there is one.
+    refused = [dict.fromkeys(world.schema or (), object())]
+    events[300:300] = refused  # type: ignore[assignment]
+
+    def matches(working_bytes: int) -> tuple[object, ...]:
+        engine = Engine(world.schema, threads=1 + seed % 2)
+        engine.add_many(map(Subscription, range(len(filters)), filters))
+        with patch.object(evaluator, "MAX_PREDICATE_BYTES", working_bytes):
+            found = engine.match_batch(events)
+        return list(found), found.bitmap().tolist(), list(found.errors), found.counts().tolist()
+
+    whole = matches(BOUND)
+    for working_bytes in (1, 40_000, 200_000):
+        assert matches(working_bytes) == whole
+
+
+def test_a_text_that_passes_everything_is_passed_on_in_time() -> None:
+    engine = Engine()
+    engine.add_many(Subscription(n, f'text contains "{chr(0x4E00 + n)}"') for n in range(500))
+    texts = ["".join(chr(0x4E00 + n) for n in range(500)) + str(m) for m in range(40)]
+    with patch.object(predicates, "MAX_PASSED_PER_PASS", 700):
+        matches = engine.match_batch([{"text": text} for text in texts])
+    assert matches.counts().tolist() == [500] * 40
