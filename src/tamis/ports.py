@@ -1,4 +1,4 @@
-"""Ports: time and threads, which the broker reaches only through these.
+"""Ports: time, threads, files and randomness, which the broker reaches only through these.
 
 A simulation replaces them by its own, and then decides what happens when (tests/simulation).
 """
@@ -6,11 +6,16 @@ A simulation replaces them by its own, and then decides what happens when (tests
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
+import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
-from typing import ParamSpec, Protocol, TypeVar
+from pathlib import Path
+from typing import Final, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -62,3 +67,105 @@ class ThreadExecutor:
     def close(self) -> None:
         """Accept no more work; what runs is finished."""
         self._pool.shutdown(wait=False)
+
+
+class Files(Protocol):
+    """Opens, reads, writes and syncs files; raises OSError on failure."""
+
+    @property
+    def vfs(self) -> str:
+        """Return the name of the VFS through which SQLite reaches its files; "" for its own."""
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file or folder with flags of `os.open`; return its number."""
+
+    def close(self, file: int) -> None:
+        """Close a file."""
+
+    def pread(self, file: int, size: int, offset: int, /) -> bytes:
+        """Return bytes at an offset, perhaps fewer."""
+
+    def pwrite(self, file: int, data: bytes | memoryview, offset: int, /) -> int:
+        """Write bytes at an offset, perhaps fewer; return how many."""
+
+    def truncate(self, file: int, size: int, /) -> None:
+        """Set the size of a file."""
+
+    def size(self, file: int) -> int:
+        """Return the size of a file."""
+
+    def sync(self, file: int, /) -> None:
+        """Sync a file, or a folder's list of files, to disk."""
+
+    def lock(self, file: int) -> bool:
+        """Lock a file until it is closed; return False if somebody else has."""
+
+    def drop_cache(self, file: int) -> bool:
+        """Read from the disk what is read next of a file; return False if that is impossible."""
+
+    def make_folder(self, path: Path) -> None:
+        """Make a private folder in one that exists."""
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Rename a file; replace one that has the name."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if there is one."""
+
+
+class SystemFiles:
+    """The files of the machine."""
+
+    vfs = ""
+    # Not wrapped: appending takes each of them on its way.
+    close = staticmethod(os.close)
+    pread = staticmethod(os.pread)
+    pwrite = staticmethod(os.pwrite)
+    truncate = staticmethod(os.ftruncate)
+    sync = staticmethod(os.fsync)
+    rename = staticmethod(os.rename)
+
+    def open(self, path: Path, flags: int) -> int:
+        """Open a file or folder; only its owner can read a new one."""
+        return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+    def size(self, file: int) -> int:
+        """Return the size of a file."""
+        return os.fstat(file).st_size
+
+    def lock(self, file: int) -> bool:
+        """Lock a file until it is closed; return False if somebody else has."""
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def drop_cache(self, file: int) -> bool:
+        """Drop the cached pages of a file."""
+        with suppress(AttributeError, OSError):
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+            return True
+        return False
+
+    def make_folder(self, path: Path) -> None:
+        """Make a private folder in one that exists."""
+        path.mkdir(mode=0o700)
+
+    def names(self, folder: Path) -> list[str]:
+        """Return the names in a folder, sorted."""
+        return sorted(os.listdir(folder))
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if there is one."""
+        path.unlink(missing_ok=True)
+
+
+SYSTEM_FILES: Final = SystemFiles()
+
+RandomBytes = Callable[[int], bytes]
+"""Returns so many bytes that nobody can predict."""
+system_random: Final[RandomBytes] = secrets.token_bytes

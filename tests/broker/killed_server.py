@@ -19,6 +19,7 @@ from typing import Any
 
 from tamis.broker.match.matcher import Matcher
 from tamis.cli import main
+from tamis.ports import SystemFiles
 from tamis.storage import EventLog, StateStore, Storage
 
 POINTS = (
@@ -38,7 +39,7 @@ DEATHS = "deaths"
 """The file, in the server's folder, in which it writes where its power went."""
 
 
-class Power:
+class Power(SystemFiles):
     """Goes when a point is come to for the last of its turns."""
 
     def __init__(self, point: str, turns: int) -> None:
@@ -47,7 +48,7 @@ class Power:
         self._synced: dict[str, int] = {}
         self._going = Lock()
 
-    def sync(self, file: int) -> None:
+    def sync(self, file: int) -> None:  # type: ignore[override]
         path = os.readlink(f"/proc/self/fd/{file}")
         if self._point == LYING and path.endswith(".log"):
             self._synced.setdefault(path, os.fstat(file).st_size)
@@ -105,7 +106,7 @@ def run(point: str, turns: int) -> None:
     power.around(StateStore, "settle", "before settling", "after settling")
     power.around(StateStore, "add_subscriptions", "before a subscription", "after a subscription")
     opened = Storage.open
-    Storage.open = lambda *given, **named: opened(*given, **named, sync=power.sync)  # type: ignore[method-assign]
+    Storage.open = lambda *given, **named: opened(*given, **{**named, "files": power})  # type: ignore[method-assign]
     main()
 
 

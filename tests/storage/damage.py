@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from storage.samples import appended, everything, new_records, no_sync, subscription
+from storage.samples import UNSYNCED, appended, everything, new_records, subscription
 from tamis.errors import StorageError
 from tamis.storage import DeadLetter, EventLog, Record, Retry, StateStore, StoredToken
 
@@ -57,7 +57,7 @@ def fuzz_logs(seed: int, inputs: int, folder: Path) -> Outcomes:
     """Damage one log in many ways."""
     rng = Random(seed)
     whole = folder / "whole"
-    log = EventLog(whole, segment_bytes=rng.choice((300, 1200, 1 << 20)), sync=no_sync)
+    log = EventLog(whole, segment_bytes=rng.choice((300, 1200, 1 << 20)), files=UNSYNCED)
     sizes = [rng.randrange(1, 4) for _ in range(rng.randrange(1, 12))]
     groups = appended(log, [new_records(rng, size, 40) for size in sizes])
     log.close()
@@ -74,7 +74,7 @@ def fuzz_logs(seed: int, inputs: int, folder: Path) -> Outcomes:
 
 def log_outcome(folder: Path, wanted: list[Record], matched: int) -> str:
     try:
-        log = EventLog(folder, synced_up_to=matched, sync=no_sync)
+        log = EventLog(folder, synced_up_to=matched, files=UNSYNCED)
         found = everything(log)
         reported = bool(log.verify() or log.cut_bytes)
         log.close()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
+from tamis.ports import SystemClock, SystemFiles
 from tamis.storage import EventLog, NewRecord, Record, StoredSubscription
 
 PUBLISHERS = ("", "p", "Ünï", "a publisher with a longer name")
@@ -60,8 +61,13 @@ def subscription(
     return StoredSubscription(owner=owner, name=name, **chosen | fields)  # type: ignore[arg-type]
 
 
-def frozen(time: float = 1000.0) -> Callable[[], float]:
+def frozen(time: float) -> Callable[[], float]:
     return lambda: time
+
+
+class FrozenClock(SystemClock):
+    def time(self) -> float:
+        return 1000.0
 
 
 def quick_folder() -> Path | None:
@@ -70,5 +76,11 @@ def quick_folder() -> Path | None:
     return memory if os.access(memory, os.W_OK) else None
 
 
-def no_sync(_file: int) -> None:
-    """Do nothing: most tests are not about syncing, and many at a time would wait for it."""
+class UnsyncedFiles(SystemFiles):
+    """Files without syncs: most tests are not about them, and would wait for them."""
+
+    def sync(self, file: int) -> None:  # type: ignore[override]
+        """Do nothing."""
+
+
+UNSYNCED = UnsyncedFiles()

@@ -11,11 +11,11 @@ from threading import Thread
 
 import pytest
 
-from storage.powercut import Disk, files_no_longer_than
-from storage.samples import everything, frozen, new_records, no_sync, one_file
+from storage.disk import Disk, files_no_longer_than
+from storage.samples import UNSYNCED, everything, frozen, new_records, one_file
 from tamis.errors import LimitError, StorageError, StorageFullError
+from tamis.ports import SystemFiles
 from tamis.storage import EventLog, NewRecord
-from tamis.storage.files import FilePool
 from tamis.storage.records import MAX_PAYLOAD_BYTES
 
 EVENT = NewRecord("p", 1, 2, b"x" * 50)
@@ -88,14 +88,14 @@ def test_times_never_go_back_though_the_clock_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize("segment_bytes", [500, 100_000])
 def test_a_record_is_found_wherever_it_lies(segment_bytes: int, tmp_path: Path) -> None:
     rng = Random(segment_bytes)
-    log = EventLog(tmp_path, segment_bytes=segment_bytes, sync=no_sync)
+    log = EventLog(tmp_path, segment_bytes=segment_bytes, files=UNSYNCED)
     for _ in range(60):
         log.append(new_records(rng, rng.randrange(1, 60), 300))
     wanted = everything(log, 1000)
     assert [record.sequence for record in wanted] == list(range(1, log.next_sequence))
     log.close()
     # Once more without anything learned by appending.
-    log = EventLog(tmp_path, segment_bytes=segment_bytes, sync=no_sync)
+    log = EventLog(tmp_path, segment_bytes=segment_bytes, files=UNSYNCED)
     for record in rng.sample(wanted, 300):
         assert log.get(record.sequence) == record
         assert log.sequence_at(record.time) <= record.sequence
@@ -104,7 +104,7 @@ def test_a_record_is_found_wherever_it_lies(segment_bytes: int, tmp_path: Path) 
 
 
 def test_readers_see_whole_groups_in_order_while_another_thread_appends(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, segment_bytes=20_000, sync=no_sync)
+    log = EventLog(tmp_path, segment_bytes=20_000, files=UNSYNCED)
     rounds, size = 150, 8
     mistakes: list[str] = []
 
@@ -133,7 +133,7 @@ def test_readers_see_whole_groups_in_order_while_another_thread_appends(tmp_path
 
 
 def test_reading_goes_on_while_retention_removes_what_is_read(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, segment_bytes=500, sync=no_sync)
+    log = EventLog(tmp_path, segment_bytes=500, files=UNSYNCED)
     for _ in range(100):
         log.append([EVENT] * 3)
     seen: list[int] = []
@@ -167,7 +167,7 @@ def _numbers() -> Iterator[str]:
 
 
 def test_the_number_of_open_files_is_limited(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, segment_bytes=100, sync=no_sync)
+    log = EventLog(tmp_path, segment_bytes=100, files=UNSYNCED)
     for _ in range(80):
         log.append([EVENT])
     assert len(everything(log)) == 80
@@ -189,7 +189,7 @@ def test_a_closed_log_takes_nothing(tmp_path: Path) -> None:
 
 def test_retention_by_age_forgets_what_is_old_and_soon_after(tmp_path: Path) -> None:
     now = [0.0]
-    log = EventLog(tmp_path, clock=lambda: now[0], sync=no_sync)
+    log = EventLog(tmp_path, clock=lambda: now[0], files=UNSYNCED)
     for second in range(100):
         now[0] = float(second)
         log.append([EVENT])
@@ -205,7 +205,7 @@ def test_retention_by_age_forgets_what_is_old_and_soon_after(tmp_path: Path) -> 
 
 
 def test_retention_keeps_what_is_not_matched_yet(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, segment_bytes=100, sync=no_sync)
+    log = EventLog(tmp_path, segment_bytes=100, files=UNSYNCED)
     for _ in range(10):
         log.append([EVENT])
     assert log.retain(max_bytes=0, keep_from=4) == range(1, 4)
@@ -249,7 +249,7 @@ def test_a_sync_that_fails_refuses_and_the_next_append_begins_a_segment(
     failing: int, tmp_path: Path
 ) -> None:
     disk = Disk(tmp_path)
-    log = EventLog(tmp_path, sync=disk.sync)
+    log = EventLog(tmp_path, files=disk)
     log.append([EVENT])
     wanted = everything(log)
     disk.plan = ["fail"]
@@ -276,12 +276,13 @@ def test_a_sector_that_cannot_be_read_takes_only_its_own_records(tmp_path: Path)
     log.close()
     bad = range(8192, 12288)
 
-    def pread(file: int, size: int, offset: int) -> bytes:
-        if offset < bad.stop and offset + size > bad.start:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return os.pread(file, size, offset)
+    class BadSector(SystemFiles):
+        def pread(self, file: int, size: int, offset: int) -> bytes:
+            if offset < bad.stop and offset + size > bad.start:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return os.pread(file, size, offset)
 
-    log = EventLog(tmp_path, synced_up_to=400, files=FilePool(pread=pread))
+    log = EventLog(tmp_path, synced_up_to=400, files=BadSector())
     found = [record.sequence for record in everything(log)]
     size = (one_file(tmp_path).stat().st_size - 40) / 400
     assert len(bad) / size <= 400 - len(found) <= len(bad) / size + 2

@@ -11,8 +11,9 @@ from random import Random
 
 import pytest
 
-from storage.samples import appended, everything, new_records, no_sync, one_file
+from storage.samples import UNSYNCED, appended, everything, new_records, one_file
 from tamis.errors import StorageError
+from tamis.ports import SystemFiles
 from tamis.storage import EventLog, NewRecord, Record
 from tamis.storage.records import MIN_RECORD_BYTES, encode
 from tamis.storage.segments import HEADER_BYTES
@@ -24,7 +25,7 @@ GROUPS = (1, 3, 1, 2)
 def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[Record]]]:
     """A log in one file, and the groups that were appended to it."""
     folder = tmp_path_factory.mktemp("small")
-    log = EventLog(folder, sync=no_sync)
+    log = EventLog(folder, files=UNSYNCED)
     rng = Random(5)
     groups = appended(log, [new_records(rng, size, 12) for size in GROUPS])
     log.close()
@@ -35,7 +36,7 @@ def opened(path: Path, folder: Path, data: bytes, synced_up_to: int = 0) -> Even
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     (folder / path.name).write_bytes(data)
-    return EventLog(folder, synced_up_to=synced_up_to, sync=no_sync)
+    return EventLog(folder, synced_up_to=synced_up_to, files=UNSYNCED)
 
 
 def flat(groups: Iterable[Sequence[Record]]) -> list[Record]:
@@ -113,7 +114,7 @@ def test_damage_is_named_by_segment_offset_and_sequence(
 
 @pytest.mark.parametrize("knows", [False, True])
 def test_a_payload_can_imitate_a_record_only_with_the_mark(knows: bool, quick_path: Path) -> None:
-    log = EventLog(quick_path, sync=no_sync)
+    log = EventLog(quick_path, files=UNSYNCED)
     log.append([NewRecord("p", 1, 0, b"first")])
     secret = bytes.fromhex(one_file(quick_path).stem[-8:])
     marks = [secret] if knows else [b"mark", b"\0\0\0\0", b"tami", b"\xff\xff\xff\xff"]
@@ -128,7 +129,7 @@ def test_a_payload_can_imitate_a_record_only_with_the_mark(knows: bool, quick_pa
         data = bytearray(whole)
         data[place] ^= 255
         path.write_bytes(data)
-        log = EventLog(quick_path, sync=no_sync)
+        log = EventLog(quick_path, files=UNSYNCED)
         assert [record.payload for record in everything(log)] == (
             # Times do not go back: the real event is then taken for one that was left over.
             [b"first", b"forged"] if knows else [b"first", b"last"]
@@ -137,7 +138,7 @@ def test_a_payload_can_imitate_a_record_only_with_the_mark(knows: bool, quick_pa
 
 
 def test_every_segment_is_read_around_its_damage(quick_path: Path) -> None:
-    log = EventLog(quick_path, segment_bytes=600, sync=no_sync)
+    log = EventLog(quick_path, segment_bytes=600, files=UNSYNCED)
     rng = Random(3)
     wanted = flat(appended(log, [new_records(rng, 2, 50) for _ in range(40)]))
     log.close()
@@ -149,7 +150,7 @@ def test_every_segment_is_read_around_its_damage(quick_path: Path) -> None:
     gone = {int(paths[5].name[:20]) - 1}
     gone |= set(range(int(missing.name[:20]), int(paths[7].name[:20])))
     missing.unlink()
-    log = EventLog(quick_path, sync=no_sync)
+    log = EventLog(quick_path, files=UNSYNCED)
     assert [damage.segment for damage in log.damaged] == [headless.name]
     assert everything(log) == [record for record in wanted if record.sequence not in gone]
     assert {sequence for damage in log.verify() for sequence in damage.lost} == gone
@@ -161,14 +162,14 @@ def test_every_segment_is_read_around_its_damage(quick_path: Path) -> None:
 
 def test_a_damaged_header_makes_no_event_go_too_early(quick_path: Path) -> None:
     now = [0.0]
-    log = EventLog(quick_path, segment_bytes=300, clock=lambda: now[0], sync=no_sync)
+    log = EventLog(quick_path, segment_bytes=300, clock=lambda: now[0], files=UNSYNCED)
     for moment in range(100, 110):
         now[0] = float(moment)
         log.append([NewRecord("p", 1, 0, bytes(100))] * 2)
     log.close()
     second = sorted(quick_path.iterdir())[1]
     second.write_bytes(bytes(HEADER_BYTES) + second.read_bytes()[HEADER_BYTES:])
-    log = EventLog(quick_path, clock=lambda: 110.5, sync=no_sync)
+    log = EventLog(quick_path, clock=lambda: 110.5, files=UNSYNCED)
     assert log.retain(max_age=10, keep_from=1000) == range(1, 1)
     assert log.sequence_at(101.0) == 3
     log.close()
@@ -176,13 +177,13 @@ def test_a_damaged_header_makes_no_event_go_too_early(quick_path: Path) -> None:
 
 def test_sequences_that_were_matched_are_never_used_again(quick_path: Path) -> None:
     """They point to an event; another one must not take its place."""
-    log = EventLog(quick_path, sync=no_sync)
+    log = EventLog(quick_path, files=UNSYNCED)
     wanted = flat(appended(log, [[NewRecord("p", 1, 0, b"x")]] * 9))
     log.close()
     path = one_file(quick_path)
     path.write_bytes(path.read_bytes()[:-90])
     left = path.read_bytes()
-    log = EventLog(quick_path, synced_up_to=9, sync=no_sync)
+    log = EventLog(quick_path, synced_up_to=9, files=UNSYNCED)
     assert everything(log) == wanted[:7]
     assert [damage.lost for damage in log.damaged] == [range(8, 10)]
     assert log.append([NewRecord("p", 2, 0, b"y")]) == range(10, 11)
@@ -190,7 +191,7 @@ def test_sequences_that_were_matched_are_never_used_again(quick_path: Path) -> N
     assert path.read_bytes() == left
     log.close()
     shutil.rmtree(quick_path)
-    log = EventLog(quick_path, synced_up_to=30, sync=no_sync)
+    log = EventLog(quick_path, synced_up_to=30, files=UNSYNCED)
     assert log.append([NewRecord("p", 2, 0, b"y")]) == range(31, 32)
     log.close()
 
@@ -199,12 +200,13 @@ def test_what_a_refused_append_left_on_the_disk_is_no_part_of_the_log(quick_path
     """The sync failed, though all was written; cutting it off did not come through either."""
     left: list[bytes] = []
 
-    def sync(_file: int) -> None:
-        if len(log_files := list(quick_path.glob("*.log"))) == 1 and log.next_sequence == 2:
-            left.append(log_files[0].read_bytes())
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
+    class FailingOnce(SystemFiles):
+        def sync(self, _file: int) -> None:  # type: ignore[override]
+            if len(log_files := list(quick_path.glob("*.log"))) == 1 and log.next_sequence == 2:
+                left.append(log_files[0].read_bytes())
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    log = EventLog(quick_path, sync=sync)
+    log = EventLog(quick_path, files=FailingOnce())
     log.append([NewRecord("p", 1, 0, b"first")])
     path = one_file(quick_path)
     with pytest.raises(StorageError):
@@ -213,7 +215,7 @@ def test_what_a_refused_append_left_on_the_disk_is_no_part_of_the_log(quick_path
     log.append([NewRecord("p", 3, 0, b"second")])
     log.close()
     path.write_bytes(left[0])
-    log = EventLog(quick_path, synced_up_to=2, sync=no_sync)
+    log = EventLog(quick_path, synced_up_to=2, files=UNSYNCED)
     assert [record.payload for record in everything(log)] == [b"first", b"second"]
     assert log.verify() == ()
     log.close()
@@ -221,7 +223,7 @@ def test_what_a_refused_append_left_on_the_disk_is_no_part_of_the_log(quick_path
 
 def test_parts_of_two_appends_make_no_whole_one(quick_path: Path) -> None:
     """One was refused, the next was written over it, and the power went before its sync."""
-    log = EventLog(quick_path, sync=no_sync)
+    log = EventLog(quick_path, files=UNSYNCED)
     wanted = flat(appended(log, [[NewRecord("p", 1, 0, b"first")]]))
     log.close()
     path = one_file(quick_path)
@@ -230,28 +232,28 @@ def test_parts_of_two_appends_make_no_whole_one(quick_path: Path) -> None:
     refused, (_, half) = encode([NewRecord("p", 2, 0, b"refused")] * 2, 2, later, mark)
     written, _ = encode([NewRecord("p", 3, 0, b"written")] * 2, 2, later + 1, mark)
     path.write_bytes(whole + refused[:half] + written[half:])
-    log = EventLog(quick_path, sync=no_sync)
+    log = EventLog(quick_path, files=UNSYNCED)
     assert everything(log) == wanted
     assert log.cut_bytes == len(written)
     log.close()
 
 
 def test_files_of_others_are_refused_or_left_alone(quick_path: Path) -> None:
-    log = EventLog(quick_path, sync=no_sync)
+    log = EventLog(quick_path, files=UNSYNCED)
     log.append([NewRecord("p", 1, 0, b"x")])
     log.close()
     path = one_file(quick_path)
     (quick_path / "notes.log").write_text("mine")
     (quick_path / "00000000000000000002-aabbccdd.part").write_text("left by a crash")
-    EventLog(quick_path, sync=no_sync).close()
+    EventLog(quick_path, files=UNSYNCED).close()
     assert sorted(p.suffix for p in quick_path.iterdir()) == [".log", ".log"]
     renamed = path.rename(path.with_name(f"{5:020}-aabbccdd.log"))
     with pytest.raises(StorageError, match=f"once named {path.name}; rename it back"):
-        EventLog(quick_path, sync=no_sync)
+        EventLog(quick_path, files=UNSYNCED)
     shutil.copy(renamed, path)
     renamed.rename(path.with_name(f"{1:020}-aabbccdd.log"))
     with pytest.raises(StorageError, match="begins with the same sequence; move one of them"):
-        EventLog(quick_path, sync=no_sync)
+        EventLog(quick_path, files=UNSYNCED)
 
 
 def test_a_log_of_another_version_is_refused(quick_path: Path) -> None:
@@ -259,8 +261,8 @@ def test_a_log_of_another_version_is_refused(quick_path: Path) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(segments, "VERSION", 2)
-        log = EventLog(quick_path, sync=no_sync)
+        log = EventLog(quick_path, files=UNSYNCED)
         log.append([NewRecord("p", 1, 0, b"x")])
         log.close()
     with pytest.raises(StorageError, match="not written by this version of Tamis"):
-        EventLog(quick_path, sync=no_sync)
+        EventLog(quick_path, files=UNSYNCED)

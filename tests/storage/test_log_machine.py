@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from storage.powercut import Disk, PowerCutError, files_no_longer_than
+from storage.disk import Disk, PowerCutError, files_no_longer_than
 from storage.samples import everything, new_records, quick_folder
 from tamis.errors import StorageError, StorageFullError
 from tamis.storage import EventLog, NewRecord, Record
@@ -61,7 +61,7 @@ class LogMachine(RuleBasedStateMachine):
             synced_up_to=self.matched,
             segment_bytes=SEGMENT_BYTES,
             clock=lambda: self.now,
-            sync=self.disk.sync,
+            files=self.disk,
         )
 
     def teardown(self) -> None:
@@ -113,7 +113,7 @@ class LogMachine(RuleBasedStateMachine):
         with suppress(PowerCutError, StorageError):
             self.append_some(new_records(rng, size))
         left = next(self.folders)
-        self.disk.cut(left, rng)
+        self.disk.image(rng, left)
         self.log.close()
         self.plug_in(left)
         found = everything(self.log)

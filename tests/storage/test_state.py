@@ -23,9 +23,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from storage.powercut import files_no_longer_than
+from storage.disk import files_no_longer_than
 from storage.samples import quick_folder, subscription
 from tamis.errors import StorageError, StorageFullError
+from tamis.ports import SystemFiles
 from tamis.storage import (
     NEVER,
     AuditEntry,
@@ -382,14 +383,17 @@ def test_what_is_promised_to_last_is_synced_before_it_is_said(what: str, quick_p
 
 def test_what_was_committed_is_brought_to_the_disk_on_demand_without_room(small_disk: Path) -> None:
     synced: list[str] = []
-    state = StateStore(
-        small_disk / "state.db",
-        sync=lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")),
-    )
+
+    class Watched(SystemFiles):
+        def sync(self, file: int) -> None:  # type: ignore[override]
+            synced.append(os.readlink(f"/proc/self/fd/{file}"))
+
+    state = StateStore(small_disk / "state.db", files=Watched())
     state.commit_matches(7, [], {"p": 7})
     with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
         while True:
             filler.write(bytes(1000))
+    synced.clear()
     state.make_lasting()
     assert synced == [str(small_disk / "state.db-wal")]
     state.close()

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from storage.damage import Left, filled, flipped, state_outcome, write
-from storage.samples import no_sync
+from storage.samples import UNSYNCED
 from tamis.errors import StorageError
 from tamis.storage import StateStore, Storage
 
@@ -129,7 +129,7 @@ def test_rows_that_are_gone_or_out_of_reach_are_reported(
 def test_rows_for_events_that_never_were_are_reported(left: Left, quick_path: Path) -> None:
     path = closed(left, quick_path / "s")
     change(path, "UPDATE pending SET sequence = 99 WHERE sequence = 44")
-    with Storage.open(quick_path / "s", sync=no_sync) as store:
+    with Storage.open(quick_path / "s", files=UNSYNCED) as store:
         assert [str(row) for row in store.recovery.damaged_rows] == [
             "pending, ahead: 1 rows are for events to come"
         ]

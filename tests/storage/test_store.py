@@ -13,8 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from storage.appending import SEGMENT_BYTES, payload_of
-from storage.samples import everything, frozen, no_sync, subscription
+from storage.samples import UNSYNCED, FrozenClock, everything, subscription
 from tamis.errors import StorageError
+from tamis.ports import SystemFiles
 from tamis.storage import NewRecord, Storage
 
 TESTS = Path(__file__).parents[1]
@@ -42,14 +43,14 @@ def test_a_folder_is_used_by_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_a_store_that_cannot_be_opened_releases_its_folder(quick_path: Path) -> None:
-    Storage.open(quick_path, sync=no_sync).close()
+    Storage.open(quick_path, files=UNSYNCED).close()
     whole = (quick_path / "state.db").read_bytes()
     (quick_path / "state.db").write_bytes(b"x" * 5000)
     for _ in range(2):
         with pytest.raises(StorageError, match="file is not a database"):
-            Storage.open(quick_path, sync=no_sync)
+            Storage.open(quick_path, files=UNSYNCED)
     (quick_path / "state.db").write_bytes(whole)
-    Storage.open(quick_path, sync=no_sync).close()
+    Storage.open(quick_path, files=UNSYNCED).close()
 
 
 def test_a_folder_that_cannot_be_made_is_reported_in_one_sentence(quick_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_folder_that_cannot_be_made_is_reported_in_one_sentence(quick_path: Pa
 
 
 def test_a_new_store_is_empty_and_says_so(quick_path: Path) -> None:
-    with Storage.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, files=UNSYNCED) as store:
         assert store.publishers == {}
         assert store.recovery.is_clean
         assert str(store.recovery).startswith("Opened in 0.")
@@ -67,17 +68,17 @@ def test_a_new_store_is_empty_and_says_so(quick_path: Path) -> None:
 
 
 def test_publishers_are_known_from_the_state_and_from_what_is_not_matched(quick_path: Path) -> None:
-    with Storage.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, files=UNSYNCED) as store:
         store.log.append([event("a", 1), event("b", 7), event("", 0), event("a", 2)])
         store.state.commit_matches(2, [], {"a": 1, "b": 7})
         store.log.append([event("c", 5), event("none", 0)])
-    with Storage.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, files=UNSYNCED) as store:
         assert store.publishers == {"a": 2, "b": 7, "c": 5}
         assert str(store.recovery).endswith("6 events, 4 of them to match.")
 
 
 def test_a_cut_tail_and_damage_are_reported_in_sentences(quick_path: Path) -> None:
-    with Storage.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, files=UNSYNCED) as store:
         for number in range(1, 6):
             store.log.append([event("a", number)])
         store.state.commit_matches(1, [], {})
@@ -85,7 +86,7 @@ def test_a_cut_tail_and_damage_are_reported_in_sentences(quick_path: Path) -> No
     data = bytearray(path.read_bytes())
     data[200] ^= 1
     path.write_bytes(data[:-9])
-    with Storage.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, files=UNSYNCED) as store:
         assert str(store.recovery).splitlines()[1:] == [
             CUT_SHORT,
             f"Damaged: log, {path.name}, offset 188: 148 bytes are damaged; lost: 2.",
@@ -99,10 +100,11 @@ def test_retention_removes_only_matched_events_and_reports_losses_by_subscriptio
 ) -> None:
     synced: list[str] = []
 
-    def sync(file: int) -> None:
-        synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+    class Watched(SystemFiles):
+        def sync(self, file: int) -> None:  # type: ignore[override]
+            synced.append(Path(os.readlink(f"/proc/self/fd/{file}")).name)
 
-    with Storage.open(quick_path, segment_bytes=100, clock=frozen(), sync=sync) as store:
+    with Storage.open(quick_path, segment_bytes=100, clock=FrozenClock(), files=Watched()) as store:
         store.state.add_subscriptions([subscription("a"), subscription("b")])
         for number in range(1, 11):
             store.log.append([event("p", number)])
@@ -115,7 +117,7 @@ def test_retention_removes_only_matched_events_and_reports_losses_by_subscriptio
         assert store.retain(max_bytes=0) == (range(7, 7), {})
         assert store.state.pending_total == 0
         assert store.log.first_sequence == 7
-    with Storage.open(quick_path, sync=no_sync) as store:
+    with Storage.open(quick_path, files=UNSYNCED) as store:
         assert store.publishers == {"p": 10}
         assert store.recovery.is_clean
 

@@ -39,7 +39,7 @@ from tamis.broker.subscribe.replay import Replayer
 from tamis.errors import AccessError, PolicyError, RefusedError, SchemaError, TamisError
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
-from tamis.ports import Clock, SystemClock
+from tamis.ports import SYSTEM_FILES, Clock, Files, RandomBytes, SystemClock, system_random
 from tamis.protocol import Code
 from tamis.storage import Storage
 
@@ -61,8 +61,11 @@ class Broker:
         settings: BrokerSettings,
         store: Storage,
         schema: Schema | None,
+        *,
         clock: Clock,
         executors: Executors,
+        files: Files,
+        random: RandomBytes,
     ) -> None:
         self.settings = settings
         self.store = store
@@ -71,7 +74,9 @@ class Broker:
         self.metrics = Metrics()
         self.health = Health()
         self.subscription_index = SubscriptionIndex()
-        self.snapshots = Snapshots(settings.data / "engine", schema, settings.mode, self.clock)
+        self.snapshots = Snapshots(
+            settings.data / "engine", schema, settings.mode, clock, files=files, random=random
+        )
         self.engine, self._marks = self.snapshots.load()
         # An engine from a file has a schema object of its own; shared, it checks an event once.
         schema = self.engine.schema
@@ -79,7 +84,7 @@ class Broker:
         limits = EventLimits(size=settings.largest_event)
         self.decoder = PayloadDecoder(schema, limits, is_total=is_total)
         self.access_control = AccessControl(
-            settings, store.state, schema, self.clock, executors.administration
+            settings, store.state, schema, self.clock, executors.administration, random=random
         )
         self.dead_letters = DeadLetterReader(store.state, self.decoder)
         event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES, executors.deliver)
@@ -121,6 +126,7 @@ class Broker:
             settings=settings,
             clock=self.clock,
             executors=executors,
+            random=random,
         )
         self.housekeeping = Housekeeping(self._chores(), self.health)
         self._services = SessionServices(
@@ -161,6 +167,8 @@ class Broker:
         *,
         clock: Clock | None = None,
         executors: Executors | None = None,
+        files: Files = SYSTEM_FILES,
+        random: RandomBytes = system_random,
     ) -> Broker:
         """Recover the data folder, and start."""
         schema = None if settings.schema_file is None else _schema(settings.schema_file)
@@ -168,9 +176,19 @@ class Broker:
         executors = executors or Executors.threads()
         with contextlib.ExitStack() as opened:
             opened.callback(executors.close)
-            store = await executors.match.run(Storage.open, settings.data, clock=clock.time)
+            store = await executors.match.run(
+                Storage.open, settings.data, clock=clock, files=files, random=random
+            )
             opened.callback(store.close)
-            broker = cls(settings, store, schema, clock, executors)
+            broker = cls(
+                settings,
+                store,
+                schema,
+                clock=clock,
+                executors=executors,
+                files=files,
+                random=random,
+            )
             await broker._recover()
             opened.pop_all()
         return broker

@@ -11,8 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
+from urllib.parse import quote
 
 from tamis.errors import StorageError, StorageFullError
+from tamis.ports import Files
 from tamis.storage.files import write_all
 
 APPLICATION: Final = int.from_bytes(b"Tams")
@@ -33,8 +35,9 @@ class Database:
     of them survive the end of the process. A power failure loses only the last of the others.
     """
 
-    def __init__(self, path: Path, schema: Sequence[str]) -> None:
+    def __init__(self, path: Path, schema: Sequence[str], files: Files) -> None:
         self._path: Final = path
+        self._files = files
         # Protects the fields below, not the file: nobody holds it while waiting for the disk.
         self._lock = Lock()
         self._idle: list[sqlite3.Connection] = []
@@ -42,7 +45,7 @@ class Database:
         with self._sentences():
             self._check_mode()
             # Other users of the machine must not read the hashes of tokens.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            files.close(files.open(path, os.O_RDWR | os.O_CREAT))
             self._writer = self._connect()
             try:
                 self._level = True
@@ -96,8 +99,13 @@ class Database:
     # --- opening -----------------------------------------------------------------------------
 
     def _connect(self) -> sqlite3.Connection:
+        vfs = f"?vfs={self._files.vfs}" if self._files.vfs else ""
         connection = sqlite3.connect(
-            self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            f"file:{quote(str(self._path))}{vfs}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
         )
         # Bytes that are not text still form a row, whose checksum shows that it is damaged.
         connection.text_factory = _text
@@ -110,8 +118,11 @@ class Database:
         log = self._path.with_name(f"{self._path.name}-wal")
         if not log.exists() or not log.stat().st_size or not self._path.exists():
             return
-        with self._path.open("rb") as file:
-            mode = file.read(20)[18:]
+        file = self._files.open(self._path, os.O_RDONLY)
+        try:
+            mode = self._files.pread(file, 20, 0)[18:]
+        finally:
+            self._files.close(file)
         if mode not in {_WAL_MODE, b""}:
             raise StorageError(self._path, "the header of the file is damaged", advice=_ADVICE)
 
@@ -207,13 +218,14 @@ _CRC: Final = struct.Struct("<I")
 class ChangeCount:
     """A file with a number and its checksum."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Files) -> None:
         self.path: Final = path
-        self._file: Final = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._files = files
+        self._file: Final = files.open(path, os.O_RDWR | os.O_CREAT)
 
     def read(self) -> int | None:
         """Return the number, 0 if the file is new; None if it is damaged."""
-        data = os.pread(self._file, _COUNT.size + _CRC.size + 1, 0)
+        data = self._files.pread(self._file, _COUNT.size + _CRC.size + 1, 0)
         if not data:
             return 0
         number, crc = data[: _COUNT.size], data[_COUNT.size :]
@@ -221,12 +233,18 @@ class ChangeCount:
             return None
         return int(_COUNT.unpack(number)[0])
 
+    def begin(self, number: int) -> None:
+        """Write a number, and sync it: a later one replaces it within one sector, or does not."""
+        self.write(number)
+        with suppress(OSError):
+            self._files.sync(self._file)
+
     def write(self, number: int) -> None:
         """Write a number; the state is correct without it."""
         data = _COUNT.pack(number)
         with suppress(OSError):
-            write_all(self._file, data + _CRC.pack(zlib.crc32(data)), 0)
+            write_all(self._files, self._file, data + _CRC.pack(zlib.crc32(data)), 0)
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        self._files.close(self._file)

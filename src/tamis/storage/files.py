@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections import OrderedDict
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
 from tamis.errors import StorageError, StorageFullError
-
-Sync = Callable[[int], None]
-"""Syncs a file, or a folder's list of files, to disk; raises OSError on failure."""
+from tamis.ports import SYSTEM_FILES, Files
 
 _BLOCK: Final = 4096
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -29,73 +25,85 @@ def refusal(path: object, action: str, error: OSError) -> StorageError:
     return StorageError(path, reason)
 
 
-def write_all(file: int, data: bytes, offset: int) -> None:
+def write_all(files: Files, file: int, data: bytes, offset: int) -> None:
     """Write all bytes at an offset, however few the system accepts at a time."""
     rest = memoryview(data)
     while rest:
-        written = os.pwrite(file, rest, offset)
+        written = files.pwrite(file, rest, offset)
         offset += written
         rest = rest[written:]
 
 
-def sync_folder(path: Path, sync: Sync) -> None:
+def sync_folder(files: Files, path: Path) -> None:
     """Sync a folder's list of files to disk."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    folder = files.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        sync(folder)
+        files.sync(folder)
     finally:
-        os.close(folder)
+        files.close(folder)
 
 
-def make_folder(path: Path, sync: Sync) -> None:
+def make_folder(files: Files, path: Path) -> None:
     """Create a private folder that survives a power failure."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for folder in missing:
-        sync_folder(folder.parent, sync)
+    for folder in reversed(missing):
+        files.make_folder(folder)
+        sync_folder(files, folder.parent)
+
+
+def replace_file(files: Files, path: Path, data: bytes) -> None:
+    """Write a file that replaces another as a whole, and survives a power failure."""
+    beside = path.with_suffix(".part")
+    file = files.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        write_all(files, file, data, 0)
+        files.sync(file)
+    finally:
+        files.close(file)
+    files.rename(beside, path)
+    sync_folder(files, path.parent)
 
 
 class FolderLock:
     """A file that one process at a time can lock; the system unlocks it when the process ends."""
 
-    def __init__(self, path: Path) -> None:
-        self._file: Final = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            holder = os.pread(self._file, 20, 0).decode(errors="replace").strip()
-            os.close(self._file)
+    def __init__(self, files: Files, path: Path) -> None:
+        self._files = files
+        self._file: Final = files.open(path, os.O_RDWR | os.O_CREAT)
+        if not files.lock(self._file):
+            holder = files.pread(self._file, 20, 0).decode(errors="replace").strip()
+            files.close(self._file)
             raise StorageError(
                 path.parent,
                 f"the folder is in use by the process {holder or 'that has just opened it'}",
                 advice="stop that process, or use another folder",
-            ) from None
-        os.ftruncate(self._file, 0)
-        os.pwrite(self._file, f"{os.getpid()}\n".encode(), 0)
+            )
+        files.truncate(self._file, 0)
+        write_all(files, self._file, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Unlock; the file stays, since after removing it two processes could lock one each."""
-        os.close(self._file)
+        self._files.close(self._file)
 
 
 class _OpenFile:
     """An open file that is closed when its last reader releases it."""
 
-    def __init__(self, path: Path) -> None:
-        self.number: Final = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    def __init__(self, files: Files, path: Path) -> None:
+        self._close = files.close
+        self.number: Final = files.open(path, os.O_RDONLY)
 
     def __del__(self) -> None:
         with suppress(AttributeError):
-            os.close(self.number)
+            self._close(self.number)
 
 
 class FilePool:
     """A pool of files for reading, of which only a limited number are open at a time."""
 
-    def __init__(
-        self, most_open: int = 32, pread: Callable[[int, int, int], bytes] = os.pread
-    ) -> None:
-        self._pread = pread
+    def __init__(self, files: Files = SYSTEM_FILES, most_open: int = 32) -> None:
+        self._files = files
+        self._pread = files.pread
         self._most = most_open
         self._open: OrderedDict[Path, _OpenFile] = OrderedDict()
         self._lock = Lock()
@@ -132,7 +140,7 @@ class FilePool:
         with self._lock:
             file = self._open.get(path)
             if file is None:
-                file = self._open[path] = _OpenFile(path)
+                file = self._open[path] = _OpenFile(self._files, path)
                 if len(self._open) > self._most:
                     self._open.popitem(last=False)
             self._open.move_to_end(path)

@@ -17,7 +17,8 @@ from threading import Lock
 from typing import Final
 
 from tamis.errors import StorageError
-from tamis.storage.files import FilePool, Sync, make_folder, refusal, sync_folder, write_all
+from tamis.ports import SYSTEM_FILES, Files, RandomBytes, system_random
+from tamis.storage.files import FilePool, make_folder, refusal, sync_folder, write_all
 from tamis.storage.opening import open_log
 from tamis.storage.records import Damage, NewRecord, Record, encode
 from tamis.storage.segments import (
@@ -56,20 +57,21 @@ class EventLog:
         synced_up_to: int = 0,
         segment_bytes: int = SEGMENT_BYTES,
         clock: Callable[[], float] = time.time,
-        sync: Sync = os.fsync,
-        files: FilePool | None = None,
+        files: Files = SYSTEM_FILES,
+        random: RandomBytes = system_random,
     ) -> None:
         self._folder: Final = folder
         self._segment_bytes = segment_bytes
         self._clock = clock
-        self._sync = sync
-        self._files = files or FilePool()
+        self._files = files
+        self._random = random
+        self._pool = FilePool(files)
         self._writing = Lock()
         try:
-            make_folder(folder, sync)
-            opened = open_log(folder, self._files, sync, synced_up_to)
+            make_folder(files, folder)
+            opened = open_log(folder, files, self._pool, synced_up_to)
             last = opened.segments[-1] if opened.goes_on else None
-            self._active = None if last is None else _Active.open(last, sync)
+            self._active = None if last is None else _Active.open(last, files)
         except OSError as error:
             raise refusal(error.filename or folder, "opening the log", error) from error
         self._segments = opened.segments
@@ -142,19 +144,19 @@ class EventLog:
     def _begin(self) -> _Active:
         if self._header is None or self._header.first != self._next:
             youngest_before = self.last_time or self._clock()
-            self._header = Header(new_mark(), self._next, youngest_before)
+            self._header = Header(new_mark(self._random), self._next, youngest_before)
         # Otherwise an earlier attempt failed; its file is replaced, since two would begin with the
         # same sequence.
         header, path = self._header, self._header.path(self._folder)
         try:
-            file = create_segment(self._folder, header, self._sync)
+            file = create_segment(self._files, self._folder, header)
         except OSError as error:
             raise refusal(path, "beginning a segment", error) from error
-        self._files.forget(path)
+        self._pool.forget(path)
         if self._active is not None:
             self._active.close()
-        segment = LogSegment(path, header, Extent(HEADER_BYTES, self._next), self._files)
-        self._active = _Active(segment, file, self._sync)
+        segment = LogSegment(path, header, Extent(HEADER_BYTES, self._next), self._pool)
+        self._active = _Active(segment, file, self._files)
         before = (other for other in self._segments if other.first != segment.first)
         self._segments = (*before, segment)
         return self._active
@@ -275,15 +277,15 @@ class EventLog:
         # Update the tuple first: a reader that finds the file gone checks whether it was removed.
         oldest, self._segments = before[0], before[1:]
         try:
-            oldest.path.unlink(missing_ok=True)
+            self._files.remove(oldest.path)
             # One at a time: the middle of the log must not disappear before its beginning.
-            sync_folder(self._folder, self._sync)
+            sync_folder(self._files, self._folder)
         except OSError as error:
             if oldest.path.exists():
                 self._segments = before
             raise refusal(oldest.path, "removing a segment", error) from error
         finally:
-            self._files.forget(oldest.path)
+            self._pool.forget(oldest.path)
 
     def close(self) -> None:
         """Close the files; nothing is lost otherwise."""
@@ -292,16 +294,16 @@ class EventLog:
             if self._active is not None:
                 self._active.close()
                 self._active = None
-            self._files.close()
+            self._pool.close()
 
 
 class _Active:
     """The segment that is appended to, and the state of its file."""
 
-    def __init__(self, segment: LogSegment, file: int, sync: Sync) -> None:
+    def __init__(self, segment: LogSegment, file: int, files: Files) -> None:
         self.segment: Final = segment
         self._file: Final = file
-        self._sync = sync
+        self._files = files
         self.is_dirty = False
         """Whether an append failed here, so that bytes may lie past the end."""
         self.is_spent = False
@@ -309,20 +311,20 @@ class _Active:
         """
 
     @classmethod
-    def open(cls, segment: LogSegment, sync: Sync) -> _Active:
+    def open(cls, segment: LogSegment, files: Files) -> _Active:
         """Return an existing segment to append to."""
-        return cls(segment, os.open(segment.path, os.O_RDWR | os.O_CLOEXEC), sync)
+        return cls(segment, files.open(segment.path, os.O_RDWR), files)
 
     def write(self, data: bytes) -> None:
         """Write past the end and sync; truncate again if either fails."""
         self.is_dirty = True
         try:
             action, end = "writing", self.segment.extent.end
-            written = os.pwrite(self._file, data, end)
+            written = self._files.pwrite(self._file, data, end)
             if written < len(data):
-                write_all(self._file, data[written:], end + written)
+                write_all(self._files, self._file, data[written:], end + written)
             action = "bringing what was written to the disk"
-            self._sync(self._file)
+            self._files.sync(self._file)
         except OSError as error:
             self.is_spent = action != "writing"
             self.is_clean()
@@ -333,7 +335,7 @@ class _Active:
         """Truncate what a failed append left past the end; return whether that worked."""
         if self.is_dirty:
             try:
-                os.ftruncate(self._file, self.segment.extent.end)
+                self._files.truncate(self._file, self.segment.extent.end)
             except OSError:
                 self.is_spent = True
             else:
@@ -342,11 +344,8 @@ class _Active:
 
     def drop_cache(self) -> bool:
         """Drop the cached pages of the file, so that the disk is read; False if impossible."""
-        with suppress(AttributeError, OSError):
-            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
-            return True
-        return False
+        return self._files.drop_cache(self._file)
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._file)
+        self._files.close(self._file)

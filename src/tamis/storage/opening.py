@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.storage.files import FilePool, Sync, sync_folder
+from tamis.ports import Files
+from tamis.storage.files import FilePool, sync_folder
 from tamis.storage.records import Damage, LocatedRecord
 from tamis.storage.segments import (
     HEADER_BYTES,
@@ -69,11 +70,12 @@ class _LogTail(NamedTuple):
     damaged: list[Damage]
 
 
-def open_log(folder: Path, files: FilePool, sync: Sync, synced_up_to: int) -> OpenedLog:
+def open_log(folder: Path, files: Files, pool: FilePool, synced_up_to: int) -> OpenedLog:
     """Read a folder; events up to `synced_up_to` are known to have been on disk."""
-    for left in folder.glob(f"*{PART}"):
-        left.unlink()
-    segments, damaged = _segments(folder, files)
+    for name in files.names(folder):
+        if name.endswith(PART):
+            files.remove(folder / name)
+    segments, damaged = _segments(folder, files, pool)
     if not segments:
         return OpenedLog((), synced_up_to + 1, 0.0, 0, (), goes_on=False)
     last = segments[-1]
@@ -81,30 +83,30 @@ def open_log(folder: Path, files: FilePool, sync: Sync, synced_up_to: int) -> Op
     next_sequence = max(tail.stop, synced_up_to + 1)
     # Lost sequences are carried over from one segment to the next.
     goes_on = next_sequence == tail.found_stop
-    cut = _cut(last, tail.end, sync) if goes_on else 0
+    cut = _cut(last, tail.end, files) if goes_on else 0
     end = tail.end if goes_on else last.extent.end
     last.extent = Extent(end, next_sequence)
     damaged += tail.damaged
     if not goes_on:
         damaged += [item for item in last.entries(tail.found_stop) if isinstance(item, Damage)]
-    sync_folder(folder, sync)
+    sync_folder(files, folder)
     return OpenedLog(tuple(segments), next_sequence, tail.time, cut, tuple(damaged), goes_on)
 
 
-def _segments(folder: Path, files: FilePool) -> tuple[list[LogSegment], list[Damage]]:
-    paths = segment_paths(folder)
+def _segments(folder: Path, files: Files, pool: FilePool) -> tuple[list[LogSegment], list[Damage]]:
+    paths = segment_paths(files, folder)
     stops = [*list(paths)[1:], _UNKNOWN]
     segments: list[LogSegment] = []
     damaged: list[Damage] = []
     for path, stop in zip(paths.values(), stops, strict=False):
         extent = Extent(max(path.stat().st_size, HEADER_BYTES), stop)
-        header = read_header(path, files)
+        header = read_header(path, pool)
         if header is None:
             reason = "the header is damaged; its name tells what is needed of it"
             damaged.append(Damage(path.name, 0, HEADER_BYTES, range(0), reason))
             header = header_by_name(path, segments[-1].header.time if segments else 0.0)
-            header = header._replace(time=_first_time(LogSegment(path, header, extent, files)))
-        segments.append(LogSegment(path, header, extent, files))
+            header = header._replace(time=_first_time(LogSegment(path, header, extent, pool)))
+        segments.append(LogSegment(path, header, extent, pool))
     return segments, damaged
 
 
@@ -149,14 +151,14 @@ def _joined(group: _AppendGroup, entry: LocatedRecord, end: int) -> _AppendGroup
     return group
 
 
-def _cut(segment: LogSegment, end: int, sync: Sync) -> int:
+def _cut(segment: LogSegment, end: int, files: Files) -> int:
     """Cut off what lies past the end, and sync the rest before it is used."""
-    file = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+    file = files.open(segment.path, os.O_RDWR)
     try:
-        size = os.fstat(file).st_size
+        size = files.size(file)
         if size != end:
-            os.ftruncate(file, end)
-        sync(file)
+            files.truncate(file, end)
+        files.sync(file)
     finally:
-        os.close(file)
+        files.close(file)
     return max(0, size - end)

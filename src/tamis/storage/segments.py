@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import secrets
 import struct
 import zlib
 from array import array
@@ -30,7 +29,8 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from tamis.errors import StorageError
-from tamis.storage.files import FilePool, Sync, sync_folder, write_all
+from tamis.ports import Files, RandomBytes
+from tamis.storage.files import FilePool, sync_folder, write_all
 from tamis.storage.records import (
     MARK_BYTES,
     MIN_RECORD_BYTES,
@@ -129,12 +129,12 @@ class Header(NamedTuple):
         return folder / f"{self.first:020}-{self.mark.hex()}.log"
 
 
-def segment_paths(folder: Path) -> dict[int, Path]:
+def segment_paths(files: Files, folder: Path) -> dict[int, Path]:
     """Return the segments in a folder by their first sequence, ascending."""
     paths: dict[int, Path] = {}
-    for path in sorted(folder.iterdir()):
-        if name := _NAME.fullmatch(path.name):
-            first = int(name[1])
+    for found in sorted(files.names(folder)):
+        if name := _NAME.fullmatch(found):
+            first, path = int(name[1]), folder / found
             if first in paths:
                 raise StorageError(
                     path,
@@ -145,27 +145,27 @@ def segment_paths(folder: Path) -> dict[int, Path]:
     return paths
 
 
-def create_segment(folder: Path, header: Header, sync: Sync) -> int:
+def create_segment(files: Files, folder: Path, header: Header) -> int:
     """Create a segment that survives a power failure, and return the open file."""
     path = header.path(folder)
     beside = path.with_suffix(PART)
-    file = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    file = files.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         fields = _FIELDS.pack(MAGIC, VERSION, *header)
-        write_all(file, fields + _CRC.pack(zlib.crc32(fields)), 0)
-        sync(file)
-        beside.rename(path)
-        sync_folder(folder, sync)
+        write_all(files, file, fields + _CRC.pack(zlib.crc32(fields)), 0)
+        files.sync(file)
+        files.rename(beside, path)
+        sync_folder(files, folder)
     except BaseException:
-        os.close(file)
-        beside.unlink(missing_ok=True)
+        files.close(file)
+        files.remove(beside)
         raise
     return file
 
 
-def new_mark() -> bytes:
+def new_mark(random: RandomBytes) -> bytes:
     """Return an unpredictable mark that cannot occur in an empty part of a file."""
-    while 0 in (mark := secrets.token_bytes(MARK_BYTES)):
+    while 0 in (mark := random(MARK_BYTES)):
         pass
     return mark
 

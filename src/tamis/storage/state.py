@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tamis.errors import StorageError
+from tamis.ports import SYSTEM_FILES, Files
 from tamis.storage.database import ChangeCount, Database
-from tamis.storage.files import Sync, refusal
+from tamis.storage.files import refusal
 from tamis.storage.tables import (
     AUDIT,
     COUNTED,
@@ -68,17 +69,17 @@ class StateStore:
     it.
     """
 
-    def __init__(self, path: Path, *, sync: Sync = os.fsync) -> None:
+    def __init__(self, path: Path, *, files: Files = SYSTEM_FILES) -> None:
         self._path: Final = path
-        self._sync = sync
+        self._files = files
         self._writing = Lock()
         self._damaged: dict[tuple[str, str], DamagedRow] = {}
-        self._database = Database(path, SCHEMA)
+        self._database = Database(path, SCHEMA, files)
         try:
             self._counters = self._read_counters()
             self._numbers = {number for (number,) in self._rows("SELECT number FROM subscriptions")}
             self._check_rows()
-            self._count = ChangeCount(path.with_suffix(".count"))
+            self._count = ChangeCount(path.with_suffix(".count"), files)
             self.lost_changes: Final = self._lost_changes()
             """The number of durable changes that have been lost."""
         except BaseException:
@@ -104,8 +105,11 @@ class StateStore:
         # it would release.
         path = self._path.with_name(f"{self._path.name}-wal")
         try:
-            with path.open("rb") as file:
-                self._sync(file.fileno())
+            file = self._files.open(path, os.O_RDONLY)
+            try:
+                self._files.sync(file)
+            finally:
+                self._files.close(file)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -401,7 +405,7 @@ class StateStore:
         promised, found = self._count.read(), self._counters.changes
         if promised is None:
             self._note(self._count.path.name, "", "the file is damaged, and was written anew")
-        self._count.write(found)
+        self._count.begin(found)
         return max(0, (promised or 0) - found)
 
     # --- rows --------------------------------------------------------------------------------

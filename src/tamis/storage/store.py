@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from tamis.storage.files import FolderLock, Sync, make_folder, refusal, sync_folder
+from tamis.ports import (
+    SYSTEM_FILES,
+    Clock,
+    Files,
+    RandomBytes,
+    SystemClock,
+    system_random,
+)
+from tamis.storage.files import FolderLock, make_folder, refusal, sync_folder
 from tamis.storage.log import SEGMENT_BYTES, EventLog
 from tamis.storage.records import Damage
 from tamis.storage.state import StateStore
@@ -78,31 +84,33 @@ class Storage:
         folder: Path,
         *,
         segment_bytes: int,
-        clock: Callable[[], float],
-        sync: Sync,
+        clock: Clock,
+        files: Files,
+        random: RandomBytes,
     ) -> None:
-        started = time.perf_counter()
-        make_folder(folder, sync)
+        started = clock.monotonic()
+        make_folder(files, folder)
         with ExitStack() as opened:
-            lock = FolderLock(folder / "LOCK")
+            lock = FolderLock(files, folder / "LOCK")
             opened.callback(lock.release)
-            self.state: Final = StateStore(folder / "state.db", sync=sync)
+            self.state: Final = StateStore(folder / "state.db", files=files)
             opened.callback(self.state.close)
             self.log: Final = EventLog(
                 folder / "log",
                 # Matching reads only what is on disk.
                 synced_up_to=self.state.matched_up_to,
                 segment_bytes=segment_bytes,
-                clock=clock,
-                sync=sync,
+                clock=clock.time,
+                files=files,
+                random=random,
             )
             opened.callback(self.log.close)
-            sync_folder(folder, sync)
+            sync_folder(files, folder)
             self.state.check_sequences(self.log.next_sequence)
             self.publishers: Final = self._publishers()
             """The last sequence of each publisher when the store was opened, matched or not."""
             self._opened = opened.pop_all()
-        self.recovery: Final = self._recovery(time.perf_counter() - started)
+        self.recovery: Final = self._recovery(clock.monotonic() - started)
 
     @classmethod
     def open(
@@ -110,13 +118,15 @@ class Storage:
         folder: str | PathLike[str],
         *,
         segment_bytes: int = SEGMENT_BYTES,
-        clock: Callable[[], float] = time.time,
-        sync: Sync = os.fsync,
+        clock: Clock | None = None,
+        files: Files = SYSTEM_FILES,
+        random: RandomBytes = system_random,
     ) -> Self:
         """Open a folder, create it if there is none, and recover from a crash."""
         path = Path(folder).absolute()
+        clock = clock or SystemClock()
         try:
-            return cls(path, segment_bytes=segment_bytes, clock=clock, sync=sync)
+            return cls(path, segment_bytes=segment_bytes, clock=clock, files=files, random=random)
         except OSError as error:
             raise refusal(error.filename or path, "opening the store", error) from error
 

@@ -15,19 +15,19 @@ from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.payloads import Payload
 from tamis.errors import RefusedError
 from tamis.events import Event
-from tamis.ports import ThreadExecutor
+from tamis.ports import SystemFiles, ThreadExecutor
 from tamis.storage import Storage
 
 THREADS = ThreadExecutor("test")
 
 
-class Disk:
+class Disk(SystemFiles):
     """Syncs that fail on request."""
 
     def __init__(self) -> None:
         self.is_full = False
 
-    def sync(self, file: int) -> None:
+    def sync(self, file: int) -> None:  # type: ignore[override]
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(file)
@@ -72,7 +72,7 @@ def test_later_publications_wait_for_a_refused_one(tmp_path: Path) -> None:
         assert await publishing.publish(2, 2, 3, 4) == (2, 5)
         running.cancel()
 
-    with Storage.open(tmp_path, sync=disk.sync) as store:
+    with Storage.open(tmp_path, files=disk) as store:
         publishing = Publishing(store)
         asyncio.run(work(publishing))
     assert [stored.payload.text for stored in publishing.passed] == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -16,6 +15,7 @@ from tamis.access import Principal, Rights
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
 from tamis.filters import Filter
 from tamis.languages import parse
+from tamis.ports import RandomBytes
 from tamis.protocol.views import SubscriptionView
 from tamis.storage import StoredSubscription
 
@@ -208,6 +208,6 @@ def digest(of: object) -> bytes:
     return blake2b(msgspec.msgpack.encode(of), digest_size=16).digest()
 
 
-def new_name() -> str:
+def new_name(random: RandomBytes) -> str:
     """Return a random name for a subscription without one."""
-    return f"sub-{secrets.token_hex(8)}"
+    return f"sub-{random(8).hex()}"

@@ -6,11 +6,8 @@ Subscriptions that differ are compiled again. Unusable files cost only time.
 
 from __future__ import annotations
 
-import os
-import secrets
-import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +23,8 @@ from tamis.events import Schema
 from tamis.events.json_text import schema_data
 from tamis.filters import Mode
 from tamis.matching import Engine
+from tamis.ports import Clock, Files, RandomBytes
+from tamis.storage.files import make_folder, replace_file
 
 LOG: Final = get_logger("tamis.broker")
 
@@ -50,8 +49,17 @@ class Snapshots:
     """The files of one broker's engine."""
 
     def __init__(
-        self, folder: Path, schema: Schema | None, mode: Mode, clock: Callable[[], float]
+        self,
+        folder: Path,
+        schema: Schema | None,
+        mode: Mode,
+        clock: Clock,
+        *,
+        files: Files,
+        random: RandomBytes,
     ) -> None:
+        self._files = files
+        self._random = random
         self._folder = folder
         self._schema = schema
         self._mode = mode
@@ -60,29 +68,29 @@ class Snapshots:
 
     def load(self) -> tuple[Engine, Marks]:
         """Return the saved engine and what it was compiled from, or an empty engine."""
-        started = time.perf_counter()
+        started = self._clock.monotonic()
         try:
             manifest = self._manifest()
             if manifest.surroundings == self._surroundings():
                 file = self._folder / Path(manifest.file).name
-                engine = Engine.load(file, limits=JOINED_LIMITS, clock=self._clock)
+                engine = Engine.load(file, limits=JOINED_LIMITS, clock=self._clock.time)
                 self._saved = manifest.marks
-                seconds = round(time.perf_counter() - started, 3)
+                seconds = round(self._clock.monotonic() - started, 3)
                 LOG.info("snapshot read", subscriptions=len(engine), seconds=seconds)
                 return engine, manifest.marks
         except FileNotFoundError:
             pass
         except (OSError, SnapshotError, msgspec.MsgspecError) as error:
             LOG.warning("snapshot ignored, compiling all subscriptions", reason=str(error))
-        return Engine(self._schema, self._mode, limits=JOINED_LIMITS, clock=self._clock), {}
+        return Engine(self._schema, self._mode, limits=JOINED_LIMITS, clock=self._clock.time), {}
 
     def save(self, engine: Engine, subscriptions: Iterable[ActiveSubscription]) -> bool:
         """Save the engine if that makes the next start faster; return whether it was saved."""
         marks = {one.number: one.mark for one in subscriptions if one.mark}
         if not self._is_worth_it(marks):
             return False
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        file = self._folder / f"{secrets.token_hex(8)}.engine"
+        make_folder(self._files, self._folder)
+        file = self._folder / f"{self._random(8).hex()}.engine"
         engine.save(file)
         self._publish(SnapshotManifest(file.name, self._surroundings(), marks))
         self._saved = marks
@@ -104,16 +112,11 @@ class Snapshots:
     def _publish(self, manifest: SnapshotManifest) -> None:
         """Replace the previous file by a new one, atomically."""
         body = msgspec.msgpack.encode(manifest)
-        beside = self._path.with_suffix(".part")
-        with beside.open("wb") as file:
-            file.write(body + zlib.crc32(body).to_bytes(4, "little"))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self._path)
-        for other in self._folder.iterdir():
-            if other.name not in (manifest.file, self._path.name):
+        replace_file(self._files, self._path, body + zlib.crc32(body).to_bytes(4, "little"))
+        for name in self._files.names(self._folder):
+            if name not in (manifest.file, self._path.name):
                 with suppress(OSError):
-                    other.unlink()
+                    self._files.remove(self._folder / name)
 
     @property
     def _path(self) -> Path:

@@ -19,7 +19,7 @@ from tamis.access.tokens import Verifier
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import AccessError, PolicyError
 from tamis.events import Schema
-from tamis.ports import Executor
+from tamis.ports import Executor, RandomBytes, system_random
 from tamis.protocol import Code
 from tamis.storage import NEVER, StateStore, StoredToken
 
@@ -34,7 +34,10 @@ class AccessControl:
         schema: Schema | None,
         clock: Callable[[], float],
         executor: Executor,
+        *,
+        random: RandomBytes = system_random,
     ) -> None:
+        self._random = random
         self._executor = executor
         self._settings = settings
         self._state = state
@@ -73,7 +76,14 @@ class AccessControl:
     ) -> tuple[str, TokenRecord]:
         """Issue a token; its text is never shown again."""
         lasts = inf if lifetime is None else lifetime
-        text, record = issue_token(principal, roles, now=self._clock(), lifetime=lasts, note=note)
+        text, record = issue_token(
+            principal,
+            roles,
+            now=self._clock(),
+            lifetime=lasts,
+            note=note,
+            random=self._random,
+        )
         await self._executor.run(self._state.add_token, _stored(record))
         self._tokens[record.hash] = record
         self._token_ids.add(record.id)

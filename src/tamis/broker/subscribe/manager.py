@@ -34,6 +34,7 @@ from tamis.filters import Filter, Mode
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
 from tamis.matching import Engine
+from tamis.ports import RandomBytes
 from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
 
@@ -76,8 +77,10 @@ class SubscriptionManager:
         settings: BrokerSettings,
         clock: Callable[[], float],
         executors: Executors,
+        random: RandomBytes,
     ) -> None:
         self._executors = executors
+        self._random = random
         self._store = store
         self._engine = engine
         self._index = subscription_index
@@ -264,7 +267,7 @@ class SubscriptionManager:
         extra = Extra(asked.principal.roles, *((since, since) if is_past else ()))
         return StoredSubscription(
             owner=asked.principal.name,
-            name=wanted.durable or new_name(),
+            name=wanted.durable or new_name(self._random),
             filter=wanted.filter,
             language=wanted.language,
             mode=asked.mode.value,

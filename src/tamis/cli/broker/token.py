@@ -114,7 +114,7 @@ def _create_in(
     from tamis.ports import ThreadExecutor  # noqa: PLC0415
     from tamis.storage import Storage  # noqa: PLC0415
 
-    with closing(Storage.open(folder, clock=time.time)) as store:
+    with closing(Storage.open(folder)) as store:
         settings = BrokerSettings.model_validate({"data": folder})
         access_control = AccessControl(
             settings, store.state, None, time.time, ThreadExecutor("token")
