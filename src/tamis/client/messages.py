@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+import contextlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 
 from tamis.client.option_checks import check_duration, check_text
-from tamis.errors import EventError, RefusedError
+from tamis.errors import EventError, LimitError, RefusedError
 from tamis.events import CloudEvent, Event, decode_json, encode_cloudevent, encode_json
+from tamis.events.event import SINGLE
 from tamis.events.json_text import dump_json
+from tamis.events.values import brief
 from tamis.protocol import Code, Delivery, Welcome
 from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat
 from tamis.units import Duration
@@ -173,11 +176,38 @@ def encode_event(event: Publishable) -> EncodedEvent:
     raise EventError(f"{type(event).__name__!r} is not an event; give a mapping or JSON text")
 
 
+_PLAIN_TYPES: Final = frozenset({str, int, float, bool, type(None)})
+
+
 def _json(event: Mapping[str, Any]) -> bytes:
     try:
+        _check_names(event)
         return dump_json(event).encode()
-    except (TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError, EventError) as error:
+        with contextlib.suppress(LimitError):
+            # The walk that flattens events knows the place, so its error says more.
+            Event(event)
         raise EventError(f"JSON cannot express this event: {error}") from None
+
+
+def _check_names(event: Mapping[str, Any]) -> None:
+    """Refuse names that are not texts, of which JSON would make some."""
+    for name, value in event.items():
+        if not isinstance(name, str):
+            raise EventError(f"{brief(name)} is not an attribute name")
+        if type(value) not in _PLAIN_TYPES:
+            _check_names_within(value)
+
+
+def _check_names_within(value: object) -> None:
+    # The exact types first: tests for abstract classes are slow.
+    kind = type(value)
+    if kind is dict or (kind is not list and isinstance(value, Mapping)):
+        _check_names(cast("Mapping[str, Any]", value))
+    elif kind is list or (isinstance(value, Sequence) and not isinstance(value, SINGLE)):
+        for item in cast("Sequence[object]", value):
+            if type(item) not in _PLAIN_TYPES:
+                _check_names_within(item)
 
 
 def _checked(text: str | bytes) -> bytes:

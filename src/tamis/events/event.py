@@ -37,7 +37,7 @@ def too_deep(limits: EventLimits) -> LimitError:
 
 
 # Python's sequences that are single values in an event.
-_SINGLE: Final = (str, bytes, bytearray, memoryview)
+SINGLE: Final = (str, bytes, bytearray, memoryview)
 
 
 def flatten(
@@ -123,7 +123,7 @@ class _Flattening:
             raise EventError(item.reason)
         elif isinstance(item, Mapping):
             self.walk_mapping(name, keys, item)
-        elif isinstance(item, Sequence) and not isinstance(item, _SINGLE):
+        elif isinstance(item, Sequence) and not isinstance(item, SINGLE):
             self._walk_sequence(name, keys, item)
         else:
             self._keep(name, keys, item)

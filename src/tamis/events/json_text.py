@@ -14,8 +14,8 @@ from typing import Final
 
 from tamis.errors import EventError, JSONError, LimitError, SchemaError
 from tamis.events import places
-from tamis.events.event import Event, EventLimits, flatten, too_deep
-from tamis.events.kinds import Value, traits_of
+from tamis.events.event import SINGLE, Event, EventLimits, flatten, too_deep
+from tamis.events.kinds import Value, check_value, traits_of
 from tamis.events.places import path
 from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
 from tamis.events.values import RejectedValue
@@ -113,10 +113,11 @@ def parse_json(text: str | bytes, limits: EventLimits) -> object:
 
 
 def dump_json(data: object) -> str:
-    """Return data made of Tamis values as compact JSON."""
-    return json.dumps(
-        data, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_form
-    )
+    """Return data made of Tamis values as compact JSON; other values raise an error.
+
+    Names must be texts: of others, JSON makes texts.
+    """
+    return _ENCODER.encode(data)
 
 
 def check_finite(name: str, values: tuple[Value, ...]) -> None:
@@ -203,14 +204,17 @@ def json_form(value: object) -> object:
 
 
 def _json_form(value: object) -> object:
-    traits = traits_of(value)
-    if traits is not None and traits.to_json is not None:
-        return traits.to_json(value)
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, SINGLE):
         return list(value)
-    raise TypeError(f"{type(value).__name__!r} has no form in JSON")
+    return json_form(check_value(value))
+
+
+# Made once: `json.dumps` would make one for every event.
+_ENCODER: Final = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_form
+)
 
 
 # --- schemas -------------------------------------------------------------------------------

@@ -1,0 +1,91 @@
+"""Events as applications publish them: nothing changes silently on its way into JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import IntEnum, StrEnum
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+import tamis
+from tamis.client.messages import encode_event
+
+from .buses import Connect, on_every_bus
+
+
+class Color(StrEnum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 3
+
+
+NAIVE = datetime(2026, 1, 31, 12)
+REFUSED: list[tuple[Any, str]] = [
+    ({"x": b"abc"}, "x: bytes are not a value that Tamis knows"),
+    ({"x": bytearray(b"abc")}, "x: bytes are not a value that Tamis knows"),
+    ({"x": memoryview(b"abc")}, "x: bytes are not a value that Tamis knows"),
+    ({"a": {"x": [1, b"abc"]}}, "a.x[1]: bytes are not a value that Tamis knows"),
+    ({"t": NAIVE}, "t: the datetime 2026-01-31T12:00:00 has no time zone"),
+    ({"a": [{"t": NAIVE}]}, "a[0].t: the datetime 2026-01-31T12:00:00 has no time zone"),
+    ({1: 2}, "1 is not an attribute name: a name is a text"),
+    ({None: 2}, "None is not an attribute name"),
+    ({True: 2}, "True is not an attribute name"),
+    ({"a": {1.5: 2}}, "a: 1.5 is not an attribute name"),
+    ({"a": [{"b": 1}, {2: 3}]}, "a[1]: 2 is not an attribute name"),
+    ({"a": ({"b": {3: 4}},)}, "a[0].b: 3 is not an attribute name"),
+    ({"a": MappingProxyType({1: 2})}, "a: 1 is not an attribute name"),
+    (MappingProxyType({1: 2}), "1 is not an attribute name"),
+    ({"x": Decimal(1)}, "x: a value of type 'Decimal' is not one that Tamis knows"),
+    ({"x": date(2026, 1, 31)}, "x: a value of type 'date' is not one that Tamis knows"),
+    ({"x": {1, 2}}, "x: a value of type 'set' is not one that Tamis knows"),
+    ({"x": float("nan")}, "JSON cannot express this event"),
+    ({"x": "\ud800"}, "lone surrogate"),
+]
+
+
+@pytest.mark.parametrize(("event", "sentence"), REFUSED, ids=[str(one)[:40] for one, _ in REFUSED])
+def test_what_json_would_change_is_refused_with_its_place(event: Any, sentence: str) -> None:
+    with pytest.raises(tamis.EventError) as caught:
+        encode_event(event)
+    assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("event", "text"),
+    [
+        ({"a": 1, "b": [1.5, "x", None, True]}, b'{"a":1,"b":[1.5,"x",null,true]}'),
+        ({"a": {"b": {"c": ()}}}, b'{"a":{"b":{"c":[]}}}'),
+        (MappingProxyType({"a": MappingProxyType({"b": 1})}), b'{"a":{"b":1}}'),
+        ({Color.RED: Level.HIGH}, b'{"red":3}'),
+        ({"t": datetime(2026, 1, 31, 12, tzinfo=UTC)}, b'{"t":"2026-01-31T12:00:00Z"}'),
+        ({"b": tamis.Bits([0, 2])}, b'{"b":5}'),
+        ({"ü": "é"}, '{"ü":"é"}'.encode()),
+        ({}, b"{}"),
+    ],
+)
+def test_what_json_can_express_is_sent_as_it_is(event: Mapping[str, Any], text: bytes) -> None:
+    assert encode_event(event).text == text
+
+
+@on_every_bus
+async def test_a_bus_publishes_nothing_that_json_would_change(connect: Connect) -> None:
+    async with connect() as bus:
+        for event, _ in REFUSED:
+            with pytest.raises(tamis.EventError):
+                await bus.publish(event)
+            with pytest.raises(tamis.EventError):
+                await bus.publish_many([event])
+        assert (await bus.publish({"a": 1})).count == 1
+
+
+def test_a_synchronous_bus_does_not_either() -> None:
+    with tamis.open_bus_sync() as bus:
+        for event, _ in REFUSED:
+            with pytest.raises(tamis.EventError):
+                bus.publish(event)
