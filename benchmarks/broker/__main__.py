@@ -1,10 +1,10 @@
-"""The broker: `python -m benchmarks.broker [--many] [--beside] [--stalled] [--restart]`, or all.
+"""The broker: `python -m benchmarks.broker [--many] [--beside] [--stalled] …`, or all parts.
 
-Real processes on the loopback interface: the broker, publishers and subscribers.
-With very many subscriptions beside one; beside other brokers; with a tenth of the subscribers
-stalled; and restarting with very many. What it takes to run other brokers:
-`apt-get install mosquitto nats-server` and `pip install paho-mqtt nats-py`; those that are missing
-are left out.
+Real processes on the loopback interface: the broker, publishers and subscribers. The parts: with
+very many subscriptions (`--many`); beside other brokers (`--beside`); with a tenth of the
+subscribers stalled (`--stalled`); restarting with very many (`--restart`); beside a client that
+abuses it (`--noisy`). Other brokers need `apt-get install mosquitto nats-server` and
+`pip install paho-mqtt nats-py`; those that are missing are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.broker import beside, many, restart, stalled
+from benchmarks.broker import beside, many, noisy, restart, stalled
 from benchmarks.broker.plots import rates_and_times, times_and_memory
 from benchmarks.broker.stalled import CALM, STALLED
 from benchmarks.harness import options
@@ -26,6 +26,7 @@ MANY: Final = "The broker with one subscription and with very many"
 BESIDE: Final = "From a publisher to a subscriber that wants one event in a hundred"
 STALL: Final = "A tenth of the subscribers does not read"
 RESTART: Final = "A broker that starts again"
+NOISY: Final = "A neighbour that does everything it can"
 ROOMS: Final = 10
 """One subscriber in this many stalls."""
 
@@ -88,6 +89,22 @@ def report_restart(chosen: argparse.Namespace, folder: Path) -> None:
     )
 
 
+def report_noisy(chosen: argparse.Namespace, folder: Path) -> None:
+    """Measure, print and write how an abusive client affects another."""
+    before = os.getloadavg()
+    found = noisy.measured(folder, chosen.noisy_rate, chosen.noisy_seconds)
+    figure = bars(NOISY, "", noisy.rows(found))
+    figure.axes[0].set_xlabel("99th percentile of another client, abused / calm")
+    report(
+        "broker-noisy",
+        NOISY,
+        noisy.sheets(found),
+        figure,
+        notes=[load_since(before)],
+        folder=chosen.out,
+    )
+
+
 def load_since(before: tuple[float, float, float]) -> str:
     """Return a sentence about the load of the machine before and after."""
     start, end = before[0], os.getloadavg()[0]
@@ -103,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         beside=False,
         stalled=False,
         restart=False,
+        noisy=False,
         subscriptions=100_000,
         events=50_000,
         paces=(500, 2_000),
@@ -110,12 +128,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         subscribers=1_000,
         rate=50,
         stalled_seconds=20,
+        noisy_rate=200,
+        noisy_seconds=4.0,
     )
     parts = {
         "many": report_many,
         "beside": report_beside,
         "stalled": report_stalled,
         "restart": report_restart,
+        "noisy": report_noisy,
     }
     wanted = [name for name in parts if getattr(chosen, name)] or [*parts]
     for name in wanted:

@@ -28,7 +28,7 @@ SMALL_BUFFER: Final = 16 * 1024
 class Wire:
     """One connection to a Tamis broker."""
 
-    def __init__(self, port: int, *, small: bool = False) -> None:
+    def __init__(self, port: int, *, small: bool = False, token: str | None = None) -> None:
         """Connect and say hello; a small connection buffers only a few unread kilobytes."""
         self.socket = socket.socket()
         if small:
@@ -44,7 +44,7 @@ class Wire:
             self._read()
         if self._protocol.handshake_exc is not None:
             raise self._protocol.handshake_exc
-        self.send(Hello())
+        self.send(Hello(token=token))
         self.expect(Welcome)
 
     def __enter__(self) -> Self:

@@ -32,6 +32,10 @@ SMALL = {
         "--subscribers 40 --rate 40 --stalled-seconds 1",
         ["a tenth stalled", "4 of 40 stalled / none", "memory"],
     ),
+    "noisy": (
+        "--noisy-rate 50 --noisy-seconds 0.5",
+        ["8 trials at a time", "dead letters", "their ratio"],
+    ),
 }
 
 
