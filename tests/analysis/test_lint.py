@@ -8,8 +8,11 @@ from random import Random
 import pytest
 
 from strategies import World, random_filter, random_world
-from tamis.analysis.lint import Findings, LintedFilter, Linter, LintRule, lint
+from tamis.analysis.lint import Findings, LintedFilter, Linter, lint
+from tamis.analysis.redundancy import _variants, redundant_parts
+from tamis.analysis.rules import LintRule
 from tamis.diagrams import Space
+from tamis.diagrams.encoding import Encoding
 from tamis.events import Schema
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
@@ -232,3 +235,26 @@ def test_an_engine_finds_what_its_filters_alone_show() -> None:
         found += linter.look_at_pairs(distinct, 1_000)
         assert set(engine.lint()) == set(found)
     assert len(lint([], None, Engine().match_batch, count=0)) == 0
+
+
+# --- parts that never decide -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_without_its_redundant_parts_a_filter_matches_the_same_events(seed: int) -> None:
+    rng = Random(seed)
+    removed = 0
+    for _ in range(40):
+        world = random_world(rng, typed=rng.random() < 0.5, exact=True)
+        filter_ = random_filter(rng, world, 3)
+        bound = filter_ if world.schema is None else filter_.bind(world.schema)
+        mode = rng.choice((Mode.SQL, Mode.STRICT, Mode.DEFAULT))
+        encoding = Encoding([bound], mode, world.schema, many=False, budget=100_000)
+        report = redundant_parts(bound, encoding)
+        space = Space(mode, world.schema)
+        if report.complete and report.parts:
+            removed += 1
+            assert space.equivalent(bound, report.rest), (str(bound), str(report.rest), mode)
+        for _, part, less in _variants(report.rest) if report.complete else ():
+            assert not space.equivalent(bound, less), (str(bound), str(part), mode)
+    assert removed > 2

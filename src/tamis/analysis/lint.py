@@ -8,11 +8,12 @@ pairs; the events refute most of them, and the rest is decided within a limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 from tamis.analysis.counterfactuals import near_misses, satisfies
+from tamis.analysis.redundancy import RedundantPart, brief_filter, redundant_parts
+from tamis.analysis.rules import LintRule
 from tamis.diagrams import Answer, Space
 from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import BudgetExceededError, Node
@@ -22,7 +23,7 @@ from tamis.diagrams.variable_order import Variable
 from tamis.diagrams.witness import Values, find_witness
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Id, Mode
-from tamis.filters.atoms import Present
+from tamis.filters.atoms import HasKind, Present
 from tamis.filters.simplify import simplify
 
 # Steps for one question, some milliseconds. Ordinary filters take a few hundred.
@@ -34,6 +35,8 @@ MAX_REFUTATIONS: Final = 500_000
 # Larger diagrams are not hashed.
 MAX_HASHED_NODES: Final = 2_000
 EVENTS_PER_BATCH: Final = 256
+
+_ADDED: Final = (Present, HasKind)
 
 UNLESS_SEVERAL: Final = ", unless an attribute holds several values"
 
@@ -50,15 +53,6 @@ class MatchedIds(Protocol):
 
 MatchBatch = Callable[[Sequence[Event]], MatchedIds]
 """The engine's `match_batch`, which this room may not import."""
-
-
-class LintRule(StrEnum):
-    """The rules of the linter."""
-
-    NEVER = "never-true"
-    ALWAYS = "always-true"
-    SAME = "same"
-    COVERED = "covered"
 
 
 class Finding(NamedTuple):
@@ -220,6 +214,30 @@ class Linter:
         counterexample = find_witness(encoding, other, lambda event: not self._matches(one, event))
         self.undecided += (example is None) + (counterexample is None)
         return FilterProfile(None, _key(encoding, node), example)
+
+    def look_at_parts(self, one: LintedFilter, *, translated: bool = False) -> Iterator[Finding]:
+        """Yield findings about parts of a filter that never decide.
+
+        A filter that is `translated`, from JMS, has tests of kinds and presence that nobody wrote.
+        """
+        if self._profiles[one.id].verdict is not None:
+            return
+        parts = self._redundant(one, many=self._many)
+        unless = "" if self._many or self._schema is not None else UNLESS_SEVERAL
+        always = self._redundant(one, many=True) if parts and unless else parts
+        for found in parts:
+            if translated and all(isinstance(atom, _ADDED) for atom in found.part.atoms()):
+                continue
+            proviso = "" if found.part in (other.part for other in always) else unless
+            shown = brief_filter(found.part)
+            message = f"{shown} adds nothing: {found.reason}{proviso}"
+            yield Finding(one.id, LintRule.REDUNDANT, message)
+
+    def _redundant(self, one: LintedFilter, *, many: bool) -> list[RedundantPart]:
+        encoding = _encoding(one, self._schema, many=many)
+        report = redundant_parts(one.filter, encoding)
+        self.undecided += not report.complete
+        return report.parts
 
     # --- pairs -------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class Reference(Expression, frozen=True):
 
     def kind(self, schema: Schema) -> Kind:
         """Return the declared kind."""
-        return declared(self.name, schema).kind
+        return declared(self.name, schema, advice="a text needs quotes").kind
 
     def __str__(self) -> str:
         return show_name(self.name)

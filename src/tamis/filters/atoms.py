@@ -280,13 +280,13 @@ class HasBits(ValueAtom, frozen=True):
         return f"{show_name(self.attribute)} {self.words[self.op]} {show_value(self.bits)}"
 
 
-def declared(name: str, schema: Schema) -> Attribute:
+def declared(name: str, schema: Schema, *, advice: str = "") -> Attribute:
     """Return what the schema declares for `name`, or say that it declares nothing."""
     check_schema(schema)
     try:
         return schema[name]
     except KeyError:
-        hint = schema.suggestion(name)
+        hint = schema.suggestion(name) or advice
         raise FilterTypeError(
             f"the schema has no attribute {name!r}{'; ' + hint if hint else ''}", attribute=name
         ) from None

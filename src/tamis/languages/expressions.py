@@ -245,7 +245,8 @@ class ExpressionParser:
             missing = "a condition or value is missing at the end"
             return self.tokens.error(missing if at else "the filter is empty", at=at)
         hint = BLANK_HINT if word.isspace() else self.hints.operands.get(word, "")
-        if self.infix.get(word, NO_OPERATOR)[0] == COMPARE and self._operators:
+        joined = self._operators and self._operators[-1][0] in CONNECTIVES
+        if joined and self.infix.get(word, NO_OPERATOR)[0] == COMPARE:
             hint = "name the attribute again"
         return self.tokens.error(
             f"expected a condition or value, found {describe(word)}", at=at, hint=hint

@@ -42,6 +42,117 @@ def test_filters_that_no_event_or_every_event_matches_are_suspicious(
     assert ("warning" in done.out) is bool(words)
 
 
+@pytest.mark.parametrize(
+    ("filter_", "words"),
+    [
+        (
+            "symbol = ACME",
+            'ACME is read as an attribute; a text needs quotes, as in symbol = "ACME"',
+        ),
+        ("x = null", 'null is read as an attribute; write "x is absent"'),
+        ("x != None", 'None is read as an attribute; write "x is present"'),
+        ("x = NaN", "NaN is read as an attribute, and nothing compares with NaN"),
+        ("x < Infinity", "Infinity is read as an attribute, and nothing compares with Infinity"),
+        ("x = 1 -- comment", "a filter has no comments"),
+        (
+            "unit-price < 5",
+            "unit-price subtracts: write `unit-price` if it is one name, and unit - ",
+        ),
+        (
+            "price < 10 or price < 20",
+            "price < 10 adds nothing: whenever it is true, so is price < 20",
+        ),
+        (
+            "price < 10 and price < 20",
+            "price < 20 adds nothing: whenever price < 10 is true, so is it",
+        ),
+        (
+            "a = 1 or b < 1 and b > 2",
+            "b < 1 and b > 2 adds nothing: it can never be true, unless an",
+        ),
+        ("a = 1 and (b is present or b is absent)", "adds nothing: it is always true"),
+        ("a = 1 or b = 2 or a = 1", "a = 1 adds nothing: it is written twice"),
+        ("a > b or b < a or c = 1", "a > b adds nothing: whenever it is true, so is b < a"),
+        ("x like '*a?'", "the wildcards of like are % and _, not * and ?"),
+        ("x = 'a%'", "% stands for itself here; write like for a pattern"),
+    ],
+)
+def test_what_parses_but_cannot_be_meant_is_a_warning(filter_: str, words: str) -> None:
+    done = tamis("check", filter_)
+    assert done.code == 1
+    assert words in done.out.replace("\n", " ")
+    assert done.out.count("warning: ") == 1
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        "bid < ask",
+        "price * quantity > budget",
+        "high - low > 5",
+        "x = 'a-b' and `unit-price` < 5",
+        "x like '%a_'",
+        "price < 10 or price > 20",
+        "price < 10 and (size > 5 or price < 5)",
+        "home = away and away = 'Lyon'",
+        "not (x in (1, 2)) and y = 3",
+        "x < 5 xor y < 5",
+        "x = 1 - -2",
+    ],
+)
+def test_what_may_well_be_meant_is_no_warning(filter_: str) -> None:
+    done = tamis("check", filter_)
+    assert (done.code, "warning" in done.out, "note" in done.out) == (0, False, False)
+
+
+def test_two_attributes_may_be_a_text_without_quotes_which_is_a_note() -> None:
+    done = tamis("check", "topics = energy")
+    assert (done.code, done.out.count("note: ")) == (0, 1)
+    assert (
+        'energy is read as an attribute; a text needs quotes, as in topics = "energy"' in done.out
+    )
+
+
+def test_a_schema_or_another_filter_shows_what_is_an_attribute(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"symbol": "str", "ACME": "str", "a": "int", "b": "int"}')
+    assert tamis("check", "symbol = ACME or a-b = 1", "-s", schema).code == 0
+    done = tamis("check", "symbol = OTHER", "-s", schema)
+    assert (done.code, done.err) == (
+        2, "error: the schema has no attribute 'OTHER'; a text needs quotes\n"
+    )  # fmt: skip
+    code, _, _ = check_file(tmp_path, "ACME = 'x'\nsymbol = ACME\n")
+    assert code == 0
+
+
+def test_a_sample_shows_attributes_that_no_event_has_and_values_of_another_kind(
+    tmp_path: Path,
+) -> None:
+    sample = tmp_path / "events.jsonl"
+    sample.write_text(
+        '{"symbol": "ACME", "price": 5, "unit-price": 3}\n{"symbol": "BOLT", "tag": ["a", 1]}\nno\n'
+    )
+    done = tamis("check", "symbl = 'x' and price = '5' and tag = 1", "--sample", sample)
+    assert done.code == 1
+    assert [line for line in done.out.splitlines() if line.startswith("warning")] == [
+        'warning: no event of the sample has symbl; did you mean "symbol"?',
+        'warning: price = "5" asks for text, but in the sample price is always a number',
+    ]
+    assert f"rejected: {sample}: line 3, column 1" in done.err
+    assert "sample: 2 events, 1 rejected" in done.err
+    assert tamis("check", "symbol = 'x' and price < 5", "--sample", sample).code == 0
+    hyphen = tamis("check", "unit-price < 5", "--sample", sample).out
+    assert "unit-price subtracts; write `unit-price` for the attribute of that name" in hyphen
+    assert tamis("check", "a = 1", "--sample", tmp_path / "no").code == 2
+
+
+def test_what_a_selector_is_translated_to_is_not_blamed_on_its_author() -> None:
+    done = tamis("check", "-l", "jms", "NOT (x = 5 AND x = 5) AND price < 10 AND price < 20")
+    warnings = [line for line in done.out.splitlines() if line.startswith("warning")]
+    assert len(warnings) == 2
+    assert not [line for line in warnings if "is absent adds" in line or "number adds" in line]
+
+
 def check_file(tmp_path: Path, text: str, *options: object) -> tuple[int, list[str], str]:
     path = tmp_path / "f.txt"
     path.write_text(text, encoding="utf-8")
@@ -101,11 +212,11 @@ def test_every_line_that_holds_no_filter_is_named_with_its_place(tmp_path: Path)
     assert [line for line in out if line.startswith("error")] == [
         'error: f.txt:2:15: expected a condition or value, found "<"',
         "error: f.txt:3: the id 'ok' is already used on line 1",
-        'error: f.txt:4: this is not a filter as JSON: Expected "str", got "int" - at "$.filter"',
+        'error: f.txt:4: "filter" is a text, not a number',
         "error: f.txt:5: the id 'a b' has other characters than letters, digits, _ . / and -",
-        'error: f.txt:6: this is not a filter as JSON: Object contains unknown field "mod"',
+        'error: f.txt:6: "mod" is not a key of a filter; did you mean "mode"?',
         "error: f.txt:7: a condition or value is missing at the end",
-        "error: f.txt:8: this is not a filter as JSON: Invalid enum value 'maybe' - at \"$.mode\"",
+        "error: f.txt:8: 'maybe' is not a mode; the modes are 'total', 'strict', 'default', 'sql'",
         "error: f.txt:9:7: the filter is empty",
     ]
     assert "  price << 1\n         ^" in "\n".join(out)
@@ -159,7 +270,13 @@ def test_programs_get_one_line_of_json_per_filter(tmp_path: Path) -> None:
         "id": "a",
         "filter": "x < 1 and true",
         "simplified": "x < 1",
-        "findings": [],
+        "findings": [
+            {
+                "level": "warning",
+                "rule": "redundant",
+                "message": "true adds nothing: it is always true",
+            }
+        ],
     }
     assert (bad["id"], bad["findings"][0]["level"]) == ("b", "error")
 

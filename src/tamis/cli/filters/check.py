@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -10,8 +10,11 @@ from typing import Annotated, Final, NamedTuple
 import typer
 from rich.text import Text
 
-from tamis.analysis.lint import Finding, LintedFilter, Linter, LintRule
+from tamis.analysis.lint import Finding, LintedFilter, Linter
+from tamis.analysis.mistakes import MistakeFinder, Sample, tested_attributes
+from tamis.analysis.rules import LintRule
 from tamis.cli.console import Format, say, stderr, stdout, write_json
+from tamis.cli.event_input import read_events
 from tamis.cli.exits import FINDING, FINE, MISTAKE
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, RejectedFilter, read_filters
 from tamis.cli.options import (
@@ -22,9 +25,10 @@ from tamis.cli.options import (
     ModeOption,
     SchemaFile,
     argument,
+    no_default,
     read_schema,
 )
-from tamis.events import Schema
+from tamis.events import RejectedLine, Schema
 from tamis.filters import Mode
 from tamis.filters.simplify import simplify
 from tamis.units import count
@@ -33,6 +37,7 @@ EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis check 'price < 1000 and company in ("IBM", "Dell")'
 tamis check --filters subscriptions.txt --schema schema.json
+tamis check 'symbol = ACME' --sample events.jsonl
 
 [bold]Exit code[/bold]
 
@@ -50,12 +55,7 @@ class Level(StrEnum):
 
 
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "bold blue"}
-_LEVELS: Final = {
-    LintRule.NEVER: Level.WARNING,
-    LintRule.ALWAYS: Level.WARNING,
-    LintRule.SAME: Level.WARNING,
-    LintRule.COVERED: Level.NOTE,
-}
+_NOTES: Final = frozenset({LintRule.COVERED, LintRule.TWO_ATTRIBUTES})
 
 
 def check(
@@ -64,6 +64,14 @@ def check(
     filters: FiltersFile = None,
     mode: ModeOption = Mode.SQL,
     schema: SchemaFile = None,
+    sample: Annotated[
+        Path | None,
+        no_default(
+            metavar="FILE",
+            help="Events as JSON lines: warn of attributes that none of them has, and of values "
+            "of another kind than theirs.",
+        ),
+    ] = None,
     language: Language = "tamis",
     many: Many = False,
     pairs: Annotated[
@@ -74,13 +82,15 @@ def check(
 ) -> int:
     """Check filters: is each one valid, does it fit the schema, is it a probable mistake?
 
-    Warnings (never true, always true, same as an earlier filter) give exit code 1; notes (covered:
-    another filter matches all of its events) do not.
+    Warnings (never or always true, same as an earlier filter, a part that never decides, a text
+    without quotes, an attribute that no event of the sample has, …) give exit code 1. Notes do not:
+    another filter covers it, or it compares two attributes.
     """
     defaults = FilterDefaults(language, mode, read_schema(schema))
     found = read_filters(filter_, filters, defaults)
     subscriptions = [one for one in found if isinstance(one, NamedFilter)]
-    report = lint_filters(subscriptions, defaults.schema, many=many, pairs=pairs)
+    events = None if sample is None else read_sample(sample, defaults.schema)
+    report = lint_filters(subscriptions, defaults.schema, events, many=many, pairs=pairs)
     findings = [refusal(one) for one in found if isinstance(one, RejectedFilter)] + report.findings
     findings.sort(key=lambda finding: finding.line)
     _write(subscriptions, findings, filters, format_)
@@ -169,6 +179,24 @@ def _forms(one: NamedFilter) -> dict[str, str]:
     return {"filter": str(one.filter), "simplified": str(simplify(one.filter, one.mode))}
 
 
+def read_sample(path: Path, schema: Schema | None) -> Sample:
+    """Return what the events of a file hold; report lines that hold no event."""
+    sample, rejected = Sample(), 0
+    with path.open("rb") as stream:
+        for line in read_events(stream, schema, cloudevents=False, advance=lambda _: None):
+            if isinstance(line, RejectedLine):
+                rejected += 1
+                if rejected <= _MAX_REJECTED_SHOWN:
+                    say(stderr(), f"rejected: {path}: {line.error}")
+            else:
+                sample.add(line.event)
+    say(stderr(), f"sample: {count(sample.count, 'event')}, {rejected:,} rejected")
+    return sample
+
+
+_MAX_REJECTED_SHOWN: Final = 20
+
+
 class LineFinding(NamedTuple):
     """A finding about one line."""
 
@@ -192,20 +220,39 @@ class LintReport(NamedTuple):
 
 
 def lint_filters(
-    subscriptions: Sequence[NamedFilter], schema: Schema | None, *, many: bool, pairs: int
+    subscriptions: Sequence[NamedFilter],
+    schema: Schema | None,
+    sample: Sample | None = None,
+    *,
+    many: bool,
+    pairs: int,
 ) -> LintReport:
     """Check filters one by one, and in pairs if there are no more than `pairs`."""
     linter = Linter(schema, many=many)
     found, distinct = linter.look_at_each(
         LintedFilter(s.id, s.filter, s.mode) for s in subscriptions
     )
+    languages = {one.id: one.language for one in subscriptions}
+    for one in distinct:
+        found += linter.look_at_parts(one, translated=languages[str(one.id)] == "jms")
     number = len(distinct) * (len(distinct) - 1) // 2
     if number <= pairs:
         # An event refutes a pair in both directions, so no pair takes more than two comparisons.
         found += linter.look_at_pairs(distinct, 2 * number, every=True)
     lines = {one.id: one.line for one in subscriptions}
-    findings = [_placed(finding, lines[str(finding.id)]) for finding in found]
+    findings = list(_probable_mistakes(subscriptions, schema, sample))
+    findings += [_placed(finding, lines[str(finding.id)]) for finding in found]
     return LintReport(findings, linter.undecided, len(distinct), number if number > pairs else 0)
+
+
+def _probable_mistakes(
+    subscriptions: Sequence[NamedFilter], schema: Schema | None, sample: Sample | None
+) -> Iterator[LineFinding]:
+    known = schema if schema is not None else tested_attributes(s.filter for s in subscriptions)
+    finder = MistakeFinder(known, sample)
+    for one in subscriptions:
+        for mistake in finder.find(one.filter, "" if one.language == "siena" else one.text):
+            yield _line_finding(one.id, one.line, mistake.rule, mistake.message)
 
 
 def refusal(refused: RejectedFilter) -> LineFinding:
@@ -214,4 +261,9 @@ def refusal(refused: RejectedFilter) -> LineFinding:
 
 
 def _placed(found: Finding, line: int) -> LineFinding:
-    return LineFinding(str(found.id), line, _LEVELS[found.rule], found.rule, found.message)
+    return _line_finding(str(found.id), line, found.rule, found.message)
+
+
+def _line_finding(id_: str, line: int, rule: LintRule, message: str) -> LineFinding:
+    level = Level.NOTE if rule in _NOTES else Level.WARNING
+    return LineFinding(id_, line, level, rule, message)

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
 from tamis.cli.options import mistake
-from tamis.errors import FilterError, FilterSyntaxError, TamisError
-from tamis.events import Schema
+from tamis.errors import FilterError, FilterSyntaxError, JSONError, LimitError, TamisError
+from tamis.events import EventLimits, Schema
+from tamis.events.json_text import kind_of_json, parse_json
+from tamis.events.schema import did_you_mean
 from tamis.filters import Filter, Mode
-from tamis.filters.modes import require_schema
+from tamis.filters.modes import as_mode, require_schema
 from tamis.languages import parse
 
 _ID: Final = re.compile(r"[\w./-]++")
@@ -46,6 +46,8 @@ class NamedFilter(NamedTuple):
     line: int
     filter: Filter
     mode: Mode
+    text: str
+    language: str
 
 
 class RejectedFilter(NamedTuple):
@@ -56,7 +58,7 @@ class RejectedFilter(NamedTuple):
     message: str
 
 
-class _FilterLine(msgspec.Struct, forbid_unknown_fields=True):
+class _FilterLine(NamedTuple):
     filter: str
     id: str = ""
     language: str = ""
@@ -89,7 +91,7 @@ def accepted(found: Iterable[NamedFilter | RejectedFilter]) -> list[NamedFilter]
 def read_argument(text: str, defaults: FilterDefaults) -> NamedFilter:
     """Return the filter given on the command line."""
     filter_ = _bound(parse(text, defaults.language), defaults.mode, defaults.schema)
-    return NamedFilter("1", 1, filter_, defaults.mode)
+    return NamedFilter("1", 1, filter_, defaults.mode, text, defaults.language)
 
 
 def read_file(path: Path, defaults: FilterDefaults) -> Iterator[NamedFilter | RejectedFilter]:
@@ -124,11 +126,12 @@ def _read(
     try:
         entry, column = _entry(text)
         mode = entry.mode or defaults.mode
-        parsed = parse(entry.filter, entry.language or defaults.language)
+        language = entry.language or defaults.language
+        parsed = parse(entry.filter, language)
         filter_ = _bound(parsed, mode, defaults.schema)
     except TamisError as error:
         return RejectedFilter(entry.id or str(line), line, _message(place, column, error))
-    return NamedFilter(entry.id or str(line), line, filter_, mode)
+    return NamedFilter(entry.id or str(line), line, filter_, mode, entry.filter, language)
 
 
 def _entry(text: str) -> tuple[_FilterLine, int | None]:
@@ -144,15 +147,25 @@ def _entry(text: str) -> tuple[_FilterLine, int | None]:
 
 def _json_entry(text: str) -> _FilterLine:
     try:
-        entry = msgspec.json.decode(text, type=_FilterLine)
-    except msgspec.MsgspecError as error:
-        reason = str(error).replace("`", '"')
-        raise FilterError(f"this is not a filter as JSON: {reason}") from None
-    if entry.id and not _ID.fullmatch(entry.id):
+        data = parse_json(text, EventLimits())
+    except (JSONError, LimitError) as error:
+        raise FilterError(f"this is not a filter as JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise FilterError(f"this is not a filter as JSON: it is {kind_of_json(data)}")
+    for key, value in data.items():
+        if key not in _FilterLine._fields:
+            hint = did_you_mean(key, _FilterLine._fields)
+            raise FilterError(f'"{key}" is not a key of a filter{"; " + hint if hint else ""}')
+        if not isinstance(value, str):
+            raise FilterError(f'"{key}" is a text, not {kind_of_json(value)}')
+    if "filter" not in data:
+        raise FilterError('"filter" is missing')
+    if data.get("id") and not _ID.fullmatch(data["id"]):
         raise FilterError(
-            f"the id {entry.id!r} has other characters than letters, digits, _ . / and -"
+            f"the id {data['id']!r} has other characters than letters, digits, _ . / and -"
         )
-    return entry
+    mode = as_mode(data["mode"]) if "mode" in data else None
+    return _FilterLine(**{**data, "mode": mode})
 
 
 def _bound(filter_: Filter, mode: Mode, schema: Schema | None) -> Filter:

@@ -1,0 +1,198 @@
+"""Filters that parse but were probably meant otherwise: unquoted text, `null`, hyphens, comments.
+
+A word without quotes is an attribute, so these filters are valid. What is known about the
+attributes (a schema, a sample of events, other tests of the same attribute) decides whether a word
+is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from tamis.analysis.rules import LintRule
+from tamis.events import Event, Kind
+from tamis.events.kinds import kind_of
+from tamis.events.schema import did_you_mean
+from tamis.filters import Filter
+from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
+from tamis.filters.atoms import Atom, Compare, HasKind, Like, Present, ValueAtom
+from tamis.filters.printing import show_name
+
+NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "missing"})
+NOT_A_NUMBER: Final = frozenset({"nan", "inf", "infinity"})
+
+_QUOTED: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`""", re.DOTALL)
+_HYPHENATED: Final = re.compile(r"(?<![\w.])[^\W\d][\w.]*(?:-[^\W\d][\w.]*)+")
+
+
+class Sample:
+    """What some events hold: the attributes, and the kinds of their values."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.count = 0
+        self.kinds: dict[str, set[Kind | None]] = {}
+        for event in events:
+            self.add(event)
+
+    def add(self, event: Event) -> None:
+        """Add an event."""
+        self.count += 1
+        for name, values in event.items():
+            self.kinds.setdefault(name, set()).update(map(kind_of, values))
+
+
+class ProbableMistake(NamedTuple):
+    """A probable mistake in a filter: the rule it breaks, and a sentence."""
+
+    rule: LintRule
+    message: str
+
+
+class MistakeFinder:
+    """Looks for probable mistakes in filters, given what is known about the attributes."""
+
+    def __init__(self, known: Iterable[str] = (), sample: Sample | None = None) -> None:
+        self._sample = sample
+        self._known: frozenset[str] = frozenset(known)
+        if sample is not None and sample.count:
+            # What no event has is no attribute, whatever filters say.
+            self._known = frozenset(sample.kinds)
+
+    def find(self, filter_: Filter, text: str = "") -> Iterator[ProbableMistake]:
+        """Yield what looks like a mistake in a filter, and in the text that it was parsed from."""
+        found = dict.fromkeys(
+            mistake for atom in dict.fromkeys(filter_.atoms()) for mistake in self._in_atom(atom)
+        )
+        yield from found
+        yield from self._hyphenated(text)
+        if self._sample is not None and self._sample.count:
+            yield from self._beside_sample(filter_, self._sample)
+
+    def _in_atom(self, atom: Filter) -> Iterator[ProbableMistake]:
+        match atom:
+            case Relation():
+                yield from self._in_relation(atom)
+            case Like(pattern=pattern) if not re.search(r"[%_]", pattern) and re.search(
+                r"[*?]", pattern
+            ):
+                yield ProbableMistake(
+                    LintRule.PATTERN, f"{atom}: the wildcards of like are % and _, not * and ?"
+                )
+            case Compare(op="=" | "!=", value=str() as value) if re.search(r"^%|%$", value):
+                yield ProbableMistake(
+                    LintRule.PATTERN, f"{atom}: % stands for itself here; write like for a pattern"
+                )
+
+    # --- words without quotes ----------------------------------------------------------------
+
+    def _in_relation(self, relation: Relation) -> Iterator[ProbableMistake]:
+        if any(map(_subtracts_negative, (relation.left, relation.right))):
+            yield ProbableMistake(
+                LintRule.DOUBLE_MINUS,
+                f"{relation}: two minus signs in a row subtract twice; a filter has no comments",
+            )
+        names = [o.name for o in relation.operands() if isinstance(o, Reference)]
+        nothing = [name for name in names if self._is_nothing(name)]
+        for name in nothing:
+            yield self._not_a_constant(relation, name)
+        sides = relation.left, relation.right
+        if not nothing and all(isinstance(side, Reference) for side in sides):
+            yield from self._two_attributes(relation, *names)
+
+    def _is_nothing(self, name: str) -> bool:
+        return name not in self._known and name.lower() in NOTHING | NOT_A_NUMBER
+
+    def _not_a_constant(self, relation: Relation, name: str) -> ProbableMistake:
+        others = sorted(relation.attributes() - {name})
+        other = show_name(others[0]) if others else "the attribute"
+        reads = f"{relation}: {name} is read as an attribute"
+        if name.lower() in NOT_A_NUMBER:
+            return ProbableMistake(
+                LintRule.NOT_A_CONSTANT, f"{reads}, and nothing compares with {name}"
+            )
+        test = "is present" if relation.op == "!=" else "is absent"
+        return ProbableMistake(LintRule.NOT_A_CONSTANT, f'{reads}; write "{other} {test}"')
+
+    def _two_attributes(
+        self, relation: Relation, left: str, right: str
+    ) -> Iterator[ProbableMistake]:
+        if left == right or right in self._known:
+            return
+        advice = f"{show_name(right)} is read as an attribute; a text needs quotes"
+        message = f'{relation}: {advice}, as in {show_name(left)} {relation.op} "{right}"'
+        if _looks_like_constant(right, left):
+            yield ProbableMistake(LintRule.UNQUOTED, message)
+        elif relation.op in ("=", "!="):
+            yield ProbableMistake(LintRule.TWO_ATTRIBUTES, message)
+
+    # --- hyphens -----------------------------------------------------------------------------
+
+    def _hyphenated(self, text: str) -> Iterator[ProbableMistake]:
+        for found in dict.fromkeys(_HYPHENATED.findall(_QUOTED.sub('""', text))):
+            parts = found.split("-")
+            if found in self._known:
+                yield ProbableMistake(
+                    LintRule.HYPHENATED,
+                    f"{found} subtracts; write `{found}` for the attribute of that name",
+                )
+            elif not self._known.issuperset(parts):
+                yield ProbableMistake(
+                    LintRule.HYPHENATED,
+                    f"{found} subtracts: write `{found}` if it is one name, "
+                    f"and {' - '.join(parts)} if it is not",
+                )
+
+    # --- a sample of events ------------------------------------------------------------------
+
+    def _beside_sample(self, filter_: Filter, sample: Sample) -> Iterator[ProbableMistake]:
+        for name in sorted(filter_.attributes() - self._known):
+            hint = did_you_mean(name, sample.kinds)
+            yield ProbableMistake(
+                LintRule.UNKNOWN_ATTRIBUTE,
+                f"no event of the sample has {show_name(name)}{'; ' + hint if hint else ''}",
+            )
+        for atom in dict.fromkeys(filter_.atoms()):
+            kind = atom.kind if isinstance(atom, ValueAtom | HasKind) else None
+            if kind is not None and isinstance(atom, Atom):
+                yield from _other_kind(atom, kind, sample.kinds)
+
+
+def _other_kind(
+    atom: Atom, kind: Kind, kinds: Mapping[str, set[Kind | None]]
+) -> Iterator[ProbableMistake]:
+    held = kinds.get(atom.attribute, set())
+    # Bits are numbers in JSON, and timestamps are text; only a schema tells them apart.
+    if held and kind in (Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN) and kind not in held:
+        words = " or ".join(sorted("NaN" if one is None else one.value for one in held))
+        yield ProbableMistake(
+            LintRule.OTHER_KIND,
+            f"{atom} asks for {kind.value}, but in the sample {show_name(atom.attribute)} "
+            f"is always {words}",
+        )
+
+
+def tested_attributes(filters: Iterable[Filter]) -> frozenset[str]:
+    """Return the attributes that some filter tests against constants, or for presence."""
+    return frozenset(
+        atom.attribute
+        for filter_ in filters
+        for atom in filter_.atoms()
+        if isinstance(atom, Atom) and not isinstance(atom, Present)
+    )
+
+
+def _looks_like_constant(word: str, beside: str) -> bool:
+    """Return whether a word is written in capitals where the other side is not."""
+    return word[:1].isupper() and not beside[:1].isupper()
+
+
+def _subtracts_negative(expression: Expression) -> bool:
+    match expression:
+        case Arithmetic(op="-", right=Arithmetic(op="-", left=Literal(constant=0))):
+            return True
+        case Arithmetic(left=left, right=right):
+            return _subtracts_negative(left) or _subtracts_negative(right)
+        case _:
+            return False
