@@ -129,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rate=50,
         stalled_seconds=20,
         noisy_rate=200,
-        noisy_seconds=4.0,
+        noisy_seconds=4,
     )
     parts = {
         "many": report_many,

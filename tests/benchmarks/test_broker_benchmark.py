@@ -33,7 +33,7 @@ SMALL = {
         ["a tenth stalled", "4 of 40 stalled / none", "memory"],
     ),
     "noisy": (
-        "--noisy-rate 50 --noisy-seconds 0.5",
+        "--noisy-rate 50 --noisy-seconds 1",
         ["8 trials at a time", "dead letters", "their ratio"],
     ),
 }
