@@ -21,6 +21,7 @@
     ├── ProtocolError             bytes that are not a valid frame
     ├── RefusedError              a request that the broker refused; knows the code
     │   ├── AccessError           an action that a principal may not take; knows the log's reason
+    │   ├── BrokerFailedError     a broker that stops because a part of it has failed
     │   └── DisconnectedError     a connection that is closed, or cannot be made
     ├── SubscriptionEndedError    a subscription that the broker ended; knows the reason
     ├── AddressError              a URL that is not the address of a broker
@@ -41,6 +42,7 @@ from collections.abc import Sequence
 __all__ = [
     "AccessError",
     "AddressError",
+    "BrokerFailedError",
     "CloudEventError",
     "DisconnectedError",
     "EventError",
@@ -247,6 +249,18 @@ class AccessError(RefusedError):
     ) -> None:
         self.reason = reason or message
         super().__init__(code, message, retry_after=retry_after)
+
+
+class BrokerFailedError(RefusedError):
+    """A broker that stops because one of its parts has failed: which part; the log says why."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+        super().__init__(
+            "unavailable",
+            f"the {part} has failed, so the broker stops; its log says why, and nothing that it "
+            "has acknowledged is lost",
+        )
 
 
 class PolicyError(TamisError):

@@ -29,6 +29,7 @@ from tamis.broker.operations.housekeeping import Chore, Housekeeping
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.payloads import PayloadDecoder
@@ -36,7 +37,14 @@ from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
-from tamis.errors import AccessError, PolicyError, RefusedError, SchemaError, TamisError
+from tamis.errors import (
+    AccessError,
+    BrokerFailedError,
+    PolicyError,
+    RefusedError,
+    SchemaError,
+    TamisError,
+)
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
 from tamis.ports import SYSTEM_FILES, Clock, Files, RandomBytes, SystemClock, system_random
@@ -73,6 +81,7 @@ class Broker:
         self.executors = executors
         self.metrics = Metrics()
         self.health = Health()
+        self.supervisor = Supervisor(self.health, self.metrics)
         self.subscription_index = SubscriptionIndex()
         self.snapshots = Snapshots(
             settings.data / "engine", schema, settings.mode, clock, files=files, random=random
@@ -92,7 +101,12 @@ class Broker:
             store.state, self.metrics, executors.settle
         )
         self.notifier = Notifier(
-            event_cache, self.acknowledgement_writer, settings, self.metrics, self.clock
+            event_cache=event_cache,
+            acknowledgement_writer=self.acknowledgement_writer,
+            settings=settings,
+            metrics=self.metrics,
+            clock=self.clock,
+            supervisor=self.supervisor,
         )
         self.matcher = Matcher(
             engine=self.engine,
@@ -104,6 +118,7 @@ class Broker:
             max_waiting=settings.match_queue,
             on_overflow=self._end_slow,
             executor=executors.match,
+            supervisor=self.supervisor,
         )
         self.committer = Committer(
             store.log,
@@ -113,7 +128,7 @@ class Broker:
             executors.commit,
             max_waiting=settings.commit_queue,
         )
-        self.replayer = Replayer(store, event_cache, executors.background)
+        self.replayer = Replayer(store, event_cache, executors.background, self.supervisor)
         self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(
             store=store,
@@ -127,6 +142,7 @@ class Broker:
             clock=self.clock,
             executors=executors,
             random=random,
+            supervisor=self.supervisor,
         )
         self.housekeeping = Housekeeping(self._chores(), self.health)
         self._services = SessionServices(
@@ -153,8 +169,7 @@ class Broker:
         self._event_cache = event_cache
         self._sessions: set[Session] = set()
         self._connected: Counter[str] = Counter()
-        self._tasks: list[asyncio.Task[None]] = []
-        self._ending: set[asyncio.Task[None]] = set()
+        self._essential: list[asyncio.Task[None]] = []
         self._started_at = self.clock()
         self._watch()
 
@@ -189,18 +204,27 @@ class Broker:
                 files=files,
                 random=random,
             )
-            await broker._recover()
+            try:
+                await broker._recover()
+            except BaseException:
+                await broker.supervisor.close()
+                raise
             opened.pop_all()
         return broker
 
     async def _recover(self) -> None:
         self.health.recovery = str(self.store.recovery)
         restored = await self.executors.match.run(self._restore_subscriptions)
-        for work in (self.committer, self.matcher, self.acknowledgement_writer, self.housekeeping):
-            task = asyncio.create_task(work.run(), name=type(work).__name__.lower())
-            task.add_done_callback(self._note_end)
-            self._tasks.append(task)
-        await self._match_again()
+        supervisor = self.supervisor
+        supervisor.failed.add_done_callback(self._abandon)
+        # What is stored must be matched, in order: after a failure, only a new start makes sure.
+        self._essential += [
+            supervisor.depend_on("committer", self.committer.run),
+            supervisor.depend_on("matcher", self.matcher.run),
+        ]
+        supervisor.restart("acknowledgement writer", self.acknowledgement_writer.run)
+        supervisor.restart("housekeeping", self.housekeeping.run)
+        await supervisor.unless_failed(self._match_again())
         for subscription in restored:
             self.subscription_manager.replay(subscription)
         self.health.set_open(True)
@@ -244,6 +268,9 @@ class Broker:
             if not records:
                 break
             events = self._event_cache.decode_records(records)
+            if len(events) < len(records):
+                decoded = {event.sequence for event in events}
+                await self.matcher.skip([one for one in records if one.sequence not in decoded])
             if events:
                 await self.matcher.enqueue(events)
             position = records[-1].sequence + 1
@@ -256,17 +283,27 @@ class Broker:
             session.revoke("the broker stops")
             await session.close()
         await self.replayer.close()
-        await self.committer.drained()
-        await self.matcher.drained()
-        await self.acknowledgement_writer.settled()
-        await self.matcher.checkpoint()
-        for task in [*self._tasks, *self._ending]:
-            task.cancel()
-        await asyncio.gather(*self._tasks, *self._ending, return_exceptions=True)
+        with contextlib.suppress(BrokerFailedError):
+            await self.supervisor.unless_failed(self._finish())
+        await self.supervisor.close()
         await self.executors.background.run(self._save_snapshot)
         await self.executors.background.run(self.store.close)
         self.executors.close()
         LOG.info("broker closed")
+
+    async def _finish(self) -> None:
+        await self.committer.drained()
+        await self.matcher.drained()
+        await self.acknowledgement_writer.settled()
+        await self.matcher.checkpoint()
+
+    def _abandon(self, failed: asyncio.Future[BrokerFailedError]) -> None:
+        """End all sessions, because a part has failed that the broker cannot do without."""
+        self.health.set_open(False)
+        for task in self._essential:
+            task.cancel()
+        for session in [*self._sessions]:
+            session.revoke(str(failed.result()))
 
     async def __aenter__(self) -> Self:
         return self
@@ -380,17 +417,8 @@ class Broker:
             **self.metrics.totals(),
         }
 
-    def _note_end(self, task: asyncio.Task[None]) -> None:
-        """Report a part of the broker that has stopped by an error, which is a bug."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self.health.report(f"the {task.get_name()} has stopped", repr(error))
-            LOG.error("stopped by an error", part=task.get_name(), exc_info=error)
-
     def _end_slow(self, subscription: ActiveSubscription) -> None:
-        task = asyncio.create_task(self.notifier.end(subscription, "too slow"))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        self.supervisor.start("end notice", self.notifier.end(subscription, "too slow"))
 
     def _watch(self) -> None:
         watch = self.metrics.watch

@@ -133,7 +133,7 @@ class _Host:
     async def dial(self) -> Transport:
         to_broker, to_client = _Lane(), _Lane()
         connection = Connection.over(self.broker, _BrokerSide(to_broker, to_client))
-        task = asyncio.create_task(connection.run(), name="tamis connection")
+        task = self.broker.supervisor.start("connection", connection.run())
         self._connections[task] = connection
         task.add_done_callback(self._connections.pop)
         return _ClientSide(to_client, to_broker)

@@ -35,6 +35,8 @@ class AcknowledgementWriter:
         self._executor = executor
         self._metrics = metrics
         self._waiting: asyncio.Queue[Outcomes] = asyncio.Queue()
+        self._batch: list[Outcomes] = []
+        """What is being written; it is written again after a failure."""
 
     def acknowledge(
         self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int = 0
@@ -68,8 +70,10 @@ class AcknowledgementWriter:
 
     async def run(self) -> None:
         """Write outcomes until cancelled."""
+        batch = self._batch
         while True:
-            batch = [await self._waiting.get()]
+            if not batch:
+                batch.append(await self._waiting.get())
             await asyncio.sleep(BATCHING_SECONDS)
             while not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
@@ -91,3 +95,4 @@ class AcknowledgementWriter:
                     await asyncio.sleep(RETRY_SECONDS)
             for _ in batch:
                 self._waiting.task_done()
+            batch.clear()

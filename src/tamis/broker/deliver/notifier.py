@@ -16,8 +16,10 @@ from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
+from tamis.errors import DisconnectedError
 from tamis.filters import Filter
 from tamis.protocol import Deliver, Delivery, Dropped, Ended
 from tamis.storage import DeadLetter
@@ -27,6 +29,7 @@ MAX_EVENTS_PER_TAKE: Final = 256
 FRAME_EVENT_BYTES: Final = 256 * 1024
 # How long `end` waits for a connection to take the last frame.
 END_NOTICE_SECONDS: Final = 0.2
+FAILED: Final = "the broker cannot send its events because of an error, which is in its log"
 
 
 class DeliverySink(Protocol):
@@ -77,12 +80,15 @@ class Notifier:
 
     def __init__(
         self,
+        *,
         event_cache: EventCache,
         acknowledgement_writer: AcknowledgementWriter,
         settings: BrokerSettings,
         metrics: Metrics,
         clock: Callable[[], float],
+        supervisor: Supervisor,
     ) -> None:
+        self._supervisor = supervisor
         self._event_cache = event_cache
         self._acknowledgement_writer = acknowledgement_writer
         self._settings = settings
@@ -90,7 +96,6 @@ class Notifier:
         self._clock = clock
         self.leased: set[ActiveSubscription] = set()
         """Subscriptions with fetched events that may not be settled."""
-        self._end_notices: set[asyncio.Task[None]] = set()
 
     # --- connections -----------------------------------------------------------------------------
 
@@ -103,7 +108,7 @@ class Notifier:
         attachment = Attachment(subscription, sink, credit, manual=manual)
         subscription.attachment = attachment
         subscription.queue.is_attended = True
-        attachment.task = asyncio.create_task(self._send_all(attachment))
+        attachment.task = self._supervisor.start("delivery", self._send_all(attachment))
         return attachment
 
     async def detach(self, attachment: Attachment) -> None:
@@ -131,9 +136,7 @@ class Notifier:
         if attachment is None:
             return
         await self.detach(attachment)
-        notice = asyncio.create_task(_send_end(attachment, reason))
-        self._end_notices.add(notice)
-        notice.add_done_callback(self._end_notices.discard)
+        notice = self._supervisor.start("end notice", _send_end(attachment, reason))
         await asyncio.wait([notice], timeout=END_NOTICE_SECONDS)
 
     async def _send_all(self, attachment: Attachment) -> None:
@@ -157,10 +160,11 @@ class Notifier:
                     await _wait(wake_up, queue.next_due() - self._clock())
                 else:
                     await wake_up.wait()
-        except asyncio.CancelledError:
-            raise
-        except Exception:
+        except DisconnectedError:
             await self.detach(attachment)
+        except Exception:
+            await self.end(subscription, FAILED)
+            raise
 
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
         """Send events frame by frame; prepare them again if the rights have changed."""
@@ -241,7 +245,7 @@ class Notifier:
         self._count_dropped(subscription, count, reason)
         attachment = subscription.attachment
         if attachment is not None:
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(DisconnectedError):
                 dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
                 await attachment.sink.send(dropped)
 
@@ -342,7 +346,7 @@ class Notifier:
 
 
 async def _send_end(attachment: Attachment, reason: str) -> None:
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(DisconnectedError):
         await attachment.sink.send(Ended(subscription=attachment.id, reason=reason))
 
 

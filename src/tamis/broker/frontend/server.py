@@ -21,7 +21,7 @@ from tamis.broker.frontend.protocols import HTTPProtocol, ServerConfig, WebSocke
 from tamis.broker.frontend.streams import Streams
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings
-from tamis.errors import SettingsError
+from tamis.errors import BrokerFailedError, SettingsError
 from tamis.matching import load_kernels
 
 LOG: Final = get_logger("tamis.server")
@@ -44,7 +44,12 @@ async def _serve(settings: BrokerSettings) -> None:
             await _load_kernels()
             streams = Streams()
             config = _config(create_app(broker, streams), settings)
-            await Server(config, streams, _address(settings, bound)).serve([bound])
+            server = Server(config, streams, _address(settings, bound))
+            failed = broker.supervisor.failed
+            failed.add_done_callback(server.stop_after)
+            await server.serve([bound])
+            if failed.done():
+                raise failed.result()
 
 
 async def _open_broker(settings: BrokerSettings) -> Broker:
@@ -98,6 +103,11 @@ class Server(uvicorn.Server):
             async with asyncio.timeout(self.config.settings.stop_timeout):
                 await self._streams.stop()
         await super().shutdown(sockets)
+
+    def stop_after(self, failed: asyncio.Future[BrokerFailedError]) -> None:
+        """Stop because a part of the broker has failed."""
+        LOG.error("stopping after a failure", part=failed.result().part)
+        self.should_exit = True
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

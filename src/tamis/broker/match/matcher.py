@@ -7,18 +7,22 @@ every event is matched either against the subscriptions before the change or aft
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
-from tamis.broker.operations.health import Health
+from tamis.broker.operations.health import Health, code_of
+from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
+from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
-from tamis.errors import StorageError
+from tamis.errors import StorageError, TamisError
 from tamis.matching import Engine
 from tamis.ports import Executor
-from tamis.storage import StateStore
+from tamis.storage import Record, StateStore
+
+LOG: Final = get_logger("tamis.broker")
 
 MAX_CHANGES_PER_STEP: Final = 256
 MAX_EVENTS_PER_STEP: Final = 4_096
@@ -26,6 +30,7 @@ MAX_EVENTS_PER_STEP: Final = 4_096
 MIN_BATCH_EVENTS: Final = 4
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
+UNMATCHED: Final = "stored events cannot be matched"
 
 T = TypeVar("T")
 
@@ -57,13 +62,23 @@ class ChangeResult(NamedTuple):
 class Updater:
     """A bounded queue of changes."""
 
-    def __init__(self, wake: Callable[[], None], metrics: Metrics, max_waiting: int) -> None:
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        metrics: Metrics,
+        max_waiting: int,
+        supervisor: Supervisor,
+    ) -> None:
         self._wake = wake
+        self._supervisor = supervisor
         self.waiting: asyncio.Queue[SubscriptionChange] = asyncio.Queue(max_waiting)
         metrics.watch_queue("update", self.waiting)
 
     async def do(self, make: Callable[[], T]) -> T:
         """Make a change between two batches, and return its result."""
+        return await self._supervisor.unless_failed(self._do(make))
+
+    async def _do(self, make: Callable[[], T]) -> T:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         await self.waiting.put(SubscriptionChange(make, done))
         self._wake()
@@ -81,6 +96,8 @@ class _StepResult(NamedTuple):
     """The sequences of the events that each subscription gets."""
     unwritten: list[tuple[int, int]]
     """Rows for disk queues that could not be written."""
+    unmatched: dict[int, str]
+    """Sequences of events that cannot be matched, and why."""
 
 
 class Matcher:
@@ -98,6 +115,7 @@ class Matcher:
         max_waiting: int,
         on_overflow: Callable[[ActiveSubscription], None],
         executor: Executor,
+        supervisor: Supervisor,
     ) -> None:
         self._executor = executor
         self._engine = engine
@@ -109,11 +127,12 @@ class Matcher:
         self._on_overflow = on_overflow
         self._work = asyncio.Event()
         self._waiting: asyncio.Queue[list[StoredEvent]] = asyncio.Queue(max_waiting)
-        self.updater = Updater(self._work.set, metrics, max_waiting * 16)
+        self.updater = Updater(self._work.set, metrics, max_waiting * 16, supervisor)
         self.position = state.matched_up_to
         """The last event that was matched."""
         self._publishers: dict[str, int] = {}
         """The last numbers of publishers that the state does not have yet."""
+        self._unmatched = 0
         metrics.watch_queue("match", self._waiting)
 
     async def enqueue(self, events: list[StoredEvent]) -> None:
@@ -137,6 +156,8 @@ class Matcher:
                 step = await self._executor.run(self._step, changes, events)
                 for result in step.changes:
                     result.resolve()
+                if step.unmatched:
+                    self._report_unmatched(step.unmatched)
                 if step.unwritten:
                     await self._write_until_stored(step.unwritten)
                 for subscription, sequences in step.matches.items():
@@ -155,15 +176,22 @@ class Matcher:
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_make(change) for change in changes], {}, [])
+        step = _StepResult([_make(change) for change in changes], {}, [], {})
         if not events:
             return step
         with self._metrics.match_seconds.time():
-            numbers: Iterable[Iterable[Any]]
-            if len(events) < MIN_BATCH_EVENTS:
-                numbers = [self._engine.match(event.payload.event) for event in events]
-            else:
-                numbers = self._engine.match_batch([event.payload.event for event in events])
+            numbers: list[Iterable[Any]] = []
+            if len(events) >= MIN_BATCH_EVENTS:
+                numbers = self._match_batch(events, step.unmatched)
+            for event in events[len(numbers) :]:
+                try:
+                    numbers.append(self._engine.match(event.payload.event))
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    # It must not keep all later events from being matched.
+                    step.unmatched[event.sequence] = _reason(error)
+                    numbers.append(())
             for event, matched in zip(events, numbers, strict=True):
                 for number in matched:
                     subscription = self._index.by_number.get(number)
@@ -187,6 +215,41 @@ class Matcher:
                 step.unwritten.extend(rows)
         return step
 
+    def _match_batch(
+        self, events: Sequence[StoredEvent], unmatched: dict[int, str]
+    ) -> list[Iterable[Any]]:
+        """Return what each event matches; nothing if they must be matched one by one."""
+        try:
+            matches = self._engine.match_batch([event.payload.event for event in events])
+        except MemoryError:
+            raise
+        except Exception:
+            LOG.exception("a batch cannot be matched, its events are matched one by one")
+            return []
+        for row, error in matches.errors.items():
+            unmatched[events[row].sequence] = _reason(error)
+        return [*matches]
+
+    async def skip(self, records: Sequence[Record]) -> None:
+        """Report stored events that can no longer be decoded; their publishers' numbers count."""
+
+        def note() -> None:
+            for record in records:
+                if record.publisher_sequence:
+                    self._publishers[record.publisher] = record.publisher_sequence
+
+        await self.updater.do(note)
+        why = "the schema or the limits have changed since it was stored"
+        self._report_unmatched(dict.fromkeys((record.sequence for record in records), why))
+
+    def _report_unmatched(self, unmatched: Mapping[int, str]) -> None:
+        sequence, reason = next(iter(unmatched.items()))
+        self._unmatched += len(unmatched)
+        self._metrics.unmatched.inc(len(unmatched))
+        LOG.warning("events cannot be matched", count=len(unmatched), first=sequence, reason=reason)
+        latest = f"{self._unmatched:,} since the start; event {sequence}: {reason}"
+        self._health.warn(UNMATCHED, latest)
+
     async def checkpoint(self) -> None:
         """Write how far matching has come, so that the log need not be kept for it."""
         await self.updater.do(self._write_position)
@@ -205,7 +268,7 @@ class Matcher:
             try:
                 await self._executor.run(self._commit, rows)
             except StorageError as error:
-                self._health.report(PROBLEM, str(error))
+                self._health.report(PROBLEM, str(error), code_of(error))
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._health.clear(PROBLEM)
@@ -217,3 +280,7 @@ def _make(change: SubscriptionChange) -> ChangeResult:
         return ChangeResult(change.done, change.make(), None)
     except Exception as error:
         return ChangeResult(change.done, None, error)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, TamisError) else repr(error)

@@ -8,8 +8,12 @@ from tamis.protocol import Code
 
 def refusal(error: StorageError) -> RefusedError:
     """Return the refusal that a client gets when something could not be stored."""
-    code = Code.STORAGE_FULL if isinstance(error, StorageFullError) else Code.UNAVAILABLE
-    return RefusedError(code, f"nothing was stored: {error}")
+    return RefusedError(code_of(error), f"nothing was stored: {error}")
+
+
+def code_of(error: StorageError) -> Code:
+    """Return the code of a refusal for something that could not be stored."""
+    return Code.STORAGE_FULL if isinstance(error, StorageFullError) else Code.UNAVAILABLE
 
 
 class Health:
@@ -21,6 +25,7 @@ class Health:
         self.ready = False
         """Whether publications are accepted."""
         self._problems: dict[str, str] = {}
+        self._codes: dict[str, Code] = {}
         self._warnings: dict[str, str] = {}
 
     @property
@@ -35,9 +40,10 @@ class Health:
         self.is_open = is_open
         self.ready = is_open and not self._problems
 
-    def report(self, what: str, why: str) -> None:
-        """Note a problem that prevents publishing."""
+    def report(self, what: str, why: str, code: Code = Code.UNAVAILABLE) -> None:
+        """Note a problem that prevents publishing; publishers are refused with this code."""
         self._problems[what] = why
+        self._codes[what] = code
         self.ready = False
 
     def warn(self, what: str, why: str) -> None:
@@ -53,5 +59,5 @@ class Health:
     def refusal(self) -> RefusedError:
         """Return why publications are not accepted; details are for administrators only."""
         why = "; ".join(self._problems) or "the broker is starting or stopping"
-        code = Code.STORAGE_FULL if self._problems else Code.UNAVAILABLE
+        code = next((self._codes[what] for what in self._problems), Code.UNAVAILABLE)
         return RefusedError(code, f"nothing was stored: {why}")

@@ -23,6 +23,8 @@ class Metrics:
         self.acknowledged = self._counter("acknowledged_events", "Events acknowledged")
         self.dropped = self._counter("dropped_events", "Events dropped", "reason")
         self.dead = self._counter("dead_letters", "Events that became dead letters")
+        self.unmatched = self._counter("unmatched_events", "Stored events that cannot be matched")
+        self.failures = self._counter("failures", "Tasks that failed by an error", "part")
         self.commit_seconds = self._histogram("commit_seconds", "Time of one write and sync")
         self.match_seconds = self._histogram("match_seconds", "Time to match a batch of events")
         self.delivery_seconds = self._histogram(
@@ -52,6 +54,7 @@ class Metrics:
             "redelivered": self.redelivered,
             "acknowledged": self.acknowledged,
             "dead": self.dead,
+            "unmatched": self.unmatched,
         }
         return {name: _value(counter) for name, counter in counters.items()}
 

@@ -49,6 +49,7 @@ class Committer:
         self._metrics = metrics
         self._waiting: asyncio.Queue[Publication] = asyncio.Queue(max_waiting)
         self._turn = asyncio.Lock()
+        self._has_ended = False
         self._refused: dict[str, int] = {}
         """For each publisher, the first number that could not be stored and was not sent again."""
         metrics.watch_queue("commit", self._waiting)
@@ -60,20 +61,31 @@ class Committer:
         stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         async with self._turn:
             # A full queue lets newcomers overtake; publications of one publisher must not.
-            await self._waiting.put(Publication(publisher, sequence, payloads, stored))
+            publication = Publication(publisher, sequence, payloads, stored)
+            await self._waiting.put(publication)
+        if self._has_ended:
+            self._abandon(publication)
         return stored
 
     async def run(self) -> None:
-        """Write publications until cancelled."""
-        while True:
-            batch = [await self._waiting.get()]
-            size = len(batch[0].payloads)
-            while size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty():
+        """Write publications until cancelled or failed; then refuse what is left."""
+        batch: list[Publication] = []
+        try:
+            while True:
+                batch = [await self._waiting.get()]
+                size = len(batch[0].payloads)
+                while size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty():
+                    batch.append(self._waiting.get_nowait())
+                    size += len(batch[-1].payloads)
+                await self._commit(batch)
+                for _ in batch:
+                    self._waiting.task_done()
+        finally:
+            self._has_ended = True
+            while not self._waiting.empty():
                 batch.append(self._waiting.get_nowait())
-                size += len(batch[-1].payloads)
-            await self._commit(batch)
-            for _ in batch:
-                self._waiting.task_done()
+            for publication in batch:
+                self._abandon(publication)
 
     async def drained(self) -> None:
         """Return when every publication is stored or refused."""
@@ -128,6 +140,16 @@ class Committer:
         if events:
             self._metrics.published.inc(len(events))
             await self._pass_on(events)
+
+    def _abandon(self, publication: Publication) -> None:
+        if not publication.stored.done():
+            publication.stored.set_exception(
+                RefusedError(
+                    Code.UNAVAILABLE,
+                    "the broker stops, and whether these events were stored is not known; send "
+                    "them again when it is back",
+                )
+            )
 
     def _hold_back(self, publication: Publication) -> None:
         """Refuse what follows a refused publication until that one is sent again.

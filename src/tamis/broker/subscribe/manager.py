@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,10 +27,12 @@ from tamis.broker.deliver.subscriptions import (
 from tamis.broker.match.matcher import ChangeResult, Matcher
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import refusal
+from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.history import place_of
-from tamis.broker.subscribe.replay import Replayer, ReplayRange
-from tamis.errors import FilterError, RefusedError, StorageError, TamisError
+from tamis.broker.subscribe.replay import Replayer
+from tamis.errors import BrokerFailedError, FilterError, RefusedError, StorageError, TamisError
 from tamis.filters import Filter, Mode
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
@@ -37,6 +40,8 @@ from tamis.matching import Engine
 from tamis.ports import RandomBytes
 from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
+
+LOG: Final = get_logger("tamis.broker")
 
 WAIT: Final = "wait"
 SUBSCRIPTIONS_PER_STEP: Final = 1_000
@@ -78,9 +83,11 @@ class SubscriptionManager:
         clock: Callable[[], float],
         executors: Executors,
         random: RandomBytes,
+        supervisor: Supervisor,
     ) -> None:
         self._executors = executors
         self._random = random
+        self._supervisor = supervisor
         self._store = store
         self._engine = engine
         self._index = subscription_index
@@ -93,7 +100,6 @@ class SubscriptionManager:
         self._clock = clock
         self._asking = Lock()
         self._asked: list[tuple[SubscriptionRequest, Done]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -200,18 +206,25 @@ class SubscriptionManager:
             self._asked.append((asked, done))
             is_first = len(self._asked) == 1
         if is_first:
-            task = asyncio.create_task(self._make_asked())
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-        return await done
+            self._supervisor.start("subscription manager", self._make_asked())
+        return await self._supervisor.unless_failed(done)
 
     async def _make_asked(self) -> None:
-        for result in await self._matcher.updater.do(self._make_all):
-            result.resolve()
+        with contextlib.suppress(BrokerFailedError):
+            for result in await self._matcher.updater.do(self._make_all):
+                result.resolve()
 
     def _make_all(self) -> list[ChangeResult]:
         with self._asking:
             asked, self._asked = self._asked, []
+        try:
+            return self._make_each(asked)
+        except Exception as error:
+            # A bug, but the requests must be answered.
+            LOG.exception("subscriptions cannot be added")
+            return [ChangeResult(done, None, error) for _, done in asked]
+
+    def _make_each(self, asked: Sequence[tuple[SubscriptionRequest, Done]]) -> list[ChangeResult]:
         together: dict[tuple[str, str], tuple[SubscriptionRequest, StoredSubscription, Done]] = {}
         results, more = [], Counter[str]()
         for one, done in asked:
@@ -233,9 +246,6 @@ class SubscriptionManager:
             numbers = self._store.state.add_subscriptions([row for _, row, _ in together])
         except StorageError as error:
             return [ChangeResult(done, None, refusal(error)) for _, _, done in together]
-        except Exception as error:
-            # A bug, but the requests must be answered.
-            return [ChangeResult(done, None, error) for _, _, done in together]
         return [
             self._in_force(asked, done, msgspec.structs.replace(row, number=number))
             for (asked, row, done), number in zip(together, numbers, strict=True)
@@ -251,12 +261,11 @@ class SubscriptionManager:
             self._put_in_engine(made, asked.effective if made.rights is asked.rights else None)
             if made.is_suspended:
                 made.rights.effective(asked.filter, stored.mode)
-        except TamisError as error:
+        except Exception as error:
             self._store.state.remove_subscription(stored.number)
-            refused = isinstance(error, RefusedError)
-            return ChangeResult(
-                done, None, error if refused else RefusedError(Code.BAD_FILTER, str(error))
-            )
+            if isinstance(error, TamisError) and not isinstance(error, RefusedError):
+                error = RefusedError(Code.BAD_FILTER, str(error))
+            return ChangeResult(done, None, error)
         self._index.add(made)
         return ChangeResult(done, made, None)
 
@@ -422,10 +431,8 @@ class SubscriptionManager:
 
     def replay(self, subscription: ActiveSubscription) -> None:
         """Search the part of the log before the subscription that it asked for."""
-        stored = subscription.stored
-        first = Extra.of(stored).replay_from
-        if first:
-            self._replayer.begin(subscription, self._alone, ReplayRange(first, stored.start))
+        if Extra.of(subscription.stored).replay_from:
+            self._replayer.begin(subscription, self._alone)
 
     def _alone(self, subscription: ActiveSubscription) -> Engine:
         """Return an engine with this subscription only, by its current rights."""

@@ -9,7 +9,8 @@ from math import inf
 from typing import Final, NamedTuple
 
 from tamis.broker.deliver.queues import DiskQueue
-from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra
+from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import TamisError
 from tamis.matching import Engine
@@ -30,8 +31,15 @@ class ReplayRange(NamedTuple):
 class Replayer:
     """Searches the log for subscriptions that start in the past, each in its own task."""
 
-    def __init__(self, store: Storage, event_cache: EventCache, executor: Executor) -> None:
+    def __init__(
+        self,
+        store: Storage,
+        event_cache: EventCache,
+        executor: Executor,
+        supervisor: Supervisor,
+    ) -> None:
         self._store = store
+        self._supervisor = supervisor
         self._executor = executor
         self._event_cache = event_cache
         self._tasks: dict[int, asyncio.Task[None]] = {}
@@ -40,13 +48,12 @@ class Replayer:
         self,
         subscription: ActiveSubscription,
         alone: Callable[[ActiveSubscription], Engine],
-        range_: ReplayRange,
     ) -> None:
         """Start a replay; `alone` makes an engine for this subscription only."""
         queue = subscription.queue
         assert isinstance(queue, DiskQueue)  # noqa: S101 - others begin now
-        queue.below = range_.position
-        task = asyncio.create_task(self._replay(subscription, alone, range_, queue))
+        queue.below = Extra.of(subscription.stored).replay_from
+        task = self._supervisor.restart("replay", partial(self._replay, subscription, alone, queue))
         self._tasks[subscription.number] = task
         task.add_done_callback(lambda _: self._tasks.pop(subscription.number, None))
 
@@ -67,10 +74,11 @@ class Replayer:
         self,
         subscription: ActiveSubscription,
         alone: Callable[[ActiveSubscription], Engine],
-        range_: ReplayRange,
         queue: DiskQueue,
     ) -> None:
-        rights, engine = None, None
+        rights, engine, stored = None, None, subscription.stored
+        # After a failure the search resumes where it was, as after a restart of the broker.
+        range_ = ReplayRange(Extra.of(stored).replay_from or stored.start, stored.start)
         while range_.position < range_.end:
             try:
                 if engine is None or rights is not subscription.rights:

@@ -10,8 +10,10 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from tamis.broker.operations.settings import BrokerSettings, load_settings
-from tamis.cli.exits import FINE
+from tamis.cli.console import say_error
+from tamis.cli.exits import FAILED, FINE
 from tamis.cli.options import declare_parameters, mistake, no_default, option_parameter
+from tamis.errors import BrokerFailedError
 from tamis.units import format_seconds, format_size
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -31,7 +33,8 @@ log_level = "debug". Options take precedence over the environment, and both over
 [bold]Exit code[/bold]
 
 0 the broker was asked to stop, and has finished its work
-2 a setting is not usable, the address is taken, or the data folder cannot be opened"""
+2 a setting is not usable, the address is taken, or the data folder cannot be opened
+70 a part of the broker has failed, and the log says why; start it again, nothing is lost"""
 
 
 class SettingFlag(NamedTuple):
@@ -82,7 +85,11 @@ def serve(config: Path | None, set_: list[str] | None, **flags: object) -> int:
     # Its libraries take a while to load, and `--help` does not need them.
     from tamis.broker.frontend.server import serve as run  # noqa: PLC0415
 
-    run(load_settings(config, {**flags, **_named(set_ or [])}))
+    try:
+        run(load_settings(config, {**flags, **_named(set_ or [])}))
+    except BrokerFailedError as error:
+        say_error(str(error))
+        return FAILED
     return FINE
 
 

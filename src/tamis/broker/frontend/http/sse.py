@@ -120,7 +120,10 @@ class EventStream(Response):
     async def _write(self, data: bytes) -> None:
         if self._over.done() or self._send is None:
             raise DisconnectedError("the event stream has ended")
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        try:
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        except OSError:
+            raise DisconnectedError("the client has gone") from None
 
     # --- the sink of the notifier ----------------------------------------------------------------
 

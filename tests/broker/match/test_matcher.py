@@ -1,0 +1,101 @@
+"""The matcher: an event that cannot be matched is reported, and delays nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from broker.authorization_fixture import fetched, refusal, run_async, subscribe
+from broker.log_lines import log_lines
+from tamis.broker import Broker, BrokerSettings
+from tamis.broker.match.matcher import Matcher
+from tamis.errors import BrokerFailedError
+from tamis.filters import Mode
+from waiting import eventually_async
+
+OPEN_SECONDS = 20.0
+
+
+async def crashed_folder(folder: Path, schema: Path, events: list[bytes]) -> Path:
+    """Return the folder of a broker that stored events and was killed before it matched them."""
+    settings = BrokerSettings(data=folder / "data", schema_file=schema, mode=Mode.TOTAL)
+    async with await Broker.open(settings) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "a > 0", "all")
+        with patch.object(Matcher, "enqueue", autospec=True):
+            await session.publish(events)
+            shutil.copytree(folder / "data", folder / "crashed")
+    return folder / "crashed"
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+@run_async
+async def test_a_stored_event_that_no_longer_conforms_is_reported(
+    tmp_path: Path, count: int
+) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"a": "int"}')
+    data = await crashed_folder(tmp_path, schema, [b'{"a": 1}'] * count)
+    schema.write_text('{"a": "int", "b": "int"}')
+    settings = BrokerSettings(data=data, schema_file=schema, mode=Mode.TOTAL)
+    with log_lines() as lines:
+        async with await asyncio.wait_for(Broker.open(settings), OPEN_SECONDS) as broker:
+            assert any(
+                problem.startswith(f"stored events cannot be matched: {count} since the start")
+                for problem in broker.status()["problems"]
+            )
+            assert broker.status()["unmatched"] == count
+            assert broker.health.ready
+            session = await broker.authenticate(None)
+            await session.publish([b'{"a": 2, "b": 2}'])
+            assert await fetched(session, "all", wait=10.0) == [{"a": 2, "b": 2}]
+    warned = [line for line in lines if line.getMessage() == "events cannot be matched"]
+    assert [line.levelname for line in warned] == ["WARNING"]
+
+
+def failing_step(*_: Any, **__: Any) -> Any:
+    raise RuntimeError("a planted fault")
+
+
+@run_async
+async def test_a_broker_whose_matcher_dies_does_not_open(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"a": "int"}')
+    data = await crashed_folder(tmp_path, schema, [b'{"a": 1}'])
+    settings = BrokerSettings(data=data, schema_file=schema, mode=Mode.TOTAL)
+    with (
+        patch.object(Matcher, "_step", failing_step),
+        pytest.raises(BrokerFailedError, match="the matcher has failed"),
+    ):
+        await asyncio.wait_for(Broker.open(settings), OPEN_SECONDS)
+    async with await asyncio.wait_for(Broker.open(settings), OPEN_SECONDS) as broker:
+        session = await broker.authenticate(None)
+        assert await fetched(session, "all") == [{"a": 1}]
+
+
+@run_async
+async def test_a_matcher_that_dies_ends_everything_and_loses_nothing(tmp_path: Path) -> None:
+    settings = BrokerSettings(data=tmp_path)
+    with log_lines() as lines:
+        broker = await Broker.open(settings)
+        session = await broker.authenticate(None)
+        await subscribe(session, "a > 0", "all")
+        with patch.object(Matcher, "_step", failing_step):
+            await session.publish([b'{"a": 1}'])
+            await eventually_async(broker.supervisor.failed.done)
+            await eventually_async(session.closed.done)
+        assert not broker.health.ready
+        assert any("the matcher has failed" in one for one in broker.status()["problems"])
+        assert "unavailable: the matcher has failed" in await refusal(subscribe(session, "true"))
+        await asyncio.wait_for(broker.close(), 10)
+    [failed] = [line for line in lines if line.getMessage() == "a part of the broker has failed"]
+    assert failed.exc_info is not None
+    assert failed.levelname == "CRITICAL"
+    async with await Broker.open(settings) as again:
+        session = await again.authenticate(None)
+        assert await fetched(session, "all") == [{"a": 1}]
