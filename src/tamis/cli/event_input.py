@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple, TypeVar
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from tamis.cli.options import mistake
 from tamis.events import (
-    DecodedLine,
+    Event,
     RejectedLine,
     Schema,
     decode_cloudevent_lines,
@@ -24,24 +31,41 @@ from tamis.events import (
 
 STDIN: Final = "-"
 
+Item = TypeVar("Item")
+
 # A bar that disappears at once only flickers.
 _SECONDS_BEFORE_BAR: Final = 1.0
 # An update costs more than matching an event.
 _SECONDS_BETWEEN_UPDATES: Final = 0.2
 
 
+class EventLine(NamedTuple):
+    """An event, with the line that it was read from."""
+
+    number: int
+    event: Event
+    text: bytes
+
+
 def read_events(
     stream: BinaryIO, schema: Schema | None, *, cloudevents: bool, advance: Callable[[int], None]
-) -> Iterator[DecodedLine | RejectedLine]:
+) -> Iterator[EventLine | RejectedLine]:
     """Yield the events of a stream of JSON lines; call `advance` with the bytes read."""
+    text = b""
 
     def lines() -> Iterator[bytes]:
+        nonlocal text
         for line in read_lines(stream):
+            text = line
             advance(len(line))
             yield line
 
     decode = decode_cloudevent_lines if cloudevents else decode_json_lines
-    return decode(lines(), schema=schema)
+    # A line is read only when all events of the one before have been taken.
+    for found in decode(lines(), schema=schema):
+        yield (
+            found if isinstance(found, RejectedLine) else EventLine(found.number, found.event, text)
+        )
 
 
 @contextmanager
@@ -60,10 +84,29 @@ def opened(name: str) -> Iterator[BinaryIO]:
 def progress(name: str, console: Console, *, visible: bool) -> Iterator[Callable[[int], None]]:
     """Provide a function to call with the bytes read; a bar appears after a second."""
     total = Path(name).stat().st_size if name != STDIN else None
+    with _bar(console, DownloadColumn(), total, visible=visible) as advance:
+        yield advance
+
+
+def watched(
+    items: Sequence[Item], description: str, console: Console, *, visible: bool
+) -> Iterator[Item]:
+    """Yield items; a bar that counts them appears after a second."""
+    column = TextColumn(f"{description} {{task.completed:,.0f}} of {{task.total:,.0f}}")
+    with _bar(console, column, len(items), visible=visible) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
+@contextmanager
+def _bar(
+    console: Console, column: ProgressColumn, total: int | None, *, visible: bool
+) -> Iterator[Callable[[int], None]]:
     # By default, the bar would redirect standard output, and the results with it.
     bar = Progress(
         BarColumn(),
-        DownloadColumn(),
+        column,
         TimeElapsedColumn(),
         console=console,
         transient=True,

@@ -12,8 +12,9 @@ from rich.console import Console
 
 from cli.commands import ROOT, tamis
 from tamis.cli import event_input
-from tamis.cli.event_input import progress
+from tamis.cli.event_input import progress, watched
 from tamis.cli.filters.match import MAX_TABLE_ROWS
+from tamis.filters import Filter
 
 EVENTS = '{"price": 5}\n{"price": 50, "tag": ["a", "b"]}\n\n{"name": "x"}\n'
 
@@ -163,3 +164,108 @@ def test_a_progress_bar_leaves_standard_output_to_the_results(
     assert capsys.readouterr().out == "a result\n"
     assert "━" in screen.getvalue()
     assert "a result" not in screen.getvalue()
+
+
+def test_a_bar_counts_filters_while_they_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_input, "_SECONDS_BEFORE_BAR", 0)
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, force_interactive=True, width=80)
+    assert list(watched(range(3), "filters", console, visible=True)) == [0, 1, 2]
+    assert "filters 1 of 3" in screen.getvalue()
+
+
+# --- original lines ------------------------------------------------------------------------------
+
+
+def test_raw_gives_the_lines_of_matching_events_byte_by_byte(tmp_path: Path) -> None:
+    lines = [
+        b'{ "price" : 5.0 , "n":"\\u00e9" } \n',
+        b'{"price": 50}\n',
+        b"no event\n",
+        b'{"price": 1}',
+    ]
+    path = tmp_path / "events.jsonl"
+    path.write_bytes(b"".join(lines))
+    done = tamis("match", "price < 10", path, "--raw")
+    assert (done.code, done.out.encode()) == (0, lines[0] + lines[3] + b"\n")
+    assert "3 events: 2 matched" not in done.err
+    assert "4 events: 2 matched, 1 unmatched, 1 rejected" in done.err
+    assert tamis("match", "price < 0", path, "--raw").code == 1
+    assert tamis("match", "price < 10", "--raw", stdin=b"".join(lines)).out == done.out
+    assert "leave --format out" in tamis("match", "a = 1", path, "--raw", "--format", "json").err
+
+
+def test_raw_gives_a_batch_of_cloudevents_once() -> None:
+    one = '{"specversion": "1.0", "id": "1", "source": "/shop", "type": "sold"}'
+    stdin = f"[{one}, {one}]\n{one}\n"
+    done = tamis("match", "type = 'sold'", "--cloudevents", "--raw", stdin=stdin)
+    assert done.out == stdin
+
+
+def test_a_rejected_line_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"a": 1}\n{"a": NaN}\n')
+    done = tamis("match", "a = 1", path)
+    assert f"rejected: {path}: line 2, a: NaN is not JSON; leave the attribute out" in done.err
+
+
+# --- many filters --------------------------------------------------------------------------------
+
+
+def many_filters(tmp_path: Path) -> Path:
+    path = tmp_path / "filters.txt"
+    path.write_text(
+        "".join(
+            f"f{n}: price < {n} and not (tag = 't{n % 7}') or size is absent\n" for n in range(150)
+        )
+        + '{"id": "strict", "mode": "strict", "filter": "price < 5 or size > 3"}\n'
+        + '{"id": "default", "mode": "default", "filter": "not (size > 3)"}\n'
+        + '{"id": "jms", "language": "jms", "filter": "NOT (price = 5) AND tag LIKE \'t%\'"}\n'
+    )
+    return path
+
+
+def events_for_many() -> str:
+    rows = ({"price": n, "tag": f"t{n % 9}", "size": n % 5} for n in range(300))
+    return "".join(
+        json.dumps({k: v for k, v in row.items() if (n + len(k)) % 4}) + "\n"
+        for n, row in enumerate(rows)
+    )
+
+
+def test_many_filters_are_matched_by_the_engine_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filters, events = many_filters(tmp_path), tmp_path / "events.jsonl"
+    events.write_text(events_for_many() + "no event\n" + '{"price": 3}\n')
+    with monkeypatch.context() as patched:
+        patched.setattr("tamis.cli.filters.outcomes.MIN_FILTERS_FOR_ENGINE", 10**9)
+        expected = tamis("match", "-f", filters, events)
+
+    def unused(*_: object) -> bool:
+        raise AssertionError("many filters should not be tried one by one")
+
+    monkeypatch.setattr(Filter, "matches", unused)
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MIN_PAIRS_FOR_ENGINE", 0)
+    assert tamis("match", "-f", filters, events) == expected
+    live = tamis("match", "-f", filters, stdin=events.read_text())
+    assert live.json == expected.json
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MAX_BATCH_PAIRS", 1_000)
+    assert tamis("match", "-f", filters, events) == expected
+
+
+def test_the_engine_refuses_what_the_reference_semantics_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"at": "timestamp", "n": {"type": "int", "default": 7}}')
+    filters = tmp_path / "filters.txt"
+    filters.write_text(
+        "".join(f"n = {n}\n" for n in range(150)) + '{"filter": "n = 7", "mode": "sql"}'
+    )
+    stdin = '{"at": "2026-01-01T00:00:00Z", "n": 1}\n{"n": 7}\n{"n": "x"}\n'
+    options = ("match", "-f", filters, "-s", schema, "-m", "total")
+    found = tamis(*options, stdin=stdin)
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MIN_FILTERS_FOR_ENGINE", 10**9)
+    assert found == tamis(*options, stdin=stdin)
+    assert "rejected: line 2, at: the event lacks it" in found.err

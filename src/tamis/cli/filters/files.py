@@ -12,10 +12,13 @@ No language has a colon outside quotes, so a line is never ambiguous.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from tamis.cli.console import stderr
+from tamis.cli.event_input import watched
 from tamis.cli.options import mistake
 from tamis.errors import FilterError, FilterSyntaxError, JSONError, LimitError, TamisError
 from tamis.events import EventLimits, Schema
@@ -97,7 +100,8 @@ def read_argument(text: str, defaults: FilterDefaults) -> NamedFilter:
 def read_file(path: Path, defaults: FilterDefaults) -> Iterator[NamedFilter | RejectedFilter]:
     """Yield every filter in a file, or the reason why a line has none."""
     lines_by_id: dict[str, int] = {}
-    for line, text in _lines(path):
+    lines = list(_lines(path))
+    for line, text in watched(lines, "lines", stderr(), visible=sys.stderr.isatty()):
         found = _read(f"{path}:{line}", line, text, defaults)
         first = lines_by_id.setdefault(found.id, line)
         if first != line:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Annotated, Final, NamedTuple, Protocol
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Protocol
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -22,10 +22,11 @@ from tamis.cli.console import (
     stdout,
     write_json,
 )
-from tamis.cli.event_input import STDIN, opened, progress, read_events
+from tamis.cli.event_input import STDIN, opened, progress, read_events, watched
 from tamis.cli.event_output import brief_event, plain_event
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, accepted, read_filters
+from tamis.cli.filters.outcomes import Matched, matching_of
 from tamis.cli.options import (
     FiltersFile,
     Language,
@@ -33,12 +34,11 @@ from tamis.cli.options import (
     SchemaFile,
     TableOption,
     argument,
+    mistake,
     no_default,
     read_schema,
 )
-from tamis.errors import EventError, LimitError
-from tamis.events import DecodedLine, Event, RejectedLine, Schema
-from tamis.events.places import inside
+from tamis.events import RejectedLine
 from tamis.filters import Mode
 from tamis.units import count
 
@@ -46,6 +46,7 @@ EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis match 'price < 1000' events.jsonl
 tamis match --filters subscriptions.txt --schema schema.json events.jsonl
+tamis match --raw 'level = "fatal"' log.jsonl > fatal.jsonl
 producer | tamis match 'type = "sold"' --cloudevents --only-matched
 
 [bold]Exit code[/bold]
@@ -105,65 +106,61 @@ def match(
     only_matched: Annotated[
         bool, typer.Option("--only-matched", help="Omit events that match no filter.")
     ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option("--raw", help="Write the lines of the events that match, as they were read."),
+    ] = False,
     format_: TableOption = TableFormat.AUTO,
 ) -> int:
     """Match events against filters, and show the ids of the filters that each event satisfies.
 
     A line that is not an event is rejected: it is reported on standard error, and the rest goes on.
     """
+    if raw and format_ is not TableFormat.AUTO:
+        raise mistake("--raw writes lines as they were read: leave --format out")
     if filters is not None and events is None:
         filter_, events = None, filter_
     defaults = FilterDefaults(language, mode, read_schema(schema))
     named = accepted(read_filters(filter_, filters, defaults))
     name = events or STDIN
-    writer: MatchWriter = MatchTable(named) if format_.is_table else MatchLines(flush=name == STDIN)
+    live = name == STDIN
+    writer = _writer(named, format_, raw=raw, live=live)
     err = stderr()
-    visible = sys.stderr.isatty() and not (sys.stdout.isatty() and isinstance(writer, MatchLines))
+    matching = matching_of(
+        named,
+        defaults.schema,
+        input_bytes=None if live else Path(name).stat().st_size,
+        watch=lambda all_: watched(all_, "filters", err, visible=sys.stderr.isatty()),
+    )
+    visible = sys.stderr.isatty() and not (sys.stdout.isatty() and writer.streams)
     with opened(name) as stream, progress(name, err, visible=visible) as advance:
         lines = read_events(stream, defaults.schema, cloudevents=cloudevents, advance=advance)
-        found = outcomes(islice(lines, limit), named, defaults.schema)
-        counts = _write(found, writer, err, only_matched=only_matched)
+        found = matching(islice(lines, limit))
+        counts = _write(found, writer, "" if live else f"{name}: ", only_matched=only_matched)
     writer.close()
     say(err, str(counts))
     return FINE if counts["matched"] else FINDING
 
 
+def _writer(
+    named: Sequence[NamedFilter], format_: TableFormat, *, raw: bool, live: bool
+) -> MatchWriter:
+    if raw:
+        return RawLines(flush=live)
+    return MatchTable(named) if format_.is_table else MatchLines(flush=live)
+
+
 def _write(
-    found: Iterable[Matched | RejectedLine],
-    writer: MatchWriter,
-    err: Console,
-    *,
-    only_matched: bool,
+    found: Iterable[Matched | RejectedLine], writer: MatchWriter, place: str, *, only_matched: bool
 ) -> MatchCounts:
-    counts = MatchCounts()
+    counts, err = MatchCounts(), stderr()
     for outcome in found:
         counts.add(outcome)
         if isinstance(outcome, RejectedLine):
-            say(err, f"rejected: {outcome.error}")
+            say(err, f"rejected: {place}{outcome.error}")
         elif outcome.ids or not only_matched:
             writer.write(outcome)
     return counts
-
-
-def outcomes(
-    lines: Iterable[DecodedLine | RejectedLine],
-    named: Sequence[NamedFilter],
-    schema: Schema | None,
-) -> Iterator[Matched | RejectedLine]:
-    """Yield for every line the filters that its event satisfies, or the reason it is rejected."""
-    for line in lines:
-        yield line if isinstance(line, RejectedLine) else _outcome(line, named, schema)
-
-
-def _outcome(
-    line: DecodedLine, named: Sequence[NamedFilter], schema: Schema | None
-) -> Matched | RejectedLine:
-    try:
-        ids = [one.id for one in named if one.filter.matches(line.event, one.mode, schema)]
-    except (EventError, LimitError) as error:
-        # The event was read, but in mode `total` it lacks an attribute.
-        return RejectedLine(line.number, "", inside(f"line {line.number}", error))
-    return Matched(line.number, line.event, ids)
 
 
 # A table is built in memory, and nobody reads more rows.
@@ -173,16 +170,11 @@ MAX_TABLE_ROWS: Final = 1000
 _PADDING_WIDTH: Final = 8
 
 
-class Matched(NamedTuple):
-    """An event and the ids of the filters that it satisfies, perhaps none."""
-
-    line: int
-    event: Event
-    ids: Sequence[str]
-
-
 class MatchWriter(Protocol):
     """Writes matches one by one."""
+
+    streams: ClassVar[bool]
+    """Whether matches appear as they are written, not at the end."""
 
     def write(self, matched: Matched) -> None:
         """Write or keep a match."""
@@ -191,8 +183,33 @@ class MatchWriter(Protocol):
         """Write the matches that were kept."""
 
 
+class RawLines:
+    """Writes the lines of events that match, once each, as they were read."""
+
+    streams: ClassVar[bool] = True
+
+    def __init__(self, *, flush: bool) -> None:
+        self._flush = flush
+        self._last = 0
+
+    def write(self, matched: Matched) -> None:
+        """Write the line, unless no filter matched, or another event of the line has."""
+        if not matched.ids or matched.line == self._last:
+            return
+        self._last = matched.line
+        out = sys.stdout.buffer
+        out.write(matched.text if matched.text.endswith(b"\n") else matched.text + b"\n")
+        if self._flush:
+            out.flush()
+
+    def close(self) -> None:
+        """Do nothing: everything is written."""
+
+
 class MatchLines:
     """Writes each match as a line of JSON."""
+
+    streams: ClassVar[bool] = True
 
     def __init__(self, *, flush: bool) -> None:
         self._flush = flush
@@ -210,6 +227,8 @@ class MatchLines:
 
 class MatchTable:
     """Writes a table of events with their filters, and one of filters with their events."""
+
+    streams: ClassVar[bool] = False
 
     def __init__(self, named: Sequence[NamedFilter]) -> None:
         self._filters = named
