@@ -82,6 +82,8 @@ class EventError(TamisError):
     def __init__(self, reason: str, *, place: str = "") -> None:
         self.reason = reason
         self.place = place
+        self.index: int | None = None
+        """Which event of a batch it is, counted from 0; None: it was published alone."""
         super().__init__(f"{place}: {reason}" if place else reason)
 
 
@@ -163,6 +165,8 @@ class LimitError(TamisError):
         self.what = what
         self.actual = actual
         self.limit = limit
+        self.index: int | None = None
+        """Which event of a batch it is, counted from 0; None: it was given alone."""
         number = f"{actual:,}" if actual is not None else f"more than {limit:,}"
         advice = f"; {advice}" if advice else ""
         super().__init__(f"{what}: {number} exceeds the limit of {limit:,}{advice}")
@@ -234,7 +238,23 @@ class RefusedError(TamisError):
     def __init__(self, code: str, message: str, *, retry_after: float | None = None) -> None:
         self.code = code
         self.retry_after = retry_after
+        self.index: int | None = None
+        """Which event of a publication was refused, counted from 0; None: all of it."""
         super().__init__(message)
+
+    def locate(self, place: str) -> None:
+        """Begin the message with a place.
+
+        >>> error = RefusedError("bad_event", "line 1, column 5: this is not JSON")
+        >>> error.locate("line 7")
+        >>> print(error)
+        line 7, column 5: this is not JSON
+        """
+        text = str(self)
+        # A line was parsed alone, as line 1.
+        within = text.removeprefix("line 1, ") if place.startswith("line ") else text
+        separator = ": " if within is text else ", "
+        self.args = (f"{place}{separator}{within}",)
 
 
 class AccessError(RefusedError):

@@ -22,7 +22,7 @@ from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
-from tamis.broker.publish.payloads import InvalidEventError, PayloadDecoder
+from tamis.broker.publish.payloads import InvalidEventError, Payload, PayloadDecoder
 from tamis.broker.subscribe.history import History, HistoryQuery, place_of
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
@@ -139,13 +139,14 @@ class Session:
                     payloads = await services.executors.decode.run(
                         services.decoder.decode_all, texts, format
                     )
+                elif len(texts) == 1:
+                    payloads = [services.decoder.decode(texts[0], format)]
                 else:
-                    payloads = [services.decoder.decode(text, format) for text in texts]
+                    payloads = services.decoder.decode_all(texts, format)
             except InvalidEventError as error:
                 raise self._hide_reason(error) from None
             if not self.rights.publishes_everything:
-                for payload in payloads:
-                    self.rights.check_publish(payload.source)
+                self._check_rights(payloads)
             if not (isinf(limits.publications) and isinf(limits.bytes)):
                 self._take_rates(len(texts), size)
             if not services.health.ready:
@@ -155,6 +156,14 @@ class Session:
                 self._require_open()
             stored = await services.committer.enqueue(name, sequence, payloads)
         return await stored
+
+    def _check_rights(self, payloads: Sequence[Payload]) -> None:
+        for index, payload in enumerate(payloads):
+            try:
+                self.rights.check_publish(payload.source)
+            except RefusedError as error:
+                error.index = index
+                raise
 
     def _publisher_name(self, publisher: str) -> str:
         name = publisher_name(self.principal.name, publisher)
@@ -182,10 +191,12 @@ class Session:
 
     def _too_large(self, texts: Sequence[bytes]) -> RefusedError:
         most = min(self.rights.limits.event_size, self._services.settings.largest_event)
-        size = next(len(text) for text in texts if len(text) > most)
-        return RefusedError(
+        index, size = next((i, len(text)) for i, text in enumerate(texts) if len(text) > most)
+        error = RefusedError(
             Code.TOO_LARGE, f"an event of {size:,} bytes exceeds the limit of {most:,.0f}"
         )
+        error.index = index
+        return error
 
     def _hide_reason(self, error: InvalidEventError) -> RefusedError:
         """Return the refusal of an event, without what the schema says about hidden attributes.
@@ -195,7 +206,9 @@ class Session:
         names = error.attributes
         if names is None or self.rights.may_publish_with(names):
             return error
-        return self.rights.unpublishable("attributes that the schema knows")
+        hidden = self.rights.unpublishable("attributes that the schema knows")
+        hidden.index = error.index
+        return hidden
 
     def _take_rates(self, count: int, size: int) -> None:
         limits, name = self.rights.limits, self.principal.name

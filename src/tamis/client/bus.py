@@ -16,6 +16,7 @@ from tamis.client.consumer import Consumer, Handler, HandlerTask
 from tamis.client.management import Management, ManagingBus
 from tamis.client.messages import (
     EncodedEvent,
+    EventGroup,
     Publishable,
     check_size,
     encode_event,
@@ -197,27 +198,40 @@ class Bus(ManagingBus):
     ) -> Receipt:
         """Publish events in order, and return when all are on the broker's disk.
 
-        They are sent in groups of up to 500, each stored entirely or not at all. If the broker
-        refuses one, those before it are stored, and some after it may be.
+        They are sent in groups of up to 500, each stored entirely or not at all. If one is refused,
+        the error knows its `index`; groups before its own are stored, and some after it may be.
         """
+        return await self._publish_from(0, events)
+
+    async def _publish_from(
+        self, first: int, events: Iterable[Publishable] | AsyncIterable[Publishable]
+    ) -> Receipt:
+        """Publish a part of a batch; `first` is the index of its first event."""
         self._check()
-        waiting: deque[asyncio.Future[Receipt]] = deque()
+        waiting: deque[tuple[EventGroup, asyncio.Future[Receipt]]] = deque()
         total = Receipt(0)
         try:
-            async for group in in_frames(events, self._reconnector.welcome):
+            async for group in in_frames(events, self._reconnector.welcome, first):
                 async with self._in_time("the events"):
-                    waiting.append(await self._send(group))
-                while waiting and waiting[0].done():
-                    total += waiting.popleft().result()
+                    waiting.append((group, await self._send(group.events)))
+                while waiting and waiting[0][1].done():
+                    total += await self._receipt(*waiting.popleft())
             while waiting:
-                async with self._in_time("the events"):
-                    total += await waiting[0]
+                total += await self._receipt(*waiting[0])
                 waiting.popleft()
         finally:
-            for rest in waiting:
+            for _, rest in waiting:
                 # They may or may not be stored; the caller no longer waits for the answer.
                 rest.cancel()
         return total
+
+    async def _receipt(self, group: EventGroup, receipt: asyncio.Future[Receipt]) -> Receipt:
+        try:
+            async with self._in_time("the events"):
+                return await receipt
+        except RefusedError as error:
+            group.locate(error)
+            raise
 
     async def _send(
         self, events: list[EncodedEvent], sequence: int | None = None

@@ -261,6 +261,7 @@ class ClientConnection:
 
     def _refused(self, reply: Refused) -> None:
         error = RefusedError(reply.code, reply.message, retry_after=reply.retry_after)
+        error.index = reply.index
         ref = reply.ref
         if ref is None:
             raise error

@@ -13,6 +13,7 @@ from tamis.errors import EventError, LimitError, RefusedError
 from tamis.events import CloudEvent, Event, decode_json, encode_cloudevent, encode_json
 from tamis.events.event import SINGLE
 from tamis.events.json_text import dump_json
+from tamis.events.places import inside
 from tamis.events.values import brief
 from tamis.protocol import Code, Delivery, Welcome
 from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat
@@ -233,22 +234,51 @@ def check_size(event: EncodedEvent, welcome: Welcome) -> None:
         )
 
 
+class EventGroup(NamedTuple):
+    """Events of a batch that go in one frame."""
+
+    first: int
+    """The index of the first in the batch."""
+    events: list[EncodedEvent]
+
+    def locate(self, error: RefusedError) -> None:
+        """Say which event of the batch the broker refused, if it is one."""
+        if error.index is not None:
+            error.index += self.first
+            error.locate(f"events[{error.index}]")
+
+
 async def in_frames(
-    events: Iterable[Publishable] | AsyncIterable[Publishable], welcome: Welcome
-) -> AsyncIterator[list[EncodedEvent]]:
-    """Yield events in groups that each fit in a frame."""
+    events: Iterable[Publishable] | AsyncIterable[Publishable], welcome: Welcome, first: int = 0
+) -> AsyncIterator[EventGroup]:
+    """Yield events in groups that each fit in a frame; `first` is the index of the first event."""
     group: list[EncodedEvent] = []
     size = 0
     async for event in _each(events):
-        encoded = encode_event(event)
-        check_size(encoded, welcome)
+        encoded = _encode_indexed(event, first + len(group), welcome)
         size += len(encoded.text) + 1
         if group and not _fits_group(encoded, group, size, welcome):
-            yield group
+            yield EventGroup(first, group)
+            first += len(group)
             group, size = [], len(encoded.text) + 1
         group.append(encoded)
     if group:
-        yield group
+        yield EventGroup(first, group)
+
+
+def _encode_indexed(event: Publishable, index: int, welcome: Welcome) -> EncodedEvent:
+    try:
+        encoded = encode_event(event)
+        check_size(encoded, welcome)
+    except (EventError, LimitError) as error:
+        located = inside(f"events[{index}]", error)
+        located.index = index
+        raise located from None
+    except RefusedError as error:
+        error.index = index
+        error.locate(f"events[{index}]")
+        raise
+    return encoded
 
 
 def _fits_group(

@@ -307,9 +307,10 @@ class SyncBus(SyncMethods):
         # Iterated in this thread, since they may come from a subscription of this bus.
         thread, bus = self._open
         remaining = iter(events)
-        total = Receipt(0)
+        first, total = 0, Receipt(0)
         while some := [*islice(remaining, MAX_EVENTS_PER_FRAME)]:
-            total += thread.call(bus.publish_many(some))
+            total += thread.call(bus._publish_from(first, some))  # noqa: SLF001 - its twin
+            first += len(some)
         return total
 
     def subscribe(

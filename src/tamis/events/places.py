@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -9,6 +10,7 @@ from tamis.errors import EventError, LimitError
 
 # A name from a client may be a megabyte long, or hold line breaks that would forge a log entry.
 _MAX_STEP_CHARACTERS: Final = 60
+_NOT_A_PATH: Final = re.compile(r"line \d+, column \d+|top level")
 
 
 def path(steps: Iterable[str | int]) -> str:
@@ -37,6 +39,8 @@ def inside(outer: str, error: EventError | LimitError) -> EventError | LimitErro
     [3].source: it is missing
     >>> print(inside("line 7", EventError("it is missing", place="source")))
     line 7, source: it is missing
+    >>> print(inside("[3]", EventError("this is not JSON", place="line 1, column 2")))
+    [3], line 1, column 2: this is not JSON
     """
     if isinstance(error, LimitError):
         return LimitError(f"{outer}: {error.what}", actual=error.actual, limit=error.limit)
@@ -46,7 +50,8 @@ def inside(outer: str, error: EventError | LimitError) -> EventError | LimitErro
 def _joined(outer: str, place: str) -> str:
     if not place:
         return outer
-    separator = "." if outer.endswith("]") else ", "
+    is_path = outer.endswith("]") and _NOT_A_PATH.fullmatch(place) is None
+    separator = "." if is_path else ", "
     return f"{outer}{separator}{place}"
 
 

@@ -207,6 +207,8 @@ class Refused(_Frame):
     ref: int | None = None
     retry_after: float | None = None
     """Seconds after which to try again."""
+    index: int | None = None
+    """Which event of a publication is the cause, counted from 0."""
 
 
 class Pong(_Frame):

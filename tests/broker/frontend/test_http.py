@@ -74,6 +74,35 @@ def test_events_come_in_many_forms(
     assert receipt["first"] > 0
 
 
+GOOD = '{"n": 1}'
+MIDDLE = json.dumps({"x": "y" * 100})
+LARGE = json.dumps({"x": "y" * 300_000})
+
+
+@pytest.mark.parametrize(
+    ("media_type", "body", "index", "sentence"),
+    [
+        ("json", f"[{GOOD}, {GOOD}, 5, {GOOD}]", 2, "[2]: top level: an event is a JSON object"),
+        ("json", f'[{GOOD}, {{"a": 1, "a": 2}}]', 1, "[1]: a: the name is given twice"),
+        ("json", f"[{GOOD}, {LARGE}]", 1, "[1]: an event of 300,009 bytes exceeds the limit"),
+        ("json", f'[{", ".join([MIDDLE] * 400)}, {{"": 1}}]', 400, "[400]: '' is not an"),
+        ("x-ndjson", f"{GOOD}\n\n{GOOD}\n[]\n", 2, "line 4: top level: an event is a JSON"),
+        ("x-ndjson", f"{GOOD}\r\n{{\n", 1, "line 2, column 2: this is not JSON"),
+        ("cloudevents-batch+json", f"[{json.dumps(SOLD)}, {{}}]", 1, "[1]: specversion"),
+        ("json", "5", None, "top level: an event is a JSON object"),
+    ],
+)  # fmt: skip
+def test_the_bad_event_of_a_batch_is_located(
+    client: httpx.Client, media_type: str, body: str, index: int | None, sentence: str
+) -> None:
+    headers = {"Content-Type": f"application/{media_type}"}
+    response = client.post("/v1/events", headers=headers, content=body)
+    problem = response.json()
+    assert response.status_code in (413, 422)
+    assert problem.get("index") == index
+    assert problem["detail"].startswith(sentence)
+
+
 @pytest.mark.parametrize(
     ("content_type", "body", "data"),
     [

@@ -78,6 +78,9 @@ def test_what_is_no_event_is_named_and_the_rest_goes_on() -> None:
     assert "an event is a JSON object, not an array" in done.err
     assert "rejected: line 4, column 7: this is not JSON: expecting value" in done.err
     assert "rejected: line 6: n: the name is given twice in one object" in done.err
+    done = tamis("pub", "-e", "{}", "-e", "{", "-e", '{"n": 1, "n": 2}')
+    assert "rejected: event 2, column 2: this is not JSON" in done.err
+    assert "rejected: event 3: n: the name is given twice in one object" in done.err
 
 
 @pytest.mark.usefixtures("url")

@@ -324,7 +324,13 @@ class Connection:
     async def _refuse(self, ref: int, error: RefusedError) -> None:
         self._broker.metrics.refused.labels(error.code).inc()
         await self.send(
-            Refused(code=error.code, message=str(error), ref=ref, retry_after=error.retry_after)
+            Refused(
+                code=error.code,
+                message=str(error),
+                ref=ref,
+                retry_after=error.retry_after,
+                index=error.index,
+            )
         )
 
     async def _subscribe(self, session: Session, frame: Subscribe) -> None:

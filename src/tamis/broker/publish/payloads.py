@@ -112,8 +112,15 @@ class PayloadDecoder:
         return [*names, *self._schema] if self._is_total else [*names]
 
     def decode_all(self, texts: list[bytes], format_: str) -> list[Payload]:
-        """Return the events of one publication."""
-        return [self.decode(text, format_) for text in texts]
+        """Return the events of one publication; a refusal knows the index of its event."""
+        payloads: list[Payload] = []
+        try:
+            for text in texts:
+                payloads.append(self.decode(text, format_))  # noqa: PERF401 - counts them
+        except RefusedError as error:
+            error.index = len(payloads)
+            raise
+        return payloads
 
     def decode_stored(self, text: bytes, format_: str) -> Payload:
         """Return an event that was checked before it was stored."""

@@ -78,6 +78,8 @@ class PublishOptions(NamedTuple):
     publisher: str | None
     sequence: int
     cloudevents: bool
+    unit: str
+    """What the numbers in messages count: lines or events."""
 
 
 class InputLine(NamedTuple):
@@ -120,7 +122,7 @@ def pub(
     """
     if event and events is not None:
         raise mistake("give a file or --event, not both")
-    options = PublishOptions(publisher, sequence, cloudevents)
+    options = PublishOptions(publisher, sequence, cloudevents, "event" if event else "line")
     err = stderr()
     counts = PublishCounts()
     with _input(events or STDIN, event) as stream:
@@ -165,7 +167,7 @@ async def _publish(
             if not _is_about_event(error):
                 raise
             counts.rejected += 1
-            say(stderr(), f"rejected: {_named(number, error)}")
+            say(stderr(), f"rejected: {_named(f'{options.unit} {number}', error)}")
         waiting.popleft()
 
     async with target.bus(**connecting) as bus:
@@ -186,15 +188,16 @@ async def _publish(
 
 
 async def _publish_line(bus: Bus, line: InputLine, options: PublishOptions) -> Receipt:
-    event = decode_cloudevent(line.text) if options.cloudevents else line.text
+    text = line.text.rstrip(b"\r\n")
+    event = decode_cloudevent(text) if options.cloudevents else text
     return await bus.publish(event, sequence=options.sequence + line.number - 1)
 
 
-def _named(number: int, error: TamisError) -> str:
+def _named(place: str, error: TamisError) -> str:
     if isinstance(error, EventError) and error.place:
         # Each line was parsed on its own, as line 1.
-        return f"line {number}, {str(error).removeprefix('line 1, ')}"
-    return f"line {number}: {error}"
+        return f"{place}, {str(error).removeprefix('line 1, ')}"
+    return f"{place}: {error}"
 
 
 def _is_about_event(error: TamisError) -> bool:

@@ -31,7 +31,7 @@ TITLES: Final = {
 }
 
 
-class ProblemDetails(msgspec.Struct, frozen=True):
+class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a request was refused."""
 
     type: str
@@ -43,6 +43,8 @@ class ProblemDetails(msgspec.Struct, frozen=True):
     """A sentence about this request."""
     instance: str
     """The path of the request."""
+    index: int | None = None
+    """Which event of a batch is the cause, counted from 0."""
 
 
 class HTTPRefusedError(RefusedError):
@@ -71,6 +73,7 @@ def problem(error: RefusedError, instance: str) -> ProblemDetails:
         code=code,
         detail=str(error),
         instance=instance,
+        index=error.index,
     )
 
 

@@ -176,6 +176,17 @@ class EventsBody(NamedTuple):
 
     format: EventFormat
     events: list[bytes | msgspec.Raw]
+    lines: list[int] | None = None
+    """The number of each event's line, if there is one event on a line."""
+    is_batch: bool = False
+
+    def place(self, index: int) -> str:
+        """Return where in the body an event is.
+
+        >>> EventsBody("json", [b"{}", b"{}"], lines=[1, 3]).place(1)
+        'line 3'
+        """
+        return f"[{index}]" if self.lines is None else f"line {self.lines[index]}"
 
 
 def read_events(body: bytes, media_type: str, headers: Headers) -> EventsBody:
@@ -184,18 +195,27 @@ def read_events(body: bytes, media_type: str, headers: Headers) -> EventsBody:
         case "application/cloudevents+json":
             return EventsBody("cloudevents", [body])
         case "application/cloudevents-batch+json":
-            return EventsBody("cloudevents", [*decode_body(body, list[msgspec.Raw])])
+            return _batch("cloudevents", body)
         case _ if f"{_PREFIX}specversion" in headers:
             return EventsBody("cloudevents", [_binary_mode(body, media_type, headers)])
         case "application/json":
             is_batch = body.lstrip(b" \t\r\n")[:1] == b"["
-            return EventsBody(
-                "json", [*decode_body(body, list[msgspec.Raw])] if is_batch else [body]
-            )
+            return _batch("json", body) if is_batch else EventsBody("json", [body])
         case "application/x-ndjson" | "application/jsonl":
-            return EventsBody("json", [line for line in body.split(b"\n") if line.strip()])
+            return _lines(body)
         case _:
             raise unsupported(media_type, *KNOWN)
+
+
+def _batch(format_: EventFormat, body: bytes) -> EventsBody:
+    return EventsBody(format_, [*decode_body(body, list[msgspec.Raw])], is_batch=True)
+
+
+def _lines(body: bytes) -> EventsBody:
+    numbered = [(n, line) for n, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+    return EventsBody(
+        "json", [line for _, line in numbered], [number for number, _ in numbered], is_batch=True
+    )
 
 
 def _binary_mode(body: bytes, media_type: str, headers: Headers) -> bytes:

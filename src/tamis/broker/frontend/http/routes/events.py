@@ -22,6 +22,7 @@ from tamis.broker.frontend.http.reading import (
     read_events,
 )
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
+from tamis.errors import RefusedError
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.management import parse_position
 from tamis.protocol.views import Receipt
@@ -63,12 +64,19 @@ async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
     request = call.request
     body = await read_body(request, call.settings)
     found = read_events(body, media_type(request), request.headers)
-    return await call.session.publish(
-        found.events,
-        format=found.format,
-        publisher=headers.publisher,
-        sequence=headers.sequence,
-    )
+    try:
+        return await call.session.publish(
+            found.events,
+            format=found.format,
+            publisher=headers.publisher,
+            sequence=headers.sequence,
+        )
+    except RefusedError as error:
+        if not found.is_batch:
+            error.index = None
+        elif error.index is not None:
+            error.locate(found.place(error.index))
+        raise
 
 
 @operations.add(
