@@ -15,10 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, ParamSpec, Protocol, TypeVar
+from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+# Differences up to this are corrections, as time servers cause them.
+CORRECTION_SECONDS: Final = 2.0
+# The clock of the machine is believed once it has been wrong by the same amount for this long.
+TRUST_SECONDS: Final = 600.0
+# Linux stops its monotonic clock while the machine sleeps, but not this one.
+_MONOTONIC: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
@@ -39,8 +47,67 @@ class SystemClock:
         return time.time()
 
     def monotonic(self) -> float:
-        """Return the seconds since some moment."""
-        return time.monotonic()
+        """Return the seconds since some moment; the time that the machine sleeps counts."""
+        return time.clock_gettime(_MONOTONIC)
+
+
+class ClockJump(NamedTuple):
+    """A change of the machine's clock that may be a mistake."""
+
+    seconds: float
+    since: float
+    """When it was noticed, by the monotonic clock."""
+
+
+class SteadyClock:
+    """The time at the start of the broker and what has passed since; nobody can set it.
+
+    It measures intervals: leases, pauses, lifetimes.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._offset = clock.time() - clock.monotonic()
+        self.monotonic = clock.monotonic
+
+    def time(self) -> float:
+        """Return the seconds since 1970, if the clock was right at the start."""
+        return self.monotonic() + self._offset
+
+
+class CautiousClock:
+    """The machine's clock, except that a jump is followed only once it has lasted.
+
+    Events get its time, and retention goes by it. For any thread.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._offset = clock.time() - clock.monotonic()
+        self.monotonic = clock.monotonic
+        self.observed_since: Final = clock.monotonic()
+        self.jump: ClockJump | None = None
+
+    def time(self) -> float:
+        """Return the seconds since 1970."""
+        shown, passed = self._clock.time(), self._clock.monotonic()
+        gap, jump = shown - passed - self._offset, self.jump
+        if abs(gap) <= CORRECTION_SECONDS:
+            self._offset, self.jump = shown - passed, None
+        elif jump is None or abs(gap - jump.seconds) > CORRECTION_SECONDS:
+            self.jump = ClockJump(gap, passed)
+        elif passed - jump.since >= TRUST_SECONDS:
+            self._offset, self.jump = shown - passed, None
+        return passed + self._offset
+
+    def can_tell_age(self, seconds: float) -> bool:
+        """Return whether the clock has been right for long enough to call something this old."""
+        self.time()
+        observed = self.monotonic() - self.observed_since
+        return self.jump is None and observed >= min(seconds, TRUST_SECONDS)
+
+    def latest(self) -> float:
+        """Return the later of the times: what ends by either of the clocks has ended."""
+        return max(self._clock.time(), self.time())
 
 
 class Executor(Protocol):

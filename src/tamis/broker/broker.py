@@ -23,6 +23,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionI
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
 from tamis.broker.operations.access_control import AccessControl
+from tamis.broker.operations.clock_watch import ClockWatch
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.housekeeping import Chore, Housekeeping
@@ -47,7 +48,16 @@ from tamis.errors import (
 )
 from tamis.events import EventLimits, Schema, decode_schema
 from tamis.filters import Mode
-from tamis.ports import SYSTEM_FILES, Clock, Files, RandomBytes, SystemClock, system_random
+from tamis.ports import (
+    SYSTEM_FILES,
+    CautiousClock,
+    Clock,
+    Files,
+    RandomBytes,
+    SteadyClock,
+    SystemClock,
+    system_random,
+)
 from tamis.protocol import Code
 from tamis.storage import Storage
 
@@ -70,21 +80,27 @@ class Broker:
         store: Storage,
         schema: Schema | None,
         *,
-        clock: Clock,
+        clock: CautiousClock,
         executors: Executors,
         files: Files,
         random: RandomBytes,
     ) -> None:
         self.settings = settings
         self.store = store
-        self.clock = clock.time
+        self.clock = clock
+        self.steady_clock = SteadyClock(clock)
         self.executors = executors
         self.metrics = Metrics()
         self.health = Health()
         self.supervisor = Supervisor(self.health, self.metrics)
         self.subscription_index = SubscriptionIndex()
         self.snapshots = Snapshots(
-            settings.data / "engine", schema, settings.mode, clock, files=files, random=random
+            settings.data / "engine",
+            schema,
+            settings.mode,
+            self.steady_clock,
+            files=files,
+            random=random,
         )
         self.engine, self._marks = self.snapshots.load()
         # An engine from a file has a schema object of its own; shared, it checks an event once.
@@ -93,7 +109,7 @@ class Broker:
         limits = EventLimits(size=settings.largest_event)
         self.decoder = PayloadDecoder(schema, limits, is_total=is_total)
         self.access_control = AccessControl(
-            settings, store.state, schema, self.clock, executors.administration, random=random
+            settings, store.state, schema, clock, executors.administration, random=random
         )
         self.dead_letters = DeadLetterReader(store.state, self.decoder)
         event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES, executors.deliver)
@@ -105,7 +121,8 @@ class Broker:
             acknowledgement_writer=self.acknowledgement_writer,
             settings=settings,
             metrics=self.metrics,
-            clock=self.clock,
+            clock=clock.time,
+            steady_clock=self.steady_clock.time,
             supervisor=self.supervisor,
         )
         self.matcher = Matcher(
@@ -139,7 +156,7 @@ class Broker:
             replayer=self.replayer,
             rights_of=self.access_control.rights,
             settings=settings,
-            clock=self.clock,
+            clock=self.steady_clock.time,
             executors=executors,
             random=random,
             supervisor=self.supervisor,
@@ -147,7 +164,7 @@ class Broker:
         self.housekeeping = Housekeeping(self._chores(), self.health)
         self._services = SessionServices(
             settings=settings,
-            clock=self.clock,
+            clock=clock.time,
             engine=self.engine,
             health=self.health,
             rates=RateLimiter(clock.monotonic),
@@ -170,7 +187,8 @@ class Broker:
         self._sessions: set[Session] = set()
         self._connected: Counter[str] = Counter()
         self._essential: list[asyncio.Task[None]] = []
-        self._started_at = self.clock()
+        self._clock_watch = ClockWatch(clock, self.health)
+        self._started_at = clock.monotonic()
         self._watch()
 
     # --- life ------------------------------------------------------------------------------------
@@ -187,19 +205,19 @@ class Broker:
     ) -> Broker:
         """Recover the data folder, and start."""
         schema = None if settings.schema_file is None else _schema(settings.schema_file)
-        clock = clock or SystemClock()
+        cautious = CautiousClock(clock or SystemClock())
         executors = executors or Executors.threads()
         with contextlib.ExitStack() as opened:
             opened.callback(executors.close)
             store = await executors.match.run(
-                Storage.open, settings.data, clock=clock, files=files, random=random
+                Storage.open, settings.data, clock=cautious, files=files, random=random
             )
             opened.callback(store.close)
             broker = cls(
                 settings,
                 store,
                 schema,
-                clock=clock,
+                clock=cautious,
                 executors=executors,
                 files=files,
                 random=random,
@@ -231,7 +249,7 @@ class Broker:
         LOG.info("broker open", subscriptions=len(restored), recovery=self.health.recovery)
 
     def _restore_subscriptions(self) -> list[ActiveSubscription]:
-        restored, now = [], self.clock()
+        restored, now = [], self.steady_clock.time()
         for stored in self.store.state.subscriptions():
             if not stored.durable or stored.expires_at <= now:
                 self.store.state.remove_subscription(stored.number)
@@ -360,6 +378,7 @@ class Broker:
 
     def _chores(self) -> list[Chore]:
         return [
+            Chore("watch the clock", CHORE_SECONDS, self._watch_clock),
             Chore(
                 "delete expired subscriptions",
                 CHORE_SECONDS,
@@ -385,10 +404,14 @@ class Broker:
             LOG.info("policy reloaded")
             await self.apply_policy()
 
+    async def _watch_clock(self) -> None:
+        self._clock_watch.look()
+
     async def _apply_retention(self) -> None:
+        max_age = self.settings.retention_age
         kept = await self.executors.background.run(
             self.store.retain,
-            max_age=self.settings.retention_age,
+            max_age=max_age if self.clock.can_tell_age(max_age) else None,
             max_bytes=self.settings.retention_bytes,
         )
         for number, count in kept.dropped.items():
@@ -404,7 +427,7 @@ class Broker:
         return {
             "ready": self.health.ready,
             "problems": self.health.problems,
-            "uptime": round(self.clock() - self._started_at, 3),
+            "uptime": round(self.clock.monotonic() - self._started_at, 3),
             "subscriptions": len(self.subscription_index),
             "connections": len(self._sessions),
             "log": {

@@ -86,6 +86,7 @@ class Notifier:
         settings: BrokerSettings,
         metrics: Metrics,
         clock: Callable[[], float],
+        steady_clock: Callable[[], float],
         supervisor: Supervisor,
     ) -> None:
         self._supervisor = supervisor
@@ -94,6 +95,8 @@ class Notifier:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._steady_clock = steady_clock
+        """Measures leases and pauses, whatever happens to the other clock."""
         self.leased: set[ActiveSubscription] = set()
         """Subscriptions with fetched events that may not be settled."""
 
@@ -153,11 +156,11 @@ class Notifier:
                 if may_send:
                     limit = min(attachment.credit, MAX_EVENTS_PER_TAKE)
                     # A connected subscriber may take as long as it likes over an event.
-                    taken = await queue.take(limit, self._clock(), lease=inf)
+                    taken = await queue.take(limit, self._steady_clock(), lease=inf)
                 if taken:
                     await self._send(attachment, taken)
                 elif may_send and queue.retries:
-                    await _wait(wake_up, queue.next_due() - self._clock())
+                    await _wait(wake_up, queue.next_due() - self._steady_clock())
                 else:
                     await wake_up.wait()
         except DisconnectedError:
@@ -237,7 +240,7 @@ class Notifier:
         if subscription.is_suspended:
             return []
         self.leased.add(subscription)
-        now = self._clock()
+        now = self._steady_clock()
         return await subscription.queue.take(limit, now, now + self._settings.ack_timeout)
 
     async def tell_dropped(self, subscription: ActiveSubscription, count: int, reason: str) -> None:
@@ -262,7 +265,8 @@ class Notifier:
         if sent.attempts >= most:
             await self._bury(subscription, sequence, sent, reason)
             return
-        due = self._clock() + (self._backoff(sent.attempts) if delay is None else max(0.0, delay))
+        pause = self._backoff(sent.attempts) if delay is None else max(0.0, delay)
+        due = self._steady_clock() + pause
         subscription.queue.put_back(sequence, sent.attempts, due)
         if isinstance(subscription.queue, DiskQueue):
             writer = self._acknowledgement_writer
@@ -270,7 +274,7 @@ class Notifier:
 
     async def reject_late(self) -> None:
         """Send again what was fetched and not settled in time."""
-        now = self._clock()
+        now = self._steady_clock()
         for subscription in [*self.leased]:
             if not subscription.queue.in_flight:
                 self.leased.discard(subscription)

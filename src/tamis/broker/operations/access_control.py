@@ -19,7 +19,7 @@ from tamis.access.tokens import Verifier
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import AccessError, PolicyError
 from tamis.events import Schema
-from tamis.ports import Executor, RandomBytes, system_random
+from tamis.ports import CautiousClock, Executor, RandomBytes, system_random
 from tamis.protocol import Code
 from tamis.storage import NEVER, StateStore, StoredToken
 
@@ -32,7 +32,7 @@ class AccessControl:
         settings: BrokerSettings,
         state: StateStore,
         schema: Schema | None,
-        clock: Callable[[], float],
+        clock: CautiousClock,
         executor: Executor,
         *,
         random: RandomBytes = system_random,
@@ -48,7 +48,7 @@ class AccessControl:
         self._stamp = self._last_seen = _stamp(settings.policy)
         self.policy = self._read_policy()
         self._authenticator = Authenticator(
-            self._tokens.get, clock=clock, verifier=_verifier(settings, clock)
+            self._tokens.get, clock=clock.latest, verifier=_verifier(settings, clock.latest)
         )
 
     def authenticate(self, token: str | None) -> Principal:
@@ -66,7 +66,7 @@ class AccessControl:
     def is_welcome(self, principal: Principal) -> bool:
         """Return whether a principal who was admitted earlier would be admitted now."""
         is_revoked = principal.credential and principal.credential not in self._token_ids
-        is_expired = principal.expires_at <= self._clock()
+        is_expired = principal.expires_at <= self._clock.latest()
         return not (is_revoked or is_expired or self.policy.blocks(principal))
 
     # --- tokens ----------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class AccessControl:
         text, record = issue_token(
             principal,
             roles,
-            now=self._clock(),
+            now=self._clock.time(),
             lifetime=lasts,
             note=note,
             random=self._random,
@@ -93,7 +93,7 @@ class AccessControl:
         """Revoke a token and return its description."""
         found = next((record for record in self._tokens.values() if record.id == id_), None)
         if found is not None:
-            await self._executor.run(self._state.revoke_token, found.hash, self._clock())
+            await self._executor.run(self._state.revoke_token, found.hash, self._clock.time())
             self._tokens.pop(found.hash, None)
             self._token_ids.discard(id_)
         return found

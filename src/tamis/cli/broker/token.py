@@ -111,14 +111,13 @@ def _create_in(
 ) -> str:
     from tamis.broker.operations.access_control import AccessControl  # noqa: PLC0415 - takes a while to load
     from tamis.broker.operations.settings import BrokerSettings  # noqa: PLC0415
-    from tamis.ports import ThreadExecutor  # noqa: PLC0415
+    from tamis.ports import CautiousClock, SystemClock, ThreadExecutor  # noqa: PLC0415
     from tamis.storage import Storage  # noqa: PLC0415
 
     with closing(Storage.open(folder)) as store:
         settings = BrokerSettings.model_validate({"data": folder})
-        access_control = AccessControl(
-            settings, store.state, None, time.time, ThreadExecutor("token")
-        )
+        clock = CautiousClock(SystemClock())
+        access_control = AccessControl(settings, store.state, None, clock, ThreadExecutor("token"))
         text, record = asyncio.run(access_control.issue(principal, tuple(roles), lifetime, note))
         act = f"{record.id} for {principal}, in the folder"
         store.state.add_audit(time.time(), "tamis token", "issue token", act)

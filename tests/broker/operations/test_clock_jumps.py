@@ -1,0 +1,147 @@
+"""A clock that is set while the broker runs: intervals keep their length, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.authorization_fixture import FEED, fetched, refusal, run_async, subscribe
+from clocks import SettableClock
+from tamis.broker import Broker, BrokerSettings
+from waiting import eventually_async
+
+HOUR_SECONDS = 3600.0
+DAY_SECONDS = 24 * HOUR_SECONDS
+
+
+@asynccontextmanager
+async def broker_with_clock(
+    folder: Path, **settings: Any
+) -> AsyncIterator[tuple[Broker, SettableClock]]:
+    clock = SettableClock()
+    wanted = BrokerSettings(data=folder / "data", **settings)
+    async with await Broker.open(wanted, clock=clock) as broker:
+        yield broker, clock
+
+
+async def numbers(broker: Broker, name: str) -> list[int]:
+    session = await broker.authenticate(None)
+    try:
+        return [one["n"] for one in await fetched(session, name)]
+    finally:
+        await session.close()
+
+
+@pytest.mark.parametrize("jump", [-HOUR_SECONDS, 8 * DAY_SECONDS])
+@run_async
+async def test_a_fetched_event_returns_on_time(tmp_path: Path, jump: float) -> None:
+    async with broker_with_clock(tmp_path) as (broker, clock):
+        session = await broker.authenticate(None)
+        await subscribe(session, "true", "all")
+        await session.publish([b'{"n": 1}'])
+        await broker.matcher.drained()
+        assert await numbers(broker, "all") == [1]
+        clock.wrong_by = jump
+        clock.now += 29.0
+        await broker.housekeeping.do_all()
+        assert await numbers(broker, "all") == []
+        clock.now += 1.5
+        await broker.housekeeping.do_all()
+        clock.now += 1.5
+        assert await numbers(broker, "all") == [1]
+
+
+@pytest.mark.parametrize("jump", [-HOUR_SECONDS, 8 * DAY_SECONDS])
+@pytest.mark.parametrize("lifetime", [60.0, 30 * 60.0])
+@run_async
+async def test_a_lifetime_ends_on_time(tmp_path: Path, jump: float, lifetime: float) -> None:
+    async with broker_with_clock(tmp_path) as (broker, clock):
+        session = await broker.authenticate(None)
+        await subscribe(session, "true", "all", lifetime=lifetime)
+        clock.wrong_by = jump
+        while clock.now < 1_000_000.0 + lifetime - 2:
+            await broker.housekeeping.do_all()
+            clock.now += 1.0
+        await session.publish([b'{"n": 1}'])
+        await broker.matcher.drained()
+        assert await numbers(broker, "all") == [1]
+        clock.now += 3.0
+        await broker.housekeeping.do_all()
+        assert "there is no subscription 'all'" in await refusal(session.fetch("all"))
+
+
+@run_async
+async def test_a_clock_that_is_wrong_for_a_while_removes_no_event(tmp_path: Path) -> None:
+    async with broker_with_clock(tmp_path) as (broker, clock):
+        session = await broker.authenticate(None)
+        await session.publish([b'{"n": 1}'])
+        clock.now += HOUR_SECONDS
+        await broker.housekeeping.do_all()
+        clock.wrong_by = 8 * DAY_SECONDS
+        for _ in range(18):
+            clock.now += 1.0
+            await broker.housekeeping.do_all()
+            await session.publish([b'{"n": 2}'])
+        assert any("the clock of the machine" in one for one in broker.status()["problems"])
+        clock.wrong_by = 0.0
+        clock.now += 10.0
+        await broker.housekeeping.do_all()
+        assert not broker.status()["problems"]
+        page = await session.history("true")
+        assert len(page.events) == 19
+        times = [one.time for one in page.events]
+        assert times == sorted(times)
+        assert times[-1] <= clock.now
+
+
+@run_async
+async def test_a_clock_that_is_wrong_at_the_start_removes_no_event(tmp_path: Path) -> None:
+    async with broker_with_clock(tmp_path) as (broker, clock):
+        session = await broker.authenticate(None)
+        await session.publish([b'{"n": 1}'])
+    clock.wrong_by = 8 * DAY_SECONDS
+    async with await Broker.open(broker.settings, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        for _ in range(18):
+            clock.now += 1.0
+            await broker.housekeeping.do_all()
+        clock.wrong_by = 0.0
+        assert len((await session.history("true")).events) == 1
+
+
+@run_async
+async def test_a_clock_that_stays_set_is_believed(tmp_path: Path) -> None:
+    async with broker_with_clock(tmp_path) as (broker, clock):
+        session = await broker.authenticate(None)
+        await session.publish([b'{"n": 1}'])
+        clock.wrong_by = 8 * DAY_SECONDS
+        for _ in range(700):
+            clock.now += 1.0
+            await broker.housekeeping.do_all()
+        assert not broker.status()["problems"]
+        await session.publish([b'{"n": 2}'])
+        page = await session.history("true")
+        assert page.events[-1].time == pytest.approx(clock.time())
+
+
+@pytest.mark.parametrize(
+    ("jump", "wait"), [(-HOUR_SECONDS, 61.0), (8 * DAY_SECONDS, 0.0), (30.0, 31.0)]
+)
+@run_async
+async def test_a_credential_has_expired_if_either_clock_says_so(
+    tmp_path: Path, jump: float, wait: float
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(FEED)
+    async with broker_with_clock(tmp_path, policy=policy) as (broker, clock):
+        token, _ = await broker.access_control.issue("feed", ("feed",), 60.0, "")
+        session = await broker.authenticate(token)
+        clock.wrong_by = jump
+        clock.now += wait
+        await broker.housekeeping.do_all()
+        await eventually_async(session.closed.done)
+        assert "unauthenticated" in await refusal(broker.authenticate(token))
