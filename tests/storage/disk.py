@@ -158,7 +158,10 @@ def _rename(
 
 
 Fault = Callable[[str, str], int]
-"""Returns the errno with which an operation (`write` or `sync`) on a file fails; 0: it works."""
+"""Returns the errno with which an operation on a file fails; 0: it works.
+
+The operations are write, sync, truncate, rename and remove.
+"""
 
 
 def no_fault(_operation: str, _name: str) -> int:
@@ -173,7 +176,7 @@ class RandomFaults:
         self.chance = {"write": write, "sync": sync}
 
     def __call__(self, operation: str, _name: str) -> int:
-        return errno.EIO if self._rng.random() < self.chance[operation] else 0
+        return errno.EIO if self._rng.random() < self.chance.get(operation, 0.0) else 0
 
 
 class Disk(SystemFiles):
@@ -190,6 +193,8 @@ class Disk(SystemFiles):
         self.root = DiskFolder(folder)
         self.fault: Fault = no_fault
         self.is_full = False
+        self.is_dead = False
+        """Whether the process has died: nothing reaches the disk any more, but reads work."""
         self.plan: list[str] = []
         self.syncs = 0
         self.forgets_files = False
@@ -206,17 +211,21 @@ class Disk(SystemFiles):
         """Write what may be left after a power failure now to another folder."""
         self.root.write_left(rng, target)
 
-    def unplug(self) -> None:
+    def close_all(self) -> None:
         """Close what a process that has died left open."""
         for file in [*self._open]:
             self.close(file)
+
+    def unplug(self) -> None:
+        """Close everything, and forget SQLite's files."""
+        self.close_all()
         sqlite_vfs.unplug(self)
 
     # --- files -------------------------------------------------------------------------------
 
     def open(self, path: Path, flags: int) -> int:
         if flags & os.O_CREAT:
-            self._fail("write", path.name)
+            self.fail("write", path.name)
         if flags & os.O_CREAT and self.is_full and not path.exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
         file = super().open(path, flags)
@@ -235,7 +244,7 @@ class Disk(SystemFiles):
         name, entry = self._open[file]
         assert isinstance(entry, DiskFile)
         self.on_operation("write", name)
-        self._fail("write", name)
+        self.fail("write", name)
         size = self.allowed(len(data), offset, os.fstat(file).st_size)
         if not size and data:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
@@ -244,8 +253,9 @@ class Disk(SystemFiles):
         return written
 
     def truncate(self, file: int, size: int, /) -> None:
-        _, entry = self._open[file]
+        name, entry = self._open[file]
         assert isinstance(entry, DiskFile)
+        self.fail("truncate", name)
         os.ftruncate(file, size)
         entry.changes.append(Resize(size))
 
@@ -258,6 +268,8 @@ class Disk(SystemFiles):
             return
         name, entry = self._open[file]
         self.on_operation("sync", name)
+        if self.is_dead:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), name)
         if todo == "fail" or self.fault("sync", name):
             if isinstance(entry, DiskFile):
                 entry.fail_to_sync(self.rng)
@@ -273,10 +285,12 @@ class Disk(SystemFiles):
             parent.change({path.name: DiskFolder(path)})
 
     def rename(self, source: Path, target: Path) -> None:  # type: ignore[override]
+        self.fail("rename", source.name)
         os.rename(source, target)
         self._folder(source).change({source.name: None, target.name: self._entry(source)})
 
     def remove(self, path: Path) -> None:
+        self.fail("remove", path.name)
         super().remove(path)
         self.note_removed(path)
 
@@ -326,8 +340,9 @@ class Disk(SystemFiles):
         assert isinstance(folder, DiskFolder)
         return folder
 
-    def _fail(self, operation: str, name: str) -> None:
-        if code := self.fault(operation, name):
+    def fail(self, operation: str, name: str) -> None:
+        """Raise if an operation is to fail."""
+        if code := errno.EIO if self.is_dead else self.fault(operation, name):
             raise OSError(code, os.strerror(code), name)
 
 

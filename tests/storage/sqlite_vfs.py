@@ -8,6 +8,7 @@ write-ahead log does not outlive the process, and is none of the disk's business
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import errno
 import sqlite3
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 NAME = "tamistest"
 OK, FULL = 0, 13
-IOERR_WRITE, IOERR_FSYNC = 10 | 3 << 8, 10 | 4 << 8
+IOERR_WRITE, IOERR_FSYNC, IOERR_DELETE = 10 | 3 << 8, 10 | 4 << 8, 10 | 10 << 8
 OPEN_CREATE, OPEN_MAIN_JOURNAL, OPEN_WAL = 0x4, 0x800, 0x80000
 
 _OPEN = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_int, POINTER(c_int))
@@ -123,6 +124,14 @@ class Shim:
         self._kept = (_OPEN(_guarded(self.open)), _DELETE(_guarded(self.delete)))
         self._vfs.xOpen, self._vfs.xDelete = (_address(function) for function in self._kept)
         assert library.sqlite3_vfs_register(ctypes.byref(self._vfs), 0) == OK
+        _immortal(self._vfs)
+        atexit.register(self.restore, default)
+
+    def restore(self, default: Vfs) -> None:
+        """Leave connections that the end of Python closes to the default VFS."""
+        self._vfs.xOpen, self._vfs.xDelete = default.xOpen, default.xDelete
+        for address, (methods, _) in self._methods.items():
+            ctypes.memmove(addressof(methods), address, ctypes.sizeof(Methods))
 
     # --- the VFS -----------------------------------------------------------------------------
 
@@ -145,9 +154,11 @@ class Shim:
         return code
 
     def delete(self, vfs: int, name: bytes, sync_folder: int) -> int:
-        code = int(self._delete(vfs, name, sync_folder))
         path = Path(name.decode())
         disk = _disks.get(path.parent)
+        if disk is not None and disk.is_dead:
+            return IOERR_DELETE
+        code = int(self._delete(vfs, name, sync_folder))
         if code == OK and disk is not None:
             disk.note_removed(path)
             if sync_folder:
@@ -171,6 +182,7 @@ class Shim:
             addresses = (_address(function) for function in functions)
             methods.xClose, methods.xWrite, methods.xTruncate, methods.xSync = addresses
             self._methods[address] = methods, functions
+            _immortal(methods)
         return self._methods[address]
 
 
@@ -193,6 +205,8 @@ class Calls:
 
         disk, path, entry, _ = self._files[file]
         disk.on_operation("write", path.name)
+        if disk.is_dead:
+            return IOERR_WRITE
         if code := disk.fault("write", path.name):
             return FULL if code == errno.ENOSPC else IOERR_WRITE
         if disk.allowed(size, offset, path.stat().st_size) < size:
@@ -205,6 +219,8 @@ class Calls:
     def truncate(self, file: int, size: int) -> int:
         from storage.disk import Resize  # noqa: PLC0415 - the disk imports this module
 
+        if self._files[file].disk.is_dead:
+            return IOERR_WRITE
         code = int(self._truncate(file, size))
         if code == OK:
             self._files[file].entry.changes.append(Resize(size))
@@ -213,6 +229,8 @@ class Calls:
     def sync(self, file: int, _flags: int) -> int:
         disk, path, entry, new = self._files[file]
         disk.on_operation("sync", path.name)
+        if disk.is_dead:
+            return IOERR_FSYNC
         if disk.fault("sync", path.name):
             entry.fail_to_sync(disk.rng)
             return IOERR_FSYNC
@@ -222,6 +240,11 @@ class Calls:
             disk.note_synced(disk._folder(path))
             new[0] = False
         return OK
+
+
+def _immortal(structure: Structure) -> None:
+    """Keep memory that SQLite refers to until the process ends."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(structure))
 
 
 def _address(function: Any) -> int:

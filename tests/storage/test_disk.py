@@ -118,7 +118,7 @@ def test_sqlite_finds_the_disk_full_and_failing(disk: Disk) -> None:
     with pytest.raises(StorageError, match="disk I/O error"):
         state.add_subscription(subscription("a"))
     disk.fault = lambda operation, _: errno.EIO if operation == "write" else 0
-    with pytest.raises(StorageError, match="disk I/O error"):
+    with pytest.raises(StorageError, match="writing it again after an error failed"):
         state.add_subscription(subscription("a"))
     disk.fault = lambda *_: 0
     state.add_subscription(subscription("a"))

@@ -15,13 +15,19 @@ from urllib.parse import quote
 
 from tamis.errors import StorageError, StorageFullError
 from tamis.ports import Files
-from tamis.storage.files import write_all
+from tamis.storage.files import refusal, write_all
 
 APPLICATION: Final = int.from_bytes(b"Tams")
 VERSION: Final = 1
 _WAL_MODE: Final = b"\2\2"
 _BUSY_SECONDS: Final = 30
 _LEVELS: Final = {False: "NORMAL", True: "FULL"}
+# The WAL is copied to the file after so many transactions, or rows.
+CHECKPOINT_TRANSACTIONS: Final = 100
+CHECKPOINT_ROWS: Final = 10_000
+_COPY_BYTES: Final = 1 << 20
+# sqlite3 has the name since Python 3.12, like the function that takes it.
+_NO_CHECKPOINT_ON_CLOSE: Final = 1006
 _ADVICE: Final = (
     "restore state.db from a backup, or move state.db, state.db-wal and state.count away to begin "
     "without subscriptions; the log stays"
@@ -33,6 +39,10 @@ class Database:
 
     A durable change is synced to disk before it is committed; SQLite syncs other changes later. All
     of them survive the end of the process. A power failure loses only the last of the others.
+
+    After a failed sync of the WAL nobody knows which parts of it are on disk, and a later sync
+    would not write them: the system takes them for written. What follows in the WAL depends on
+    them. So it is written again, as it is, before the next durable change.
     """
 
     def __init__(self, path: Path, schema: Sequence[str], files: Files) -> None:
@@ -46,9 +56,13 @@ class Database:
             self._check_mode()
             # Other users of the machine must not read the hashes of tokens.
             files.close(files.open(path, os.O_RDWR | os.O_CREAT))
+            # The process before may have died after a failed sync.
+            self._has_failed = True
+            self._is_log_on_disk()
             self._writer = self._connect()
             try:
                 self._level = True
+                self._transactions = self._rows = 0
                 self._prepare(schema)
             except BaseException:
                 self._writer.close()
@@ -59,6 +73,8 @@ class Database:
         """Yield the connection for one transaction, committed at the end of the block."""
         if self._is_closed:
             raise StorageError(self._path, "the state is closed")
+        if lasting and self._has_failed:
+            self.write_log_again()
         try:
             if lasting != self._level:
                 self._writer.execute(f"PRAGMA synchronous = {_LEVELS[lasting]}")
@@ -73,7 +89,78 @@ class Database:
                     self._writer.execute("ROLLBACK")
                 raise
         except (sqlite3.Error, UnicodeDecodeError) as error:
+            self._note_failure(error)
             raise self._refusal(error) from error
+        self._transactions += 1
+        is_due = self._writer.total_changes - self._rows >= CHECKPOINT_ROWS
+        if is_due or self._transactions >= CHECKPOINT_TRANSACTIONS:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Copy the WAL to the file; SQLite by itself would not say that its sync failed."""
+        self._transactions, self._rows = 0, self._writer.total_changes
+        if not self._is_log_on_disk():
+            # Half a checkpoint and a WAL with holes would make no state at all.
+            return
+        try:
+            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        except sqlite3.Error as error:
+            # The WAL still has everything, and the next checkpoint copies all of it again.
+            self._note_failure(error)
+
+    def _is_log_on_disk(self) -> bool:
+        """Write the WAL again if its sync has failed; return whether that worked."""
+        if self._has_failed:
+            with suppress(StorageError):
+                self.write_log_again()
+        return not self._has_failed
+
+    def _note_failure(self, error: Exception) -> None:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        self._has_failed = self._has_failed or code == sqlite3.SQLITE_IOERR
+
+    @property
+    def has_failed(self) -> bool:
+        """Return whether parts of the WAL may be missing on disk."""
+        return self._has_failed
+
+    def sync_log(self) -> None:
+        """Sync the WAL to disk; this needs no free space."""
+        # SQLite holds no locks on that file, which closing it would release.
+        try:
+            file = self._files.open(self._log_path, os.O_RDONLY)
+            try:
+                self._files.sync(file)
+            finally:
+                self._files.close(file)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self._has_failed = True
+            raise refusal(self._log_path, "syncing it to disk", error) from error
+
+    def write_log_again(self) -> None:
+        """Write the whole WAL as it is, and sync it; nobody else may write meanwhile."""
+        try:
+            if not self._log_path.exists():
+                self._has_failed = False
+                return
+            file = self._files.open(self._log_path, os.O_RDWR)
+            try:
+                offset = 0
+                while data := self._files.pread(file, _COPY_BYTES, offset):
+                    write_all(self._files, file, data, offset)
+                    offset += len(data)
+                self._files.sync(file)
+            finally:
+                self._files.close(file)
+        except OSError as error:
+            raise refusal(self._log_path, "writing it again after an error", error) from error
+        self._has_failed = False
+
+    @property
+    def _log_path(self) -> Path:
+        return self._path.with_name(f"{self._path.name}-wal")
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -91,6 +178,8 @@ class Database:
         """Close all connections; a reader closes its own when it has finished."""
         with self._lock:
             self._is_closed = True
+            if not self._is_log_on_disk() and hasattr(self._writer, "setconfig"):
+                self._writer.setconfig(_NO_CHECKPOINT_ON_CLOSE, True)
             for connection in (*self._idle, self._writer):
                 with suppress(sqlite3.Error):
                     connection.close()
@@ -115,7 +204,7 @@ class Database:
 
     def _check_mode(self) -> None:
         """Refuse a file whose header no longer mentions a WAL: SQLite would discard the WAL."""
-        log = self._path.with_name(f"{self._path.name}-wal")
+        log = self._log_path
         if not log.exists() or not log.stat().st_size or not self._path.exists():
             return
         file = self._files.open(self._path, os.O_RDONLY)
@@ -131,6 +220,7 @@ class Database:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
         if _number(connection, "PRAGMA application_id") == 0 and not _names(connection):
             self._create(schema)
         identity = [_number(connection, f"PRAGMA {name}") for name in _IDENTITY]

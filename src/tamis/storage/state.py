@@ -7,7 +7,6 @@ is slightly older, and from there the log is matched again and events are delive
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ import msgspec
 from tamis.errors import StorageError
 from tamis.ports import SYSTEM_FILES, Files
 from tamis.storage.database import ChangeCount, Database
-from tamis.storage.files import refusal
 from tamis.storage.tables import (
     AUDIT,
     COUNTED,
@@ -71,7 +69,6 @@ class StateStore:
 
     def __init__(self, path: Path, *, files: Files = SYSTEM_FILES) -> None:
         self._path: Final = path
-        self._files = files
         self._writing = Lock()
         self._damaged: dict[tuple[str, str], DamagedRow] = {}
         self._database = Database(path, SCHEMA, files)
@@ -101,19 +98,11 @@ class StateStore:
 
     def make_lasting(self) -> None:
         """Sync everything committed to disk; this needs no free space."""
-        # What is not on disk yet is in the WAL. SQLite holds no locks on that file, which closing
-        # it would release.
-        path = self._path.with_name(f"{self._path.name}-wal")
-        try:
-            file = self._files.open(path, os.O_RDONLY)
-            try:
-                self._files.sync(file)
-            finally:
-                self._files.close(file)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise refusal(path, "syncing it to disk", error) from error
+        # What is not on disk yet is in the WAL.
+        if self._database.has_failed:
+            with self._writing:
+                self._database.write_log_again()
+        self._database.sync_log()
 
     def close(self) -> None:
         """Close; nothing is lost otherwise."""
