@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from math import isinf
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -296,7 +297,7 @@ class Session:
             self._services.subscription_manager.counts_of, subscription
         )
         view = subscription.view(*counts)
-        if not self.rights.hides_anything or {*subscription.rights.roles} <= {*self.rights.roles}:
+        if subscription.shows_all_to(self.rights):
             return view
         # It is matched by roles that this credential does not have, so its counts stay hidden.
         return msgspec.structs.replace(view, pending=0, in_flight=0, dropped=0, dead=0)
@@ -310,7 +311,7 @@ class Session:
         subscription = self._find(id_)
         await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
         attachment = await self._services.notifier.attach(
-            subscription, sink, credit, manual=acknowledge == "manual"
+            subscription, self, sink, credit, manual=acknowledge == "manual"
         )
         self._attachments.add(attachment)
         if self.closed.done():
@@ -331,16 +332,10 @@ class Session:
                 Code.CONFLICT, f"the events of {id_!r} are being sent to a connection"
             )
         await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
-        fetching = asyncio.create_task(
-            self._services.notifier.fetch(subscription, limit, min(wait, MAX_WAIT_SECONDS))
+        most = min(wait, MAX_WAIT_SECONDS)
+        return await self._while_open(
+            self._services.notifier.fetch(subscription, self, limit, most)
         )
-        either: list[asyncio.Future[Any]] = [fetching, self.closed]
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            self._require_open()
-            return await fetching
-        finally:
-            fetching.cancel()
 
     async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
         """Acknowledge events, so that they are not delivered again."""
@@ -348,6 +343,9 @@ class Session:
         subscription = index.by_key.get((self.principal.name, id_))
         if subscription is None or self.closed.done():
             subscription = self._find(id_)
+        if self.rights.hides_anything and not subscription.shows_all_to(self.rights):
+            meant = subscription.queue.unsettled_among(sequences, up_to)
+            sequences, up_to = await self._visible_among(subscription, meant), 0
         self._services.acknowledgement_writer.acknowledge(subscription, sequences, up_to)
 
     async def reject(
@@ -355,34 +353,42 @@ class Session:
     ) -> None:
         """Reject an event; it is delivered again later or becomes a dead letter."""
         subscription = self._find(id_)
-        await self._services.notifier.reject(subscription, sequence, delay, reason[:500])
+        if await self._visible_among(subscription, [sequence]):
+            await self._services.notifier.reject(subscription, sequence, delay, reason[:500])
+
+    async def _visible_among(
+        self, subscription: ActiveSubscription, sequences: Sequence[int]
+    ) -> Sequence[int]:
+        """Return the events that this credential may see: only these it can settle."""
+        if subscription.shows_all_to(self.rights):
+            return sequences
+        return await self._services.notifier.visible_among(subscription, self, sequences)
 
     async def dead_letters(
         self, id_: str, *, after: int = 0, limit: int = 100
     ) -> list[DeadLetterView]:
         """Return the dead letters that the principal may see now."""
-        subscription, letters = self._with_letters(id_), self._services.dead_letters
-        most = min(limit, MAX_PAGE_ITEMS)
-        return await self._answer_in_thread(
-            letters.read_page, subscription, self.rights, after, most
+        read, most = self._services.dead_letters.read_page, min(limit, MAX_PAGE_ITEMS)
+        return await self._answer_by_rights(
+            lambda rights: partial(read, self._with_letters(id_), rights, after, most)
         )
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
         """Queue dead letters again as if they had never been sent; return how many."""
-        subscription, letters = self._with_letters(id_), self._services.dead_letters
-        seen = await self._answer_in_thread(
-            letters.find_visible, subscription, self.rights, sequences
-        )
-        return await self._services.subscription_manager.requeue(subscription, seen)
+        seen = await self._visible_letters(id_, sequences)
+        return await self._services.subscription_manager.requeue(self._find(id_), seen)
 
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
         """Delete dead letters; return how many there were."""
-        subscription, letters = self._with_letters(id_), self._services.dead_letters
-        seen = await self._answer_in_thread(
-            letters.find_visible, subscription, self.rights, sequences
-        )
+        seen = await self._visible_letters(id_, sequences)
         delete = self._services.store.state.delete_dead_letters
-        return await self._answer_in_thread(delete, subscription.number, seen)
+        return await self._answer_in_thread(delete, self._find(id_).number, seen)
+
+    async def _visible_letters(self, id_: str, sequences: Sequence[int]) -> list[int]:
+        find = self._services.dead_letters.find_visible
+        return await self._answer_by_rights(
+            lambda rights: partial(find, self._with_letters(id_), rights, sequences)
+        )
 
     def _with_letters(self, id_: str) -> ActiveSubscription:
         """Return a subscription whose dead letters may be read with these rights."""
@@ -405,13 +411,16 @@ class Session:
     ) -> HistoryView:
         """Return past events that match a filter, and where to continue; keep no state."""
         self._require_open()
-        parsed, chosen = self._services.subscription_manager.parse_allowed(
-            filter_, language, mode, self.rights
-        )
         log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
         first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
-        wanted = HistoryQuery(parsed, chosen, first, end_, most)
-        return await self._answer_in_thread(self._services.history.read, wanted, self.rights)
+
+        def search(rights: Rights) -> Callable[[], HistoryView]:
+            manager = self._services.subscription_manager
+            parsed, chosen = manager.parse_allowed(filter_, language, mode, rights)
+            wanted = HistoryQuery(parsed, chosen, first, end_, most)
+            return partial(self._services.history.read, wanted, rights)
+
+        return await self._answer_by_rights(search)
 
     # --- trying ----------------------------------------------------------------------------------
 
@@ -526,8 +535,28 @@ class Session:
             state.add_audit, now, self.principal.name, act, detail
         )
 
+    async def _answer_by_rights(self, ask: Callable[[Rights], Callable[[], T]]) -> T:
+        """Return an answer by the rights as they are when it is given."""
+        while True:
+            rights = self.rights
+            answer = await self._answer_in_thread(ask(rights))
+            if self.rights is rights:
+                return answer
+
     async def _answer_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._services.executors.client.run(work, *args, **kwargs)
+        run = self._services.executors.client.run
+        return await self._while_open(run(work, *args, **kwargs))
+
+    async def _while_open(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return a result, unless the principal is no longer admitted before it is there."""
+        working = asyncio.create_task(work)
+        either: list[asyncio.Future[Any]] = [working, self.closed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            self._require_open()
+            return await working
+        finally:
+            working.cancel()
 
     # --- the end ---------------------------------------------------------------------------------
 

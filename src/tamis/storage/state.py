@@ -161,6 +161,11 @@ class StateStore:
         with self._change(lasting=True) as (connection, *_):
             return self._alter(connection, number, expires_at=expires_at)
 
+    def change_extra(self, number: int, extra: str) -> bool:
+        """Set the further properties of a subscription; False if there is none."""
+        with self._change(lasting=True) as (connection, *_):
+            return self._alter(connection, number, extra=extra)
+
     def _alter(self, connection: sqlite3.Connection, number: int, **changes: Any) -> bool:
         rows = connection.execute(f"{SUBSCRIPTIONS.select} WHERE number = ?", (number,))
         found = [_subscription(row) for row in self._whole(SUBSCRIPTIONS, rows)]

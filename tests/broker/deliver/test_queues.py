@@ -77,8 +77,10 @@ def test_nothing_is_kept_in_memory_for_disconnected_subscribers(store: Storage) 
     number = subscription(store.state)
     queue = DiskQueue(number, store.state, 100, THREADS, nothing_yet=True)
     store.state.commit_matches(10, [(number, row) for row in range(1, 11)], {})
+    assert taken(queue) == []
     queue.offer(range(1, 11))
-    assert len(queue._ready) == (10 if queue.is_attended else 0)
+    [cursor] = queue._cursors.values()
+    assert len(cursor.ready) == (10 if queue.is_attended else 0)
     assert taken(queue) == [*range(1, 11)]
 
 

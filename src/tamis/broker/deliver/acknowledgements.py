@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
-from itertools import chain
 from typing import Final
 
-from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.queues import DiskQueue, DeliveryOutcome
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.errors import StorageError
@@ -20,70 +19,79 @@ BATCHING_SECONDS: Final = 0.01
 RETRY_SECONDS: Final = 0.5
 
 
-Outcomes = dict[tuple[int, int], Retry | DeadLetter | None]
-"""The latest outcome of each event, by subscription number and sequence; None: acknowledged."""
-
-
 class AcknowledgementWriter:
     """Gathers acknowledgements, retries and dead letters, and writes them.
 
-    Outcomes that a crash loses lead to another delivery: an event is settled at least once.
+    Until an outcome is on disk, the queue of its subscription keeps it; of two outcomes of one
+    event, the later holds. Outcomes that a crash loses lead to another delivery: an event is
+    settled at least once.
     """
 
     def __init__(self, state: StateStore, metrics: Metrics, executor: Executor) -> None:
         self._state = state
         self._executor = executor
         self._metrics = metrics
-        self._waiting: asyncio.Queue[Outcomes] = asyncio.Queue()
-        self._batch: list[Outcomes] = []
-        """What is being written; it is written again after a failure."""
+        self._waiting: set[DiskQueue] = set()
+        """The queues with outcomes to write."""
+        self._writing: set[DiskQueue] = set()
+        """Those whose outcomes are being written; after a failure they are written again."""
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def acknowledge(
         self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int = 0
-    ) -> None:
-        """Acknowledge events, by sequence or all up to one, so that they are not sent again."""
-        known = subscription.queue.settle(sequences, up_to)
+    ) -> list[int]:
+        """Acknowledge events, by sequence or all up to one; return those that were in memory."""
+        queue = subscription.queue
+        known = queue.settle(sequences, up_to)
         self._metrics.acknowledged.inc(len(known))
-        if known and isinstance(subscription.queue, DiskQueue):
-            number = subscription.stored.number
-            self._waiting.put_nowait({(number, sequence): None for sequence in known})
+        if known and isinstance(queue, DiskQueue):
+            queue.unwritten.update(dict.fromkeys(known))
+            self._waiting.add(queue)
+            self._idle.clear()
+            self._work.set()
+        return known
 
     def discard(self, subscription: ActiveSubscription, sequences: Iterable[int]) -> None:
         """Settle events that were never sent and must not be."""
         sequences = [*sequences]
         subscription.queue.settle(sequences, 0)
-        if isinstance(subscription.queue, DiskQueue):
-            number = subscription.stored.number
-            self._waiting.put_nowait({(number, sequence): None for sequence in sequences})
+        self.write(subscription, dict.fromkeys(sequences))
 
-    def retry(self, number: int, sequence: int, attempts: int, due: float) -> None:
-        """Schedule an event for redelivery."""
-        self._waiting.put_nowait({(number, sequence): Retry(number, sequence, attempts, due)})
-
-    def bury(self, letter: DeadLetter) -> None:
-        """Turn an event into a dead letter."""
-        self._waiting.put_nowait({(letter.number, letter.sequence): letter})
+    def write(
+        self, subscription: ActiveSubscription, outcomes: Mapping[int, DeliveryOutcome]
+    ) -> None:
+        """Write outcomes of events, by sequence; those in memory end with the memory."""
+        queue = subscription.queue
+        if isinstance(queue, DiskQueue):
+            queue.unwritten.update(outcomes)
+            self._waiting.add(queue)
+            self._idle.clear()
+            self._work.set()
 
     async def settled(self) -> None:
         """Return when every outcome is on disk."""
-        await self._waiting.join()
+        await self._idle.wait()
 
     async def run(self) -> None:
         """Write outcomes until cancelled."""
-        batch = self._batch
         while True:
-            if not batch:
-                batch.append(await self._waiting.get())
+            if not self._writing:
+                await self._work.wait()
             await asyncio.sleep(BATCHING_SECONDS)
-            while not self._waiting.empty():
-                batch.append(self._waiting.get_nowait())
-            # Of two outcomes of one event, the later holds.
-            outcomes: Outcomes = dict(chain.from_iterable(one.items() for one in batch))
+            self._work.clear()
+            self._writing |= self._waiting
+            self._waiting.clear()
+            batch = [(queue, queue.unwritten.copy()) for queue in self._writing]
+            outcomes = [
+                (queue.number, *one) for queue, outcomes in batch for one in outcomes.items()
+            ]
             settle = partial(
                 self._state.settle,
-                acknowledged=[key for key, outcome in outcomes.items() if outcome is None],
-                retries=[one for one in outcomes.values() if isinstance(one, Retry)],
-                dead=[one for one in outcomes.values() if isinstance(one, DeadLetter)],
+                acknowledged=[one[:2] for one in outcomes if one[2] is None],
+                retries=[one for *_, one in outcomes if isinstance(one, Retry)],
+                dead=[one for *_, one in outcomes if isinstance(one, DeadLetter)],
             )
             is_written = False
             while not is_written:
@@ -93,6 +101,10 @@ class AcknowledgementWriter:
                 except StorageError:
                     # A full disk empties again; until then memory keeps the outcomes.
                     await asyncio.sleep(RETRY_SECONDS)
-            for _ in batch:
-                self._waiting.task_done()
-            batch.clear()
+            for queue, written in batch:
+                for sequence, outcome in written.items():
+                    if queue.unwritten[sequence] is outcome:
+                        del queue.unwritten[sequence]
+            self._writing.clear()
+            if not self._waiting:
+                self._idle.set()

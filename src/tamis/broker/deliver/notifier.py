@@ -12,7 +12,7 @@ import msgspec
 
 from tamis.access import Rights
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
-from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, QueuedEvent
+from tamis.broker.deliver.queues import InFlightEvent, QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
@@ -22,7 +22,7 @@ from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import DisconnectedError
 from tamis.filters import Filter
 from tamis.protocol import Deliver, Delivery, Dropped, Ended
-from tamis.storage import DeadLetter
+from tamis.storage import DeadLetter, Retry
 
 MAX_EVENTS_PER_TAKE: Final = 256
 # A frame holds one event or events of this size; between two frames changed rights take effect.
@@ -39,6 +39,14 @@ class DeliverySink(Protocol):
         """Send a frame; may wait."""
 
 
+class EventReader(Protocol):
+    """Who receives events: a session, which may see what its own credential shows."""
+
+    @property
+    def rights(self) -> Rights:
+        """Return the rights of its credential as they are now."""
+
+
 class PreparedDeliveries(NamedTuple):
     """Queued events, sorted by whether they can be sent."""
 
@@ -48,16 +56,25 @@ class PreparedDeliveries(NamedTuple):
     gone: list[int]
     """Events that the log no longer has."""
     hidden: list[int]
-    """Events that the subscriber may no longer see."""
+    """Events that no credential that has used the subscription may see any longer."""
+    left: list[QueuedEvent]
+    """Events that this reader may not see, but others may."""
 
 
 class Attachment:
     """A subscription that is being sent to a connection."""
 
     def __init__(
-        self, subscription: ActiveSubscription, sink: DeliverySink, credit: int, *, manual: bool
+        self,
+        subscription: ActiveSubscription,
+        reader: EventReader,
+        sink: DeliverySink,
+        credit: int,
+        *,
+        manual: bool,
     ) -> None:
         self.subscription = subscription
+        self.reader = reader
         self.sink = sink
         self.credit = credit
         self.manual = manual
@@ -69,10 +86,15 @@ class Attachment:
         """Return the subscription's name."""
         return self.subscription.stored.name
 
+    @property
+    def is_allowed(self) -> bool:
+        """Return whether the policy allows its reader the filter now."""
+        return _may_read(self.subscription, self.reader)
+
     def give_credit(self, events: int) -> None:
         """Allow this many more events to be sent."""
         self.credit += events
-        self.subscription.queue.wake_up.set()
+        self.subscription.queue.wake()
 
 
 class Notifier:
@@ -103,12 +125,18 @@ class Notifier:
     # --- connections -----------------------------------------------------------------------------
 
     async def attach(
-        self, subscription: ActiveSubscription, sink: DeliverySink, credit: int, *, manual: bool
+        self,
+        subscription: ActiveSubscription,
+        reader: EventReader,
+        sink: DeliverySink,
+        credit: int,
+        *,
+        manual: bool,
     ) -> Attachment:
         """Start sending to a sink, and stop sending to the previous one."""
         if subscription.attachment is not None:
             await self.end(subscription, "taken over by another connection")
-        attachment = Attachment(subscription, sink, credit, manual=manual)
+        attachment = Attachment(subscription, reader, sink, credit, manual=manual)
         subscription.attachment = attachment
         subscription.queue.is_attended = True
         attachment.task = self._supervisor.start("delivery", self._send_all(attachment))
@@ -145,24 +173,26 @@ class Notifier:
     async def _send_all(self, attachment: Attachment) -> None:
         """Send queued events and wait for more, until the connection is gone."""
         subscription, queue = attachment.subscription, attachment.subscription.queue
-        wake_up = queue.listen()
+        reader = attachment.reader
         try:
-            while True:
-                wake_up.clear()
-                if queue.dropped:
-                    await self._report_overflow(attachment)
-                taken: list[QueuedEvent] = []
-                may_send = attachment.credit > 0 and not subscription.is_suspended
-                if may_send:
-                    limit = min(attachment.credit, MAX_EVENTS_PER_TAKE)
-                    # A connected subscriber may take as long as it likes over an event.
-                    taken = await queue.take(limit, self._steady_clock(), lease=inf)
-                if taken:
-                    await self._send(attachment, taken)
-                elif may_send and queue.retries:
-                    await _wait(wake_up, queue.next_due() - self._steady_clock())
-                else:
-                    await wake_up.wait()
+            with queue.listening() as wake_up:
+                while True:
+                    wake_up.clear()
+                    if queue.dropped:
+                        await self._report_overflow(attachment)
+                    now = self._steady_clock()
+                    taken: list[QueuedEvent] = []
+                    may_send = attachment.credit > 0 and not subscription.is_suspended
+                    if may_send:
+                        limit = min(attachment.credit, MAX_EVENTS_PER_TAKE)
+                        # A connected subscriber may take as long as it likes over an event.
+                        taken = await queue.take(limit, now, inf, reader.rights.digest)
+                    if taken:
+                        await self._send(attachment, taken)
+                    elif may_send and queue.retries:
+                        await self._wait(wake_up, subscription, now)
+                    else:
+                        await wake_up.wait()
         except DisconnectedError:
             await self.detach(attachment)
         except Exception:
@@ -171,16 +201,14 @@ class Notifier:
 
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
         """Send events frame by frame; prepare them again if the rights have changed."""
-        subscription, sink = attachment.subscription, attachment.sink
+        subscription, sink, reader = attachment.subscription, attachment.sink, attachment.reader
         while taken:
-            rights = subscription.rights
-            deliveries, queued, gone, _ = await self._prepare(subscription, taken)
+            rights = reader.rights
+            deliveries, queued, gone, *_ = await self._prepare(subscription, reader, taken)
             if gone:
-                await sink.send(
-                    Dropped(subscription=attachment.id, count=len(gone), reason="retention")
-                )
+                await self._tell(attachment, len(gone), "retention")
             sent = 0
-            while sent < len(deliveries) and subscription.rights is rights:
+            while sent < len(deliveries) and reader.rights is rights:
                 end, size = sent + 1, len(memoryview(deliveries[sent].data))
                 while end < len(deliveries):
                     size += len(memoryview(deliveries[end].data))
@@ -206,42 +234,70 @@ class Notifier:
         queue = attachment.subscription.queue
         count, queue.dropped = queue.dropped, 0
         self._count_dropped(attachment.subscription, count, "slow")
-        dropped = Dropped(subscription=attachment.id, count=count, reason="slow")
-        await attachment.sink.send(dropped)
+        await self._tell(attachment, count, "slow")
+
+    async def _tell(self, attachment: Attachment, count: int, reason: str) -> None:
+        """Tell a reader how many events are lost, unless some may be hidden from it."""
+        if attachment.subscription.shows_all_to(attachment.reader.rights):
+            dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
+            await attachment.sink.send(dropped)
 
     # --- fetching --------------------------------------------------------------------------------
 
     async def fetch(
-        self, subscription: ActiveSubscription, limit: int, wait: float
+        self, subscription: ActiveSubscription, reader: EventReader, limit: int, wait: float
     ) -> list[Delivery]:
         """Return queued events, waiting up to `wait` seconds for the first."""
-        until = asyncio.get_running_loop().time() + wait
-        wake_up = subscription.queue.listen()
-        while True:
-            wake_up.clear()
-            taken = await self._lease(subscription, min(limit, MAX_EVENTS_PER_TAKE))
-            deliveries = (await self._prepare(subscription, taken)).deliveries
-            if deliveries:
-                self._metrics.delivered.inc(len(deliveries))
-                self._metrics.redelivered.inc(sum(one.attempt > 1 for one in deliveries))
-                for delivery in deliveries:
-                    age = self._clock() - delivery.time
-                    self._metrics.delivery_seconds.observe(max(0.0, age))
-                return deliveries
-            if taken:
-                continue
-            try:
-                async with asyncio.timeout_at(until):
-                    await wake_up.wait()
-            except TimeoutError:
-                return []
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait
+        with subscription.queue.listening() as wake_up:
+            while True:
+                wake_up.clear()
+                now = self._steady_clock()
+                taken = await self._lease(
+                    subscription, reader, min(limit, MAX_EVENTS_PER_TAKE), now
+                )
+                deliveries = (await self._prepare(subscription, reader, taken)).deliveries
+                if deliveries:
+                    self._count_fetched(deliveries)
+                    return deliveries
+                rest = until - loop.time()
+                if not taken and rest <= 0:
+                    return []
+                if not taken:
+                    await self._wait(wake_up, subscription, now, rest)
 
-    async def _lease(self, subscription: ActiveSubscription, limit: int) -> list[QueuedEvent]:
-        if subscription.is_suspended:
+    def _count_fetched(self, deliveries: Sequence[Delivery]) -> None:
+        self._metrics.delivered.inc(len(deliveries))
+        self._metrics.redelivered.inc(sum(one.attempt > 1 for one in deliveries))
+        for delivery in deliveries:
+            self._metrics.delivery_seconds.observe(max(0.0, self._clock() - delivery.time))
+
+    async def _lease(
+        self, subscription: ActiveSubscription, reader: EventReader, limit: int, now: float
+    ) -> list[QueuedEvent]:
+        if not _may_read(subscription, reader):
             return []
         self.leased.add(subscription)
-        now = self._steady_clock()
-        return await subscription.queue.take(limit, now, now + self._settings.ack_timeout)
+        lease, digest = now + self._settings.ack_timeout, reader.rights.digest
+        return await subscription.queue.take(limit, now, lease, digest)
+
+    async def _wait(
+        self,
+        wake_up: asyncio.Event,
+        subscription: ActiveSubscription,
+        now: float,
+        rest: float | None = None,
+    ) -> None:
+        """Wait for events after nothing could be taken at a time, or until a retry is due."""
+        due = subscription.queue.next_due()
+        # What was due already was not taken, so time does not help: there is no room for it.
+        if now < due < inf:
+            until_due = max(0.0, due - self._steady_clock())
+            rest = until_due if rest is None else min(rest, until_due)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(rest):
+                await wake_up.wait()
 
     async def tell_dropped(self, subscription: ActiveSubscription, count: int, reason: str) -> None:
         """Count events that will not arrive, and notify the subscriber if it is connected."""
@@ -249,8 +305,7 @@ class Notifier:
         attachment = subscription.attachment
         if attachment is not None:
             with contextlib.suppress(DisconnectedError):
-                dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
-                await attachment.sink.send(dropped)
+                await self._tell(attachment, count, reason)
 
     # --- settling --------------------------------------------------------------------------------
 
@@ -268,9 +323,8 @@ class Notifier:
         pause = self._backoff(sent.attempts) if delay is None else max(0.0, delay)
         due = self._steady_clock() + pause
         subscription.queue.put_back(sequence, sent.attempts, due)
-        if isinstance(subscription.queue, DiskQueue):
-            writer = self._acknowledgement_writer
-            writer.retry(subscription.number, sequence, sent.attempts, due)
+        retry = Retry(subscription.number, sequence, sent.attempts, due)
+        self._acknowledgement_writer.write(subscription, {sequence: retry})
 
     async def reject_late(self) -> None:
         """Send again what was fetched and not settled in time."""
@@ -290,20 +344,19 @@ class Notifier:
             self._give_up(subscription, [sequence], "retention")
             return
         self._metrics.dead.inc()
-        if isinstance(subscription.queue, DiskQueue):
-            letter = DeadLetter(
-                number=subscription.number,
-                sequence=sequence,
-                died_at=self._clock(),
-                attempts=sent.attempts,
-                reason=reason or "rejected",
-                time=stored.time,
-                publisher=stored.publisher,
-                publisher_sequence=0,
-                format=NUMBER_OF[stored.payload.format],
-                payload=stored.payload.text,
-            )
-            self._acknowledgement_writer.bury(letter)
+        letter = DeadLetter(
+            number=subscription.number,
+            sequence=sequence,
+            died_at=self._clock(),
+            attempts=sent.attempts,
+            reason=reason or "rejected",
+            time=stored.time,
+            publisher=stored.publisher,
+            publisher_sequence=0,
+            format=NUMBER_OF[stored.payload.format],
+            payload=stored.payload.text,
+        )
+        self._acknowledgement_writer.write(subscription, {sequence: letter})
 
     def _backoff(self, attempts: int) -> float:
         wait: float = self._settings.backoff_first * 2.0 ** min(attempts - 1, 30)
@@ -312,10 +365,10 @@ class Notifier:
     # --- what is sent ----------------------------------------------------------------------------
 
     async def _prepare(
-        self, subscription: ActiveSubscription, taken: Sequence[QueuedEvent]
+        self, subscription: ActiveSubscription, reader: EventReader, taken: Sequence[QueuedEvent]
     ) -> PreparedDeliveries:
-        """Return what the subscriber may see of events, by its rights as they are now."""
-        prepared = PreparedDeliveries([], [], [], [])
+        """Return what a reader may see of events, by its rights as they are now."""
+        prepared = PreparedDeliveries([], [], [], [], [])
         found = [self._event_cache.recent.get(queued.sequence) for queued in taken]
         if None in found:
             found = await self._event_cache.find([queued.sequence for queued in taken])
@@ -323,22 +376,38 @@ class Notifier:
             for queued in taken:
                 subscription.queue.put_back(queued.sequence, queued.attempts, 0.0)
             return prepared
+        rights = reader.rights
         for queued, stored in zip(taken, found, strict=True):
             if stored is None:
                 prepared.gone.append(queued.sequence)
                 continue
-            attempt = queued.attempts + 1
-            delivery = visible_delivery(stored, subscription, subscription.rights, attempt)
-            if delivery is None:
+            delivery = visible_delivery(stored, subscription, rights, queued.attempts + 1)
+            if delivery is not None:
+                prepared.taken.append(queued)
+                prepared.deliveries.append(delivery)
+            elif visible_delivery(stored, subscription, subscription.rights) is not None:
+                prepared.left.append(queued)
+            else:
                 prepared.hidden.append(queued.sequence)
-                continue
-            prepared.taken.append(queued)
-            prepared.deliveries.append(delivery)
         if prepared.gone:
             self._give_up(subscription, prepared.gone, "retention")
         if prepared.hidden:
             self._acknowledgement_writer.discard(subscription, prepared.hidden)
+        if prepared.left:
+            subscription.queue.leave(prepared.left, rights.digest)
         return prepared
+
+    async def visible_among(
+        self, subscription: ActiveSubscription, reader: EventReader, sequences: Sequence[int]
+    ) -> list[int]:
+        """Return those of a subscription's events that a reader may see now."""
+        found = await self._event_cache.find(sequences)
+        return [
+            stored.sequence
+            for stored in found
+            if stored is not None
+            and visible_delivery(stored, subscription, reader.rights) is not None
+        ]
 
     def _give_up(self, subscription: ActiveSubscription, sequences: list[int], reason: str) -> None:
         self._count_dropped(subscription, len(sequences), reason)
@@ -349,15 +418,17 @@ class Notifier:
         self._metrics.dropped.labels(reason).inc(count)
 
 
+def _may_read(subscription: ActiveSubscription, reader: EventReader) -> bool:
+    """Return whether the policy allows a reader the subscription's filter now."""
+    if subscription.is_suspended:
+        return False
+    rights = reader.rights
+    return not rights.hides_anything or rights.may_mention(subscription.filter.attributes())
+
+
 async def _send_end(attachment: Attachment, reason: str) -> None:
     with contextlib.suppress(DisconnectedError):
         await attachment.sink.send(Ended(subscription=attachment.id, reason=reason))
-
-
-async def _wait(wake_up: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await wake_up.wait()
 
 
 # --- what a subscriber may see of an event --------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Delivery queues: the events that wait for one subscriber, in order and within bounds.
+"""Delivery queues: the events that wait for one subscription, in order and within bounds.
 
 Two kinds share one interface. A `DiskQueue` keeps everything that waits in the state store, and a
 window of it in memory. A `MemoryQueue` is a buffer with nothing behind it.
@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Sequence
+from bisect import insort
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from math import inf
 from typing import Final, NamedTuple
 
 from tamis.ports import Executor
-from tamis.storage import Pending, StateStore
+from tamis.storage import DeadLetter, Pending, Retry, StateStore
 
-# The wake-up of all queues without a listener: most of millions never have one.
-NO_LISTENER: Final = asyncio.Event()
+# Readers with other rights have other cursors; beyond this the oldest goes, and its readers begin
+# again.
+MAX_CURSORS: Final = 4
+
+DeliveryOutcome = Retry | DeadLetter | None
+"""What became of a delivery; None: the event need not be sent again."""
 
 
 class QueuedEvent(NamedTuple):
@@ -37,7 +43,15 @@ class InFlightEvent(NamedTuple):
 class DeliveryQueue:
     """What both kinds share: events in flight, and events to send again later."""
 
-    __slots__ = ("_ready", "dropped", "in_flight", "is_attended", "retries", "wake_up", "window")
+    __slots__ = (
+        "dropped",
+        "in_flight",
+        "is_attended",
+        "listeners",
+        "retries",
+        "settled_meanwhile",
+        "window",
+    )
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -46,22 +60,39 @@ class DeliveryQueue:
         """Dropped events that the subscriber has not been notified of."""
         self.is_attended = False
         """Whether somebody is connected; for absent subscribers the disk is enough."""
-        self.wake_up = NO_LISTENER
-        """Set when there may be something to send."""
+        self.listeners: tuple[asyncio.Event, ...] = ()
+        """Those who wait for events, each with an event of its own: most of millions have none."""
         self.retries: list[tuple[float, int, int]] = []
         """A heap of (due, sequence, attempts)."""
-        self._ready: list[QueuedEvent] = []
+        self.settled_meanwhile: set[int] | None = None
+        """What is settled while the disk is read: the rows read may still have it."""
 
     @property
     def unsettled(self) -> int:
         """Return how many events are in flight or wait for a retry."""
         return len(self.in_flight) + len(self.retries)
 
-    def listen(self) -> asyncio.Event:
-        """Return the wake-up; clear it before looking for events, so that none is missed."""
-        if self.wake_up is NO_LISTENER:
-            self.wake_up = asyncio.Event()
-        return self.wake_up
+    @contextmanager
+    def listening(self) -> Iterator[asyncio.Event]:
+        """Yield an event that is set when there may be something to send.
+
+        Clear it before looking for events, so that none is missed.
+        """
+        wake_up = asyncio.Event()
+        self.listeners = (*self.listeners, wake_up)
+        try:
+            yield wake_up
+        finally:
+            self.listeners = tuple(one for one in self.listeners if one is not wake_up)
+
+    def wake(self) -> None:
+        """Let everybody who waits look for events."""
+        for wake_up in self.listeners:
+            wake_up.set()
+
+    def forget_readers(self) -> None:
+        """Let all readers begin again: their rights have changed."""
+        self.wake()
 
     def next_due(self) -> float:
         """Return when the next retry is due."""
@@ -71,11 +102,17 @@ class DeliveryQueue:
         """Schedule an event for another attempt."""
         self.in_flight.pop(sequence, None)
         heapq.heappush(self.retries, (due, sequence, attempts))
-        self.wake_up.set()
+        self.wake()
+
+    def unsettled_among(self, sequences: Iterable[int], up_to: int) -> list[int]:
+        """Return the events in flight or waiting for a retry that are meant."""
+        meant = {*sequences}
+        known = (*self.in_flight, *(sequence for _, sequence, _ in self.retries))
+        return [sequence for sequence in known if sequence in meant or sequence <= up_to]
 
     def settle(self, sequences: Iterable[int], up_to: int) -> list[int]:
         """Remove acknowledged events; return those that were known."""
-        meant = set(sequences)
+        meant = {*sequences}
         settled = [s for s in self.in_flight if s in meant or s <= up_to]
         for sequence in settled:
             del self.in_flight[sequence]
@@ -85,8 +122,11 @@ class DeliveryQueue:
             self.retries = [retry for retry in self.retries if retry[1] not in again]
             heapq.heapify(self.retries)
             settled += again
+        if self.settled_meanwhile is not None:
+            self.settled_meanwhile.update(settled)
         # There may be room in the window now.
-        self.wake_up.set()
+        for wake_up in self.listeners:
+            wake_up.set()
         return settled
 
     def late(self, now: float) -> list[int]:
@@ -101,13 +141,42 @@ class DeliveryQueue:
         return taken
 
 
+class Cursor:
+    """How far the readers with the same rights have come in what waits on disk."""
+
+    __slots__ = ("is_whole", "last", "ready")
+
+    def __init__(self, *, is_whole: bool) -> None:
+        self.ready: list[QueuedEvent] = []
+        """The next events; nobody else has them."""
+        self.last = 0
+        """The last event that came into memory."""
+        self.is_whole = is_whole
+        """Whether memory holds everything that waits."""
+
+    def remove(self, sequences: Collection[int]) -> None:
+        """Remove events that somebody else has taken or settled."""
+        self.ready = [queued for queued in self.ready if queued.sequence not in sequences]
+
+
 class DiskQueue(DeliveryQueue):
     """Everything that waits is on disk; memory holds the next events while somebody is connected.
 
-    All but reading is done on the event loop.
+    Readers may have different rights. What one of them may not see stays on disk for the others, so
+    the readers with each rights have a cursor of their own. All but reading is done on the event
+    loop.
     """
 
-    __slots__ = ("_executor", "_is_whole", "_last", "_number", "_state", "below")
+    __slots__ = (
+        "_cursors",
+        "_executor",
+        "_is_new",
+        "_reading",
+        "_state",
+        "below",
+        "number",
+        "unwritten",
+    )
 
     def __init__(
         self,
@@ -120,75 +189,159 @@ class DiskQueue(DeliveryQueue):
     ) -> None:
         super().__init__(window)
         self._executor = executor
-        self._number = number
+        self.number = number
         self._state = state
-        self._is_whole = nothing_yet
-        """Whether memory holds everything that waits."""
-        self._last = 0
-        """The last event that came into memory."""
+        self._is_new = nothing_yet
+        """Whether nothing has ever waited."""
+        self._cursors: dict[str, Cursor] = {}
+        """By the digest of the rights, the oldest first."""
+        self._reading: asyncio.Lock | None = None
         self.below: float = inf
         """Events from here on must not be sent yet: a replay still looks for earlier ones."""
+        self.unwritten: dict[int, DeliveryOutcome] = {}
+        """Outcomes that are not on disk yet, by sequence."""
 
     def offer(self, sequences: Sequence[int]) -> None:
         """Add events that have been written to disk."""
-        room = self.window - len(self._ready) if self._is_whole and self.is_attended else 0
-        taken = sequences[: max(0, room)]
-        self._ready.extend(map(QueuedEvent, taken))
-        if taken:
-            self._last = taken[-1]
-        self._is_whole = self._is_whole and len(taken) == len(sequences)
-        self.wake_up.set()
+        self._is_new = False
+        for cursor in self._cursors.values():
+            room = self.window - len(cursor.ready) if cursor.is_whole and self.is_attended else 0
+            taken = sequences[: max(0, room)]
+            cursor.ready.extend(map(QueuedEvent, taken))
+            if taken:
+                cursor.last = taken[-1]
+            cursor.is_whole = cursor.is_whole and len(taken) == len(sequences)
+        for wake_up in self.listeners:
+            wake_up.set()
 
-    async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
-        """Return the events to send now, no more than may be unsettled; they are then in flight."""
-        if not self._ready and not self._is_whole:
-            await self._refill()
+    async def take(
+        self, limit: int, now: float, lease: float, reader: str = ""
+    ) -> list[QueuedEvent]:
+        """Return the events to send now, no more than may be unsettled; they are then in flight.
+
+        `reader` is the digest of the reader's rights.
+        """
+        cursor = self._cursors.get(reader) or self._add_cursor(reader)
+        if not cursor.ready and not cursor.is_whole:
+            await self._refill(cursor)
+            if self._cursors.get(reader) is not cursor:
+                # The rights have changed meanwhile.
+                self.wake()
+                return []
         room = min(limit, self.window - len(self.in_flight))
         taken = self._take_due(room, now) if self.retries else []
         room = min(limit, self.window - len(self.in_flight) - len(self.retries)) - len(taken)
         if room > 0:
-            taken += self._ready[:room]
-            del self._ready[:room]
+            taken += cursor.ready[:room]
+            del cursor.ready[:room]
         for queued in taken:
             self.in_flight[queued.sequence] = InFlightEvent(queued.attempts + 1, lease)
+        if taken and len(self._cursors) > 1:
+            self._remove_from_others(cursor, taken)
+        if taken and cursor.ready and len(self.listeners) > 1:
+            self.wake()
         return taken
 
-    async def _refill(self) -> None:
-        # Events that are offered while the disk is read are kept and joined to those read.
-        before, below, self._is_whole = self._last, self.below, True
-        try:
-            rows = await self._executor.run(self._read, before)
-        except BaseException:
-            self._ready.clear()
-            self._last, self._is_whole = before, False
-            raise
-        read = [row for row in rows if row.sequence < below]
-        last = read[-1].sequence if read else before
-        offered = [queued for queued in self._ready if queued.sequence > last]
-        if below != inf or len(rows) == self.window:
-            offered, self._is_whole = [], False
-        self._ready = [QueuedEvent(row.sequence, row.attempts) for row in read if not row.due]
-        self._ready.extend(offered)
-        self._last = offered[-1].sequence if offered else last
-        for row in read:
-            if row.due:
-                heapq.heappush(self.retries, (row.due, row.sequence, row.attempts))
-
-    def _read(self, after: int) -> list[Pending]:
-        return self._state.pending(self._number, after, inf, self.window)
+    def leave(self, hidden: Sequence[QueuedEvent], reader: str) -> None:
+        """Leave events that a reader has taken, but may not see, to the other readers."""
+        for queued in hidden:
+            self.in_flight.pop(queued.sequence, None)
+        for key, cursor in self._cursors.items():
+            if key != reader:
+                for queued in hidden:
+                    # Those with a cursor behind the event will come to it.
+                    if queued.sequence <= cursor.last:
+                        insort(cursor.ready, queued)
+        if len(self.listeners) > 1:
+            self.wake()
 
     def forget_sent(self) -> None:
         """Schedule everything in flight again, after the connection has gone."""
         for sequence, sent in sorted(self.in_flight.items()):
             heapq.heappush(self.retries, (0.0, sequence, sent.attempts))
         self.in_flight.clear()
-        self.wake_up.set()
+        self.wake()
+
+    # --- cursors ---------------------------------------------------------------------------------
+
+    def forget_readers(self) -> None:
+        """Let all readers begin again: their rights have changed."""
+        self._cursors.clear()
+        super().forget_readers()
+
+    def _add_cursor(self, reader: str) -> Cursor:
+        if len(self._cursors) >= MAX_CURSORS:
+            self._cursors.pop(next(iter(self._cursors)))
+        cursor = self._cursors[reader] = Cursor(is_whole=self._is_new)
+        return cursor
+
+    def _remove_from_others(self, cursor: Cursor, taken: Iterable[QueuedEvent]) -> None:
+        sequences = {queued.sequence for queued in taken}
+        for other in self._cursors.values():
+            if other is not cursor:
+                other.remove(sequences)
+
+    async def _refill(self, cursor: Cursor) -> None:
+        """Read the next events from disk; whoever else wants them waits."""
+        if self._reading is None:
+            self._reading = asyncio.Lock()
+        async with self._reading:
+            if cursor.ready or cursor.is_whole:
+                return
+            # Events that are offered while the disk is read are kept and joined to those read.
+            before, below, cursor.is_whole = cursor.last, self.below, True
+            self.settled_meanwhile = {
+                sequence
+                for sequence, outcome in self.unwritten.items()
+                if not isinstance(outcome, Retry)
+            }
+            try:
+                rows = await self._executor.run(self._read, before)
+                self._join(cursor, rows, before, below)
+            except BaseException:
+                cursor.ready.clear()
+                cursor.last, cursor.is_whole = before, False
+                raise
+            finally:
+                self.settled_meanwhile = None
+
+    def _join(self, cursor: Cursor, rows: Sequence[Pending], before: int, below: float) -> None:
+        """Put events that were read before those that were offered meanwhile."""
+        read = [row for row in rows if row.sequence < below]
+        last = read[-1].sequence if read else before
+        offered = [queued for queued in cursor.ready if queued.sequence > last]
+        if below != inf or len(rows) == self.window:
+            offered, cursor.is_whole = [], False
+        known = {*self.in_flight, *(sequence for _, sequence, _ in self.retries)}
+        known |= self.settled_meanwhile or set()
+        cursor.ready = []
+        for row in read:
+            if row.sequence not in known:
+                self._add_row(cursor, row)
+        cursor.ready.extend(offered)
+        cursor.last = offered[-1].sequence if offered else last
+
+    def _add_row(self, cursor: Cursor, row: Pending) -> None:
+        outcome = self.unwritten.get(row.sequence)
+        later = outcome if isinstance(outcome, Retry) else row
+        attempts, due = later.attempts, later.due
+        if due:
+            heapq.heappush(self.retries, (due, row.sequence, attempts))
+        else:
+            cursor.ready.append(QueuedEvent(row.sequence, attempts))
+
+    def _read(self, after: int) -> list[Pending]:
+        return self._state.pending(self.number, after, inf, self.window)
 
 
 class MemoryQueue(DeliveryQueue):
     """A buffer; when it is full, new events push out the oldest."""
 
-    __slots__ = ()
+    __slots__ = ("_ready",)
+
+    def __init__(self, window: int) -> None:
+        super().__init__(window)
+        self._ready: list[QueuedEvent] = []
 
     @property
     def waiting(self) -> int:
@@ -201,9 +354,15 @@ class MemoryQueue(DeliveryQueue):
         excess = max(0, len(self._ready) - self.window)
         del self._ready[:excess]
         self.dropped += excess
-        self.wake_up.set()
+        self.wake()
 
-    async def take(self, limit: int, now: float, lease: float) -> list[QueuedEvent]:
+    async def take(
+        self,
+        limit: int,
+        now: float,
+        lease: float,
+        reader: str = "",  # noqa: ARG002 - nothing is kept for others
+    ) -> list[QueuedEvent]:
         """Return the events to send now; they are then in flight."""
         taken = self._take_due(limit, now)
         room = max(0, limit - len(taken))
@@ -212,6 +371,15 @@ class MemoryQueue(DeliveryQueue):
         for queued in taken:
             self.in_flight[queued.sequence] = InFlightEvent(queued.attempts + 1, lease)
         return taken
+
+    def leave(
+        self,
+        hidden: Sequence[QueuedEvent],
+        reader: str,  # noqa: ARG002 - nothing is kept for others
+    ) -> None:
+        """Forget events that the reader may not see."""
+        for queued in hidden:
+            self.in_flight.pop(queued.sequence, None)
 
     def forget_sent(self) -> None:
         """Send nothing again."""

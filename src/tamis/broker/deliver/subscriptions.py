@@ -27,7 +27,7 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fields of a stored subscription that have no column of their own."""
 
     roles: tuple[str, ...] = ()
-    """The roles of its owner when last seen."""
+    """The roles of all credentials that have used it."""
     replay_from: int = 0
     """The replay resumes here and ends at the subscription's start; 0: there is none."""
     since: int = 0
@@ -70,7 +70,7 @@ class ActiveSubscription:
         self.stored = stored
         self._filter = filter_
         self.rights = rights
-        """What its owner may see."""
+        """What the credentials that have used it may see together: it is matched by these."""
         self.queue = queue
         self.attachment: Attachment | None = None
         self.dropped = 0
@@ -100,8 +100,15 @@ class ActiveSubscription:
 
     @property
     def owner(self) -> Principal:
-        """Return its owner, with the roles of the last credential that used it."""
+        """Return its owner, with the roles of all credentials that have used it."""
         return owner_of(self.stored)
+
+    def shows_all_to(self, rights: Rights) -> bool:
+        """Return whether these rights show all events that are matched for it.
+
+        Otherwise, not even the number of its events may be revealed.
+        """
+        return not rights.hides_anything or {*self.rights.roles} <= {*rights.roles}
 
     def grant(self, rights: Rights) -> None:
         """Set new rights, which hold for sending at once and for matching later.
@@ -113,14 +120,14 @@ class ActiveSubscription:
         self.is_suspended = self._filter is None or not rights.may_mention(
             self._filter.attributes()
         )
-        self.queue.wake_up.set()
+        self.queue.forget_readers()
 
     def change(self, **columns: Any) -> None:
         """Change columns in memory; for any thread."""
         with self._changing:
             self.stored = msgspec.structs.replace(self.stored, **columns)
 
-    def change_extra(self, write: Callable[[str], None], **changes: Any) -> None:
+    def change_extra(self, write: Callable[[str], object], **changes: Any) -> None:
         """Write extra fields, then change them in memory; for any thread."""
         with self._changing:
             text = msgspec.structs.replace(Extra.of(self.stored), **changes).text()
@@ -194,7 +201,7 @@ class SubscriptionIndex:
 
 
 def owner_of(stored: StoredSubscription) -> Principal:
-    """Return the owner, with the roles of the last credential that used the subscription."""
+    """Return the owner, with the roles of all credentials that have used the subscription."""
     return Principal(stored.owner, Extra.of(stored).roles)
 
 

@@ -180,21 +180,37 @@ class SubscriptionManager:
     async def adopt(
         self, subscription: ActiveSubscription, principal: Principal, rights: Rights
     ) -> None:
-        """Match and send a subscription by the roles of the credential that uses it now.
+        """Match a subscription by the roles of a credential that uses it, beside those before.
 
-        A credential that may not subscribe to the filter is refused and changes nothing.
+        So no reader loses what another may not see. A credential that may not subscribe to the
+        filter is refused and changes nothing.
         """
         if {*subscription.owner.roles} == {*principal.roles} and not subscription.is_suspended:
             return
         stored = subscription.stored
         self.parse_allowed(stored.filter, stored.language, stored.mode, rights)
-        await self._matcher.updater.do(partial(self._adopt, subscription, principal.roles))
-        subscription.queue.wake_up.set()
+        # Roles that the policy does not define grant nothing.
+        roles = {*principal.roles} & {*rights.roles}
+        if roles <= {*subscription.owner.roles} and not subscription.is_suspended:
+            return
+        await self._matcher.updater.do(partial(self._adopt, subscription, roles))
+        subscription.queue.wake()
 
-    def _adopt(self, subscription: ActiveSubscription, roles: tuple[str, ...]) -> None:
-        number, state = subscription.number, self._store.state
-        # A crash may restore the previous roles; the next use adopts again.
-        subscription.change_extra(partial(state.commit_replay, number, ()), roles=roles)
+    def _adopt(self, subscription: ActiveSubscription, roles: set[str]) -> None:
+        owner = subscription.owner
+        together = (*owner.roles, *sorted(roles - {*owner.roles}))
+        rights = self._rights_of(Principal(owner.name, together))
+        try:
+            rights.effective(subscription.filter, subscription.stored.mode)
+        except TamisError:
+            raise RefusedError(
+                Code.CONFLICT,
+                f"the subscription {subscription.stored.name!r} was used with other roles, and its "
+                "filter cannot be matched by all of them together; use another name",
+            ) from None
+        if together != owner.roles:
+            write = partial(self._store.state.change_extra, subscription.number)
+            subscription.change_extra(write, roles=together)
         self._compile_again([subscription])
 
     # --- changes, made between two batches -------------------------------------------------------
@@ -387,10 +403,11 @@ class SubscriptionManager:
             await asyncio.gather(*map(self._tell, some))
 
     async def _tell(self, subscription: ActiveSubscription) -> None:
-        if subscription.is_suspended:
+        attachment = subscription.attachment
+        if subscription.is_suspended or (attachment is not None and not attachment.is_allowed):
             await self._notifier.end(subscription, "the policy no longer allows its filter")
         else:
-            subscription.queue.wake_up.set()
+            subscription.queue.wake()
 
     def _compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:
         rights_of = cache(self._rights_of)

@@ -91,7 +91,7 @@ class Replayer:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             queue.below = range_.position if range_.position < range_.end else inf
-            queue.wake_up.set()
+            queue.wake()
 
     def _search(
         self, subscription: ActiveSubscription, alone: Engine, range_: ReplayRange
