@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from tamis.broker.deliver.queues import DiskQueue, DeliveryOutcome
+from tamis.broker.deliver.queues import DeliveryOutcome, DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.errors import StorageError
