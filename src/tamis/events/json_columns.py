@@ -1,0 +1,322 @@
+"""JSON lines as columns: only the attributes that somebody wants, all of the text checked.
+
+A kernel scans the text (`json_kernels`) and declines what it does not handle; the strict reader
+(`json_text`) then decides, event by event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import TamisError
+from tamis.events.batch import Admission, EventBatch, Gathering
+from tamis.events.columns import Column, Entries, integer_entries, split_integers
+from tamis.events.event import Event, EventLimits
+from tamis.events.json_kernels import (
+    ESCAPED_TEXT,
+    FALSE,
+    FLOAT,
+    INTEGER,
+    TEXT,
+    TRUE,
+    ExpectedNames,
+    ScanLimits,
+    ScannedValues,
+    ScanWorkspace,
+    WantedPaths,
+    fill_slots,
+    number_texts,
+    order_by_path,
+    scan_lines,
+)
+from tamis.events.json_text import decode_json
+from tamis.events.kinds import Kind, Type
+from tamis.events.schema import Attribute, Schema
+
+_POWERS: Final = np.array([10.0**n for n in range(23)])
+_MAX_EXACT_INTEGER: Final = 1 << 53
+# What a declared type accepts as it is.
+_FORMS_OF_TYPE: Final[Mapping[Type, tuple[int, ...]]] = {
+    Type.INT: (INTEGER,),
+    Type.FLOAT: (FLOAT,),
+    Type.STR: (TEXT, ESCAPED_TEXT),
+    Type.BOOL: (FALSE, TRUE),
+}
+_EXPECTED_NAMES: Final = 64
+_EXPECTED_BYTES: Final = 2_048
+_VALUES_PER_EVENT: Final = 4
+"""Room for values of lists, beside one value of each attribute."""
+
+
+class JsonColumnReader:
+    """Reads JSON events into columns of the wanted attributes; for any thread."""
+
+    def __init__(
+        self,
+        wanted: Iterable[str],
+        schema: Schema | None = None,
+        *,
+        total: bool = False,
+        limits: EventLimits | None = None,
+    ) -> None:
+        # Everything that a schema declares is checked, wanted or not.
+        self._names: Final = sorted({*wanted, *(schema or ())})
+        self._limits: Final = limits or EventLimits()
+        self._schema = schema
+        self._admission = Admission(schema, total=total)
+        self._is_total = total
+        self._paths = _wanted_paths(self._names)
+        self._scan_limits = ScanLimits(
+            size=self._limits.size,
+            depth=self._limits.depth,
+            attributes=min(self._limits.attributes, self._limits.values),
+            name=self._limits.name,
+        )
+
+    def read(self, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> EventBatch:
+        """Return the events that stand at these places of a text."""
+        count = len(starts)
+        text = np.frombuffer(data, np.uint8)
+        found = _room(count * (len(self._names) + _VALUES_PER_EVENT))
+        declined = np.zeros(count, np.bool_)
+        size = scan_lines(
+            text, starts, ends, self._paths, self._scan_limits, self._workspace(), found, declined
+        )
+        scanned = found.some(slice(size))
+        columns, suspects = self._columns(data, text, scanned, count)
+        suspects |= declined
+        if not suspects.any():
+            return EventBatch(count, columns)
+        return self._with_strict(data, starts, ends, columns, suspects)
+
+    def _workspace(self) -> ScanWorkspace:
+        depth = self._limits.depth
+        return ScanWorkspace(
+            is_array=np.zeros(depth + 1, np.bool_),
+            hashes=np.zeros(depth + 1, np.int64),
+            sizes=np.zeros(depth + 1, np.int64),
+            paths=np.zeros(depth + 1, np.int32),
+            first_names=np.zeros(depth + 1, np.int64),
+            names=np.zeros(self._scan_limits.attributes + depth + 1, np.int64),
+            path=np.zeros(self._limits.name + 8, np.uint8),
+            powers=_POWERS,
+            expected=ExpectedNames(
+                number=np.zeros(1, np.int64),
+                starts=np.zeros(_EXPECTED_NAMES + 1, np.int64),
+                text=np.zeros(_EXPECTED_BYTES, np.uint8),
+                hashes=np.zeros(_EXPECTED_NAMES, np.int64),
+                paths=np.zeros(_EXPECTED_NAMES, np.int32),
+                has_dot=np.zeros(_EXPECTED_NAMES, np.bool_),
+            ),
+        )
+
+    # --- from values to columns ------------------------------------------------------------------
+
+    def _columns(
+        self, data: bytes, text: NDArray[np.uint8], found: ScannedValues, count: int
+    ) -> tuple[dict[str, Column], NDArray[np.bool_]]:
+        """Return the columns, and which events the schema may refuse or convert."""
+        columns: dict[str, Column] = {}
+        suspects = np.zeros(count, np.bool_)
+        order = np.empty(len(found.paths), np.int64)
+        starts = np.empty(len(self._names) + 1, np.int64)
+        order_by_path(found.paths, starts, order)
+        bounds = starts.tolist()
+        for number, name in enumerate(self._names):
+            places = order[bounds[number] : bounds[number + 1]]
+            declared = None if self._schema is None else self._schema.get(name)
+            if declared is not None:
+                _suspect(found, places, declared, suspects)
+                if self._is_total:
+                    missing = np.ones(count, np.bool_)
+                    missing[found.events[places]] = False
+                    suspects |= missing
+            if len(places):
+                columns[name] = _column(data, text, found, places)
+        return columns, suspects
+
+    # --- what is left to the strict reader -------------------------------------------------------
+
+    def _with_strict(
+        self,
+        data: bytes,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        columns: Mapping[str, Column],
+        suspects: NDArray[np.bool_],
+    ) -> EventBatch:
+        """Replace what was found of some events by what the strict reader finds."""
+        errors: dict[int, TamisError] = {}
+        gathering = Gathering(self._schema, total=self._is_total)
+        for number in np.flatnonzero(suspects).tolist():
+            try:
+                event = self._strict(data[starts[number] : ends[number]])
+            except TamisError as error:
+                errors[number] = error
+                continue
+            wanted = {name: event[name] for name in self._names if name in event}
+            gathering.add(number, Event.of_checked(wanted) if self._schema is None else event)
+        kept = {name: column.without(suspects) for name, column in columns.items()}
+        strict = gathering.columns()
+        errors.update(gathering.errors)
+        names = dict.fromkeys((*kept, *(name for name in strict if name in self._wanted)))
+        joined = {name: _joined(kept.get(name), strict.get(name)) for name in names}
+        return EventBatch(len(suspects), joined, dict(sorted(errors.items())))
+
+    @property
+    def _wanted(self) -> frozenset[str]:
+        return frozenset(self._names)
+
+    def _strict(self, text: bytes) -> Event:
+        return self._admission.admit(decode_json(text, schema=self._schema, limits=self._limits))
+
+
+def _wanted_paths(names: list[str]) -> WantedPaths:
+    encoded = [name.encode() for name in names]
+    sizes = np.array([0, *map(len, encoded)], np.int64)
+    slots = 1 << max(3, (2 * len(names)).bit_length())
+    paths = WantedPaths(
+        slots=np.full(slots, -1, np.int32),
+        hashes=np.zeros(len(names), np.int64),
+        starts=np.cumsum(sizes),
+        text=np.frombuffer(b"".join(encoded) + b"\0", np.uint8),
+    )
+    fill_slots(paths)
+    return paths
+
+
+def _room(size: int) -> ScannedValues:
+    return ScannedValues(
+        events=np.empty(size, np.int32),
+        paths=np.empty(size, np.int32),
+        forms=np.empty(size, np.int8),
+        integers=np.empty(size, np.int64),
+        floats=np.empty(size, np.float64),
+        lengths=np.empty(size, np.int32),
+    )
+
+
+def _suspect(
+    found: ScannedValues,
+    places: NDArray[np.int64],
+    declared: Attribute,
+    suspects: NDArray[np.bool_],
+) -> None:
+    """Mark the events whose values are not of the declared type, or are too many."""
+    events = found.events[places]
+    fine = np.isin(found.forms[places], _FORMS_OF_TYPE.get(declared.type, ()))
+    suspects[events[~fine]] = True
+    if not declared.many:
+        suspects[events[1:][events[1:] == events[:-1]]] = True
+
+
+def _column(
+    data: bytes, text: NDArray[np.uint8], found: ScannedValues, places: NDArray[np.int64]
+) -> Column:
+    forms, events = found.forms[places], found.events[places]
+    is_single = bool((events[1:] > events[:-1]).all())
+    lowest, highest = forms.min(), forms.max()
+    if highest == INTEGER:
+        return Column({Kind.NUMBER: integer_entries(events, found.integers[places])}, is_single)
+    if lowest == highest == FLOAT:
+        return Column({Kind.NUMBER: Entries(events, found.floats[places])}, is_single)
+    entries: dict[Kind | None, Entries] = {}
+    for kind, chosen in {
+        Kind.NUMBER: forms <= FLOAT,
+        Kind.TEXT: (forms == TEXT) | (forms == ESCAPED_TEXT),
+        Kind.BOOLEAN: forms >= FALSE,
+    }.items():
+        if chosen.any():
+            some = found.some(places[chosen])
+            entries[kind] = _entries(kind, data, text, some)
+    return Column(entries, is_single)
+
+
+def _entries(kind: Kind, data: bytes, text: NDArray[np.uint8], values: ScannedValues) -> Entries:
+    match kind:
+        case Kind.NUMBER:
+            return _number_entries(values)
+        case Kind.TEXT:
+            return _text_entries(data, text, values)
+        case _:
+            return Entries(values.events, values.forms == TRUE)
+
+
+def _number_entries(values: ScannedValues) -> Entries:
+    whole = values.forms == INTEGER
+    floats, residues = split_integers(np.where(whole, values.integers, 0))
+    return Entries(values.events, np.where(whole, floats, values.floats), residues, whole)
+
+
+def _text_entries(data: bytes, text: NDArray[np.uint8], values: ScannedValues) -> Entries:
+    count = len(values.events)
+    codes, firsts = np.empty(count, np.int32), np.empty(count, np.int32)
+    slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
+    different = number_texts(text, values.integers, values.lengths, slots, codes, firsts)
+    first = firsts[:different]
+    starts = values.integers[first]
+    spans = zip(starts.tolist(), (starts + values.lengths[first]).tolist(), strict=True)
+    escaped = values.forms[first] == ESCAPED_TEXT
+    texts = [data[start:end].decode() for start, end in spans]
+    if escaped.any():
+        # The same text may be written with escapes and without.
+        for at in np.flatnonzero(escaped).tolist():
+            texts[at] = json.loads(f'"{texts[at]}"')
+        known = {each: code for code, each in enumerate(dict.fromkeys(texts))}
+        codes = np.array([known[each] for each in texts], np.int32)[codes]
+        texts = list(known)
+    return Entries(values.events, codes, texts=texts)
+
+
+def _joined(one: Column | None, other: Column | None) -> Column:
+    """Return the values of two columns, which have no event in common."""
+    if one is None or other is None:
+        return one or other or Column({})
+    kinds = dict.fromkeys((*one.entries, *other.entries))
+    entries = {
+        kind: _joined_entries(one.entries.get(kind), other.entries.get(kind)) for kind in kinds
+    }
+    return Column(entries)
+
+
+def _joined_entries(one: Entries | None, other: Entries | None) -> Entries:
+    if one is None or other is None:
+        found = one or other
+        assert found is not None  # noqa: S101 - the kind comes from one of them
+        return found
+    events = np.concatenate((one.events, other.events))
+    order = np.argsort(events, kind="stable")
+    texts: list[str] = [*one.texts, *other.texts]
+    values: NDArray[Any] = np.concatenate((one.values, other.values))
+    if texts:
+        known = {each: code for code, each in enumerate(dict.fromkeys(texts))}
+        moved = np.array([known[each] for each in texts], np.int32)
+        values = moved[np.concatenate((one.values, other.values + len(one.texts)))]
+        texts = list(known)
+    sizes = len(one.events), len(other.events)
+    return Entries(
+        events[order],
+        values[order],
+        _concatenated((one.residues, other.residues), sizes, np.int16, order),
+        _concatenated((one.whole, other.whole), sizes, np.bool_, order),
+        texts,
+    )
+
+
+def _concatenated(
+    parts: tuple[NDArray[Any] | None, NDArray[Any] | None],
+    sizes: tuple[int, int],
+    dtype: type,
+    order: NDArray[np.int64],
+) -> NDArray[Any] | None:
+    """Return two arrays as one in a new order; None is all zeros."""
+    if parts[0] is None and parts[1] is None:
+        return None
+    filled = [np.zeros(n, dtype) if p is None else p for p, n in zip(parts, sizes, strict=True)]
+    joined: NDArray[Any] = np.concatenate(filled)[order]
+    return joined

@@ -1,0 +1,107 @@
+"""The projecting reader accepts what the strict one accepts, with the same values, and no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from events.json_texts import JsonTexts
+from tamis.errors import TamisError
+from tamis.events import Event, EventLimits, Schema, attribute, decode_json
+from tamis.events.json_columns import JsonColumnReader
+
+WANTED = ("a", "b", "price", "a.b", "order.price", "items.a", "näme")
+SCHEMAS = (
+    None,
+    Schema({"a": int, "price": float, "b": attribute("str", many=True)}),
+    Schema({"a": "timestamp", "price": attribute("bits", default=0), "c": bool}),
+)
+
+
+def read(lines: Sequence[bytes], reader: JsonColumnReader) -> list[Event | TamisError]:
+    """Read lines as columns, and return them as events of the wanted attributes."""
+    data = b"\n".join(lines)
+    sizes = np.array([len(line) for line in lines], np.int64)
+    ends = np.cumsum(sizes + 1) - 1
+    batch = reader.read(data, ends - sizes, ends)
+    return [
+        batch.errors[number] if number in batch.errors else batch.event(number)
+        for number in range(len(lines))
+    ]
+
+
+def strictly(line: bytes, schema: Schema | None, names: Sequence[str]) -> Event | TamisError:
+    try:
+        event = decode_json(line, schema=schema)
+    except TamisError as error:
+        return error
+    return Event.of_checked({name: event[name] for name in names if name in event})
+
+
+def same(one: Event | TamisError, other: Event | TamisError) -> bool:
+    if isinstance(one, TamisError) or isinstance(other, TamisError):
+        return str(one) == str(other) and type(one) is type(other)
+    # Columns keep the values of one kind together.
+    return {n: sorted(map(repr, v)) for n, v in one.items()} == {
+        n: sorted(map(repr, v)) for n, v in other.items()
+    }
+
+
+def disagreements(seed: int, count: int) -> list[tuple[bytes, object, object]]:
+    texts = JsonTexts(seed)
+    schema = SCHEMAS[seed % len(SCHEMAS)]
+    names = sorted({*WANTED, *(schema or ())})
+    lines = [texts.draw() if n % 3 else texts.plain() for n in range(count)]
+    found = read(lines, JsonColumnReader(WANTED, schema))
+    wanted = [strictly(line, schema, names) for line in lines]
+    triples = zip(lines, found, wanted, strict=True)
+    return [(line, a, b) for line, a, b in triples if not same(a, b)]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_readers_agree(seed: int) -> None:
+    assert disagreements(seed, 2_000) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 200))
+def test_both_readers_agree_in_volume(seed: int) -> None:
+    assert disagreements(seed, 20_000) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": 1, "a": 2}',
+        '{"a": 1e400}',
+        '{"c": 1e400}',
+        '{"a.b": 1, "a": {"b": 2}}',
+        '{"a": {"b": 1}, "a.b": 2}',
+        '{"c": "\\ud800"}',
+        '{"": 1}',
+        '{"a": 1} x',
+        "[1]",
+        "",
+        '{"a": NaN}',
+        '{"c": 12345678901234567890123}',
+        '{"a": "' + "x" * 100 + '"}',
+        "{" + ",".join(f'"n{n}": {n}' for n in range(9)) + "}",
+        '{"c": ' + "[" * 6 + "]" * 6 + "}",
+    ],
+)
+def test_what_the_strict_reader_refuses_is_refused_in_the_same_words(text: str) -> None:
+    limits = EventLimits(size=100, depth=5, attributes=8)
+    reader = JsonColumnReader(WANTED, limits=limits)
+    with pytest.raises(TamisError) as wanted:
+        decode_json(text, limits=limits)
+    [found] = read([text.encode()], reader)
+    assert str(found) == str(wanted.value)
+
+
+def test_lines_of_other_shapes_in_turn_are_read_alike() -> None:
+    shapes = [b'{"a":1,"b":"x"}', b'{"b":"x","a":1}', b'{"a":1}', b'{"a":1,"b":"x","price":2.5}']
+    lines = [shapes[n * 7 % 4] for n in range(100)]
+    found = read(lines, JsonColumnReader(WANTED))
+    assert found == [strictly(line, None, WANTED) for line in lines]
