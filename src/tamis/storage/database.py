@@ -16,9 +16,10 @@ from urllib.parse import quote
 from tamis.errors import StorageError, StorageFullError
 from tamis.ports import Files
 from tamis.storage.files import refusal, write_all
+from tamis.storage.migrations import MIGRATIONS
 
 APPLICATION: Final = int.from_bytes(b"Tams")
-VERSION: Final = 1
+VERSION: Final = 2
 _WAL_MODE: Final = b"\2\2"
 _BUSY_SECONDS: Final = 30
 _LEVELS: Final = {False: "NORMAL", True: "FULL"}
@@ -51,6 +52,8 @@ class Database:
         # Protects the fields below, not the file: nobody holds it while waiting for the disk.
         self._lock = Lock()
         self._idle: list[sqlite3.Connection] = []
+        self.version_found = VERSION
+        """The format of the file before it was opened; 0 if there was none."""
         self._is_closed = False
         with self._sentences():
             self._check_mode()
@@ -223,16 +226,27 @@ class Database:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         if _number(connection, "PRAGMA application_id") == 0 and not _names(connection):
             self._create(schema)
-        identity = [_number(connection, f"PRAGMA {name}") for name in _IDENTITY]
-        if identity != list(_IDENTITY.values()):
+            self.version_found = 0
+            return
+        self.version_found = version = _number(connection, "PRAGMA user_version")
+        is_ours = _number(connection, "PRAGMA application_id") == APPLICATION
+        if not is_ours or not (version == VERSION or version in MIGRATIONS):
             raise StorageError(self._path, "the file was not written by this version of Tamis")
         # An index that development versions made and nothing uses.
         connection.execute("DROP INDEX IF EXISTS retries")
-        if _names(connection) != sorted(schema):
+        expected = schema if version == VERSION else MIGRATIONS[version].schema
+        if _names(connection) != sorted(expected):
             raise StorageError(self._path, "the list of tables is damaged", advice=_ADVICE)
         (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if found != "ok":
             raise _damaged(self._path, found)
+        for number in range(version, VERSION):
+            self._migrate(number)
+
+    def _migrate(self, version: int) -> None:
+        with self.writing(lasting=True) as connection:
+            MIGRATIONS[version].apply(connection)
+            connection.execute(f"PRAGMA user_version = {version + 1}")
 
     def _create(self, schema: Sequence[str]) -> None:
         with self.writing(lasting=True) as connection:

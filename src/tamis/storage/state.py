@@ -24,6 +24,7 @@ from tamis.storage.tables import (
     COUNTED,
     COUNTERS,
     DEAD_LETTERS,
+    DROPPED,
     PENDING,
     PUBLISHERS,
     SCHEMA,
@@ -34,6 +35,7 @@ from tamis.storage.tables import (
     Counters,
     DamagedRow,
     DeadLetter,
+    DroppedEvents,
     Pending,
     Retry,
     Row,
@@ -72,6 +74,8 @@ class StateStore:
         self._writing = Lock()
         self._damaged: dict[tuple[str, str], DamagedRow] = {}
         self._database = Database(path, SCHEMA, files)
+        self.version_found: Final = self._database.version_found
+        """The format of the file before it was opened; 0 if there was none."""
         try:
             self._counters = self._read_counters()
             self._numbers = {number for (number,) in self._rows("SELECT number FROM subscriptions")}
@@ -149,11 +153,12 @@ class StateStore:
             keys = [(number,) for number in removed]
             gone = {
                 table: _deleted(connection, table, "number = ?", keys)
-                for table in (SUBSCRIPTIONS, PENDING, DEAD_LETTERS)
+                for table in (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, DROPPED)
             }
             counters.subscriptions -= gone[SUBSCRIPTIONS]
             counters.pending -= gone[PENDING]
             counters.dead_letters -= gone[DEAD_LETTERS]
+            counters.dropped -= gone[DROPPED]
         return gone[SUBSCRIPTIONS]
 
     def renew_subscription(self, number: int, expires_at: float) -> bool:
@@ -272,16 +277,81 @@ class StateStore:
         counters.dead_letters -= _deleted(connection, DEAD_LETTERS, _ONE, rows)
         counters.dead_letters += _inserted(connection, DEAD_LETTERS, rows.values())
 
+    # --- dropped events ----------------------------------------------------------------------
+
+    @property
+    def removed_below(self) -> int:
+        """Return the sequence below which retention has removed, or was about to remove, events."""
+        return self._counters.removed_below
+
+    def note_removal(self, sequence: int) -> None:
+        """Note that the log is about to remove the events below a sequence."""
+        with self._change(lasting=False) as (_, counters, *_):
+            counters.removed_below = max(counters.removed_below, sequence)
+
     def drop_pending_below(self, sequence: int) -> dict[int, int]:
         """Drop pending events that the log no longer has; return counts by number."""
+        return self.drop_pending(range(sequence), "retention")
+
+    def drop_pending(self, sequences: range, reason: str) -> dict[int, int]:
+        """Drop pending events of a range of sequences, and count them as dropped for a reason.
+
+        Return counts by number.
+        """
+        between = "sequence >= ? AND sequence < ?"
+        bounds = (sequences.start, sequences.stop)
         with self._change(lasting=False) as (connection, counters, *_):
             found = connection.execute(
-                "SELECT number, count(*) FROM pending WHERE sequence < ? GROUP BY number",
-                (sequence,),
+                f"SELECT number, count(*) FROM pending WHERE {between} GROUP BY number",  # noqa: S608
+                bounds,
             )
             dropped = dict(found.fetchall())
-            counters.pending -= _deleted(connection, PENDING, "sequence < ?", [(sequence,)])
+            counters.pending -= _deleted(connection, PENDING, between, [bounds])
+            self._add_dropped(connection, counters, reason, dropped)
         return dropped
+
+    def add_dropped(self, reason: str, events: Mapping[int, int]) -> None:
+        """Count events that subscriptions, by number, will not get."""
+        with self._change(lasting=False) as (connection, counters, *_):
+            self._add_dropped(connection, counters, reason, events)
+
+    def dropped(self) -> list[DroppedEvents]:
+        """Return what each subscription did not get, and of how much of that it knows."""
+        return [
+            DroppedEvents(*row[:-1]) for row in self._whole(DROPPED, self._rows(DROPPED.select))
+        ]
+
+    def note_told(self, told: Iterable[DroppedEvents]) -> None:
+        """Note that subscribers know of dropped events: of `told` more for each reason."""
+        with self._change(lasting=False) as (connection, *_):
+            for row in told:
+                known = self._dropped(connection, row.number, row.reason)
+                if known is not None:
+                    changed = known._replace(told=min(known.events, known.told + row.told))
+                    connection.execute(DROPPED.replace, DROPPED.row(changed))
+
+    def _add_dropped(
+        self,
+        connection: sqlite3.Connection,
+        counters: Counters,
+        reason: str,
+        events: Mapping[int, int],
+    ) -> None:
+        for number, count in events.items():
+            if number not in self._numbers:
+                continue
+            before = self._dropped(connection, number, reason) or DroppedEvents(number, reason, 0)
+            row = before._replace(events=before.events + count)
+            key = "number = ? AND reason = ?"
+            counters.dropped -= _deleted(connection, DROPPED, key, [(number, reason)])
+            counters.dropped += _inserted(connection, DROPPED, [row])
+
+    def _dropped(
+        self, connection: sqlite3.Connection, number: int, reason: str
+    ) -> DroppedEvents | None:
+        one = f"{DROPPED.select} WHERE number = ? AND reason = ?"
+        rows = self._whole(DROPPED, connection.execute(one, (number, reason)).fetchall())
+        return DroppedEvents(*rows[0][:-1]) if rows else None
 
     # --- dead letters ------------------------------------------------------------------------
 
@@ -391,7 +461,7 @@ class StateStore:
                 strays = _count(connection, table, _STRAY)
                 if strays:
                     self._note(table.name, "", f"{strays:,} rows are for nobody or no event")
-            for table in (SUBSCRIPTIONS, PUBLISHERS, TOKENS, AUDIT):
+            for table in (SUBSCRIPTIONS, PUBLISHERS, TOKENS, AUDIT, DROPPED):
                 self._whole(table, connection.execute(table.select))
             self._whole(PENDING, connection.execute(f"{PENDING.select} WHERE {_NOT_NEW}"))
 

@@ -82,6 +82,15 @@ class StoredToken(NamedTuple):
     label: str = ""
 
 
+class DroppedEvents(NamedTuple):
+    """How many events a subscription did not get for a reason, and of how many it knows."""
+
+    number: int
+    reason: str
+    events: int
+    told: int = 0
+
+
 class AuditEntry(NamedTuple):
     """An administrative act."""
 
@@ -181,6 +190,9 @@ class Counters(msgspec.Struct):
     dead_letters: int = 0
     tokens: int = 0
     audit: int = 0
+    dropped: int = 0
+    removed_below: int = 0
+    """Retention has removed, or is about to remove, the events below this sequence."""
 
 
 COUNTERS: Final = ChecksummedTable("counters", Counters, ["copy"], by_key=True)
@@ -194,8 +206,9 @@ DEAD_LETTERS: Final = ChecksummedTable(
 PUBLISHERS: Final = ChecksummedTable("publishers", Publisher, ["name"], by_key=True)
 TOKENS: Final = ChecksummedTable("tokens", StoredToken, ["hash"], by_key=True)
 AUDIT: Final = ChecksummedTable("audit", AuditEntry, ["number"], by_key=False)
+DROPPED: Final = ChecksummedTable("dropped", DroppedEvents, ["number", "reason"], by_key=True)
 
-COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, TOKENS, AUDIT)
+COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, TOKENS, AUDIT, DROPPED)
 SCHEMA: Final = (
     *(table.create for table in (COUNTERS, PUBLISHERS, *COUNTED)),
     "CREATE UNIQUE INDEX names ON subscriptions (owner, name)",

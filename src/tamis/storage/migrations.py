@@ -1,0 +1,82 @@
+"""Earlier formats of the state, and how each becomes the next."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tamis.storage.tables import (
+    AUDIT,
+    COUNTERS,
+    DEAD_LETTERS,
+    DROPPED,
+    PENDING,
+    PUBLISHERS,
+    SUBSCRIPTIONS,
+    TOKENS,
+    ChecksummedTable,
+    Counters,
+    is_whole,
+)
+
+
+class Migration(NamedTuple):
+    """An earlier format, and what makes it the next one."""
+
+    schema: Sequence[str]
+    apply: Callable[[sqlite3.Connection], None]
+
+
+class CountersOfVersion1(msgspec.Struct):
+    """The counters before dropped events were counted and removed ones known."""
+
+    copy: int = 0
+    changes: int = 0
+    matched_up_to: int = 0
+    last_number: int = 0
+    subscriptions: int = 0
+    pending: int = 0
+    dead_letters: int = 0
+    tokens: int = 0
+    audit: int = 0
+
+
+_COUNTERS_1: Final = ChecksummedTable("counters", CountersOfVersion1, ["copy"], by_key=True)
+_NAMES: Final = "CREATE UNIQUE INDEX names ON subscriptions (owner, name)"
+
+
+def _from_1(connection: sqlite3.Connection) -> None:
+    # A damaged row stays out: the other copy is enough, and without either opening is refused.
+    rows = [row for row in connection.execute(_COUNTERS_1.select).fetchall() if is_whole(row)]
+    connection.execute("DROP TABLE counters")
+    connection.execute(COUNTERS.create)
+    connection.execute(DROPPED.create)
+    for row in rows:
+        counters = Counters(*row[:-1])
+        connection.execute(COUNTERS.insert, COUNTERS.row(msgspec.structs.astuple(counters)))
+
+
+MIGRATIONS: Final = {
+    1: Migration(
+        (
+            *(
+                table.create
+                for table in (
+                    _COUNTERS_1,
+                    PUBLISHERS,
+                    SUBSCRIPTIONS,
+                    PENDING,
+                    DEAD_LETTERS,
+                    TOKENS,
+                    AUDIT,
+                )
+            ),
+            _NAMES,
+        ),
+        _from_1,
+    )
+}
+"""By the version of the earlier format."""
