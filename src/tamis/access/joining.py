@@ -22,7 +22,7 @@ from tamis.filters.boolean import MAX_DEPTH, And, Connective, Constant, Not, Or,
 from tamis.filters.limits import atom_cost
 
 # A joined filter may be larger than a user's own, within limits.
-JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH)
+JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH, steps=32 * 1024)
 
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 

@@ -26,7 +26,7 @@ from tamis.filters.atoms import (
     TextTest,
     ValueAtom,
 )
-from tamis.filters.patterns import like_parts
+from tamis.filters.like import like_parts
 
 # `within` a text this short is membership in the set of its substrings.
 MAX_ENUMERATED_CHARACTERS: Final = 12

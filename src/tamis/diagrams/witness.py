@@ -29,7 +29,7 @@ from tamis.diagrams.variable_order import AttributeVariables
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
-from tamis.filters.patterns import like_parts
+from tamis.filters.like import like_parts
 
 # Besides the ends of a cell, some numbers for arithmetic.
 _NUMBERS: Final = (1, -1, 2, 10, 100, 10_000)

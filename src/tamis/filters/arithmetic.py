@@ -27,7 +27,7 @@ from tamis.filters.printing import show_name, show_value
 
 # With several values per attribute every combination counts, up to this many; past it the
 # comparison is unknown, so that no event can make a filter cost the product of its lists.
-MAX_COMBINATIONS: Final = 1024
+MAX_COMBINATIONS: Final = 128
 
 COMMUTATIVE: Final = frozenset("+*")
 

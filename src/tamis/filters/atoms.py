@@ -11,8 +11,9 @@ from tamis.events import Attribute, Bits, Kind, Schema, Value
 from tamis.events.kinds import KINDS, TYPES, Type, kind_of
 from tamis.events.schema import check_schema, fit
 from tamis.filters.boolean import Filter
+from tamis.filters.like import compile_like
 from tamis.filters.modes import View
-from tamis.filters.patterns import compile_like, compile_pattern
+from tamis.filters.patterns import compile_pattern
 from tamis.filters.printing import show_name, show_value
 
 COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
@@ -245,7 +246,7 @@ class Like(ValueAtom, frozen=True):
 
     def accepts(self, value: Any) -> bool:
         """Return whether the whole value fits the pattern."""
-        return compile_like(self.pattern).search(value) is not None
+        return compile_like(self.pattern).fits(value)
 
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} like {show_value(self.pattern)}"

@@ -31,12 +31,8 @@ from tamis.filters.atoms import (
     can_compare,
 )
 from tamis.filters.boolean import And, Constant, Filter, Not
-from tamis.filters.patterns import (
-    SAFE_PATTERN_CHARACTERS,
-    compile_like,
-    compile_pattern,
-    like_parts,
-)
+from tamis.filters.like import compile_like
+from tamis.filters.patterns import compile_pattern
 from tamis.filters.printing import show_name, show_value
 
 
@@ -168,9 +164,7 @@ def text_test(attribute: str, op: str, text: object) -> Filter:
 def like(attribute: str, pattern: object) -> Filter:
     """Return SQL's LIKE, its pattern checked."""
     checked = _text(attribute, "like", pattern)
-    # Only a long pattern can be too large for RE2, and compiling dominates the cost.
-    check = compile_like if len(checked) > SAFE_PATTERN_CHARACTERS else like_parts
-    check(checked)
+    compile_like(checked)
     return Like(attribute, Kind.TEXT, checked)
 
 

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from tamis.errors import LimitError
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import In
+from tamis.filters.atoms import In, Regex
 from tamis.filters.boolean import MAX_DEPTH, Filter
+from tamis.filters.patterns import pattern_steps
 
 
 class FilterLimits(NamedTuple):
@@ -19,6 +20,8 @@ class FilterLimits(NamedTuple):
     """Atoms; every constant of a list and every operand of an arithmetic counts as one."""
     depth: int = 64
     """Levels of and, or, not, parentheses and arithmetic inside each other."""
+    steps: int = 512
+    """Steps that all regular expressions together may take for one character of a text."""
 
     def check_text(self, text: str) -> None:
         """Refuse a text that is too long to parse."""
@@ -26,11 +29,23 @@ class FilterLimits(NamedTuple):
             raise LimitError("characters in the filter", actual=len(text), limit=self.text)
 
     def check(self, filter_: Filter) -> None:
-        """Refuse a filter with too many atoms or levels; linear in its size."""
+        """Refuse a filter with too many atoms, levels or steps; linear in its size."""
         self.check_depth(filter_)
         cost = sum(map(atom_cost, filter_.atoms()))
         if cost > self.atoms:
             raise LimitError("atoms in the filter", actual=cost, limit=self.atoms)
+        self.check_steps(filter_)
+
+    def check_steps(self, filter_: Filter) -> None:
+        """Refuse a filter whose regular expressions may take too long."""
+        steps = sum(pattern_steps(a.pattern) for a in filter_.atoms() if isinstance(a, Regex))
+        if steps > self.steps:
+            raise LimitError(
+                "steps for one character in the regular expressions of the filter",
+                actual=steps,
+                limit=self.steps,
+                advice="repeat less, as in .* for .{100}, or test with like or contains",
+            )
 
     def check_depth(self, filter_: Filter) -> None:
         """Refuse a filter with too many levels; every node knows its own."""

@@ -1,18 +1,13 @@
-"""Text patterns in linear time: RE2, and SQL's LIKE on top of it."""
+"""Regular expressions: RE2, which takes time linear in the text."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Final, Protocol
+from typing import Protocol
 
 import re2
 
 from tamis.errors import FilterTypeError
-
-ESCAPE: Final = "\\"
-
-# A LIKE pattern of up to this many characters is never too large for RE2.
-SAFE_PATTERN_CHARACTERS: Final = 256
 
 
 class Pattern(Protocol):
@@ -29,64 +24,32 @@ def compile_pattern(pattern: str) -> Pattern:
     RE2 takes time linear in the text, whatever the pattern, and refuses patterns whose automaton
     would be large.
     """
-    options = re2.Options()
-    options.log_errors = False
     try:
-        compiled: Pattern = re2.compile(pattern, options=options)
+        compiled: Pattern = re2.compile(pattern, options=pattern_options())
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
         raise FilterTypeError(f"the pattern {pattern[:60]!r} cannot be used: {reason}") from None
     return compiled
 
 
+def pattern_options() -> re2.Options:
+    """Return the options of all patterns."""
+    options = re2.Options()
+    options.log_errors = False
+    # Only whether it is found matters; keeping groups would cost a multiple.
+    options.never_capture = True
+    return options
+
+
 @lru_cache(maxsize=4096)
-def compile_like(pattern: str) -> Pattern:
-    """Return the RE2 pattern that a LIKE pattern stands for."""
-    parts = (
-        re2.escape(text) if wildcard is None else {"%": ".*", "_": "."}[wildcard]
-        for text, wildcard in like_parts(pattern)
-    )
-    return compile_pattern(f"(?s)\\A{''.join(parts)}\\z")
+def pattern_steps(pattern: str) -> int:
+    r"""Return how many steps RE2 may take for one character: the length of the pattern's program.
 
-
-def like_parts(pattern: str) -> list[tuple[str, str | None]]:
-    r"""Return the literal texts (text, None) and the wildcards ("", "%" or "_") of a pattern.
-
-    >>> like_parts(r"10\%_of%")
-    [('10%', None), ('', '_'), ('of', None), ('', '%')]
+    That is its worst case, for patterns such as `a.{50}b` on texts made for them, at 20 to 60 ns a
+    step. Most patterns take one step for a character. Other than programs for UTF-8, those for
+    bytes do not grow a hundredfold with a class such as `\pL`, and neither does the time.
     """
-    parts: list[tuple[str, str | None]] = []
-    literal: list[str] = []
-    characters = iter(pattern)
-    for character in characters:
-        if character in "%_":
-            if literal:
-                parts.append(("".join(literal), None))
-                literal.clear()
-            parts.append(("", character))
-        elif character == ESCAPE:
-            literal.append(_escaped(next(characters, None), pattern))
-        else:
-            literal.append(character)
-    if literal:
-        parts.append(("".join(literal), None))
-    return parts
-
-
-def like_text(text: str) -> str:
-    r"""Return the LIKE pattern that means exactly `text`.
-
-    >>> like_text("100%")
-    '100\\%'
-    """
-    return "".join(ESCAPE + c if c in "%_\\" else c for c in text)
-
-
-def _escaped(character: str | None, pattern: str) -> str:
-    if character is None or character not in "%_\\":
-        raise FilterTypeError(
-            f"in the LIKE pattern {pattern[:60]!r} a backslash precedes "
-            f"{'the end' if character is None else repr(character)}; it may precede "
-            "%, _ or another backslash"
-        )
-    return character
+    options = pattern_options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    compiled = re2.compile(pattern.encode("utf-8", "surrogatepass"), options=options)
+    return int(compiled.programsize)

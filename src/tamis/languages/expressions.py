@@ -444,4 +444,5 @@ class ExpressionParser:
     def _result(self) -> Filter:
         result = self._filter(*self._operands.pop())
         self._limits.check_depth(result)
+        self._limits.check_steps(result)
         return result

@@ -26,7 +26,7 @@ from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference,
 from tamis.filters.atoms import Compare, HasKind, In, Present, ValueAtom, can_compare
 from tamis.filters.boolean import And, Connective, Not, Or
 from tamis.filters.build import between_expressions, compare, compare_expressions, like, member
-from tamis.filters.patterns import like_text
+from tamis.filters.like import like_text
 from tamis.languages.expressions import (
     COMMON_INFIX,
     MULTIPLY,

@@ -145,9 +145,9 @@ def test_parts_and_endings_are_found_in_any_text(wanted: list[str], others: list
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_pattern_fits_the_same_texts_in_a_set(pattern: str) -> None:
-    others: list[ValueAtom] = [Regex("t", Kind.TEXT, p) for p in PATTERNS if p != pattern]
+    others = [Regex("t", Kind.TEXT, p) for p in PATTERNS if p != pattern]
     atoms = [Regex("t", Kind.TEXT, pattern), *others]
-    finder = PatternFinder([Placed(n, atom, "") for n, atom in enumerate(atoms)])
+    finder = PatternFinder([Placed(n, atom, atom.pattern) for n, atom in enumerate(atoms)])
     rng = Random(pattern)
     for text in ["", *(random_text(rng) for _ in range(300))]:
         assert (0 in finder.find(text)) == atoms[0].accepts(text), repr(text)

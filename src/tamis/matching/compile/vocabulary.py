@@ -73,7 +73,7 @@ _CONSTANTS: Final = (
 )
 _ABSENCE_RULES: Final = tuple(AbsenceRule)
 # Saved atoms were accepted once, under the limits of that time.
-UNLIMITED: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62)
+UNLIMITED: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62, steps=2**62)
 
 
 class SavedLeaves(NamedTuple):

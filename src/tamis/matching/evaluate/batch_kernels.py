@@ -418,23 +418,31 @@ def mark_holders(
 
 
 class Lanes(NamedTuple):
-    """The values of some events, for each attribute an entry per value."""
+    """The cells that some events touch, for each attribute and event ascending, each once."""
 
     starts: NDArray[np.int64]
-    """For attribute b, its entries are starts[b] to starts[b + 1]."""
-    lanes: NDArray[np.int32]
+    """For attribute b, the cells of event e are starts[b, e] to starts[b, e + 1]."""
     cells: NDArray[np.int32]
     first: NDArray[np.int32]
     """For each attribute its first variable; variable v is the breakpoint above cell v - first."""
 
 
 @kernel
-def _lies_inside(leaves: Leaves, index: int, first: int, cell: int) -> bool:
-    inside = bool(leaves.begins_inside[index])
+def _lies_inside(leaves: Leaves, index: int, first: int, cells: NDArray[np.int32]) -> bool:
+    """Return whether one of some ascending cells lies inside a leaf's side.
+
+    Each step goes on after one of the breakpoints, so its cost depends little on the cells: a
+    publisher chooses how many there are.
+    """
+    inside, place = bool(leaves.begins_inside[index]), 0
     for number in range(leaves.starts[index], leaves.starts[index + 1]):
-        if leaves.variables[number] - first < cell:
-            inside = not inside
-    return inside
+        passed = place + np.searchsorted(
+            cells[place:], leaves.variables[number] - first, side="right"
+        )
+        if inside and passed > place:
+            return True
+        inside, place = not inside, passed
+    return inside and place < len(cells)
 
 
 @kernel
@@ -461,12 +469,12 @@ def set_leaf_rows(
                     target[:] = ~rows[leaves.guard[side]]
             continue
         guard = leaves.guard[2 * leaf + 1]
-        for entry in range(lanes.starts[block], lanes.starts[block + 1]):
-            lane, cell = lanes.lanes[entry], lanes.cells[entry]
+        for lane in range(lanes.starts.shape[1] - 1):
+            cells = lanes.cells[lanes.starts[block, lane] : lanes.starts[block, lane + 1]]
             bit = np.uint64(1) << np.uint64(lane & 63)
-            if guard == NONE and _lies_inside(leaves, 2 * leaf, lanes.first[block], cell):
+            if guard == NONE and _lies_inside(leaves, 2 * leaf, lanes.first[block], cells):
                 when_true[leaf, lane >> 6] |= bit
-            elif _lies_inside(leaves, 2 * leaf + 1, lanes.first[block], cell):
+            elif _lies_inside(leaves, 2 * leaf + 1, lanes.first[block], cells):
                 when_false[leaf, lane >> 6] |= bit
         if guard != NONE:
             when_true[leaf] = rows[guard]

@@ -162,21 +162,19 @@ class MultivaluedEvaluator:
     def _lanes(
         self, blocks: NDArray[np.int32], cells: BatchCells, events: NDArray[np.int64]
     ) -> Lanes:
-        """Return the values of some events; an absent attribute has one, in the first cell."""
+        """Return the cells of some events; an absent attribute has one, the first."""
         starts, holders, found, _ = cells.by_attribute
         lane_of = np.full(cells.passing.shape[1], -1, np.int32)
         lane_of[events] = np.arange(len(events))
-        nothing = np.empty(0, np.int32)
-        parts: list[EventCells] = [(nothing, nothing)] * (len(starts) - 1)
+        lane_starts = np.zeros((len(starts) - 1, len(events) + 1), np.int64)
+        parts, count = [np.empty(0, np.int32)], 0
         for block in blocks.tolist():
             own = slice(starts[block], starts[block + 1])
-            parts[block] = _lanes_of((holders[own], found[own]), lane_of, len(events))
-        return Lanes(
-            starts=np.cumsum([0, *(len(lanes) for lanes, _ in parts)], dtype=np.int64),
-            lanes=np.concatenate([nothing, *(lanes for lanes, _ in parts)]),
-            cells=np.concatenate([nothing, *(lane_cells for _, lane_cells in parts)]),
-            first=self._compiled.variables.first,
-        )
+            ends, touched = _touched((holders[own], found[own]), lane_of, len(events))
+            lane_starts[block] = count + ends
+            parts.append(touched)
+            count += len(touched)
+        return Lanes(lane_starts, np.concatenate(parts), self._compiled.variables.first)
 
 
 def _arrays(tuples: tuple[Any, ...]) -> Iterator[NDArray[Any]]:
@@ -202,12 +200,15 @@ def _some_leaves(leaves: Leaves, used: NDArray[np.int32]) -> Leaves:
     )
 
 
-def _lanes_of(entries: EventCells, lane_of: NDArray[np.int32], count: int) -> EventCells:
+def _touched(
+    entries: EventCells, lane_of: NDArray[np.int32], count: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return where the cells of each lane begin and the last ends, and the cells, ascending."""
     holders, cells = entries
     lanes = lane_of[holders]
     here = lanes >= 0
-    absent = np.setdiff1d(np.arange(count, dtype=np.int32), lanes[here])
-    return (
-        np.concatenate((lanes[here], absent)),
-        np.concatenate((cells[here], np.zeros(len(absent), np.int32))),
-    )
+    absent = np.setdiff1d(np.arange(count), lanes[here])
+    pairs = (lanes[here].astype(np.int64) << 32) + cells[here]
+    different = np.unique(np.concatenate((pairs, absent << 32)))
+    starts = np.searchsorted(different, np.arange(count + 1) << 32)
+    return starts, (different & 0xFFFFFFFF).astype(np.int32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from itertools import chain, takewhile
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 import re2
@@ -17,8 +17,9 @@ from tamis.events import Kind, Schema
 from tamis.events.batch import NO_COLUMN, EventBatch
 from tamis.events.columns import Entries
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import HasBits, Like, ValueAtom
-from tamis.filters.patterns import compile_like
+from tamis.filters.atoms import HasBits, TextTest, ValueAtom
+from tamis.filters.like import compile_like
+from tamis.filters.patterns import pattern_options
 from tamis.matching.compile.vocabulary import Predicate
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 from tamis.matching.evaluate.relations import Operands, find_related
@@ -88,6 +89,29 @@ class PartFinder:
         return {self._places[number] for number, _, _ in matches}
 
 
+class LikeFinder:
+    """Finds which LIKE patterns a text fits: tries those whose longest literal it contains."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        by_literal: dict[str, list[Placed]] = {}
+        for test in tests:
+            by_literal.setdefault(compile_like(test.text).literal, []).append(test)
+        self._always: Final = EachFinder(by_literal.pop("", []))
+        self._tries: Final = [EachFinder(own) for own in by_literal.values()]
+        literals = [
+            Placed(place, TextTest("", Kind.TEXT, "contains", literal), literal)
+            for place, literal in enumerate(by_literal)
+        ]
+        self._literals: Final = _part_finders(literals)
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the patterns that a text fits."""
+        yield from self._always.find(text)
+        for finder in self._literals:
+            for place in finder.find(text):
+                yield from self._tries[place].find(text)
+
+
 class EndingFinder:
     """Finds which suffixes a text has, with one lookup for each of their lengths."""
 
@@ -109,12 +133,11 @@ class PatternFinder:
         """Combine the patterns; raise `re2.error` if they are too large together."""
         self._places: Final = [test.place for test in tests]
         self._each: Final = EachFinder(tests)
-        options = re2.Options()
-        options.log_errors = False
+        options = pattern_options()
         options.max_mem = PATTERN_SET_BYTES
         self._set: Final = re2.Set.SearchSet(options)
         for test in tests:
-            self._set.Add(_expression(test.atom))
+            self._set.Add(test.text)
         # A set that ran out of memory returns the same as one in which nothing matches. This
         # pattern matches every text, so a result without it is invalid.
         self._set.Add("")
@@ -137,12 +160,6 @@ def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
     except re2.error:
         half = len(tests) // 2
         return pattern_finders(tests[:half]) + pattern_finders(tests[half:])
-
-
-def _expression(atom: ValueAtom) -> str:
-    """Return what `accepts` looks for, in the syntax of RE2."""
-    compiled: Any = compile_like(atom.pattern) if isinstance(atom, Like) else atom
-    return cast("str", compiled.pattern)
 
 
 def _bytes(text: str) -> bytes:
@@ -235,6 +252,10 @@ def _ending_finders(tests: Sequence[Placed]) -> list[Finder]:
     return _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [EndingFinder(tests)]
 
 
+def _like_finders(tests: Sequence[Placed]) -> list[Finder]:
+    return _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [LikeFinder(tests)]
+
+
 def _each(tests: Sequence[Placed]) -> list[Finder]:
     return [EachFinder(tests)]
 
@@ -243,7 +264,7 @@ def _each(tests: Sequence[Placed]) -> list[Finder]:
 FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
     "contains": _part_finders,
     "ends with": _ending_finders,
-    "like": pattern_finders,
+    "like": _like_finders,
     "matches": pattern_finders,
 }
 
