@@ -90,9 +90,9 @@ def test_a_filter_on_one_attribute(text: str, value: object, expected: bool) -> 
 
 
 def test_too_many_combinations_of_values_leave_a_comparison_unknown() -> None:
-    many = list(range(40))
+    many = list(range(16))
     filter_ = parse("a < b or not (a < b)")
-    assert filter_.matches({"a": many[:20], "b": many})
+    assert filter_.matches({"a": many[:8], "b": many})
     assert not filter_.matches({"a": many, "b": many})
 
 
