@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 from typer.testing import CliRunner
 
-from tamis.cli import app
+from tamis.cli.app import app
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

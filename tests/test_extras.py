@@ -75,7 +75,6 @@ def test_a_base_install_can_be_inspected(code: str) -> None:
     ("extra", "arguments"),
     [
         ("broker", ["serve"]),
-        ("client", ["pub", "--help"]),
         ("client", ["sub", "price < 5"]),
         ("spark", ["spark", "generate", "market", "--events=1", "--subscriptions=1", "--to=x"]),
     ],
@@ -91,10 +90,44 @@ def test_a_command_says_what_to_install_without_a_traceback(
     assert len(ran.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["serve"], "pip install 'tamis[broker]'"),
+        (["pub"], "--publisher"),
+        (["sub"], "--durable"),
+        (["tail"], "--count"),
+        (["history"], "--to"),
+        (["subscriptions"], "dead-letters"),
+        (["subscriptions", "requeue"], "--all"),
+        (["explain"], "--subscription"),
+        (["status"], "--url"),
+        (["token"], "revoke"),
+        (["token", "create"], "--role"),
+        (["spark"], "compile"),
+        (["spark", "match"], "--library"),
+    ],
+)
+def test_every_command_has_help_without_its_extra(arguments: list[str], shown: str) -> None:
+    words = [*arguments, "--help"]
+    code = f"import sys; from tamis.cli import main; sys.argv[1:] = {words!r}; main()"
+    ran = run_without(EVERY_EXTRA_MODULE, code)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert f"tamis {' '.join(arguments)} " in ran.stdout
+    assert shown in ran.stdout
+
+
+def test_explaining_a_filter_needs_no_extra() -> None:
+    words = ["explain", "price < 5", '{"price": 4}']
+    code = f"import sys; from tamis.cli import main; sys.argv[1:] = {words!r}; main()"
+    ran = run_without(EVERY_EXTRA_MODULE, code)
+    assert (ran.returncode, ran.stdout.splitlines()[0]) == (0, "The filter matches:")
+
+
 def test_what_the_base_installs_is_enough_for_filters_engine_and_command_line() -> None:
     code = """
 import tamis
-from tamis.cli import app
+from tamis.cli.app import app
 engine = tamis.Engine()
 engine.add(1, "price < 5")
 assert engine.match({"price": 1}) == [1]

@@ -86,7 +86,7 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
     "code",
     [
         "import tamis",
-        "from tamis.cli import app; app(['--help'], standalone_mode=False)",
+        "from tamis.cli.app import app; app(['--help'], standalone_mode=False)",
         "from tamis import Schema, attr, parse; parse('price < 5').matches({'price': 1})",
     ],
 )

@@ -163,10 +163,14 @@ class SessionClient:
 
     async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
         if isinstance(wanted, str):
-            return await self._said(lambda: self._session.explain(id_=wanted, event=event))
+            return await self._said(
+                lambda: self._session.explain(id_=wanted, event=event).explanation
+            )
         return await self._said(
-            lambda: self._session.explain(
-                filter_=wanted.filter, language=wanted.language, mode=wanted.mode, event=event
+            lambda: (
+                self._session.explain(
+                    filter_=wanted.filter, language=wanted.language, mode=wanted.mode, event=event
+                ).explanation
             )
         )
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from typer.testing import CliRunner
 
-from tamis.cli import app
+from tamis.cli.app import app
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -114,6 +115,34 @@ def test_without_arguments_the_help_is_shown(arguments: tuple[str, ...]) -> None
     done = tamis(*arguments)
     assert done.code == 2
     assert "Usage: tamis" in done.out + done.err
+
+
+@pytest.mark.parametrize("arguments", [(), ("match",), ("sub",), ("token", "create")])
+def test_help_shows_flags_without_a_type(arguments: tuple[str, ...]) -> None:
+    shown = tamis(*arguments, "--help").out
+    assert "--help" in shown
+    assert "<bool>" not in shown
+
+
+@pytest.mark.parametrize("module", ["typer", "rich.console", "tamis.cli.filters.check", "numba"])
+def test_an_interruption_while_loading_ends_the_program_quietly(module: str) -> None:
+    """The program interrupts itself when it is about to import a module."""
+    code = f"""
+import os, signal, sys
+class Interruption:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interruption())
+from tamis.cli import main
+sys.argv[1:] = ["check", "price < 5"]
+main()
+"""
+    ran = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr == ""
+    assert ran.returncode in (130, -signal.SIGINT)
 
 
 def test_the_version_is_that_of_the_package() -> None:

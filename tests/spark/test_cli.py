@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
-from tamis.cli import app
+from tamis.cli.app import app
 from tamis.spark.runtime.failures import reason_of
 
 

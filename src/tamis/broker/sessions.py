@@ -34,6 +34,7 @@ from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
     MAX_PAGE_ITEMS,
     OPERATIONS,
+    ExplanationView,
     ManagementCall,
     parse_position,
 )
@@ -454,7 +455,7 @@ class Session:
         language: str = "tamis",
         mode: str | None = None,
         event: bytes | msgspec.Raw,
-    ) -> str:
+    ) -> ExplanationView:
         """Explain why a sample event matches or not, without revealing the filters of roles."""
         self._require_open()
         subscription_manager = self._services.subscription_manager
@@ -468,7 +469,8 @@ class Session:
         is_total = self._services.engine.mode == "total"
         try:
             sample = self._sample(event)
-            return str(explain(id_ or "", own, chosen, sample, schema, total=is_total))
+            found = explain(id_ or "", own, chosen, sample, schema, total=is_total)
+            return ExplanationView(found.matched, str(found))
         except EventError as error:
             raise RefusedError(Code.BAD_EVENT, str(error)) from None
         except LimitError as error:

@@ -11,7 +11,7 @@ import typer
 import tamis
 from tamis.cli.console import say_error
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
-from tamis.cli.lazy_commands import LazyCommands
+from tamis.cli.lazy_commands import HELP_NAMES, LazyCommands
 from tamis.errors import TamisError
 
 
@@ -58,7 +58,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": HELP_NAMES},
 )
 
 
@@ -78,9 +78,3 @@ def root(
     ] = False,
 ) -> None:
     """Match events against filters, in this process, through a broker or on Spark."""
-
-
-def main() -> NoReturn:
-    """Run the command line."""
-    app(prog_name="tamis")
-    raise AssertionError("a command always exits")

@@ -8,6 +8,10 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from tamis.errors import MissingExtraError
+
+HELP_NAMES: Final = ["--help", "-h"]
+
 
 class CommandEntry(NamedTuple):
     """A command: a line for the list of commands, and where to find the rest."""
@@ -81,7 +85,10 @@ class LazyCommand(TyperCommand):
     def load(self) -> Any:
         """Import the command, and return it as Typer builds it."""
         module_name, _, name = self._entry.target.partition(":")
-        module = import_module(module_name)
+        try:
+            module = import_module(module_name)
+        except MissingExtraError as error:
+            return _UnavailableCommand(str(self.name), self._entry.summary, error)
         found = getattr(module, name)
         app = typer.Typer(rich_markup_mode="rich")
         if isinstance(found, typer.Typer):
@@ -92,7 +99,44 @@ class LazyCommand(TyperCommand):
                 epilog=getattr(module, self._entry.examples),
                 no_args_is_help=self._entry.needs_arguments,
             )(found)
-        return typer.main.get_group(app).commands[str(self.name)]
+        command = typer.main.get_group(app).commands[str(self.name)]
+        show_flags_without_type(command)
+        return command
+
+
+class _UnavailableCommand(TyperCommand):
+    """A command that cannot be loaded: its help says what to install, and running it fails."""
+
+    def __init__(self, name: str, summary: str, error: MissingExtraError) -> None:
+        settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+        super().__init__(
+            name,
+            help=f"{summary}\n\nIts options are listed once it can run: {error}.",
+            rich_markup_mode=None,
+            context_settings=settings,
+        )
+        self._error = error
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ARG002
+        """Say what to install."""
+        raise self._error
+
+
+def show_flags_without_type(command: Any) -> None:
+    """Make the help of a command and its subcommands show flags without `<bool>`."""
+    with command.make_context(
+        command.name, [], resilient_parsing=True, help_option_names=HELP_NAMES
+    ) as context:
+        _without_flag_types(command.get_params(context))
+    for subcommand in getattr(command, "commands", {}).values():
+        show_flags_without_type(subcommand)
+
+
+def _without_flag_types(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
 
 
 class LazyCommands(TyperGroup):
@@ -102,6 +146,10 @@ class LazyCommands(TyperGroup):
         super().__init__(**options)
         for name, entry in COMMANDS.items():
             self.add_command(LazyCommand(name, entry))
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the group's own options, which are flags."""
+        return _without_flag_types(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the name of the command to run, the command, and its arguments."""

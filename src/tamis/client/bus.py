@@ -26,9 +26,10 @@ from tamis.client.option_checks import check_integer, check_text, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, ConsumerOptions, SubscribeOptions
 from tamis.client.queues import Outbox, PendingPublication
 from tamis.client.reconnector import Reconnector, time_to_connect
-from tamis.client.transport import DEFAULT_URL, BrokerAddress, Dial, parse_address, websocket_dial
+from tamis.client.transport import BrokerAddress, Dial, parse_address, websocket_dial
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
+from tamis.protocol.addresses import DEFAULT_URL
 from tamis.protocol.management import MAX_NUMBER
 from tamis.protocol.views import Receipt
 from tamis.units import count

@@ -160,13 +160,12 @@ class ManagingBus:
         """Explain why a sample event matches a subscription or a filter, or why not."""
         sample = msgspec.Raw(encode_event(event).text)
         if id is not None and filter is None:
-            return await self.call(ExplainSubscription(id, sample))
+            return (await self.call(ExplainSubscription(id, sample))).explanation
         if id is None and filter is not None:
-            return await self.call(
-                ExplainFilter(
-                    check_filter(filter), sample, check_language(language), check_mode(mode)
-                )
+            call = ExplainFilter(
+                check_filter(filter), sample, check_language(language), check_mode(mode)
             )
+            return (await self.call(call)).explanation
         raise TypeError("give either `filter` or `id`")
 
     async def status(self) -> dict[str, Any]:

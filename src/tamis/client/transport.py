@@ -14,9 +14,8 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from tamis.errors import AddressError, DisconnectedError, RefusedError
+from tamis.protocol.addresses import DEFAULT_URL
 from tamis.protocol.codes import STATUS
-
-DEFAULT_URL: Final = "http://127.0.0.1:8765"
 
 _WEB: Final = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 _CONNECT: Final = "/v1/connect"

@@ -222,8 +222,9 @@ class TrialResults(msgspec.Struct):
 
 
 class ExplanationView(msgspec.Struct):
-    """Why an event matches or does not, in lines of text."""
+    """Whether an event matches, and why, in lines of text."""
 
+    matched: bool
     explanation: str
 
 
@@ -384,10 +385,9 @@ class TryFilter(ManagementCall[list[Trial]]):
     "/v1/filters/explain",
     "explain",
     tag="Filters",
-    response=ExplanationView,
     refuses=(Code.BAD_FILTER, Code.BAD_EVENT),
 )
-class ExplainFilter(ManagementCall[str]):
+class ExplainFilter(ManagementCall[ExplanationView]):
     """Explain why a filter matches a sample event, or why not."""
 
     filter_: FilterText = field(name="filter")
@@ -401,10 +401,9 @@ class ExplainFilter(ManagementCall[str]):
     f"{_SUBSCRIPTION}/explain",
     "explain",
     tag="Filters",
-    response=ExplanationView,
     refuses=(Code.NOT_FOUND, Code.BAD_FILTER, Code.BAD_EVENT),
 )
-class ExplainSubscription(ManagementCall[str]):
+class ExplainSubscription(ManagementCall[ExplanationView]):
     """Explain why a subscription matches a sample event, or why not."""
 
     id_: str = field(name="subscription")

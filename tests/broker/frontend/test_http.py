@@ -368,6 +368,7 @@ def test_a_filter_and_a_subscription_are_explained(client: httpx.Client) -> None
     by_id = client.post("/v1/subscriptions/why/explain", json={"event": {"price": 7}}).json()
     assert by_filter.startswith("The filter does not match:\n- price is 7")
     assert "price" in by_id["explanation"]
+    assert by_id["matched"] is False
     bad = client.post("/v1/filters/explain", json={"filter": "price < 5", "event": {"a": [[1]]}})
     assert bad.status_code in (200, 422)
     check_problem(

@@ -277,14 +277,17 @@ def test_dead_letters_are_shown_and_come_again(url: str) -> None:
     tamis("subscriptions", "delete", "dead")
 
 
-@pytest.mark.usefixtures("url")
-def test_a_filter_is_explained() -> None:
-    done = tamis("explain", "price < 5", '{"price": 7}')
-    assert done.code == 0
+def test_a_filter_is_explained(url: str) -> None:
+    done = tamis("explain", "price < 5", '{"price": 7}', "--url", url)
+    assert done.code == 1
     assert "price is 7, so price < 5 is false: it needs less than 5" in done.out
     tamis("pub", "-e", '{"price": 4}')
     tamis("sub", "price < 5", "--durable", "cheap", "--from", "earliest", "-n", 1)
     assert "'cheap' matches" in tamis("explain", "-i", "cheap", '{"price": 4}').out
+    [found] = tamis("explain", "-i", "cheap", '{"price": 9}', "--format", "json").json
+    assert (found["matched"], found["explanation"][:7]) == (False, "'cheap'")
+    [found] = tamis("explain", "price < 5", '{"price": 4}', "-u", url, "--format", "json").json
+    assert found["matched"] is True
     tamis("subscriptions", "delete", "cheap")
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner, Result
 
-from tamis.cli import app
+from tamis.cli.app import app
 from tamis.errors import SparkError, WorkloadError
 from tamis.events import decode_schema
 from tamis.spark import (

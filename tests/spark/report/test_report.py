@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from spark.contract import Sub, compiled
-from tamis.cli import app
+from tamis.cli.app import app
 from tamis.spark import CompileReport, MatchRun, Output, Tally, match_files, write, write_report
 from tamis.spark.report.figures import gather
 from tamis.spark.report.markup import joined, shortened, tag

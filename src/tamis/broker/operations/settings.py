@@ -27,6 +27,7 @@ from pydantic_settings import (
 
 from tamis.errors import SettingsError
 from tamis.filters import Mode
+from tamis.protocol.addresses import DEFAULT_PORT
 from tamis.units import number, seconds, size
 
 
@@ -93,7 +94,7 @@ class BrokerSettings(BaseModel):
         default="127.0.0.1",
         description="The address to listen on; one that others can reach needs TLS and a policy.",
     )
-    port: Port = Field(default=8765, description="The port; 0 selects a free one.")
+    port: Port = Field(default=DEFAULT_PORT, description="The port; 0 selects a free one.")
     tls_certificate: Path | None = Field(
         default=None, description="The certificate chain, a PEM file."
     )

@@ -11,14 +11,16 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Unpack
 
 import typer
 
 from tamis.cli.options import argument, declare_parameters, mistake, no_default, option_parameter
-from tamis.client import Bus, ConnectOptions, connect
-from tamis.client.transport import DEFAULT_URL
+from tamis.protocol.addresses import DEFAULT_URL
 from tamis.units import seconds
+
+if TYPE_CHECKING:
+    from tamis.client import Bus, ConnectOptions
 
 T = TypeVar("T")
 
@@ -70,6 +72,9 @@ class BrokerTarget(NamedTuple):
 
     def bus(self, **options: Unpack[ConnectOptions]) -> Bus:
         """Return a bus that is not open yet."""
+        # An extra, which `--help` and explaining without a broker do without.
+        from tamis.client import connect  # noqa: PLC0415
+
         options["token"] = self._token()
         return connect(self.url, tls=self._tls(), **options)
 

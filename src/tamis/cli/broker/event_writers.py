@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import typer
 from rich.text import Text
@@ -12,9 +12,11 @@ from rich.text import Text
 from tamis.cli.console import TableFormat, printable, say, stdout, write_json
 from tamis.cli.event_output import brief_event
 from tamis.cli.options import no_default
-from tamis.client.messages import ReceivedEvent
 from tamis.errors import TamisError
 from tamis.events import decode_json
+
+if TYPE_CHECKING:
+    from tamis.client.messages import ReceivedEvent
 
 _HEADER: Final = f"{'sequence':>10}  {'time':<12}  event"
 

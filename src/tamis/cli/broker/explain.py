@@ -2,22 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
 
-from tamis.cli.broker.connection import BrokerMode, BrokerTarget, with_broker
-from tamis.cli.console import say, stdout
-from tamis.cli.exits import FINE
-from tamis.cli.options import Language, argument, mistake, no_default
+import msgspec
+import typer
+
+from tamis.cli.broker.connection import BrokerTarget, with_broker
+from tamis.cli.console import Format, say, stdout, write_json
+from tamis.cli.event_output import plain_event
+from tamis.cli.exits import FINDING, FINE
+from tamis.cli.options import (
+    FormatOption,
+    Language,
+    SchemaFile,
+    argument,
+    mistake,
+    no_default,
+    read_schema,
+)
+from tamis.errors import EventError, LimitError
+from tamis.events import Event, Schema, decode_json
+from tamis.events.places import inside
+from tamis.filters import Mode
+from tamis.filters.modes import as_mode
+from tamis.languages import parse
+from tamis.protocol.management import (
+    ExplainFilter,
+    ExplainSubscription,
+    ExplanationView,
+    ManagementCall,
+)
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis explain 'price < 5 and symbol = "ACME"' '{"symbol": "ACME", "price": 7}'
+tamis explain 'price < 5' events.jsonl --line 3 --format json
+tamis explain 'price < 5' '{"price": 7}' --url https://broker.example
 tamis explain --subscription laptop-7 '{"symbol": "ACME", "price": 7}'
 
 [bold]Exit code[/bold]
 
-0 success
+0 the event matches
+1 it does not
 2 a mistake, or the broker refused"""
+
+STDIN: Final = "-"
 
 
 @with_broker
@@ -26,7 +57,9 @@ def explain(
     words: Annotated[
         list[str],
         argument(
-            "[FILTER] EVENT", "A filter, unless --subscription names one, and an event as JSON."
+            "[FILTER] EVENT",
+            "A filter, unless --subscription names one, and an event: as JSON, or a file of JSON "
+            "lines, or - for standard input.",
         ),
     ],
     *,
@@ -34,20 +67,103 @@ def explain(
         str | None,
         no_default("--subscription", "-i", metavar="ID", help="One of your subscriptions."),
     ] = None,
+    schema: SchemaFile = None,
     language: Language = "tamis",
-    mode: BrokerMode = None,
+    mode: Annotated[
+        str | None,
+        no_default(
+            "--mode",
+            "-m",
+            metavar="MODE",
+            help=f"What an absent attribute means: {', '.join(Mode)}; by default sql, or what the "
+            "broker is set to.",
+        ),
+    ] = None,
+    line: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The line of the event, in a file.")
+    ] = 1,
+    format_: FormatOption = Format.TEXT,
 ) -> int:
-    """Ask the broker why an event matches a filter or a subscription, or why not.
+    """Explain why an event matches a filter or a subscription, or why not.
 
-    The broker applies its schema, its mode and your rights. Nothing is published.
+    With --subscription or --url, the broker explains, with its schema, its mode and your rights;
+    nothing is published. Otherwise no broker is needed.
     """
     if len(words) != (2 if subscription is None else 1):
         raise mistake("give a filter and an event, or --subscription ID and an event")
-    filter_ = words[0] if subscription is None else None
-    explanation = target.call(
-        lambda bus: bus.explain(
-            words[-1], id=subscription, filter=filter_, language=language, mode=mode
+    event = _event_text(words[-1], line)
+    if subscription is None and target.url is None:
+        found = _explain_here(words[0], event, language, as_mode(mode or Mode.SQL), schema)
+    elif schema is not None:
+        raise mistake("the broker has its own schema: leave --schema out")
+    else:
+        sample = msgspec.Raw(event)
+        chosen = None if mode is None else as_mode(mode)
+        found = _ask(
+            target,
+            ExplainFilter(words[0], sample, language, chosen)
+            if subscription is None
+            else ExplainSubscription(subscription, sample),
         )
-    )
-    say(stdout(), explanation)
-    return FINE
+    if format_ is Format.JSON:
+        write_json(found)
+    else:
+        say(stdout(), found["explanation"])
+    return FINE if found["matched"] else FINDING
+
+
+def _explain_here(
+    text: str, event: bytes, language: str, mode: Mode, schema_file: Path | None
+) -> dict[str, Any]:
+    # The analysis takes a while to load.
+    from tamis.analysis.explain import explain as explain_match  # noqa: PLC0415
+
+    schema = read_schema(schema_file)
+    filter_ = parse(text, language)
+    bound = filter_ if schema is None else filter_.bind(schema)
+    sample = _decoded(event, schema)
+    found = explain_match("", bound, mode, sample, schema)
+    return {
+        "matched": found.matched,
+        "truth": bound.truth(sample, mode, schema),
+        "explanation": str(found),
+        "reasons": [
+            {"test": str(reason.atom), "truth": reason.truth, "reason": reason.sentence}
+            for reason in found.reasons
+        ],
+        "change": None if found.changed is None else _change(found.change or {}, found.changed),
+    }
+
+
+def _change(change: dict[str, object], changed: Event) -> dict[str, object]:
+    """Return the new values of the attributes that change, null for one to remove."""
+    new = plain_event(changed)
+    return {name: new.get(name) for name in change}
+
+
+def _ask(target: BrokerTarget, call: ManagementCall[ExplanationView]) -> dict[str, Any]:
+    found = target.call(lambda bus: bus.call(call))
+    return {"matched": found.matched, "explanation": found.explanation}
+
+
+# --- the event -----------------------------------------------------------------------------------
+
+
+def _event_text(given: str, line: int) -> bytes:
+    """Return the text of one event, from the command line, a file or standard input."""
+    if given.lstrip().startswith("{"):
+        return given.encode()
+    content = sys.stdin.buffer.read() if given == STDIN else Path(given).read_bytes()
+    lines = content.splitlines()
+    if line > len(lines):
+        raise mistake(f"{given} has {len(lines):,} lines, so there is no line {line:,}")
+    # A file may also hold one event on several lines.
+    whole = line == 1 and lines[0].strip() == b"{"
+    return content if whole else lines[line - 1]
+
+
+def _decoded(text: bytes, schema: Schema | None) -> Event:
+    try:
+        return decode_json(text, schema=schema)
+    except (EventError, LimitError) as error:
+        raise inside("the event", error) from None

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Annotated, BinaryIO, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Final, NamedTuple
 
 import typer
 
@@ -20,11 +20,13 @@ from tamis.cli.console import say, stderr
 from tamis.cli.event_input import STDIN, opened, progress
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import argument, mistake, no_default
-from tamis.client import Bus, ConnectOptions, Receipt
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import decode_cloudevent, read_lines
 from tamis.protocol import Code
 from tamis.units import count
+
+if TYPE_CHECKING:
+    from tamis.client import Bus, ConnectOptions, Receipt
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 

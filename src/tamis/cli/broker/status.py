@@ -12,7 +12,6 @@ from tamis.cli.broker.connection import BrokerTarget, with_broker
 from tamis.cli.console import Format, printable, stdout, write_json, yes_or_no
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import FormatOption
-from tamis.client import Bus
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -30,7 +29,7 @@ tamis status --format json | jq .log.bytes
 @with_broker
 def status(target: BrokerTarget, *, format_: FormatOption = Format.TEXT) -> int:
     """Show the broker's state and its main counters; for administrators."""
-    found = target.call(Bus.status)
+    found = target.call(lambda bus: bus.status())
     if format_ is Format.JSON:
         write_json(found)
     else:

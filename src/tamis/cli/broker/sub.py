@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,9 +12,11 @@ from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
 from tamis.cli.console import TableFormat, say, stderr
 from tamis.cli.exits import FINE
 from tamis.cli.options import Language, TableOption, argument, no_default
-from tamis.client import Missed, SubscribeOptions
 from tamis.protocol.frames import SlowPolicy
 from tamis.units import count
+
+if TYPE_CHECKING:
+    from tamis.client import Missed, SubscribeOptions
 
 SUB_EXAMPLES: Final = """[bold]Examples[/bold]
 

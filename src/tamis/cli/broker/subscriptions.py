@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 import typer
@@ -28,9 +28,11 @@ from tamis.cli.console import (
 )
 from tamis.cli.exits import FINE
 from tamis.cli.options import FormatOption, argument, mistake
-from tamis.client import Bus
 from tamis.protocol.views import DeadLetterView, SubscriptionView
 from tamis.units import count
+
+if TYPE_CHECKING:
+    from tamis.client import Bus
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -52,7 +54,7 @@ Sequences = Annotated[
     list[int] | None,
     argument("[SEQUENCE]...", "The dead letters."),
 ]
-_DeadLetterAction = Callable[[Bus, str, Sequence[int]], Awaitable[int]]
+_DeadLetterAction = Callable[["Bus", str, Sequence[int]], Awaitable[int]]
 AllOfThem = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 subscriptions = typer.Typer(
@@ -78,7 +80,7 @@ def list_(target: BrokerTarget, *, format_: FormatOption = Format.TEXT) -> int:
 
 
 def _list(target: BrokerTarget, format_: Format) -> int:
-    found = target.call(Bus.subscriptions)
+    found = target.call(lambda bus: bus.subscriptions())
     write_list(found, format_, _subscription_table, empty="there are no subscriptions")
     return FINE
 
@@ -174,13 +176,13 @@ async def _for_dead_letters(
 _dead_letter_command(
     "requeue",
     "Send dead letters again, as if they had never been sent.",
-    Bus.requeue,
+    lambda bus, id_, sequences: bus.requeue(id_, sequences),
     lambda done: f"{count(done, 'event')} will be sent again",
 )
 _dead_letter_command(
     "discard",
     "Delete dead letters.",
-    Bus.delete_dead_letters,
+    lambda bus, id_, sequences: bus.delete_dead_letters(id_, sequences),
     lambda done: f"{count(done, 'dead letter')} deleted",
 )
 

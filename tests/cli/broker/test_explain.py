@@ -1,0 +1,89 @@
+"""`tamis explain` without a broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.commands import tamis
+
+
+@pytest.fixture(autouse=True)
+def _nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name a broker that does not exist, in the environment."""
+    monkeypatch.setenv("TAMIS_URL", "http://127.0.0.1:1")
+
+
+def test_the_exit_code_says_whether_the_event_matches() -> None:
+    matching = tamis("explain", "price < 5", '{"price": 4}')
+    assert (matching.code, matching.out.splitlines()) == (
+        0,
+        [
+            "The filter matches:",
+            "- price is 4, so price < 5 is true",
+            "With price = 5 it would not match.",
+        ],
+    )
+    other = tamis("explain", "price < 5", '{"price": 7}')
+    assert (other.code, other.out.splitlines()[0]) == (1, "The filter does not match:")
+
+
+@pytest.mark.parametrize(
+    ("event", "matched", "truth", "change"),
+    [
+        ('{"price": 4}', True, True, {"price": 5}),
+        ('{"price": 7}', False, False, {"price": 4}),
+        ('{"size": 7}', False, None, {"price": 0}),
+    ],
+)
+def test_programs_get_the_outcome_as_fields(
+    event: str, matched: bool, truth: bool | None, change: dict[str, object]
+) -> None:
+    done = tamis("explain", "price < 5", event, "--format", "json")
+    [found] = done.json
+    assert (found["matched"], found["truth"], found["change"]) == (matched, truth, change)
+    assert found["explanation"].startswith("The filter ")
+    [reason] = found["reasons"]
+    assert (reason["test"], reason["truth"]) == ("price < 5", truth)
+    assert done.code == (0 if matched else 1)
+
+
+def test_the_event_may_be_in_a_file_or_piped_in(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"price": 7}\n{"price": 4}\n')
+    assert tamis("explain", "price < 5", path).code == 1
+    assert tamis("explain", "price < 5", path, "--line", 2).code == 0
+    assert tamis("explain", "price < 5", "-", stdin='{"price": 4}').code == 0
+    path.write_text('{\n  "price": 4\n}\n')
+    assert tamis("explain", "price < 5", path).code == 0
+
+
+def test_schema_mode_and_language_are_applied(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"at": "timestamp", "n": {"type": "int", "default": 7}}')
+    assert tamis("explain", "n = 7", "{}", "-s", schema, "-m", "default").code == 0
+    assert tamis("explain", "n = 7", "{}", "-s", schema).code == 1
+    at = '{"at": "2026-01-01T00:00:00Z"}'
+    assert tamis("explain", "at < '2026-02-01'", at, "-s", schema).code == 0
+    assert tamis("explain", "n BETWEEN 1 AND 9", '{"n": 4}', "-l", "jms").code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("price <", "{}"), "a condition or value is missing at the end"),
+        (("a = 1",), "give a filter and an event"),
+        (("a = 1", "{}", "{}"), "give a filter and an event"),
+        (("a = 1", "{"), "the event, line 1, column 2: this is not JSON"),
+        (("a = 1", '{"a": NaN}'), "the event, a: NaN is not JSON"),
+        (("a = 1", "no-such-file"), "no-such-file cannot be read: No such file"),
+        (("a = 1", "-", "--line", "3"), "there is no line 3"),
+        (("a = 1", "{}", "--mode", "some"), "'some' is not a mode"),
+        (("a = 1", "{}", "--mode", "total"), "mode 'total' needs a schema"),
+    ],
+)
+def test_a_mistake_is_a_sentence_and_exit_code_2(arguments: tuple[str, ...], words: str) -> None:
+    done = tamis("explain", *arguments, stdin="")
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
