@@ -35,7 +35,7 @@ from benchmarks.harness import (
     timed,
 )
 from benchmarks.reporting import bars, file_name, latencies, rates, report
-from tamis.storage import EventLog, NewRecord, Retry, StateStore, StoredSubscription
+from tamis.storage import EventLog, NewRecord, PublisherTail, Retry, StateStore, StoredSubscription
 
 TITLE = "Events in own files or in SQLite"
 PAYLOAD = 300
@@ -273,7 +273,9 @@ def state(folder: Path) -> list[Latency]:
         Operation("add a subscription", lambda n: kept.add_subscription(_subscription(f"n{n}"))),
         Operation(
             "256 matches",
-            lambda n: kept.commit_matches(256 * (n + 1), pairs[n], {"sensor-17": 256 * (n + 1)}),
+            lambda n: kept.commit_matches(
+                256 * (n + 1), pairs[n], {"sensor-17": PublisherTail(256 * (n + 1))}
+            ),
         ),
         Operation("find 100 that are due", lambda n: kept.pending(n % 256 + 1, 0, 1.0, 100)),
         Operation("one retry", lambda n: kept.settle(retries=[Retry(*pairs[n][0], 1, 1.0)])),

@@ -235,9 +235,19 @@ class ProtocolError(TamisError):
 class RefusedError(TamisError):
     """A request that the broker refused; `code` is one of `tamis.protocol.Code`."""
 
-    def __init__(self, code: str, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        expected: int | None = None,
+    ) -> None:
         self.code = code
         self.retry_after = retry_after
+        """Seconds after which to try again."""
+        self.expected = expected
+        """The number that the publisher must use next, if its number was out of order."""
         self.index: int | None = None
         """Which event of a publication was refused, counted from 0; None: all of it."""
         super().__init__(message)

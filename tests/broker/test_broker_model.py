@@ -82,7 +82,8 @@ class BrokerMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.log: list[int] = []
         """What the event with sequence n + 1 says."""
-        self.published: dict[str, int] = {}
+        self.published: dict[str, dict[int, int]] = {}
+        """The values by publisher and number."""
         self.known: dict[str, Known] = {}
         self._open()
 
@@ -111,16 +112,31 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule(
         name=st.sampled_from(["p", "q"]),
         values=st.lists(st.integers(0, 9), min_size=1, max_size=4),
-        back=st.integers(0, 6),
+        offset=st.integers(-6, 2),
+        skip=st.booleans(),
     )
-    def publish_numbered(self, name: str, values: list[int], back: int) -> None:
-        last = self.published.get(name, 0)
-        first = max(1, last + 1 - back)
-        receipt = self.run(self.session.publish(_events(values), publisher=name, sequence=first))
-        new = [value for n, value in enumerate(values, start=first) if n > last]
-        assert receipt.duplicates == len(values) - len(new)
-        self.log += new
-        self.published[name] = max(last, first + len(values) - 1)
+    def publish_numbered(self, name: str, values: list[int], offset: int, skip: bool) -> None:
+        stored = self.published.setdefault(name, {})
+        last = max(stored, default=0)
+        first = max(1, last + 1 + offset)
+        numbered = dict(enumerate(values, start=first))
+        publishing = self.session.publish(
+            _events(values), publisher=name, sequence=first, skip=skip
+        )
+        old = {n: value for n, value in numbered.items() if n <= last}
+        is_late = any(n not in stored for n in old)
+        is_early = bool(stored) and first > last + 1 and not skip
+        is_other = any(stored.get(n) != value for n, value in old.items())
+        if is_late or is_early or is_other:
+            with pytest.raises(RefusedError) as refused:
+                self.run(publishing)
+            in_order = not (is_late or is_early)
+            assert refused.value.code == ("conflict" if in_order else "out_of_order")
+            assert refused.value.expected == (None if in_order else last + 1)
+            return
+        assert self.run(publishing).duplicates == len(old)
+        self.log += [value for n, value in numbered.items() if n > last]
+        stored.update(numbered)
 
     @rule(
         name=NAMES,

@@ -26,9 +26,11 @@ LARGEST_FRAME = 100_000
 class Client:
     """An outbox with numbers for events, which are what the broker sees of them."""
 
-    def __init__(self, most: int = 1000, *, is_patient: bool = False) -> None:
+    def __init__(
+        self, most: int = 1000, *, first: int | None = 1, is_patient: bool = False
+    ) -> None:
         self.loop = asyncio.new_event_loop()
-        self.outbox = Outbox("me", most, 10**6, is_patient=is_patient)
+        self.outbox = Outbox("me", most, 10**6, first=first, is_patient=is_patient)
         self.all: list[PendingPublication] = []
         self.next = 1
         self._ref = 0
@@ -170,6 +172,27 @@ def test_the_numbers_in_a_frame_follow_each_other(client: Client) -> None:
     assert client.sent() == [3]
 
 
+def test_a_frame_says_when_numbers_before_it_are_left_out(client: Client) -> None:
+    frames = []
+    for answer in (None, BAD_EVENT, None, None):
+        client.publish()
+        frame = client.frame()
+        assert frame is not None
+        frames.append((frame.sequence, frame.skip))
+        if answer is None:
+            client.accept(1)
+        else:
+            client.outbox.refused(answer)
+    assert frames == [(1, False), (2, False), (3, True), (4, False)]
+    # A name that the broker may know already continues after any number.
+    named = Client(first=None)
+    named.publish()
+    frame = named.frame()
+    assert frame is not None
+    assert frame.skip
+    named.close()
+
+
 def test_one_publication_of_any_size_fits() -> None:
     client = Client(most=2)
     assert client.outbox.has_room(1000, 10**9)
@@ -202,15 +225,16 @@ def test_cloudevents_do_not_go_with_other_events(client: Client) -> None:
 
 
 class Broker:
-    """Stores what has a number above all others; whatever it answers may be lost."""
+    """Stores what has the next number; whatever it answers may be lost."""
 
     def __init__(self) -> None:
         self.stored: list[int] = []
         self.frame: Publish | None = None
         self.answer: Published | RefusedError | None = None
 
-    def store(self, numbers: range) -> None:
+    def store(self, numbers: range, *, skip: bool) -> None:
         last = max(self.stored, default=0)
+        assert skip or numbers.start <= last + 1, "out of order"
         assert all(n in self.stored for n in numbers if n <= last), "taken for a repetition"
         new = [n for n in numbers if n > last]
         first = len(self.stored) + 1 if new else None
@@ -274,7 +298,8 @@ def _act(action: str, client: Client, broker: Broker) -> None:
         case "send" if frame is None and broker.answer is None:
             broker.frame = client.frame()
         case "store" if frame is not None:
-            broker.store(range(frame.sequence, frame.sequence + len(frame.events)))
+            numbers = range(frame.sequence, frame.sequence + len(frame.events))
+            broker.store(numbers, skip=frame.skip)
             broker.frame = None
         case "unavailable" | "too many" | "bad" if frame is not None:
             refusals = {"unavailable": UNAVAILABLE, "too many": TOO_MANY, "bad": BAD_EVENT}

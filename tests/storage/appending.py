@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-from tamis.storage import NewRecord, Storage
+from tamis.storage import NewRecord, PublisherTail, Storage
 
 SEGMENT_BYTES = 20_000
 
@@ -23,7 +23,7 @@ def payload_of(sequence: int) -> bytes:
 def main(folder: Path, seed: int, early: bool) -> None:
     rng = Random(seed)
     with Storage.open(folder, segment_bytes=SEGMENT_BYTES) as store:
-        own = store.publishers.get("p", 0)
+        own = store.publishers.get("p", PublisherTail()).last
         while True:
             size, first = rng.choice((1, 1, 3, 30)), store.log.next_sequence
             group = [
@@ -37,7 +37,7 @@ def main(folder: Path, seed: int, early: bool) -> None:
                 acknowledge(first + size - 1)
             own += size
             if rng.random() < 0.2:
-                store.state.commit_matches(first + size - 1, [], {"p": own})
+                store.state.commit_matches(first + size - 1, [], {"p": PublisherTail(own)})
 
 
 def acknowledge(sequence: int) -> None:

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from storage.samples import UNSYNCED, appended, everything, new_records, subscription
 from tamis.errors import StorageError
-from tamis.storage import DeadLetter, EventLog, Record, Retry, StateStore, StoredToken
+from tamis.storage import (
+    DeadLetter,
+    EventLog,
+    PublisherTail,
+    Record,
+    Retry,
+    StateStore,
+    StoredToken,
+)
 
 Outcomes = Counter[str]
 """How often opening gave: the same, refused, reported, silent, crashed."""
@@ -111,7 +119,7 @@ def filled(folder: Path) -> Left:
     state = StateStore(folder / "state.db")
     state.add_subscriptions([subscription(f"s{n}", filter=f"price < {n}") for n in range(12)])
     pairs = [(number, sequence) for number in range(1, 13) for sequence in range(1, 40)]
-    state.commit_matches(40, pairs, {f"publisher {n}": n for n in range(1, 20)})
+    state.commit_matches(40, pairs, {f"publisher {n}": PublisherTail(n) for n in range(1, 20)})
     letters = [
         DeadLetter(n, n, 1.0, 5, "refused", 1.0, "p", n, 0, b"payload" * 50) for n in range(1, 9)
     ]
@@ -125,7 +133,7 @@ def filled(folder: Path) -> Left:
     state = StateStore(folder / "state.db")
     state.remove_subscription(3)
     state.revoke_token(b"\1" * 32, 5.0)
-    state.commit_matches(45, [(1, 44), (2, 45)], {"publisher 1": 45})
+    state.commit_matches(45, [(1, 44), (2, 45)], {"publisher 1": PublisherTail(45)})
     state.add_audit(2.0, "admin", "remove subscription", "3")
     files = {name: (folder / name).read_bytes() for name in FILES}
     after = all_of(state)

@@ -15,7 +15,7 @@ from storage import sqlite_vfs
 from storage.disk import Disk, RandomFaults
 from storage.samples import subscription
 from tamis.errors import StorageError, StorageFullError
-from tamis.storage import NewRecord, StateStore, Storage
+from tamis.storage import NewRecord, PublisherTail, StateStore, Storage
 
 needs_vfs = pytest.mark.skipif(
     not sqlite_vfs.is_available(), reason="sqlite3 is linked without a shared library"
@@ -91,7 +91,7 @@ def test_sqlite_writes_to_the_disk(disk: Disk) -> None:
     state = StateStore(disk.folder / "state.db", files=disk)
     disk.sync(disk.open(disk.folder, os.O_RDONLY))
     state.add_subscription(subscription("a"))
-    state.commit_matches(7, [(1, 7)], {"p": 7})
+    state.commit_matches(7, [(1, 7)], {"p": PublisherTail(7)})
     matched = set()
     for target in images(disk, 40):
         found = StateStore(target / "state.db")

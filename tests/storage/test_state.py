@@ -32,6 +32,7 @@ from tamis.storage import (
     AuditEntry,
     DeadLetter,
     Pending,
+    PublisherTail,
     Retry,
     StateStore,
     StoredSubscription,
@@ -59,7 +60,7 @@ class StateMachine(RuleBasedStateMachine):
         self.last_number = 0
         self.pending: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
         self.dead: dict[int, dict[int, DeadLetter]] = defaultdict(dict)
-        self.publishers: dict[str, int] = {}
+        self.publishers: dict[str, PublisherTail] = {}
         self.matched = 0
         self.tokens: dict[bytes, StoredToken] = {}
         self.acts: list[AuditEntry] = []
@@ -134,8 +135,10 @@ class StateMachine(RuleBasedStateMachine):
         matched = max([self.matched + more, *(sequence for _, sequence in pairs)])
         # Once matched is matched: it does not go back.
         self.matched = max(self.matched, matched)
-        self.publishers[name] = matched
-        self.state.commit_matches(matched, pairs, {name: matched})
+        self.publishers[name] = tail = PublisherTail(
+            matched, ((1, 3),) if more else (), matched / 2
+        )
+        self.state.commit_matches(matched, pairs, {name: tail})
         for number, sequence in pairs:
             if number in self.subscriptions:
                 self.pending[number].setdefault(sequence, (0, 0.0))
@@ -318,16 +321,20 @@ def test_readers_do_not_wait_for_the_writer_and_see_whole_changes(quick_path: Pa
 def test_a_full_disk_refuses_changes_and_goes_on_with_room(small_disk: Path) -> None:
     state = StateStore(small_disk / "state.db")
     state.add_subscription(subscription("a"))
-    state.commit_matches(1, [(1, 1)], {"p": 1})
+    state.commit_matches(1, [(1, 1)], {"p": PublisherTail(1)})
     filler = small_disk / "filler"
     filler.write_bytes(bytes(800_000))
     pairs = [(1, sequence) for sequence in range(2, 10_000)]
     for _ in range(2):
         with pytest.raises(StorageFullError, match="the disk is full; free space on the disk"):
-            state.commit_matches(9_999, pairs, {"p": 9_999})
-        assert (state.matched_up_to, state.pending_total, state.publishers()) == (1, 1, {"p": 1})
+            state.commit_matches(9_999, pairs, {"p": PublisherTail(9_999)})
+        assert (state.matched_up_to, state.pending_total, state.publishers()) == (
+            1,
+            1,
+            {"p": PublisherTail(1)},
+        )
     filler.unlink()
-    state.commit_matches(9_999, pairs, {"p": 9_999})
+    state.commit_matches(9_999, pairs, {"p": PublisherTail(9_999)})
     state.close()
     state = StateStore(small_disk / "state.db")
     assert (state.pending_count(1), state.damaged) == (9_999, ())
@@ -339,8 +346,8 @@ def test_a_failing_disk_is_reported_in_one_sentence(quick_path: Path) -> None:
     state.add_subscription(subscription("a"))
     pairs = [(1, sequence) for sequence in range(2, 10_000)]
     with files_no_longer_than(200_000), pytest.raises(StorageError, match="disk I/O error"):
-        state.commit_matches(9_999, pairs, {"p": 9_999})
-    state.commit_matches(9_999, pairs, {"p": 9_999})
+        state.commit_matches(9_999, pairs, {"p": PublisherTail(9_999)})
+    state.commit_matches(9_999, pairs, {"p": PublisherTail(9_999)})
     assert state.pending_count(1) == 9_998
     state.close()
 
@@ -389,7 +396,7 @@ def test_what_was_committed_is_brought_to_the_disk_on_demand_without_room(small_
             synced.append(os.readlink(f"/proc/self/fd/{file}"))
 
     state = StateStore(small_disk / "state.db", files=Watched())
-    state.commit_matches(7, [], {"p": 7})
+    state.commit_matches(7, [], {"p": PublisherTail(7)})
     with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as filler:
         while True:
             filler.write(bytes(1000))

@@ -7,12 +7,16 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 
 from storage.damage import Left, filled, flipped, state_outcome, write
 from storage.samples import UNSYNCED
 from tamis.errors import StorageError
-from tamis.storage import StateStore, Storage
+from tamis.storage import PublisherTail, StateStore, Storage
+from tamis.storage.database import APPLICATION
+from tamis.storage.migrations import MIGRATIONS, CountersOfVersion1, PublisherOfVersion1
+from tamis.storage.tables import ChecksummedTable
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +204,29 @@ def test_what_is_no_database_is_refused_with_what_to_do(
     (quick_path / "state.db").write_bytes(data)
     with pytest.raises(StorageError, match=reason):
         StateStore(quick_path / "state.db")
+
+
+def test_a_state_of_the_version_before_is_upgraded_and_its_damage_stays_damage(
+    quick_path: Path,
+) -> None:
+    connection = sqlite3.connect(quick_path / "state.db", isolation_level=None)
+    for statement in MIGRATIONS[1].schema:
+        connection.execute(statement)
+    counters = ChecksummedTable("counters", CountersOfVersion1, ["copy"], by_key=True)
+    for copy in (0, 1):
+        values = msgspec.structs.astuple(CountersOfVersion1(copy=copy, matched_up_to=9))
+        connection.execute(counters.insert, counters.row(values))
+    publishers = ChecksummedTable("publishers", PublisherOfVersion1, ["name"], by_key=True)
+    connection.execute(publishers.insert, publishers.row(("a", 7)))
+    connection.execute(publishers.insert, ("b", 7, 99))
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
+    connection.execute("PRAGMA user_version = 1")
+    connection.close()
+    for _ in range(2):
+        state = StateStore(quick_path / "state.db")
+        assert (state.matched_up_to, state.publishers()) == (9, {"a": PublisherTail(7)})
+        assert [(row.table, row.key) for row in state.damaged] == [("publishers", "name 'b'")]
+        state.close()
 
 
 def test_a_database_of_somebody_else_is_refused(quick_path: Path) -> None:

@@ -16,7 +16,7 @@ from storage.appending import SEGMENT_BYTES, payload_of
 from storage.samples import UNSYNCED, FrozenClock, everything, subscription
 from tamis.errors import StorageError
 from tamis.ports import SystemFiles
-from tamis.storage import NewRecord, Storage
+from tamis.storage import NewRecord, PublisherTail, Storage
 
 TESTS = Path(__file__).parents[1]
 CUT_SHORT = (
@@ -70,10 +70,11 @@ def test_a_new_store_is_empty_and_says_so(quick_path: Path) -> None:
 def test_publishers_are_known_from_the_state_and_from_what_is_not_matched(quick_path: Path) -> None:
     with Storage.open(quick_path, files=UNSYNCED) as store:
         store.log.append([event("a", 1), event("b", 7), event("", 0), event("a", 2)])
-        store.state.commit_matches(2, [], {"a": 1, "b": 7})
+        store.state.commit_matches(2, [], {"a": PublisherTail(1), "b": PublisherTail(7, ((1, 7),))})
         store.log.append([event("c", 5), event("none", 0)])
     with Storage.open(quick_path, files=UNSYNCED) as store:
-        assert store.publishers == {"a": 2, "b": 7, "c": 5}
+        found = {name: tail[:2] for name, tail in store.publishers.items()}
+        assert found == {"a": (2, ()), "b": (7, ((1, 7),)), "c": (5, ((1, 5),))}
         assert str(store.recovery).endswith("6 events, 4 of them to match.")
 
 
@@ -109,7 +110,7 @@ def test_retention_removes_only_matched_events_and_reports_losses_by_subscriptio
         for number in range(1, 11):
             store.log.append([event("p", number)])
         pairs = [(1, sequence) for sequence in range(1, 7)] + [(2, 5)]
-        store.state.commit_matches(6, pairs, {"p": 6})
+        store.state.commit_matches(6, pairs, {"p": PublisherTail(6)})
         synced.clear()
         assert store.retain(max_bytes=0) == (range(1, 7), {1: 6, 2: 1})
         # What the log forgets, the state had brought to the disk before.
@@ -118,7 +119,7 @@ def test_retention_removes_only_matched_events_and_reports_losses_by_subscriptio
         assert store.state.pending_total == 0
         assert store.log.first_sequence == 7
     with Storage.open(quick_path, files=UNSYNCED) as store:
-        assert store.publishers == {"p": 10}
+        assert store.publishers["p"][:2] == (10, ())
         assert store.recovery.is_clean
 
 
@@ -157,7 +158,9 @@ def losses(folder: Path, acknowledged: int) -> list[str]:
         problems = [f"{len(wrong)} events are not what was published"] if wrong else []
         if [record.sequence for record in found] != list(range(1, len(found) + 1)):
             problems.append("the sequences have gaps")
-        if own != list(range(1, len(found) + 1)) or store.publishers.get("p", 0) != len(found):
+        if own != list(range(1, len(found) + 1)) or store.publishers.get(
+            "p", PublisherTail()
+        ).last != len(found):
             problems.append("the publisher's sequences are not in order")
         if len(found) < acknowledged:
             problems.append(f"{acknowledged - len(found)} acknowledged events are lost")

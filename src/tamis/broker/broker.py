@@ -33,6 +33,7 @@ from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.history import History
@@ -136,10 +137,12 @@ class Broker:
             on_overflow=self._end_slow,
             executor=executors.match,
             supervisor=self.supervisor,
+            publishers=store.publishers,
         )
+        self.numbering = Numbering(store.publishers)
         self.committer = Committer(
             store.log,
-            store.publishers,
+            self.numbering,
             self.matcher.enqueue,
             self.metrics,
             executors.commit,
@@ -169,6 +172,7 @@ class Broker:
             health=self.health,
             rates=RateLimiter(clock.monotonic),
             decoder=self.decoder,
+            numbering=self.numbering,
             committer=self.committer,
             notifier=self.notifier,
             acknowledgement_writer=self.acknowledgement_writer,

@@ -23,6 +23,7 @@ from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import InvalidEventError, Payload, PayloadDecoder
 from tamis.broker.subscribe.history import History, HistoryQuery, place_of
 from tamis.broker.subscribe.manager import SubscriptionManager
@@ -69,6 +70,7 @@ class SessionServices(NamedTuple):
     health: Health
     rates: RateLimiter
     decoder: PayloadDecoder
+    numbering: Numbering
     committer: Committer
     notifier: Notifier
     acknowledgement_writer: AcknowledgementWriter
@@ -118,8 +120,12 @@ class Session:
         format: str = "json",  # noqa: A002 - as it is called in frames and headers
         publisher: str = "",
         sequence: int = 0,
+        skip: bool = False,
     ) -> Receipt:
-        """Store events, all or none, and return once they are on disk."""
+        """Store events, all or none, and return once they are on disk.
+
+        `sequence` is the publisher's number of the first one; `skip` allows it to leave out some.
+        """
         services, limits = self._services, self.rights.limits
         if self.closed.done():
             self._require_open()
@@ -130,13 +136,16 @@ class Session:
             or not 0 <= sequence < 2**63 - len(events)
         ):
             raise self._bad_publication(events, publisher, sequence)
+        name = self._publisher_names.get(publisher) or self._publisher_name(publisher)
         texts = [bytes(event) for event in events]
-        if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
-            raise self._too_large(texts)
         size = sum(map(len, texts))
         # Publications are stored in the order of their frames, wherever they are decoded.
         async with self._publishing:
             try:
+                if sequence and sequence != services.numbering.expected.get(name):
+                    services.numbering.check(name, sequence, skip=skip)
+                if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
+                    raise self._too_large(texts)
                 if size > MAX_BYTES_DECODED_ON_LOOP:
                     payloads = await services.executors.decode.run(
                         services.decoder.decode_all, texts, format
@@ -145,18 +154,19 @@ class Session:
                     payloads = [services.decoder.decode(texts[0], format)]
                 else:
                     payloads = services.decoder.decode_all(texts, format)
-            except InvalidEventError as error:
-                raise self._hide_reason(error) from None
-            if not self.rights.publishes_everything:
-                self._check_rights(payloads)
-            if not (isinf(limits.publications) and isinf(limits.bytes)):
-                self._take_rates(len(texts), size)
-            if not services.health.ready:
-                raise services.health.refusal()
-            name = self._publisher_names.get(publisher) or self._publisher_name(publisher)
-            if self.closed.done():  # while it waited or was decoded
-                self._require_open()
-            stored = await services.committer.enqueue(name, sequence, payloads)
+                if not self.rights.publishes_everything:
+                    self._check_rights(payloads)
+                if not (isinf(limits.publications) and isinf(limits.bytes)):
+                    self._take_rates(len(texts), size)
+                if self.closed.done() or not services.health.ready:
+                    self._require_open()  # It may have closed while it waited or was decoded.
+                    raise services.health.refusal()
+            except RefusedError as error:
+                services.numbering.note_refusal(name, sequence, len(texts))
+                if isinstance(error, InvalidEventError):
+                    raise self._hide_reason(error) from None
+                raise
+            stored = await services.committer.enqueue(name, sequence, payloads, skip=skip)
         return await stored
 
     def _check_rights(self, payloads: Sequence[Payload]) -> None:

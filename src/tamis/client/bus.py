@@ -60,6 +60,8 @@ class Bus(ManagingBus):
             self._publisher,
             options.publish_window,
             _PUBLISH_WINDOW_BYTES,
+            # Under a name that was used before, numbers may have been left out.
+            first=1 if options.publisher is None else None,
             is_patient=options.patient,
         )
         self._reconnector = Reconnector(

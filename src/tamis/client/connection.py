@@ -260,7 +260,9 @@ class ClientConnection:
             consumer.end(SubscriptionEndedError(reply.subscription, reply.reason))
 
     def _refused(self, reply: Refused) -> None:
-        error = RefusedError(reply.code, reply.message, retry_after=reply.retry_after)
+        error = RefusedError(
+            reply.code, reply.message, retry_after=reply.retry_after, expected=reply.expected
+        )
         error.index = reply.index
         ref = reply.ref
         if ref is None:

@@ -1,10 +1,11 @@
 """Events on their way, without I/O: a consumer's inbox and a publisher's outbox.
 
-The broker stores an event only if its number is higher than all it has stored for this publisher.
+The broker stores the events of a publisher in the order of their numbers, and each number once.
 Publications without an answer when a connection is lost are therefore sent again under the same
 numbers: those that were stored are no-ops. Only one frame is in flight at a time: if the broker
-refused an earlier event but stored a later one, it would mistake the earlier one, sent again, for
-a duplicate. Publications that arrive meanwhile wait, and share the next frame.
+refused an earlier one, it would refuse those that follow, too. Publications that arrive meanwhile
+wait, and share the next frame. Numbers that are not sent again, because their publications have
+failed or were cancelled, are left out on purpose, which the next frame says.
 """
 
 from __future__ import annotations
@@ -162,8 +163,15 @@ class Outbox:
     """Publications without an answer, limited in events and bytes."""
 
     def __init__(
-        self, publisher: str, max_events: int, max_bytes: int, *, is_patient: bool = False
+        self,
+        publisher: str,
+        max_events: int,
+        max_bytes: int,
+        *,
+        first: int | None = 1,
+        is_patient: bool = False,
     ) -> None:
+        """Make an outbox; `first` is the first number, None if the broker may know the name."""
         self._publisher = publisher
         self._retried = RETRYABLE if is_patient else frozenset({Code.UNAVAILABLE})
         """The refusal codes after which events are sent again."""
@@ -175,6 +183,8 @@ class Outbox:
         self._sent: list[PendingPublication] = []
         self._ref = 0
         """The `ref` of the frame in flight."""
+        self._following = first
+        """The number that follows the last one answered; None before the first answer."""
         self.has_changed = asyncio.Event()
         """Set after an answer: there may be room again, or nothing left."""
 
@@ -219,6 +229,7 @@ class Outbox:
             events=[msgspec.Raw(event.text) for one in self._sent for event in one.events],
             publisher=self._publisher,
             sequence=first.sequence,
+            skip=first.sequence != self._following,
             format=first.events[0].format,
         )
 
@@ -252,6 +263,8 @@ class Outbox:
         # Duplicates are always the lowest numbers.
         known = reply.duplicates
         place = reply.first
+        if self._sent:
+            self._following = self._sent[-1].end
         for publication in self._sent:
             duplicates = min(known, publication.count)
             known -= duplicates

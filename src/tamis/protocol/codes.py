@@ -17,6 +17,8 @@ class Code(StrEnum):
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
     CONFLICT = "conflict"
+    OUT_OF_ORDER = "out_of_order"
+    """A publisher's number is not the one that comes next; the refusal says which is."""
     TOO_LARGE = "too_large"
     TOO_MANY = "too_many"
     """A quota is exhausted; try again later, or release some of it."""
@@ -34,6 +36,7 @@ STATUS: Final = {
     Code.FORBIDDEN: 403,
     Code.NOT_FOUND: 404,
     Code.CONFLICT: 409,
+    Code.OUT_OF_ORDER: 409,
     Code.TOO_LARGE: 413,
     Code.TOO_MANY: 429,
     Code.STORAGE_FULL: 507,

@@ -62,12 +62,18 @@ class Hello(_Frame):
 
 
 class Publish(_Frame):
-    """Events, stored all or none; `sequence` numbers the first, and a repeated one is a no-op."""
+    """Events, stored all or none.
+
+    `sequence` is the publisher's number of the first. Numbers follow each other without a gap,
+    unless `skip` is set; a number that is stored already is a no-op.
+    """
 
     ref: Number
     events: list[msgspec.Raw]
     publisher: str = ""
     sequence: Number = 0
+    skip: bool = False
+    """Whether numbers before `sequence` that are not stored are left out on purpose."""
     format: EventFormat = "json"
 
 
@@ -209,6 +215,8 @@ class Refused(_Frame):
     """Seconds after which to try again."""
     index: int | None = None
     """Which event of a publication is the cause, counted from 0."""
+    expected: int | None = None
+    """The number that the publisher must use next."""
 
 
 class Pong(_Frame):

@@ -12,6 +12,7 @@ disk, so asyncio code makes them from a thread.
 """
 
 from tamis.storage.log import EventLog
+from tamis.storage.publishers import PublisherTail
 from tamis.storage.records import Damage, NewRecord, Record
 from tamis.storage.state import StateStore
 from tamis.storage.store import Recovery, Retention, Storage
@@ -37,6 +38,7 @@ __all__ = [
     "EventLog",
     "NewRecord",
     "Pending",
+    "PublisherTail",
     "Record",
     "Recovery",
     "Retention",

@@ -44,6 +44,14 @@ class CountersOfVersion1(msgspec.Struct):
     audit: int = 0
 
 
+class PublisherOfVersion1(NamedTuple):
+    """The last number of a publisher, before others could be left out."""
+
+    name: str
+    sequence: int
+
+
+_PUBLISHERS_1: Final = ChecksummedTable("publishers", PublisherOfVersion1, ["name"], by_key=True)
 _COUNTERS_1: Final = ChecksummedTable("counters", CountersOfVersion1, ["copy"], by_key=True)
 _NAMES: Final = "CREATE UNIQUE INDEX names ON subscriptions (owner, name)"
 
@@ -57,6 +65,13 @@ def _from_1(connection: sqlite3.Connection) -> None:
     for row in rows:
         counters = Counters(*row[:-1])
         connection.execute(COUNTERS.insert, COUNTERS.row(msgspec.structs.astuple(counters)))
+    publishers = connection.execute(_PUBLISHERS_1.select).fetchall()
+    connection.execute("DROP TABLE publishers")
+    connection.execute(PUBLISHERS.create)
+    for row in publishers:
+        whole = PUBLISHERS.row((*row[:-1], "", 0.0))
+        # A damaged row stays one that is damaged.
+        connection.execute(PUBLISHERS.insert, whole if is_whole(row) else (*whole[:-1], -1))
 
 
 MIGRATIONS: Final = {
@@ -66,7 +81,7 @@ MIGRATIONS: Final = {
                 table.create
                 for table in (
                     _COUNTERS_1,
-                    PUBLISHERS,
+                    _PUBLISHERS_1,
                     SUBSCRIPTIONS,
                     PENDING,
                     DEAD_LETTERS,

@@ -19,6 +19,7 @@ import msgspec
 from tamis.errors import StorageError
 from tamis.ports import SYSTEM_FILES, Files
 from tamis.storage.database import ChangeCount, Database
+from tamis.storage.publishers import PublisherTail, parse_gaps, print_gaps
 from tamis.storage.tables import (
     AUDIT,
     COUNTED,
@@ -192,16 +193,19 @@ class StateStore:
         """Return the last sequence whose matches are stored."""
         return self._counters.matched_up_to
 
-    def publishers(self) -> dict[str, int]:
-        """Return the last sequence of each publisher, as of `matched_up_to`."""
+    def publishers(self) -> dict[str, PublisherTail]:
+        """Return what is known of each publisher, at least as of `matched_up_to`."""
         rows = self._whole(PUBLISHERS, self._rows(PUBLISHERS.select))
-        return {name: sequence for name, sequence, _ in rows}
+        return {
+            name: PublisherTail(sequence, parse_gaps(gaps), time)
+            for name, sequence, gaps, time, _ in rows
+        }
 
     def commit_matches(
         self,
         matched_up_to: int,
         pending: Iterable[tuple[int, int]],
-        publishers: Mapping[str, int],
+        publishers: Mapping[str, PublisherTail],
     ) -> None:
         """Store the (number, sequence) pairs found in the log up to a sequence, all or none.
 
@@ -211,7 +215,13 @@ class StateStore:
             numbers = self._numbers
             rows = (PENDING.row((*pair, 0, 0.0)) for pair in pending if pair[0] in numbers)
             counters.pending += max(0, connection.executemany(PENDING.insert_new, rows).rowcount)
-            connection.executemany(PUBLISHERS.replace, map(PUBLISHERS.row, publishers.items()))
+            tails = [
+                PUBLISHERS.row(
+                    (name, tail.last, print_gaps(tail.gaps) if tail.gaps else "", tail.time)
+                )
+                for name, tail in publishers.items()
+            ]
+            connection.executemany(PUBLISHERS.replace, tails)
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
 
     def commit_replay(self, number: int, sequences: Iterable[int], extra: str) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
+from zlib import crc32
 
 from tamis.ports import (
     SYSTEM_FILES,
@@ -19,6 +21,7 @@ from tamis.ports import (
 )
 from tamis.storage.files import FolderLock, make_folder, refusal, sync_folder
 from tamis.storage.log import SEGMENT_BYTES, EventLog
+from tamis.storage.publishers import PublisherTail
 from tamis.storage.records import Damage
 from tamis.storage.state import StateStore
 from tamis.storage.tables import DamagedRow
@@ -67,6 +70,9 @@ class Recovery(NamedTuple):
 
 
 _EVENTS_PER_READ: Final = 4096
+# What is read to compare with events that are published again.
+_RECENT_EVENTS: Final = 10_000
+_RECENT_BYTES: Final = 16 << 20
 
 
 class Retention(NamedTuple):
@@ -108,7 +114,7 @@ class Storage:
             sync_folder(files, folder)
             self.state.check_sequences(self.log.next_sequence)
             self.publishers: Final = self._publishers()
-            """The last sequence of each publisher when the store was opened, matched or not."""
+            """What is known of each publisher when the store was opened, matched or not."""
             self._opened = opened.pop_all()
         self.recovery: Final = self._recovery(clock.monotonic() - started)
 
@@ -130,15 +136,33 @@ class Storage:
         except OSError as error:
             raise refusal(error.filename or path, "opening the store", error) from error
 
-    def _publishers(self) -> dict[str, int]:
-        """Return each publisher's last number: from the state if matched, else from the log."""
-        found, matched = self.state.publishers(), self.state.matched_up_to
-        while records := self.log.read(matched + 1, _EVENTS_PER_READ):
+    def _publishers(self) -> dict[str, PublisherTail]:
+        """Return each publisher's numbers: from the state if matched, else from the log."""
+        found, unmatched = self.state.publishers(), self.state.matched_up_to + 1
+        runs: dict[str, PublisherTail] = {}
+        position = min(unmatched, self._recent_sequence())
+        while records := self.log.read(position, _EVENTS_PER_READ):
             for record in records:
-                if record.publisher_sequence > found.get(record.publisher, 0):
-                    found[record.publisher] = record.publisher_sequence
-            matched = records[-1].sequence
+                name, number = record.publisher, record.publisher_sequence
+                if number:
+                    one = array("I", [crc32(record.payload, record.format)])
+                    run = runs.get(name) or PublisherTail(number - 1)
+                    runs[name] = run.append(number, one, record.time)
+                    known = found.get(name, PublisherTail())
+                    if record.sequence >= unmatched and number > known.last:
+                        found[name] = known.append(number, one, record.time)
+            position = records[-1].sequence + 1
+        for name, run in runs.items():
+            if name in found and found[name].last == run.last:
+                found[name] = PublisherTail(*found[name][:3], *run[3:])
         return found
+
+    def _recent_sequence(self) -> int:
+        """Return where the latest events begin, which publishers may publish again."""
+        log = self.log
+        count = log.next_sequence - log.first_sequence
+        fitting = _RECENT_BYTES * count // max(1, log.bytes)
+        return log.next_sequence - min(count, _RECENT_EVENTS, fitting)
 
     def _recovery(self, seconds: float) -> Recovery:
         return Recovery(

@@ -174,6 +174,10 @@ class Publisher(NamedTuple):
 
     name: str
     sequence: int
+    gaps: str
+    """The numbers below it that are not stored."""
+    time: float
+    """When the last one was stored."""
 
 
 class Counters(msgspec.Struct):

@@ -138,6 +138,15 @@ def test_a_repeated_publication_is_stored_once(client: httpx.Client) -> None:
     more = client.post(
         "/v1/events", headers=headers | {"Tamis-Sequence": "2"}, json=[*events[1:], {"price": 3}]
     ).json()
+    skipped = client.post("/v1/events", headers=headers | {"Tamis-Sequence": "5"}, json={})
+    assert (skipped.status_code, skipped.json()["code"]) == (409, "out_of_order")
+    assert skipped.json()["expected"] == 4
+    left_out = headers | {"Tamis-Sequence": "5", "Tamis-Skip": "true"}
+    assert client.post("/v1/events", headers=left_out, json={}).json()["count"] == 1
+    late = client.post("/v1/events", headers=headers | {"Tamis-Sequence": "4"}, json={})
+    assert (late.status_code, late.json()["expected"]) == (409, 6)
+    other = client.post("/v1/events", headers=headers, json={"price": 99})
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
     assert first == {"count": 2, "duplicates": 0, "first": first["first"]}
     assert again == {"count": 2, "duplicates": 2, "first": None}
     assert (more["count"], more["duplicates"]) == (2, 1)

@@ -12,6 +12,7 @@ import pytest
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import StoredEvent
+from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import Payload
 from tamis.errors import RefusedError
 from tamis.events import Event
@@ -38,7 +39,9 @@ class Publishing:
 
     def __init__(self, store: Storage) -> None:
         self.passed: list[StoredEvent] = []
-        self.committer = Committer(store.log, {}, self._pass_on, Metrics(), THREADS, max_waiting=2)
+        self.committer = Committer(
+            store.log, Numbering({}), self._pass_on, Metrics(), THREADS, max_waiting=2
+        )
 
     async def _pass_on(self, events: list[StoredEvent]) -> None:
         self.passed += events
@@ -64,7 +67,9 @@ def test_later_publications_wait_for_a_refused_one(tmp_path: Path) -> None:
         with pytest.raises(RefusedError, match="nothing was stored"):
             await publishing.publish(2, 2)
         disk.is_full = False
-        with pytest.raises(RefusedError, match="number 2 of this publisher could not be stored"):
+        with pytest.raises(
+            RefusedError, match="number 3 of this publisher is out of order: the next one is 2"
+        ):
             await publishing.publish(3, 3)
         # Others are not concerned.
         assert await publishing.publish(0, 9) == (0, 2)

@@ -91,6 +91,7 @@ def create_app(broker: Broker, streams: Streams) -> ASGIApp:
                 "Last-Event-ID",
                 "Tamis-Publisher",
                 "Tamis-Sequence",
+                "Tamis-Skip",
             ),
             max_age=600,
         )

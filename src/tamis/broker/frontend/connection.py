@@ -286,6 +286,7 @@ class Connection:
                     format=frame.format,
                     publisher=frame.publisher,
                     sequence=frame.sequence,
+                    skip=frame.skip,
                 )
             except RefusedError as error:
                 await self._refuse(frame.ref, error)
@@ -330,6 +331,7 @@ class Connection:
                 ref=ref,
                 retry_after=error.retry_after,
                 index=error.index,
+                expected=error.expected,
             )
         )
 

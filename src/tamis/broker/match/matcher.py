@@ -20,7 +20,7 @@ from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.errors import StorageError, TamisError
 from tamis.matching import Engine
 from tamis.ports import Executor
-from tamis.storage import Record, StateStore
+from tamis.storage import PublisherTail, Record, StateStore
 
 LOG: Final = get_logger("tamis.broker")
 
@@ -116,6 +116,7 @@ class Matcher:
         on_overflow: Callable[[ActiveSubscription], None],
         executor: Executor,
         supervisor: Supervisor,
+        publishers: Mapping[str, PublisherTail],
     ) -> None:
         self._executor = executor
         self._engine = engine
@@ -130,8 +131,9 @@ class Matcher:
         self.updater = Updater(self._work.set, metrics, max_waiting * 16, supervisor)
         self.position = state.matched_up_to
         """The last event that was matched."""
-        self._publishers: dict[str, int] = {}
-        """The last numbers of publishers that the state does not have yet."""
+        self._publishers = publishers
+        self._published: set[str] = set()
+        """The publishers whose last numbers the state does not have yet."""
         self._unmatched = 0
         metrics.watch_queue("match", self._waiting)
 
@@ -198,7 +200,7 @@ class Matcher:
                     if subscription is not None and subscription.stored.start <= event.sequence:
                         step.matches.setdefault(subscription, []).append(event.sequence)
                 if event.publisher_sequence:
-                    self._publishers[event.publisher] = event.publisher_sequence
+                    self._published.add(event.publisher)
         self.position = events[-1].sequence
         rows = [
             (subscription.stored.number, sequence)
@@ -209,8 +211,9 @@ class Matcher:
         # Without rows the position can be written later.
         if rows:
             try:
-                self._state.commit_matches(self.position, rows, self._publishers)
-                self._publishers = {}
+                tails = {name: self._publishers[name] for name in self._published}
+                self._state.commit_matches(self.position, rows, tails)
+                self._published.clear()
             except StorageError:
                 step.unwritten.extend(rows)
         return step
@@ -236,7 +239,7 @@ class Matcher:
         def note() -> None:
             for record in records:
                 if record.publisher_sequence:
-                    self._publishers[record.publisher] = record.publisher_sequence
+                    self._published.add(record.publisher)
 
         await self.updater.do(note)
         why = "the schema or the limits have changed since it was stored"
@@ -259,8 +262,9 @@ class Matcher:
             self._commit(())
 
     def _commit(self, rows: Sequence[tuple[int, int]]) -> None:
-        self._state.commit_matches(self.position, rows, self._publishers)
-        self._publishers = {}
+        tails = {name: self._publishers[name] for name in self._published}
+        self._state.commit_matches(self.position, rows, tails)
+        self._published.clear()
 
     async def _write_until_stored(self, rows: Sequence[tuple[int, int]]) -> None:
         """Write rows, as often as it takes: a full disk stops matching, and so publishing."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.event_cache import StoredEvent
+from tamis.broker.publish.numbering import MAX_ACTIVE_NAMES, Numbering, count_duplicates
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import RefusedError, StorageError
 from tamis.ports import Executor
 from tamis.protocol import Code
 from tamis.protocol.views import Receipt
-from tamis.storage import EventLog, NewRecord
+from tamis.storage import EventLog, NewRecord, PublisherTail
 
 MAX_EVENTS_PER_COMMIT: Final = 4_096
 
@@ -25,8 +28,14 @@ class Publication(NamedTuple):
     publisher: str
     sequence: int
     """The publisher's own number of the first event; 0 if it does not count."""
+    skip: bool
+    """Whether numbers before it may be left out."""
     payloads: Sequence[Payload]
     stored: asyncio.Future[Receipt]
+
+
+AcceptedPublication = tuple[Publication, list[tuple[int, Payload]]]
+"""A publication, and its events that are not stored yet, with their numbers."""
 
 
 class Committer:
@@ -35,7 +44,7 @@ class Committer:
     def __init__(
         self,
         log: EventLog,
-        publishers: dict[str, int],
+        numbering: Numbering,
         pass_on: Callable[[list[StoredEvent]], Awaitable[None]],
         metrics: Metrics,
         executor: Executor,
@@ -44,25 +53,30 @@ class Committer:
     ) -> None:
         self._log = log
         self._executor = executor
-        self._publishers = publishers
+        self._numbering = numbering
         self._pass_on = pass_on
         self._metrics = metrics
         self._waiting: asyncio.Queue[Publication] = asyncio.Queue(max_waiting)
         self._turn = asyncio.Lock()
         self._has_ended = False
-        self._refused: dict[str, int] = {}
-        """For each publisher, the first number that could not be stored and was not sent again."""
         metrics.watch_queue("commit", self._waiting)
 
     async def enqueue(
-        self, publisher: str, sequence: int, payloads: Sequence[Payload]
+        self, publisher: str, sequence: int, payloads: Sequence[Payload], *, skip: bool = False
     ) -> asyncio.Future[Receipt]:
         """Queue events in order; return the future of their receipt."""
         stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        async with self._turn:
+        if sequence:
+            expected = self._numbering.expected
+            expected[publisher] = max(sequence + len(payloads), expected.get(publisher, 0))
+        try:
             # A full queue lets newcomers overtake; publications of one publisher must not.
-            publication = Publication(publisher, sequence, payloads, stored)
-            await self._waiting.put(publication)
+            publication = Publication(publisher, sequence, skip, payloads, stored)
+            async with self._turn:
+                await self._waiting.put(publication)
+        except asyncio.CancelledError:
+            self._numbering.note_refusal(publisher, sequence, len(payloads))
+            raise
         if self._has_ended:
             self._abandon(publication)
         return stored
@@ -92,19 +106,7 @@ class Committer:
         await self._waiting.join()
 
     async def _commit(self, batch: Sequence[Publication]) -> None:
-        latest: dict[str, int] = {}
-        accepted: list[tuple[Publication, list[tuple[int, Payload]]]] = []
-        for publication in batch:
-            name, first, payloads, _ = publication
-            if first > self._refused.get(name, first):
-                self._hold_back(publication)
-                continue
-            last = latest.get(name, self._publishers.get(name, 0)) if first else -1
-            numbers = range(first, first + len(payloads)) if first else [0] * len(payloads)
-            new = [(n, one) for n, one in zip(numbers, payloads, strict=True) if n > last]
-            if first:
-                latest[name] = max(last, first + len(payloads) - 1)
-            accepted.append((publication, new))
+        accepted, tails = self._accept(batch)
         records = [
             NewRecord(publication.publisher, number, NUMBER_OF[payload.format], payload.text)
             for publication, new in accepted
@@ -121,9 +123,11 @@ class Committer:
             return
         # Nobody else appends, so this is still the time of these records.
         time, place = self._log.last_time, 0
-        self._publishers.update(latest)
-        for name in self._refused.keys() & latest.keys():
-            del self._refused[name]
+        self._numbering.tails.update(
+            {name: PublisherTail(*tail[:2], time, *tail[3:]) for name, tail in tails.items()}
+        )
+        if len(self._numbering.expected) > MAX_ACTIVE_NAMES:
+            self._numbering.shrink()
         events: list[StoredEvent] = []
         for publication, new in accepted:
             events += [
@@ -151,18 +155,37 @@ class Committer:
                 )
             )
 
-    def _hold_back(self, publication: Publication) -> None:
-        """Refuse what follows a refused publication until that one is sent again.
-
-        Stored now, it would make the refused one look like a duplicate.
-        """
-        refused = self._refused[publication.publisher]
-        reason = f"number {refused} of this publisher could not be stored; send it again first"
-        self._refuse(publication, RefusedError(Code.UNAVAILABLE, reason))
+    def _accept(
+        self, batch: Sequence[Publication]
+    ) -> tuple[list[AcceptedPublication], dict[str, PublisherTail]]:
+        """Return the publications whose numbers are right, and the tails of their publishers."""
+        accepted: list[AcceptedPublication] = []
+        tails: dict[str, PublisherTail] = {}
+        for publication in batch:
+            name, first, skip, payloads, _ = publication
+            if not first:
+                accepted.append((publication, [(0, payload) for payload in payloads]))
+                continue
+            tail = tails.get(name) or self._numbering.tails.get(name)
+            checksums = array("I", [crc32(one.text, NUMBER_OF[one.format]) for one in payloads])
+            duplicates = 0
+            if tail is None or first != tail.last + 1:
+                try:
+                    if tail is None:
+                        self._numbering.check(name, first, skip=skip)
+                    tail = tail or PublisherTail()
+                    duplicates = count_duplicates(tail, first, checksums, skip=skip)
+                except RefusedError as error:
+                    self._refuse(publication, error)
+                    continue
+            new = [*enumerate(payloads[duplicates:], start=first + duplicates)]
+            if new:
+                tails[name] = tail.append(first + duplicates, checksums[duplicates:], 0.0)
+            accepted.append((publication, new))
+        return accepted, tails
 
     def _refuse(self, publication: Publication, error: RefusedError) -> None:
-        name, first = publication.publisher, publication.sequence
-        if first:
-            self._refused[name] = min(first, self._refused.get(name, first))
+        name, first, _, payloads, _ = publication
+        self._numbering.note_refusal(name, first, len(payloads))
         if not publication.stored.done():
             publication.stored.set_exception(error)

@@ -120,10 +120,16 @@ class PublisherHeaders(_Headers):
         Meta(
             ge=0,
             le=MAX_NUMBER - 1_000_000,
-            description="The publisher's number for the first event, from 1 on; what it has sent "
-            "before is not stored again. 0: it does not count.",
+            description="The publisher's number for the first event, from 1 on; numbers follow "
+            "each other, and what is stored already is not stored again. 0: it does not count.",
         ),
     ] = msgspec.field(name="Tamis-Sequence", default=0)
+    skip: Annotated[
+        bool,
+        Meta(
+            description="Numbers before `Tamis-Sequence` may be left out: they were never stored."
+        ),
+    ] = msgspec.field(name="Tamis-Skip", default=False)
 
 
 class ResumeHeaders(_Headers):

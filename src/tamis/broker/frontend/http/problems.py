@@ -24,6 +24,7 @@ TITLES: Final = {
     Code.FORBIDDEN: "You may not do this",
     Code.NOT_FOUND: "Not found",
     Code.CONFLICT: "It already exists",
+    Code.OUT_OF_ORDER: "The number is out of order",
     Code.TOO_LARGE: "This is too large",
     Code.TOO_MANY: "Too many requests",
     Code.STORAGE_FULL: "There is no space to store it",
@@ -45,6 +46,8 @@ class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """The path of the request."""
     index: int | None = None
     """Which event of a batch is the cause, counted from 0."""
+    expected: int | None = None
+    """The number that the publisher must use next."""
 
 
 class HTTPRefusedError(RefusedError):
@@ -74,6 +77,7 @@ def problem(error: RefusedError, instance: str) -> ProblemDetails:
         detail=str(error),
         instance=instance,
         index=error.index,
+        expected=error.expected,
     )
 
 

@@ -53,7 +53,13 @@ _EVENTS: Final = Content(
     "POST",
     "/v1/events",
     takes=_EVENTS,
-    refuses=(Code.BAD_EVENT, Code.TOO_LARGE, Code.STORAGE_FULL),
+    refuses=(
+        Code.BAD_EVENT,
+        Code.CONFLICT,
+        Code.OUT_OF_ORDER,
+        Code.TOO_LARGE,
+        Code.STORAGE_FULL,
+    ),
 )
 async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
     """Publish events, all or none.
@@ -70,6 +76,7 @@ async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
             format=found.format,
             publisher=headers.publisher,
             sequence=headers.sequence,
+            skip=headers.skip,
         )
     except RefusedError as error:
         if not found.is_batch:

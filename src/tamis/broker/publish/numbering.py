@@ -1,0 +1,93 @@
+"""The numbers of publishers: each follows the last one stored, so that no retry is misjudged.
+
+A publisher numbers its events to be able to send them again. If the broker took any lower number
+for a repetition, a publication that it had refused would be lost when a later one was stored first:
+sent again, it would be acknowledged as a duplicate. So, as for Kafka's idempotent producers, the
+next number is the last one stored plus 1. A lower one is a duplicate if it is stored, with the same
+content as far as that is known; everything else is refused.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+from tamis.storage import PublisherTail
+
+MAX_ACTIVE_NAMES: Final = 5_000
+"""Publishers whose latest events are compared with what they send again."""
+
+
+class Numbering:
+    """The last numbers of all publishers, and the next ones of those that publish now."""
+
+    def __init__(self, tails: dict[str, PublisherTail]) -> None:
+        self.tails: Final = tails
+        """What is stored of each publisher."""
+        self.expected: Final[dict[str, int]] = {}
+        """The next numbers, counting events that wait to be stored.
+
+        A name of which nothing is stored may begin with any number. But if its first publication
+        was refused, that number is expected: a later one must not become the first.
+        """
+
+    def check(self, name: str, number: int, *, skip: bool) -> None:
+        """Refuse a number that is too high."""
+        tail = self.tails.get(name)
+        expected = self.expected.get(name, number)
+        if tail is not None:
+            expected = max(tail.last + 1, self.expected.get(name, 0))
+        if number > expected and not skip:
+            raise out_of_order(number, expected)
+
+    def note_refusal(self, name: str, first: int, count: int) -> None:
+        """Expect a publication that was not stored: those that follow it must wait for it."""
+        tail = self.tails.get(name, PublisherTail())
+        following = max(first, tail.last + 1)
+        if first and following < first + count:
+            self.expected[name] = min(following, self.expected.get(name, following))
+        self.shrink()
+
+    def shrink(self) -> None:
+        """Forget what is needed only for publishers that are active, if these are too many."""
+        while len(self.expected) > MAX_ACTIVE_NAMES:
+            name = next(iter(self.expected))
+            del self.expected[name]
+            if name in self.tails:
+                self.tails[name] = PublisherTail(*self.tails[name][:3])
+
+
+def count_duplicates(tail: PublisherTail, first: int, checksums: array[int], *, skip: bool) -> int:
+    """Return how many events of a publication are stored already, or refuse it."""
+    following = tail.last + 1
+    if first > following and tail.last and not skip:
+        raise out_of_order(first, following)
+    duplicates = max(0, min(len(checksums), following - first))
+    missing = tail.missing(range(first, first + duplicates))
+    if missing is not None:
+        raise RefusedError(
+            Code.OUT_OF_ORDER,
+            f"number {missing} of this publisher comes too late: it is not known to be stored, and "
+            f"number {tail.last} is; the next one is {following}",
+            expected=following,
+        )
+    differing = tail.differing(first, checksums[:duplicates])
+    if differing is not None:
+        raise RefusedError(
+            Code.CONFLICT,
+            f"number {differing} of this publisher is stored with another event; the next number "
+            f"is {following}",
+        )
+    return duplicates
+
+
+def out_of_order(number: int, expected: int) -> RefusedError:
+    """Return the refusal of a number that is too high."""
+    return RefusedError(
+        Code.OUT_OF_ORDER,
+        f"number {number} of this publisher is out of order: the next one is {expected}; send what "
+        "is missing first, or say that it is left out on purpose",
+        expected=expected,
+    )
