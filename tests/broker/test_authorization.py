@@ -545,7 +545,7 @@ async def test_publishers_do_not_see_errors_of_the_policy(tmp_path: Path) -> Non
         await fixture.change_policy("[roles.x]\nsee = 'quetzal <'")
         fixture.broker.health.report("matches cannot be stored", "/data/okapi: no space")
         said = await refusal(ann.publish([b"{}"]))
-        assert said == "storage_full: nothing was stored: matches cannot be stored"
+        assert said == "unavailable: nothing was stored: matches cannot be stored"
         assert "quetzal" in "".join(fixture.broker.status()["problems"])
         fixture.broker.health.clear("matches cannot be stored")
         await ann.publish([b"{}"])

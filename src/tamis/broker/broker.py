@@ -29,6 +29,7 @@ from tamis.broker.operations.health import Health
 from tamis.broker.operations.housekeeping import Chore, Housekeeping
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
+from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.committer import Committer
@@ -112,6 +113,9 @@ class Broker:
         self.access_control = AccessControl(
             settings, store.state, schema, clock, executors.administration, random=random
         )
+        self.revocation_writer = RevocationWriter(
+            store.state, self.health, executors.administration, self.supervisor
+        )
         self.dead_letters = DeadLetterReader(store.state, self.decoder)
         event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES, executors.deliver)
         self.acknowledgement_writer = AcknowledgementWriter(
@@ -182,6 +186,7 @@ class Broker:
             history=self.history,
             store=store,
             access_control=self.access_control,
+            revocation_writer=self.revocation_writer,
             executors=executors,
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,
@@ -245,6 +250,7 @@ class Broker:
             supervisor.depend_on("matcher", self.matcher.run),
         ]
         supervisor.restart("acknowledgement writer", self.acknowledgement_writer.run)
+        supervisor.restart("subscription manager", self.subscription_manager.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
         await supervisor.unless_failed(self._match_again())
         for subscription in restored:
@@ -308,6 +314,7 @@ class Broker:
         with contextlib.suppress(BrokerFailedError):
             await self.supervisor.unless_failed(self._finish())
         await self.supervisor.close()
+        await self.revocation_writer.close()
         await self.executors.background.run(self._save_snapshot)
         await self.executors.background.run(self.store.close)
         self.executors.close()
@@ -373,7 +380,7 @@ class Broker:
                 session.revoke("the credential is no longer valid")
 
     async def apply_policy(self) -> None:
-        """Apply a new policy to every session and every subscription."""
+        """Apply a new policy to every session and every subscription; matching follows."""
         for session in self._sessions:
             session.rights = self.access_control.rights(session.principal)
         await self.subscription_manager.apply_rights()

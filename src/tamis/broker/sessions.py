@@ -21,6 +21,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionI
 from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import Health
+from tamis.broker.operations.revocations import Revocation, RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.numbering import Numbering
@@ -80,6 +81,7 @@ class SessionServices(NamedTuple):
     history: History
     store: Storage
     access_control: AccessControl
+    revocation_writer: RevocationWriter
     executors: Executors
     status: Callable[[], dict[str, Any]]
     end_invalid_sessions: Callable[[], None]
@@ -511,11 +513,17 @@ class Session:
     async def revoke_token(self, token_id: str) -> None:
         """Revoke a token, and end the sessions that use it."""
         self._require_admin()
-        revoked = await self._services.access_control.revoke(token_id)
-        if revoked is None:
+        services = self._services
+        refused = services.access_control.refuse(token_id)
+        if refused is None:
             raise RefusedError(Code.NOT_FOUND, f"there is no token {token_id!r:.40}")
-        self._services.end_invalid_sessions()
-        await self._note("revoke token", f"{token_id} of {revoked.principal}")
+        # Whatever the disk does now, the token is worth nothing.
+        services.end_invalid_sessions()
+        await services.revocation_writer.write(
+            Revocation(
+                refused.hash, token_id, refused.principal, services.clock(), self.principal.name
+            )
+        )
 
     async def tokens(self) -> list[TokenView]:
         """Return the descriptions of the tokens."""
@@ -576,18 +584,21 @@ class Session:
         """Refuse everything from now on, and end the connection."""
         if not self.closed.done():
             self.closed.set_result(reason)
-            for attachment in self._attachments:
-                self._services.notifier.stop(attachment)
+            self.stop()
+
+    def stop(self) -> None:
+        """Send nothing more from this moment on."""
+        for attachment in self._attachments:
+            self._services.notifier.stop(attachment)
 
     async def close(self) -> None:
         """Stop all deliveries; delete subscriptions that are not durable."""
         self._services.forget(self)
         for attachment in [*self._attachments]:
             await self.detach(attachment)
-        for subscription in self._temporary:
-            with contextlib.suppress(TamisError):
-                await self._services.subscription_manager.delete(subscription, "disconnected")
-        self._temporary.clear()
+        temporary, self._temporary = self._temporary, set()
+        with contextlib.suppress(TamisError):
+            await self._services.subscription_manager.delete_all(temporary, "disconnected")
 
 
 def publisher_name(principal: str, publisher: str) -> str:

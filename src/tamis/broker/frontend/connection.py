@@ -216,8 +216,14 @@ class Connection:
         if self._hello_timer is not None:
             self._hello_timer.cancel()
         await asyncio.gather(*self._publications, return_exceptions=True)
+        # First of all: deleting many subscriptions takes a while.
+        if self._session is not None:
+            self._session.stop()
+        await self._say_goodbye(end)
         if self._session is not None:
             await self._session.close()
+
+    async def _say_goodbye(self, end: ConnectionEnd) -> None:
         with contextlib.suppress(DisconnectedError, OSError):
             if end.refusal is not None:
                 self._broker.metrics.refused.labels(end.refusal.code).inc()

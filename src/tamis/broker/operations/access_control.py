@@ -89,11 +89,10 @@ class AccessControl:
         self._token_ids.add(record.id)
         return text, record
 
-    async def revoke(self, id_: str) -> TokenRecord | None:
-        """Revoke a token and return its description."""
+    def refuse(self, id_: str) -> TokenRecord | None:
+        """Refuse a token from now on, and return its description; nothing is written."""
         found = next((record for record in self._tokens.values() if record.id == id_), None)
         if found is not None:
-            await self._executor.run(self._state.revoke_token, found.hash, self._clock.time())
             self._tokens.pop(found.hash, None)
             self._token_ids.discard(id_)
         return found

@@ -44,7 +44,9 @@ from tamis.storage import NEVER, Storage, StoredSubscription
 LOG: Final = get_logger("tamis.broker")
 
 WAIT: Final = "wait"
-SUBSCRIPTIONS_PER_STEP: Final = 1_000
+# So many take some 20 ms, for which matching waits.
+SUBSCRIPTIONS_PER_STEP: Final = 100
+GRANTS_PER_TURN: Final = 500
 
 
 class SubscriptionRequest(NamedTuple):
@@ -98,6 +100,9 @@ class SubscriptionManager:
         self._expiries: list[tuple[float, int]] = []
         self._settings = settings
         self._clock = clock
+        self._granted = self._compiled = 0
+        """How often rights were granted, and the last of these times by which all are matched."""
+        self._rights_changed, self._is_compiled = asyncio.Event(), asyncio.Event()
         self._asking = Lock()
         self._asked: list[tuple[SubscriptionRequest, Done]] = []
 
@@ -338,17 +343,32 @@ class SubscriptionManager:
 
     async def delete(self, subscription: ActiveSubscription, reason: str) -> None:
         """Delete a subscription and its queued events."""
-        self._replayer.stop(subscription.number)
-        await self._matcher.updater.do(lambda: self._delete(subscription))
-        await self._notifier.end(subscription, reason)
+        await self.delete_all([subscription], reason)
 
-    def _delete(self, subscription: ActiveSubscription) -> None:
-        if self._index.get(subscription.number) is None:
+    async def delete_all(self, subscriptions: Iterable[ActiveSubscription], reason: str) -> None:
+        """Delete subscriptions and their queued events, some at a time."""
+        rest = [*subscriptions]
+        while rest:
+            some, rest = rest[:SUBSCRIPTIONS_PER_STEP], rest[SUBSCRIPTIONS_PER_STEP:]
+            for subscription in some:
+                self._replayer.stop(subscription.number)
+            await self._matcher.updater.do(partial(self._delete, some))
+            await asyncio.gather(*(self._notifier.end(one, reason) for one in some))
+
+    def _delete(self, subscriptions: Iterable[ActiveSubscription]) -> None:
+        there = [one for one in subscriptions if self._index.get(one.number) is one]
+        if not there:
             return
-        self._store.state.remove_subscription(subscription.number)
-        self._index.remove(subscription)
-        if subscription.number in self._engine:
-            self._engine.remove(subscription.number)
+        try:
+            self._store.state.remove_subscriptions([one.number for one in there])
+        except StorageError:
+            # The next start removes those that are not durable.
+            if any(one.stored.durable for one in there):
+                raise
+        for subscription in there:
+            self._index.remove(subscription)
+            if subscription.number in self._engine:
+                self._engine.remove(subscription.number)
 
     def _watch(self, subscription: ActiveSubscription) -> None:
         """Record when a subscription expires."""
@@ -364,8 +384,8 @@ class SubscriptionManager:
             subscription = self._index.get(number)
             # A renewed subscription also has a later entry.
             if subscription is not None and subscription.stored.expires_at <= now:
-                expired.append(self.delete(subscription, "expired"))
-        await asyncio.gather(*expired)
+                expired.append(subscription)
+        await self.delete_all(expired, "expired")
 
     def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
         """Return the numbers of pending events and dead letters of a subscription; for a thread."""
@@ -389,18 +409,48 @@ class SubscriptionManager:
     async def apply_rights(self) -> None:
         """Apply the current rights of their owners to all subscriptions.
 
-        From now on nothing is sent that may not be seen. Matching follows, some subscriptions at a
-        time.
+        When this returns, nothing is sent that may not be seen. Matching follows (`run`): it waits
+        for the matcher, which may be busy.
         """
         rights_of = cache(self._rights_of)
-        for subscription in self._index:
+        # Those that are being sent come first; the others take their time.
+        subscriptions = sorted(self._index, key=lambda one: not one.queue.is_attended)
+        for place, subscription in enumerate(subscriptions):
             subscription.grant(rights_of(subscription.owner))
+            if place % GRANTS_PER_TURN == GRANTS_PER_TURN - 1:
+                await asyncio.sleep(0)
+        self._granted += 1
+        self._rights_changed.set()
+
+    async def run(self) -> None:
+        """Match by the current rights of the owners, until cancelled."""
+        while True:
+            while self._compiled != self._granted:
+                granted = self._granted
+                if await self._compile_all():
+                    self._compiled = granted
+            self._is_compiled.set()
+            await self._rights_changed.wait()
+            self._rights_changed.clear()
+
+    async def rights_applied(self) -> None:
+        """Return when matching is by the current rights."""
+        while self._compiled != self._granted:
+            self._is_compiled.clear()
+            await self._is_compiled.wait()
+
+    async def _compile_all(self) -> bool:
+        """Compile all subscriptions; return False if the rights have changed meanwhile."""
+        granted = self._granted
         # Includes subscriptions that were being added; later ones get the new rights anyway.
         subscriptions = await self._matcher.updater.do(lambda: [*self._index])
         for first in range(0, len(subscriptions), SUBSCRIPTIONS_PER_STEP):
             some = subscriptions[first : first + SUBSCRIPTIONS_PER_STEP]
             await self._matcher.updater.do(partial(self._compile_again, some))
             await asyncio.gather(*map(self._tell, some))
+            if self._granted != granted:
+                return False
+        return True
 
     async def _tell(self, subscription: ActiveSubscription) -> None:
         attachment = subscription.attachment
