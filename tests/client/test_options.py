@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -123,6 +123,15 @@ def test_a_start_may_be_given_in_many_ways(start: Any, expected: object) -> None
     moment = datetime.fromisoformat("2026-01-31T12:00:00+00:00")
     found = ConsumerOptions.of("a > 0", 256, {"start": moment}).start
     assert datetime.fromisoformat(str(found)) == moment
+
+
+@pytest.mark.parametrize("start", ["1h", "60 minutes", timedelta(hours=1)])
+def test_a_start_may_be_how_long_ago(start: Any) -> None:
+    found = ConsumerOptions.of("a > 0", 256, {"start": start}).start
+    ago = datetime.now(UTC) - datetime.fromisoformat(str(found))
+    assert timedelta(minutes=60) <= ago < timedelta(minutes=61)
+    far = ConsumerOptions.of("a > 0", 256, {"start": "900000000 weeks"}).start
+    assert datetime.fromisoformat(str(far)).year < 2000
 
 
 @on_every_bus

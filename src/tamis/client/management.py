@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -119,8 +119,8 @@ class ManagingBus:
         self,
         filter: str | Filter = "true",  # noqa: A002
         *,
-        start: int | str | datetime = "earliest",
-        end: int | str | datetime = "latest",
+        start: int | str | datetime | timedelta = "earliest",
+        end: int | str | datetime | timedelta = "latest",
         language: str = "tamis",
         mode: Mode | str | None = None,
     ) -> AsyncIterator[Message]:
@@ -190,8 +190,8 @@ class HistorySearch:
 
 def read_history(
     filter_: str | Filter,
-    start: int | str | datetime,
-    end: int | str | datetime,
+    start: int | str | datetime | timedelta,
+    end: int | str | datetime | timedelta,
     language: str = "tamis",
     mode: Mode | str | None = None,
 ) -> ReadHistory:

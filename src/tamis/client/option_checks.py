@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Collection, Iterable
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
@@ -132,17 +132,37 @@ def check_duration(name: str, value: object, *, may_be_zero: bool = False) -> fl
     return found
 
 
-def check_position(name: str, value: int | str | datetime) -> int | str:
-    """Return a position in the log in the form that brokers take."""
+def check_position(name: str, value: int | str | datetime | timedelta) -> int | str:
+    """Return a position in the log in the form that brokers take; `1h` is an hour ago."""
     if isinstance(value, datetime):
         return value.astimezone().isoformat()
+    ago = _ago(value)
+    if ago is not None:
+        return (datetime.now(UTC) - ago).isoformat()
     place = parse_position(value) if isinstance(value, str) else value
-    is_number = isinstance(place, int) and not isinstance(place, bool) and 0 <= place <= MAX_NUMBER
-    if is_number or (isinstance(place, str) and (place in _POSITIONS or _is_time(place))):
+    if isinstance(place, int) and not isinstance(place, bool) and 0 <= place <= MAX_NUMBER:
+        return place
+    if isinstance(place, str) and (place in _POSITIONS or _is_time(place)):
         return place
     hint = did_you_mean(place, _POSITIONS) if isinstance(place, str) else ""
-    allowed = "'latest', 'earliest', a sequence, or a time such as 2026-01-31T12:00:00Z"
+    allowed = (
+        "'latest', 'earliest', a sequence, a time such as 2026-01-31T12:00:00Z, or how long ago, "
+        "such as 1h"
+    )
     _refuse(name, value, allowed, hint)
+
+
+def _ago(value: object) -> timedelta | None:
+    """Return how long ago a position is; a number without a unit is a sequence, not seconds."""
+    is_text = isinstance(value, str) and value.strip()[-1:].isalpha()
+    if not is_text and not isinstance(value, timedelta):
+        return None
+    try:
+        found = seconds(value)
+    except ValueError:
+        return None
+    # Nothing is kept for longer, and a date has a limit.
+    return timedelta(seconds=min(max(found, 0), MAX_LIFETIME_SECONDS))
 
 
 def _is_time(text: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypedDict, get_args
 
 import msgspec
@@ -118,8 +118,8 @@ class SubscribeOptions(TypedDict, total=False):
     acknowledge: AcknowledgeMode
     """`auto`: an event of a durable subscription is acknowledged when you ask for the next one, any
     other when it is sent. `manual`: by `event.ack()`."""
-    start: int | str | datetime
-    """`latest` (the default), `earliest`, a sequence, or a time."""
+    start: int | str | datetime | timedelta
+    """`latest` (the default), `earliest`, a sequence, a time, or how long ago: `"1h"`."""
     lifetime: Lifetime
     """Seconds, text such as `"7 days"`, or a timedelta until it expires, counted from the latest
     connection."""

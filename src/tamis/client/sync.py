@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import CancelledError, Future
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -376,8 +376,8 @@ class SyncBus(SyncMethods):
         self,
         filter: str | Filter = "true",  # noqa: A002
         *,
-        start: int | str | datetime = "earliest",
-        end: int | str | datetime = "latest",
+        start: int | str | datetime | timedelta = "earliest",
+        end: int | str | datetime | timedelta = "latest",
         language: str = "tamis",
         mode: Mode | str | None = None,
     ) -> Iterator[SyncMessage]:

@@ -164,6 +164,10 @@ def test_the_past_is_found_by_time() -> None:
     tamis("pub", "-e", '{"when": 2}')
     [event] = tamis("sub", "when > 0", "--from", between, "-n", 1).json
     assert event == {"when": 2}
+    [event] = tamis("sub", "when > 0", "--from", "1h", "-n", 1).json
+    assert event == {"when": 1}
+    assert len(tamis("history", "when > 0", "--from", "1 hour", "--to", "1ms").json) == 2
+    assert tamis("history", "when > 0", "--from", "1h", "--to", "59m").code == 1
     done = tamis("sub", "when > 0", "--from", "yesterday", "-n", 1)
     assert done.code == 2
     assert "yesterday" in done.err

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from inspect import Parameter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, Unpack
 
 import typer
 
@@ -34,6 +34,9 @@ BrokerMode = Annotated[
         help="What an absent attribute means; by default, what the broker is set to.",
     ),
 ]
+POSITIONS: Final = (
+    "earliest, a sequence, a time such as 2026-01-31T12:00:00Z, or how long ago: 90s, 1h, '7 days'."
+)
 SubscriptionId = Annotated[str, argument("ID", "The subscription.")]
 
 _Url = Annotated[

@@ -6,9 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker.connection import BrokerMode, BrokerTarget, run, with_broker
+from tamis.cli.broker.connection import POSITIONS, BrokerMode, BrokerTarget, run, with_broker
 from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
-from tamis.cli.broker.sub import log_position
 from tamis.cli.console import TableFormat
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import Language, TableOption, argument
@@ -17,7 +16,7 @@ EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis history
 tamis history 'price < 5' --from 2026-01-31T12:00:00Z --to 2026-02-01T12:00:00Z
-tamis history 'symbol = "ACME"' --count 1 --envelope
+tamis history 'symbol = "ACME"' --from '2 days' --count 1 --envelope
 tamis history --format json > backup.jsonl
 
 [bold]Exit code[/bold]
@@ -26,15 +25,15 @@ tamis history --format json > backup.jsonl
 1 none was found
 2 a mistake, or the broker refused"""
 
-_HELP: Final = "earliest, latest, a sequence, or a time such as 2026-01-31T12:00:00Z."
-
 
 @with_broker
 def history(
     target: BrokerTarget,
     filter_: Annotated[str, argument("[FILTER]", "The filter.")] = "true",
     *,
-    start: Annotated[str, typer.Option("--from", metavar="START", help=_HELP)] = "earliest",
+    start: Annotated[
+        str, typer.Option("--from", metavar="START", help=f"latest, {POSITIONS}")
+    ] = "earliest",
     end: Annotated[
         str, typer.Option("--to", metavar="END", help="Where to end, excluded; the same forms.")
     ] = "latest",
@@ -51,8 +50,8 @@ def history(
         shown = 0
         events = target.bus().history(
             filter_,
-            start=log_position(start),
-            end=log_position(end),
+            start=start,
+            end=end,
             language=language,
             mode=mode,
         )

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tamis.cli.broker.connection import BrokerMode, BrokerTarget, duration, run, with_broker
+from tamis.cli.broker.connection import (
+    POSITIONS,
+    BrokerMode,
+    BrokerTarget,
+    duration,
+    run,
+    with_broker,
+)
 from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
 from tamis.cli.console import TableFormat, say, stderr
 from tamis.cli.exits import FINE
@@ -22,6 +28,7 @@ SUB_EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis sub 'price < 5'
 tamis sub 'symbol = "ACME"' --from earliest --count 10
+tamis sub 'symbol = "ACME"' --from 1h
 tamis sub 'price < 5' --durable laptop-7
 tamis sub 'kind = "news"' --from 2026-01-31T12:00:00Z | jq .headline
 
@@ -48,15 +55,13 @@ tamis tail --envelope --count 1
 2 a mistake, or the broker ended the subscription
 130 interrupted"""
 
-_SEQUENCE: Final = re.compile(r"\d{1,18}", re.ASCII)
-
 
 From = Annotated[
     str,
     typer.Option(
         "--from",
         metavar="START",
-        help="latest, earliest, a sequence, or a time such as 2026-01-31T12:00:00Z.",
+        help=f"latest, {POSITIONS}",
     ),
 ]
 
@@ -91,7 +96,7 @@ def sub(
     options: SubscribeOptions = {
         "durable": durable,
         "acknowledge": "auto" if durable is None else "manual",
-        "start": log_position(start),
+        "start": start,
         "lifetime": duration(lifetime),
         "policy": policy,
         "language": language,
@@ -111,14 +116,9 @@ def tail(
     envelope: Envelope = False,
 ) -> int:
     """Show all events that you may see, as they arrive."""
-    options: SubscribeOptions = {"start": log_position(start)}
+    options: SubscribeOptions = {"start": start}
     run(_show(target, "true", options, number, format_, envelope=envelope))
     return FINE
-
-
-def log_position(text: str) -> int | str:
-    """Return a sequence as a number; the broker understands all other forms."""
-    return int(text) if _SEQUENCE.fullmatch(text) else text
 
 
 async def _show(
