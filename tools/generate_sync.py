@@ -22,7 +22,7 @@ SOURCES: Final = {"bus.py": "Bus", "management.py": "ManagingBus"}
 CONSUMER: Final = ("consumer.py", "Consumer")
 BY_HAND: Final = {"open", "close", "publish_many", "run", "history"}
 # A consumer may be closed while the synchronous one still holds some of its events.
-NOT_SHARED: Final = {"is_closed", "acknowledges_automatically"}
+NOT_SHARED: Final = {"is_closed"}
 
 HEADER: Final = '''"""What synchronous buses and consumers copy, from tools/generate_sync.py."""
 # ruff: noqa: A002 - these are the names of the asynchronous bus

@@ -289,7 +289,21 @@ async def test_acknowledgements_are_with_the_broker_after_a_flush(connect: Conne
             await event.ack()
         await bus.flush()
         view = await bus.subscription(name)
-        assert view.in_flight == 0
+        assert (view.in_flight, view.pending) == (0, 0)
+        await subscription.close(delete=True)
+
+
+@on_every_bus
+async def test_a_flushed_acknowledgement_is_on_disk(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        subscription = await bus.subscribe(f"topic = '{name}'", durable=name, acknowledge="manual")
+        for round_ in range(10):
+            await bus.publish({"topic": name})
+            await (await subscription.next(20)).ack()
+            await (subscription.flush() if round_ % 2 else bus.flush())
+            # The broker counts what its database still holds.
+            assert (await bus.subscription(name)).pending == 0
         await subscription.close(delete=True)
 
 

@@ -261,3 +261,23 @@ def test_a_function_can_give_the_token() -> None:
 
     run(main())
     assert asked == ["token"]
+
+
+def test_a_flush_says_when_acknowledgements_may_be_lost(server: ServerProcess) -> None:
+    async def main() -> None:
+        async with tamis.connect(server.url) as bus:
+            consumer = await bus.subscribe("true", durable="d", acknowledge="manual")
+            await bus.publish({"a": 1})
+            event = await consumer.next(20)
+            await asyncio.to_thread(server.kill)
+            await eventually_async(lambda: not bus.is_connected)
+            await event.ack()
+            with pytest.raises(tamis.DisconnectedError, match="sends their events again"):
+                await consumer.flush()
+            await asyncio.to_thread(server.start)
+            await eventually_async(lambda: bus.is_connected)
+            # It is told once; nothing was acknowledged since.
+            await bus.flush()
+            await consumer.close(delete=True)
+
+    run(main())

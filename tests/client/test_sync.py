@@ -220,11 +220,47 @@ def test_the_twins_have_the_same_names() -> None:
 
     assert names(Bus) - names(SyncBus) == set()
     assert names(SyncBus) - names(Bus) == set()
-    asynchronous, synchronous = (
-        names(tamis.client.Consumer),
-        names(tamis.client.SyncConsumer),
-    )
-    assert synchronous <= asynchronous | {"expires_at", "missed"}
+    assert names(tamis.client.Consumer) - names(tamis.client.SyncConsumer) == {
+        # Subscribing starts a synchronous consumer.
+        "start",
+        # The connection and messages call these.
+        *("acknowledge", "reject", "send_settlements", "deliveries", "request", "confirmed"),
+        *("begin_flush", "deliver", "dropped", "disconnected", "settlements", "end", "stop"),
+    }
+    assert names(tamis.client.SyncConsumer) - names(tamis.client.Consumer) == set()
+    assert names(tamis.Message) == names(tamis.client.SyncMessage)
+
+
+def test_several_events_can_be_taken_at_once(bus: SyncBus) -> None:
+    name = topic()
+    consumer = bus.subscribe(f"topic = '{name}'", durable=name)
+    bus.publish_many({"topic": name, "n": n} for n in range(10))
+    taken: list[tamis.client.SyncMessage] = []
+    while len(taken) < 9:
+        found = consumer.take(9 - len(taken))
+        assert 0 < len(found) <= 9 - len(taken)
+        taken += found
+    assert [event["n"] for event in taken] == [*range(9)]
+    # The last ones are acknowledged by asking for the next.
+    assert not taken[-1].is_settled
+    assert consumer.take(5)[0]["n"] == 9
+    assert all(event.is_settled for event in taken)
+    was_closed = consumer.is_closed
+    with pytest.raises(tamis.OptionError, match="limit is 0"):
+        consumer.take(0)
+    consumer.close(delete=True)
+    assert (was_closed, consumer.is_closed) == (False, True)
+    assert consumer.take(5) == []
+
+
+def test_a_consumer_can_be_flushed(bus: SyncBus) -> None:
+    name = topic()
+    consumer = bus.subscribe(f"topic = '{name}'", durable=name, acknowledge="manual")
+    bus.publish({"topic": name})
+    consumer.next(20).ack()
+    consumer.flush()
+    assert bus.subscription(name).pending == bus.subscription(name).in_flight == 0
+    consumer.close(delete=True)
 
 
 def test_the_generated_methods_are_current() -> None:

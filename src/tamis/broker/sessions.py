@@ -361,6 +361,11 @@ class Session:
             sequences, up_to = await self._visible_among(subscription, meant), 0
         self._services.acknowledgement_writer.acknowledge(subscription, sequences, up_to)
 
+    async def flush(self) -> None:
+        """Return when all acknowledgements and rejections so far are on disk."""
+        self._require_open()
+        await self._services.acknowledgement_writer.flush()
+
     async def reject(
         self, id_: str, sequence: int, *, delay: float | None = None, reason: str = ""
     ) -> None:

@@ -129,7 +129,7 @@ class Bus(ManagingBus):
         return self
 
     async def close(self, *, drain: bool = True) -> None:
-        """Disconnect, after all publications are acknowledged and all acknowledgements sent.
+        """Disconnect, after all publications and acknowledgements are on the broker's disk.
 
         Without `drain`, only send acknowledgements, and only if that is quick.
         """
@@ -174,7 +174,11 @@ class Bus(ManagingBus):
         await self.close(drain=kind is None)
 
     async def flush(self) -> None:
-        """Wait until all publications are acknowledged and the broker has our acknowledgements."""
+        """Wait until all publications and all acknowledgements are on the broker's disk.
+
+        Raises `DisconnectedError` if the connection was lost before the acknowledgements were: the
+        broker then sends their events again.
+        """
         self._check()
         async with self._in_time("everything"):
             await self._reconnector.flush()

@@ -150,9 +150,9 @@ class ClientConnection:
             self.schedule_flush(consumer)
             await self._call(lambda ref: Unsubscribe(ref=ref, subscription=name, delete=delete))
 
-    async def ping(self) -> None:
-        """Wait until the broker has handled everything sent so far."""
-        await self._call(lambda ref: Ping(ref=ref))
+    async def flush(self) -> None:
+        """Wait until all acknowledgements sent so far are on the broker's disk."""
+        await self._call(lambda ref: Ping(ref=ref, flush=True))
 
     async def _call(self, make: Callable[[int], Request]) -> None:
         ref = self._next_ref()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -57,6 +57,9 @@ class ConsumerRegistry(Protocol):
     def schedule_flush(self, consumer: Consumer) -> None:
         """Send the consumer's acknowledgements and credit soon."""
 
+    async def flush_acknowledgements(self, consumers: Iterable[Consumer]) -> None:
+        """Wait until all acknowledgements are on the broker's disk; raise if some may be lost."""
+
 
 class Consumer:
     """Events that match a filter; made by `Bus.subscribe`.
@@ -80,6 +83,10 @@ class Consumer:
         """The sequence of the first event the subscription covers."""
         self.was_confirmed = False
         """Whether the broker has ever confirmed the subscription."""
+        self._has_unflushed = False
+        """Whether events were acknowledged or rejected since the last flush."""
+        self._was_interrupted = False
+        """Whether the connection was lost after that."""
         self._is_closed = False
         self._error: TamisError | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -241,22 +248,46 @@ class Consumer:
     def acknowledge(self, sequence: int) -> None:
         """Acknowledge an event, so that it is not sent again."""
         self._inbox.acknowledge(sequence)
+        self._has_unflushed = self._request.settles
         self._report(at_once=False)
 
     def reject(self, sequence: int, delay: float | None, reason: str) -> None:
         """Reject an event, so that it is sent again."""
         self._inbox.reject(sequence, delay, reason)
+        self._has_unflushed = self._request.settles
         self._report(at_once=False)
 
     def _report(self, *, at_once: bool) -> None:
         if not self._is_active or not self._inbox.has_news:
             return
         if at_once or self._inbox.is_urgent:
-            self.flush()
+            self.send_settlements()
         elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SECONDS_TO_COLLECT, self.flush)
+            soon = asyncio.get_running_loop().call_later
+            self._timer = soon(_SECONDS_TO_COLLECT, self.send_settlements)
 
-    def flush(self) -> None:
+    async def flush(self) -> None:
+        """Wait until all acknowledgements and rejections so far are on the broker's disk.
+
+        Raises `DisconnectedError` if the connection was lost before: the broker sends the events
+        again, and this client acknowledges them again without showing them twice.
+        """
+        try:
+            async with asyncio.timeout(self._registry.timeout):
+                await self._registry.flush_acknowledgements([self])
+        except TimeoutError:
+            raise DisconnectedError(
+                "the broker did not confirm the acknowledgements in time"
+            ) from None
+
+    def begin_flush(self) -> bool:
+        """Send what is collected; return whether acknowledgements since the last flush are lost."""
+        is_lost = self._was_interrupted or (self._has_unflushed and not self._is_active)
+        self._has_unflushed = self._was_interrupted = False
+        self.send_settlements()
+        return is_lost
+
+    def send_settlements(self) -> None:
         """Send the acknowledgements and credit collected so far."""
         if self._timer is not None:
             self._timer.cancel()
@@ -322,6 +353,7 @@ class Consumer:
     def disconnected(self) -> None:
         """Handle the loss of the connection."""
         self._is_active = False
+        self._was_interrupted |= self._has_unflushed
 
     def settlements(self) -> list[Settlement]:
         """Return the frames to send: acknowledgements, rejections and credit."""

@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import itertools
 import logging
+from collections.abc import Iterable
 from functools import partial
 from importlib.metadata import version
 from typing import Final
@@ -120,17 +121,28 @@ class Reconnector:
             self._task = None
 
     async def flush(self, *, publications: bool = True) -> None:
-        """Wait until the broker has answered all publications and has our acknowledgements.
-
-        Acknowledgements do not wait for a lost connection: their events are sent again anyway.
-        """
+        """Wait until all publications and acknowledgements are on the broker's disk."""
         while publications and self._outbox.events:
             self._outbox.has_changed.clear()
             await self._outbox.has_changed.wait()
-        for consumer in self._consumers:
-            consumer.flush()
-        if self._connection is not None:
-            await self._connection.ping()
+        await self.flush_acknowledgements(self.consumers)
+
+    async def flush_acknowledgements(self, consumers: Iterable[Consumer]) -> None:
+        """Wait until all acknowledgements are on the broker's disk; raise if some may be lost.
+
+        They do not wait for another connection: the broker sends their events again anyway.
+        """
+        lost = [consumer.begin_flush() for consumer in consumers]
+        try:
+            if self._connection is not None:
+                await self._connection.flush()
+        except DisconnectedError:
+            lost = [True]
+        if any(lost):
+            raise DisconnectedError(
+                "the connection was lost before all acknowledgements were on the broker's disk; "
+                "it sends their events again"
+            )
 
     async def wait_until_over(self) -> None:
         """Return when the bus is closed or has failed."""

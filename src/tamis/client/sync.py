@@ -29,12 +29,13 @@ from tamis.client.messages import (
     Publishable,
     ReceivedEvent,
 )
-from tamis.client.option_checks import check_tls
+from tamis.client.option_checks import check_integer, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, SubscribeOptions
 from tamis.client.sync_methods import SyncConsumerProperties, SyncMethods
 from tamis.errors import DisconnectedError
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
+from tamis.protocol.management import MAX_NUMBER
 from tamis.protocol.views import Receipt
 from tamis.units import Duration
 
@@ -155,7 +156,7 @@ class SyncConsumer(SyncConsumerProperties):
         self._consumer = consumer
         self._sink = _ConsumerSink(thread, consumer)
         self._here: deque[Delivery] = deque()
-        self._in_hand: SyncMessage | None = None
+        self._in_hand: list[SyncMessage] = []
 
     def __repr__(self) -> str:
         return repr(self._consumer).replace("<", "<Sync", 1)
@@ -176,25 +177,47 @@ class SyncConsumer(SyncConsumerProperties):
             raise DisconnectedError("the subscription is closed")
         return message
 
+    def take(self, limit: int) -> list[SyncMessage]:
+        """Return events that have arrived, waiting for the first; none once it is closed."""
+        check_integer("limit", limit, 1, MAX_NUMBER)
+        return self._take(limit, None)
+
+    def flush(self) -> None:
+        """Wait until all acknowledgements and rejections so far are on the broker's disk.
+
+        Raises `DisconnectedError` if the connection was lost before: the broker sends the events
+        again, and this client acknowledges them again without showing them twice.
+        """
+        self._thread.call(self._consumer.flush())
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether no more events will come."""
+        # It may be closed while some of its events wait here.
+        return self._consumer.is_closed and not self._here
+
     def _next(self, timeout: Duration | None) -> SyncMessage | None:
+        messages = self._take(1, timeout)
+        return messages[0] if messages else None
+
+    def _take(self, limit: int, timeout: Duration | None) -> list[SyncMessage]:
         self._settle_in_hand()
         if not self._here:
-            self._here.extend(self._thread.call(self._fetch(timeout)))
-        if not self._here:
-            return None
-        message = SyncMessage(self._here.popleft(), self._sink)
+            self._here.extend(self._thread.call(self._fetch(limit, timeout)))
+        count = min(limit, len(self._here))
+        messages = [SyncMessage(self._here.popleft(), self._sink) for _ in range(count)]
         if self._consumer.acknowledges_automatically:
-            self._in_hand = message
-        return message
+            self._in_hand = messages
+        return messages
 
-    async def _fetch(self, timeout: Duration | None) -> list[Delivery]:
+    async def _fetch(self, limit: int, timeout: Duration | None) -> list[Delivery]:
         async with event_timeout(timeout):
-            return await self._consumer.deliveries(_EVENTS_PER_FETCH)
+            return await self._consumer.deliveries(max(limit, _EVENTS_PER_FETCH))
 
     def _settle_in_hand(self) -> None:
-        if self._in_hand is not None:
-            self._in_hand.ack()
-            self._in_hand = None
+        for message in self._in_hand:
+            message.ack()
+        self._in_hand = []
 
     def close(self, *, delete: bool = False) -> None:
         """Stop receiving events.
@@ -260,7 +283,7 @@ class SyncBus(SyncMethods):
         return await self._make().open()
 
     def close(self, *, drain: bool = True) -> None:
-        """Disconnect, after all publications are acknowledged and all acknowledgements sent.
+        """Disconnect, after all publications and acknowledgements are on the broker's disk.
 
         Called from a function that `run` calls, it takes effect when that function returns.
         """

@@ -49,7 +49,11 @@ class SyncMethods(ABC):
         return self._async_bus.is_connected
 
     def flush(self) -> None:
-        """Wait until all publications are acknowledged and the broker has our acknowledgements."""
+        """Wait until all publications and all acknowledgements are on the broker's disk.
+
+        Raises `DisconnectedError` if the connection was lost before the acknowledgements were: the
+        broker then sends their events again.
+        """
         self._wait(lambda bus: bus.flush())
 
     def publish(self, event: Publishable, *, sequence: int | None = None) -> Receipt:
@@ -154,3 +158,8 @@ class SyncConsumerProperties:
     def missed(self) -> int:
         """Return how many events are known to be missing."""
         return self._consumer.missed
+
+    @property
+    def acknowledges_automatically(self) -> bool:
+        """Return whether asking for the next event acknowledges the last."""
+        return self._consumer.acknowledges_automatically

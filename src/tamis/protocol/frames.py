@@ -132,6 +132,8 @@ class Ping(_Frame):
     """Requests a pong."""
 
     ref: Number = 0
+    flush: bool = False
+    """Whether the pong waits until all acknowledgements and rejections before it are on disk."""
 
 
 Request = Hello | Publish | Subscribe | Credit | Acknowledge | Reject | Unsubscribe | Ping

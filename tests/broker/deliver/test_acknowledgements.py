@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+import pytest
+
 from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
+from tamis.errors import StorageError
+from waiting import let_others_run
 
 READER = "[roles.reader]\nsee = true\n"
 
@@ -28,3 +33,34 @@ async def test_an_event_that_is_rejected_and_then_acknowledged_at_once_stays_awa
         assert (await ann.subscription("x")).pending == 1
         [again] = await ann.fetch("x")
         assert (again.sequence, again.attempt) == (2, 3)
+
+
+@run_async
+async def test_a_flush_waits_for_the_disk_and_only_for_what_came_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "true", "x")
+        await fixture.publish({"n": 1}, {"n": 2})
+        await fetched(ann, "x")
+        state = fixture.broker.store.state
+        attempts: list[str] = []
+
+        def fail_once() -> None:
+            attempts.append("sync")
+            if len(attempts) == 1:
+                raise StorageError(tmp_path, "the disk is slow")
+
+        monkeypatch.setattr(state, "make_lasting", fail_once)
+        await ann.acknowledge("x", [1])
+        flushing = [asyncio.create_task(ann.flush()) for _ in range(10)]
+        await let_others_run()
+        await ann.acknowledge("x", [2])
+        await asyncio.gather(*flushing)
+        # Ten flushes share one sync, which was repeated after its failure.
+        assert attempts == ["sync", "sync"]
+        assert (await ann.subscription("x")).pending <= 1
+        await ann.flush()
+        assert (await ann.subscription("x")).pending == 0
+        assert attempts == ["sync"] * 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -35,6 +35,8 @@ class AcknowledgementWriter:
         """The queues with outcomes to write."""
         self._writing: set[DiskQueue] = set()
         """Those whose outcomes are being written; after a failure they are written again."""
+        self._flushes: list[asyncio.Future[None]] = []
+        """Of those who wait until all outcomes before are on disk."""
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -70,6 +72,14 @@ class AcknowledgementWriter:
             self._idle.clear()
             self._work.set()
 
+    async def flush(self) -> None:
+        """Return when all outcomes so far are on disk, safe from a power failure as well."""
+        is_on_disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushes.append(is_on_disk)
+        self._idle.clear()
+        self._work.set()
+        await is_on_disk
+
     async def settled(self) -> None:
         """Return when every outcome is on disk."""
         await self._idle.wait()
@@ -77,12 +87,13 @@ class AcknowledgementWriter:
     async def run(self) -> None:
         """Write outcomes until cancelled."""
         while True:
-            if not self._writing:
+            if not (self._writing or self._flushes):
                 await self._work.wait()
             await asyncio.sleep(BATCHING_SECONDS)
             self._work.clear()
             self._writing |= self._waiting
             self._waiting.clear()
+            flushes = [*self._flushes]
             batch = [(queue, queue.unwritten.copy()) for queue in self._writing]
             outcomes = [
                 (queue.number, *one) for queue, outcomes in batch for one in outcomes.items()
@@ -96,7 +107,10 @@ class AcknowledgementWriter:
             is_written = False
             while not is_written:
                 try:
-                    await self._executor.run(settle)
+                    if outcomes:
+                        await self._executor.run(settle)
+                    if flushes:
+                        await self._executor.run(self._state.make_lasting)
                     is_written = True
                 except StorageError:
                     # A full disk empties again; until then memory keeps the outcomes.
@@ -106,5 +120,13 @@ class AcknowledgementWriter:
                     if queue.unwritten[sequence] is outcome:
                         del queue.unwritten[sequence]
             self._writing.clear()
-            if not self._waiting:
+            if flushes:
+                self._end_flushes(flushes)
+            if not (self._waiting or self._flushes):
                 self._idle.set()
+
+    def _end_flushes(self, flushes: Sequence[asyncio.Future[None]]) -> None:
+        del self._flushes[: len(flushes)]
+        for flush in flushes:
+            if not flush.done():
+                flush.set_result(None)

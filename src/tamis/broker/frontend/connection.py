@@ -42,6 +42,7 @@ LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
 
 MAX_PENDING_PUBLICATIONS: Final = 256
+MAX_PENDING_FLUSHES: Final = 256
 
 CLOSED_ABNORMALLY: Final = 1006
 INTERNAL_ERROR: Final = 1011
@@ -103,6 +104,9 @@ class Connection:
         self._attachments: dict[str, Attachment] = {}
         self._publications: set[asyncio.Task[None]] = set()
         self._publication_bytes = 0
+        self._flushes: list[int] = []
+        """Pings that wait until acknowledgements are on disk."""
+        self._flusher: asyncio.Task[None] | None = None
         self._end: ConnectionEnd | None = None
         self._hello_timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[object] | None = None
@@ -216,6 +220,9 @@ class Connection:
         if self._hello_timer is not None:
             self._hello_timer.cancel()
         await asyncio.gather(*self._publications, return_exceptions=True)
+        if self._flusher is not None:
+            self._flusher.cancel()
+            await asyncio.gather(self._flusher, return_exceptions=True)
         # First of all: deleting many subscriptions takes a while.
         if self._session is not None:
             self._session.stop()
@@ -279,9 +286,31 @@ class Connection:
             case Unsubscribe():
                 await self._answer(frame.ref, self._unsubscribe(session, frame))
             case Ping():
-                await self.send(Pong(ref=frame.ref))
+                await self._ping(session, frame)
             case Hello():
                 await self._welcome_again(session, frame)
+
+    async def _ping(self, session: Session, frame: Ping) -> None:
+        if not frame.flush:
+            await self.send(Pong(ref=frame.ref))
+        elif len(self._flushes) < MAX_PENDING_FLUSHES:
+            self._flushes.append(frame.ref)
+            if self._flusher is None or self._flusher.done():
+                self._flusher = asyncio.create_task(self._flush(session))
+        else:
+            error = RefusedError(Code.TOO_MANY, "earlier pings still wait for the disk")
+            await self._refuse(frame.ref, error)
+
+    async def _flush(self, session: Session) -> None:
+        """Answer pings once what came before them is on disk, while the next frames are read."""
+        try:
+            while self._flushes:
+                refs, self._flushes = self._flushes, []
+                await session.flush()
+                for ref in refs:
+                    await self.send(Pong(ref=ref))
+        except Exception as error:
+            self._finish(_end(error))
 
     async def _publish(self, session: Session, frame: Publish, size: int) -> None:
         """Store events and answer, while the next frames are read."""
