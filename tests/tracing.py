@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any
 
 import tamis
@@ -18,26 +18,15 @@ PORTS = str(PACKAGE / "ports.py")
 
 
 class Trace:
-    """The functions that ran while it was recording, in the order of their first calls.
+    """The functions that ran while it was recording, in the order of their first calls."""
 
-    What an `opaque` function calls does not count.
-    """
-
-    def __init__(self, opaque: FunctionType | None = None) -> None:
+    def __init__(self) -> None:
         self.recording = False
         self._codes: dict[CodeType, None] = {}
-        self._opaque = None if opaque is None else opaque.__code__
-        self._hidden: set[int] = set()
-        """Threads that are inside the opaque function."""
 
     def __call__(self, frame: FrameType, event: str, _argument: Any) -> None:
-        thread = threading.get_ident()
-        if frame.f_code is self._opaque and event == "return":
-            self._hidden.discard(thread)
-        if self.recording and event == "call" and thread not in self._hidden:
+        if self.recording and event == "call":
             self._codes.setdefault(frame.f_code)
-            if frame.f_code is self._opaque:
-                self._hidden.add(thread)
 
     @property
     def functions(self) -> list[str]:
@@ -56,12 +45,12 @@ class Trace:
 
 
 @contextmanager
-def tracing(opaque: Any = None) -> Iterator[Trace]:
+def tracing() -> Iterator[Trace]:
     """Trace this thread and every thread started inside the block.
 
     Start the threads that do the work inside the block, warm them up, then set `recording`.
     """
-    trace = Trace(opaque)
+    trace = Trace()
     threading.setprofile(trace)
     sys.setprofile(trace)
     try:

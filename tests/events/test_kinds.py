@@ -17,6 +17,7 @@ ENUMERATIONS = {"Kind", "Type"}
 SPECIAL = {
     "analysis/candidates.py": "how near two values are, and what lies beside one",
     "diagrams/atom_intervals.py": "tests of text as intervals",
+    "analysis/mistakes.py": "constants that people write for another kind",
     "diagrams/encoding.py": "bits, texts and arithmetic in diagrams",
     "diagrams/sketch.py": "a breakpoint in the words that a reader would use",
     "diagrams/value_order.py": "integers and floats lie in one order",
@@ -26,6 +27,7 @@ SPECIAL = {
     "events/arrow.py": "instants and texts that Python cannot hold",
     "events/batch.py": "a column of plain integers",
     "events/columns.py": "numbers as floats with a residue, texts as codes",
+    "events/json_columns.py": "the forms of values in JSON",
     "events/kinds.py": "the table",
     "events/schema.py": "a mask may use the 64th bit",
     "filters/arithmetic.py": "arithmetic is about numbers",

@@ -8,7 +8,14 @@ from typing import Final, NamedTuple, Self
 
 from tamis.errors import EventError, LimitError
 from tamis.events import places
-from tamis.events.kinds import TYPE_OF_CLASS, Kind, Value, check_value, identity_of, kind_of
+from tamis.events.kinds import (
+    KIND_OF_CLASS,
+    TYPE_OF_CLASS,
+    Kind,
+    Value,
+    check_value,
+    identity_of,
+)
 from tamis.events.values import INT64_MAX, INT64_MIN, Bits, RejectedValue, brief, check_text
 
 
@@ -224,7 +231,9 @@ class Event(Mapping[str, tuple[Value, ...]]):
 
     def of_kind(self, name: str, kind: Kind) -> tuple[Value, ...]:
         """Return the attribute's values of one kind: those a comparison of that kind can see."""
-        return tuple(v for v in self._values.get(name, ()) if kind_of(v) is kind)
+        # As `kind_of` has it: NaN, which differs from itself, is of no kind.
+        held = self._values.get(name, ())
+        return tuple([v for v in held if KIND_OF_CLASS[type(v)] is kind and v == v])  # noqa: PLR0124
 
     def as_dict(self) -> dict[str, Value | list[Value]]:
         """Return plain Python values: a single value itself, several as a list."""

@@ -206,14 +206,14 @@ KIND_OF_TYPE: Final = {type_: traits.kind for type_, traits in TYPES.items()}
 TYPE_OF_CLASS: Final[dict[type, Type]] = {traits.cls: type_ for type_, traits in TYPES.items()}
 TRAITS_OF_CLASS: Final[dict[type, TypeTraits]] = {t.cls: t for t in TYPES.values()}
 TYPE_OF_KEYWORD: Final = {t.keyword: type_ for type_, t in TYPES.items() if t.keyword}
-_KIND_OF_CLASS: Final = {traits.cls: traits.kind for traits in TYPES.values()}
+KIND_OF_CLASS: Final = {traits.cls: traits.kind for traits in TYPES.values()}
 
 
 def kind_of(value: Value) -> Kind | None:
     """Return the kind of a checked value; NaN has none, so no comparison can hold for it."""
     if value != value:  # noqa: PLR0124 - only NaN differs from itself
         return None
-    return _KIND_OF_CLASS[type(value)]
+    return KIND_OF_CLASS[type(value)]
 
 
 def traits_of(value: object) -> TypeTraits | None:

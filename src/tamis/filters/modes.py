@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tamis.errors import FilterError, SchemaError
 from tamis.events import Event, Schema
@@ -36,6 +36,12 @@ class View(NamedTuple):
     unknown: bool | None
 
 
+UNKNOWN: Final[dict[Mode, bool | None]] = {
+    mode: None if mode.is_three_valued else False for mode in Mode
+}
+"""The truth of a comparison with an absent attribute."""
+
+
 def as_mode(mode: str) -> Mode:
     """Return the mode of that name, or raise an error that lists them."""
     try:
@@ -55,7 +61,7 @@ def view_of(event: Event | Mapping[str, object], mode: Mode, schema: Schema | No
             schema.require_all(seen)
         elif mode is Mode.DEFAULT:
             seen = schema.with_defaults(seen)
-    return View(seen, None if mode.is_three_valued else False)
+    return View(seen, UNKNOWN[mode])
 
 
 def require_schema(mode: Mode, schema: Schema | None) -> None:

@@ -23,13 +23,13 @@ from tamis.errors import EventError, FilterError, TamisError
 from tamis.events import Event, Schema
 from tamis.events.batch import Admission, EventBatch, is_arrow
 from tamis.filters import Filter, FilterLimits, Id, Mode
-from tamis.filters.modes import as_mode, require_schema
+from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching.compile.programs import compile_filter, decompile
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.matches import Matches
 from tamis.matching.store import snapshot
-from tamis.matching.store.collection import Collection, match_open
+from tamis.matching.store.collection import Collection
 from tamis.matching.store.segments import CompiledSubscription
 from tamis.units import count
 
@@ -282,10 +282,28 @@ class Engine:
 
     def match(self, event: Event | Mapping[str, object]) -> list[Id]:
         """Return the ids of the subscriptions that one event satisfies, in order of adding."""
-        admitted, now = self._admission.admit(event), self._clock()
-        _, segments, open_, _ = self._collection.whole()
-        found = [id_ for segment in segments for id_ in segment.match_one(admitted, now)]
-        return [*found, *match_open(open_, admitted, now, self.schema)]
+        # Most events come from a decoder that has checked them.
+        if type(event) is not Event or event.conforms_to is not self.schema or self._total:
+            event = self._admission.admit(event)
+        now, state = self._clock(), self._collection.state
+        if not state.is_whole:
+            state = self._collection.whole()
+        found = [id_ for segment in state.segments for id_ in segment.match_one(event, now)]
+        found += [
+            entry.id
+            for entry, filter_ in state.open
+            if entry.expires_at > now and self._satisfies(event, filter_, entry.mode)
+        ]
+        return found
+
+    def _satisfies(self, event: Event, filter_: Filter, mode: Mode) -> bool:
+        """Return what `Filter.matches` says, without its checks: all of it is checked already."""
+        if mode is Mode.DEFAULT and self.schema is not None:
+            event = self.schema.with_defaults(event)
+        view = View(event, UNKNOWN[mode])
+        if mode is Mode.STRICT and not filter_.is_adequate(view):
+            return False
+        return filter_.truth_in(view) is True
 
     def match_batch(
         self,

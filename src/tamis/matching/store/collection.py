@@ -10,7 +10,6 @@ all are compiled together. Segments that are mostly removed are recompiled in th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from threading import RLock, Thread
 from typing import Final, NamedTuple
 
@@ -18,7 +17,6 @@ import numpy as np
 
 from tamis.diagrams.kernels import NONE
 from tamis.errors import FilterError
-from tamis.events import Event, Schema
 from tamis.filters import Filter, Id
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store.segments import CompiledSubscription, Segment
@@ -39,6 +37,7 @@ class OpenSubscription(NamedTuple):
 
     entry: CompiledSubscription
     filter: Filter
+    """Bound to the schema."""
 
 
 class CollectionState(NamedTuple):
@@ -71,11 +70,13 @@ class CollectionState(NamedTuple):
         """Return a copy without one of the uncompiled subscriptions."""
         return self._replace(open=tuple(one for one in self.open if one.entry.id != id_))
 
-    def with_open(self, one: OpenSubscription) -> CollectionState:
+    def with_open(self, entry: CompiledSubscription, filter_: Filter) -> CollectionState:
         """Return a copy with one more subscription."""
         if len(self.open) == MAX_OPEN_SUBSCRIPTIONS or not self.is_whole:
             return self._replace(is_whole=False)
-        return self._replace(open=(*self.open, one))
+        schema = self.vocabulary.schema
+        bound = filter_ if schema is None else filter_.bind(schema)
+        return self._replace(open=(*self.open, OpenSubscription(entry, bound)))
 
 
 class _Uncompiled(NamedTuple):
@@ -128,7 +129,7 @@ class Collection:
                 f"there is a subscription {entry.id!r} already; remove it first, or replace it"
             )
         self._pending.entries[entry.id] = entry
-        self.state = self.state.with_open(OpenSubscription(entry, filter_))
+        self.state = self.state.with_open(entry, filter_)
         self.count += 1
 
     def remove(self, id_: Id) -> None:
@@ -141,7 +142,7 @@ class Collection:
         """Replace the subscription with this id; a reader sees either the old or the new one."""
         without = self._without(entry.id)
         self._pending.entries[entry.id] = entry
-        self.state = without.with_open(OpenSubscription(entry, filter_))
+        self.state = without.with_open(entry, filter_)
         self._join_if_worthwhile()
 
     def _without(self, id_: Id) -> CollectionState:
@@ -298,12 +299,3 @@ def _still_there(
     now = segments[first : first + len(chosen)]
     same = [segment.evaluator for segment in now] == [segment.evaluator for segment in chosen]
     return now if same else None
-
-
-def match_open(
-    open_: tuple[OpenSubscription, ...], event: Event, now: float, schema: Schema | None
-) -> Iterator[Id]:
-    """Yield the uncompiled subscriptions that an event satisfies."""
-    for entry, filter_ in open_:
-        if entry.expires_at > now and filter_.matches(event, entry.mode, schema):
-            yield entry.id
