@@ -46,6 +46,13 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return certificate, key
 
 
+def test_a_variable_that_is_no_setting_is_warned_of(tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    done = serve(tmp_path, "--data", "taken", "--port", "0", TAMIS_PROT="3")
+    assert done.returncode == 2
+    assert "TAMIS_PROT: there is no such setting; did you mean TAMIS_PORT?" in done.stderr
+
+
 def test_it_prints_one_line_and_stops_with_code_0(tmp_path: Path) -> None:
     server = ServerProcess(tmp_path).start()
     assert server.process is not None

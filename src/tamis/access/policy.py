@@ -21,7 +21,7 @@ from tamis.access.attributes import Attributes
 from tamis.access.joining import FilterInMode
 from tamis.access.rights import Rights
 from tamis.access.roles import EVERYTHING, Principal, Role, Scope, is_name, is_role
-from tamis.errors import FilterError, LimitError, PolicyError
+from tamis.errors import AccessError, FilterError, LimitError, PolicyError
 from tamis.events import Schema
 from tamis.events.schema import did_you_mean
 from tamis.filters import Mode
@@ -316,6 +316,17 @@ class Policy:
     def _united(self, roles: frozenset[str]) -> Rights:
         digest = f"{self._digest} {sorted(roles)}"
         return Rights(map(self.roles.__getitem__, roles), self._schema, self._quotas, digest=digest)
+
+    def require_roles(self, names: Iterable[str]) -> None:
+        """Refuse names that are not roles of the policy: they would grant nothing."""
+        for name in names:
+            if name not in self.roles:
+                hint = did_you_mean(name, self.roles)
+                raise AccessError(
+                    "bad_request",
+                    f"the policy has no role {name!r:.60}{'; ' + hint if hint else ''}, so it "
+                    "would grant nothing",
+                )
 
     def blocks(self, principal: Principal) -> bool:
         """Return whether a principal is blocked, whatever its credential."""

@@ -310,6 +310,9 @@ class Session:
             self._services.subscription_manager.counts_of, subscription
         )
         view = subscription.view(*counts)
+        # 0 stands for the broker's setting.
+        attempts = view.max_attempts or self._services.settings.max_attempts
+        view = msgspec.structs.replace(view, max_attempts=attempts)
         if subscription.shows_all_to(self.rights):
             return view
         # It is matched by roles that this credential does not have, so its counts stay hidden.
@@ -506,9 +509,12 @@ class Session:
         roles: Sequence[str] = (),
         lifetime: float | None = None,
         note: str = "",
+        undefined_roles: bool = False,
     ) -> IssuedTokenView:
         """Issue a token; return it with its description. Its text is shown once."""
         self._require_admin()
+        if not undefined_roles and self._services.settings.tokens_required:
+            self._services.access_control.policy.require_roles(roles)
         text, record = await self._services.access_control.issue(
             principal, tuple(roles), lifetime, note
         )

@@ -428,6 +428,9 @@ class IssueToken(ManagementCall[IssuedTokenView]):
     roles: Annotated[list[RoleName], Meta(max_length=100)] = []
     lifetime: LifetimeSeconds | None = None
     note: Annotated[str, Meta(max_length=500, description="For readers of the list.")] = ""
+    undefined_roles: Annotated[
+        bool, Meta(description="Accept roles that the policy does not define yet.")
+    ] = False
 
 
 @_operation("GET", "/v1/tokens", "tokens", tag="Administration", response=TokenList)

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from tamis.broker.operations.settings import I_KNOW, BrokerSettings, load_settings
+from tamis.broker.operations.settings import (
+    I_KNOW,
+    BrokerSettings,
+    load_settings,
+    unknown_variables,
+)
 from tamis.cli.broker import serve
 from tamis.errors import SettingsError
 from tamis.units import format_seconds, format_size
@@ -153,3 +158,11 @@ def test_the_reference_lists_every_setting() -> None:
             assert getattr(load_settings(None, {name: shown}), name) == (
                 BrokerSettings.model_fields[name].default
             )
+
+
+def test_a_variable_that_is_no_setting_is_named_with_the_nearest() -> None:
+    environment = {"TAMIS_PROT": "3", "TAMIS_URL": "x", "TAMIS_TOKEN": "x", "TAMIS_DATA": "x"}
+    assert unknown_variables({**environment, "TAMIS_XYZZY": "1", "PATH": "/bin"}) == [
+        "TAMIS_PROT: there is no such setting; did you mean TAMIS_PORT?",
+        "TAMIS_XYZZY: there is no such setting",
+    ]

@@ -251,6 +251,7 @@ def test_subscriptions_are_listed_shown_renewed_and_deleted(url: str) -> None:
     assert tamis("subscriptions", "--format", "json").json == [view]
     shown = tamis("subscriptions", "show", "laptop-7", "--url", url)
     assert re.search(r"^filter +kept > 0$", shown.out, re.MULTILINE)
+    assert re.search(r"^max attempts +10$", shown.out, re.MULTILINE)
     assert tamis("subscriptions", "show", "laptop-7", "--format", "json").json == [view]
     renewed = tamis("subscriptions", "--url", url, "renew", "laptop-7", "never")
     assert renewed.out == "laptop-7 expires: never\n"
@@ -316,7 +317,14 @@ def test_tokens_grant_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         '[roles.reader]\nsee = "price < 10"\n'
     )
     data = tmp_path / "server" / "data"
-    first = tamis("token", "create", "root", "--role", "chief", "--data", data)
+    checked = ("--data", data, "--policy", policy)
+    wrong = tamis("token", "create", "root", "--role", "chef", *checked)
+    assert (wrong.code, wrong.out) == (2, "")
+    assert "the policy has no role 'chef'; did you mean \"chief\"?" in wrong.err
+    assert tamis("token", "create", "x", "--role", "later", "--undefined-roles", *checked).code == 0
+    unchecked = tamis("token", "create", "y", "--role", "chief", "--data", data)
+    assert (unchecked.code, "1 role could not be checked" in unchecked.err) == (0, True)
+    first = tamis("token", "create", "root", "--role", "chief", *checked)
     assert (first.code, first.err) == (0, "")
     (tmp_path / "root.token").write_text(first.out)
     monkeypatch.delenv("TAMIS_TOKEN", raising=False)
@@ -328,6 +336,11 @@ def test_tokens_grant_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         busy = tamis("token", "create", "x", "--data", data)
         assert (busy.code, "Traceback" in busy.err) == (2, False)
         issued = tamis("token", "create", "alice", "--role", "reader", "--lifetime", "1 day", *root)
+        refused = tamis("token", "create", "bob", "--role", "raeder", *root)
+        assert (refused.code, refused.out) == (2, "")
+        assert "the policy has no role 'raeder'; did you mean \"reader\"?" in refused.err
+        later = tamis("token", "create", "bob", "--role", "later", "--undefined-roles", *root)
+        assert later.code == 0
         listed = tamis("token", "list", "--format", "json", *root).json
         hers = next(token for token in listed if token["principal"] == "alice")
         assert hers["roles"] == ["reader"]
@@ -340,6 +353,15 @@ def test_tokens_grant_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         revoked = tamis("token", "revoke", hers["id"], *root)
         assert revoked.out == f"{hers['id']} is revoked\n"
         assert tamis("tail").code == 2
+
+
+def test_a_misspelt_variable_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAMIS_TOKN", "secret")
+    done = tamis("status", "--url", url)
+    assert done.code == 0
+    assert done.err == (
+        "warning: the variable TAMIS_TOKN means nothing; did you mean TAMIS_TOKEN?\n"
+    )
 
 
 # --- mistakes ------------------------------------------------------------------------------------

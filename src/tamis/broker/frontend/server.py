@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import os
 import signal
 import socket
 import ssl
@@ -20,7 +21,7 @@ from tamis.broker.frontend.app import create_app
 from tamis.broker.frontend.protocols import HTTPProtocol, ServerConfig, WebSocketProtocol
 from tamis.broker.frontend.streams import Streams
 from tamis.broker.operations.logs import configure_logs, get_logger
-from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.operations.settings import BrokerSettings, unknown_variables
 from tamis.errors import BrokerFailedError, SettingsError
 from tamis.matching import load_kernels
 
@@ -34,6 +35,8 @@ LOADING_SECONDS: Final = 3.0
 def serve(settings: BrokerSettings) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     configure_logs(settings)
+    for sentence in unknown_variables(os.environ):
+        LOG.warning("unknown variable", reason=sentence)
     asyncio.run(_serve(settings))
 
 

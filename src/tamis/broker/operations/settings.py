@@ -10,7 +10,7 @@ import difflib
 import ipaddress
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
@@ -291,6 +291,30 @@ def load_settings(
         raise SettingsError(_sentences(error, given, path)) from None
 
 
+CLIENT_VARIABLES: Final = ("TAMIS_URL", "TAMIS_TOKEN")
+"""What clients read from the environment; a broker on the same machine does not mind."""
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """Return a sentence for each variable that looks like a setting and is none.
+
+    >>> unknown_variables({"TAMIS_PROT": "3", "TAMIS_PORT": "4", "TAMIS_TOKEN": "…"})
+    ['TAMIS_PROT: there is no such setting; did you mean TAMIS_PORT?']
+    """
+    known = [name.upper() for name in BrokerSettings.model_fields]
+    given = [name.removeprefix(PREFIX) for name in environment if name.startswith(PREFIX)]
+    return [
+        f"{PREFIX}{name}: there is no such setting{_nearest(name, known, PREFIX)}"
+        for name in sorted(given)
+        if name not in known and f"{PREFIX}{name}" not in CLIENT_VARIABLES
+    ]
+
+
+def _nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""
+
+
 def _with_sources(content: dict[str, Any]) -> type[BrokerSettings]:
     class Outside(BrokerSettings, BaseSettings):
         model_config = SettingsConfigDict(env_prefix=PREFIX)
@@ -328,8 +352,7 @@ def _one_sentence(error: ErrorDetails, flags: Mapping[str, object], path: Path |
         return message
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, BrokerSettings.model_fields, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = _nearest(name, BrokerSettings.model_fields)
         place = f"--set {name}" if name in flags else f"{path}: {name}"
         return f"{place}: there is no such setting{hint}"
     given = "" if error["type"] == "value_error" else f", not {error['input']!r:.80}"

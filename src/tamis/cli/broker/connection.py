@@ -9,12 +9,14 @@ import os
 import ssl
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeVar, Unpack
 
 import typer
 
+from tamis.cli.console import say, stderr
 from tamis.cli.options import argument, declare_parameters, mistake, no_default, option_parameter
 from tamis.protocol.addresses import DEFAULT_URL
 from tamis.units import seconds
@@ -34,6 +36,7 @@ BrokerMode = Annotated[
         help="What an absent attribute means; by default, what the broker is set to.",
     ),
 ]
+VARIABLES: Final = ("TAMIS_URL", "TAMIS_TOKEN")
 POSITIONS: Final = (
     "earliest, a sequence, a time such as 2026-01-31T12:00:00Z, or how long ago: 90s, 1h, '7 days'."
 )
@@ -116,6 +119,7 @@ def with_broker(command: Callable[..., int]) -> Callable[..., int]:
 
     @functools.wraps(command)
     def wrapper(context: typer.Context, **options: Any) -> int:
+        _warn_of_misspelt_variables()
         group = context.obj or BrokerTarget()
         fields = (options.pop(name) or getattr(group, name) for name in BrokerTarget._fields)
         context.obj = BrokerTarget(*fields)
@@ -128,6 +132,14 @@ def with_broker(command: Callable[..., int]) -> Callable[..., int]:
         wrapper, [context, *rest, *(option_parameter(name, kind) for name, kind in kinds)]
     )
     return wrapper
+
+
+def _warn_of_misspelt_variables() -> None:
+    """Warn of variables that are nearly `TAMIS_URL` or `TAMIS_TOKEN`; others may be a broker's."""
+    for name in sorted(os.environ):
+        near = get_close_matches(name, VARIABLES, n=1, cutoff=0.8)
+        if name.startswith("TAMIS_") and near and name not in VARIABLES:
+            say(stderr(), f"warning: the variable {name} means nothing; did you mean {near[0]}?")
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -15,16 +15,17 @@ from rich import box
 from rich.table import Table
 
 from tamis.cli.broker.connection import BrokerTarget, duration, format_time, with_broker
-from tamis.cli.console import Format, printable, say, stdout, write_list
+from tamis.cli.console import Format, printable, say, stderr, stdout, write_list
 from tamis.cli.exits import FINE
-from tamis.cli.options import FormatOption, argument, no_default
+from tamis.cli.options import FormatOption, argument, mistake, no_default
 from tamis.protocol.management import IssueToken, ListTokens, RevokeToken
 from tamis.protocol.views import TokenView
+from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis token create alice --role trader > alice.token
-tamis token create root --role admin --data ./tamis-data
+tamis token create root --role admin --data ./tamis-data --policy policy.toml
 tamis token list
 tamis token revoke 0123456789abcdef
 
@@ -72,15 +73,31 @@ def create(
         ),
     ] = None,
     note: Annotated[str, no_default(metavar="TEXT", help="Where it is used.")] = "",
+    undefined_roles: Annotated[
+        bool,
+        typer.Option("--undefined-roles", help="Accept roles that the policy does not define yet."),
+    ] = False,
     data: Data = None,
+    policy: Annotated[
+        Path | None,
+        no_default(
+            metavar="FILE",
+            help="With --data: the policy that defines the roles; by default, the one in "
+            "tamis.toml or TAMIS_POLICY.",
+        ),
+    ] = None,
 ) -> int:
-    """Create a token and write it to standard output; it is never shown again."""
-    roles, lasts = role or [], duration(lifetime)
+    """Create a token and write it to standard output; it is never shown again.
+
+    A role that the policy does not define is refused, because it would grant nothing.
+    """
+    wanted = IssueToken(principal, role or [], duration(lifetime), note, undefined_roles)
     if data is not None:
-        text = _create_in(data, principal, roles, lasts, note)
+        text = _create_in(data, wanted, policy)
+    elif policy is not None:
+        raise mistake("a running broker has its own policy: leave --policy out, or give --data")
     else:
-        issued = target.call(lambda bus: bus.call(IssueToken(principal, roles, lasts, note)))
-        text = issued.text
+        text = target.call(lambda bus: bus.call(wanted)).text
     sys.stdout.write(f"{text}\n")
     return FINE
 
@@ -106,22 +123,41 @@ def revoke(
     return FINE
 
 
-def _create_in(
-    folder: Path, principal: str, roles: list[str], lifetime: float | None, note: str
-) -> str:
+def _create_in(folder: Path, wanted: IssueToken, policy: Path | None) -> str:
     from tamis.broker.operations.access_control import AccessControl  # noqa: PLC0415 - takes a while to load
     from tamis.broker.operations.settings import BrokerSettings  # noqa: PLC0415
     from tamis.ports import CautiousClock, SystemClock, ThreadExecutor  # noqa: PLC0415
     from tamis.storage import Storage  # noqa: PLC0415
 
+    if wanted.roles and not wanted.undefined_roles:
+        _check_roles(wanted.roles, policy)
     with closing(Storage.open(folder)) as store:
         settings = BrokerSettings.model_validate({"data": folder})
         clock = CautiousClock(SystemClock())
         access_control = AccessControl(settings, store.state, None, clock, ThreadExecutor("token"))
-        text, record = asyncio.run(access_control.issue(principal, tuple(roles), lifetime, note))
-        act = f"{record.id} for {principal}, in the folder"
+        issuing = access_control.issue(
+            wanted.principal, tuple(wanted.roles), wanted.lifetime, wanted.note
+        )
+        text, record = asyncio.run(issuing)
+        act = f"{record.id} for {wanted.principal}, in the folder"
         store.state.add_audit(time.time(), "tamis token", "issue token", act)
         return text
+
+
+def _check_roles(roles: list[str], given: Path | None) -> None:
+    """Refuse roles that the policy does not define; warn if no policy is known."""
+    from tamis.access import Policy  # noqa: PLC0415 - takes a while to load
+    from tamis.broker.operations.settings import load_settings  # noqa: PLC0415
+
+    path = given or load_settings().policy
+    if path is not None:
+        Policy.load(path).require_roles(roles)
+    else:
+        say(
+            stderr(),
+            f"warning: {count(len(roles), 'role')} could not be checked, because no policy is "
+            "known here; name it with --policy FILE",
+        )
 
 
 def _table(tokens: Iterable[TokenView]) -> Table:
