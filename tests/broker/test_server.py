@@ -173,7 +173,8 @@ def test_tls_and_websockets_over_it(tmp_path: Path, certificate: tuple[Path, Pat
         with server.client(verify=context) as client:
             client.post("/v1/subscriptions", json={"id": "t", "filter": "true"})
             client.post("/v1/events", json={"a": 2})
-            with client.stream("GET", "/v1/subscriptions/t/events") as stream:
+            headers = {"Tamis-Request": "1"}
+            with client.stream("GET", "/v1/subscriptions/t/events", headers=headers) as stream:
                 lines = stream.iter_lines()
                 assert any("data" in line for line in lines)
                 with server.client(verify=context) as other:

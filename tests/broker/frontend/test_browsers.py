@@ -9,6 +9,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from broker.server import ServerProcess, running
+from waiting import eventually
 
 from .conftest import Guarded
 from .sockets import Talk
@@ -27,6 +28,76 @@ def test_a_foreign_page_can_do_nothing(
     with pytest.raises(InvalidStatus) as refused:
         Talk(server, hello=False, origin=origin)
     assert refused.value.response.status_code == 403
+
+
+# What browsers send for <img src=…>, from another site and from another port of this machine. Those
+# of before 2023 may send only the last of these headers.
+IMAGES = [
+    {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Accept": "image/*"},
+    {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors", "Accept": "image/*"},
+    {"Accept": "image/*"},
+    # A script of an old browser may set this one.
+    {"Accept": "text/event-stream"},
+]
+
+
+@pytest.mark.parametrize("headers", IMAGES)
+def test_an_image_of_a_foreign_page_consumes_nothing(
+    client: httpx.Client, headers: dict[str, str]
+) -> None:
+    client.post("/v1/subscriptions", json={"id": "seen", "filter": "kind = 'seen'"})
+    published = client.post("/v1/events", json=[{"kind": "seen"}] * 3).json()
+    eventually(lambda: client.get("/v1/subscriptions/seen").json()["pending"] == 3)
+    for method in ("GET", "HEAD"):
+        after = {"Last-Event-ID": str(published["first"] + 2)}
+        address = "/v1/subscriptions/seen/events?acknowledge=auto"
+        with client.stream(method, address, headers=headers) as response:
+            assert response.status_code == 403
+        with client.stream("HEAD", address, headers=headers | after) as response:
+            assert response.status_code == 403
+    fetched = client.post("/v1/subscriptions/seen/fetch", json={}).json()["events"]
+    client.delete("/v1/subscriptions/seen")
+    assert len(fetched) == 3
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "nonsense"])
+def test_no_request_of_a_foreign_page_is_answered(client: httpx.Client, site: str) -> None:
+    headers = {"Sec-Fetch-Site": site}
+    for path in ("/v1/status", "/v1/events?filter=true", "/v1/history", "/metrics"):
+        with client.stream("GET", path, headers=headers) as response:
+            response.read()
+            check_problem(response, 403, "forbidden", "another site", "origins")
+    check_problem(client.post("/v1/events", headers=headers, json={}), 403, "forbidden")
+    # A link may lead to what everybody may see.
+    for path in ("/", "/openapi.json", "/health", "/ready"):
+        assert client.get(path, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Sec-Fetch-Site": "none"},
+        {"Tamis-Request": "1"},
+        {"Sec-Fetch-Site": "cross-site", "Origin": "https://shop.example"},
+    ],
+)
+def test_whoever_shows_that_no_foreign_page_asks_gets_the_stream(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
+    with running(tmp_path, origins="https://shop.example") as server, server.client() as client:
+        client.post("/v1/subscriptions", json={"id": "seen", "filter": "true"})
+        path = "/v1/subscriptions/seen/events"
+        with client.stream("GET", path, headers=headers) as response:
+            assert response.status_code == 200
+            assert next(response.iter_lines()) == "retry: 2000"
+
+
+def test_the_refusal_says_which_header_to_send(client: httpx.Client) -> None:
+    client.post("/v1/subscriptions", json={"id": "seen", "filter": "true"})
+    response = client.get("/v1/subscriptions/seen/events")
+    check_problem(response, 403, "forbidden", "Tamis-Request: 1")
+    client.delete("/v1/subscriptions/seen")
 
 
 def test_a_page_of_the_broker_can_do_all(server: ServerProcess, client: httpx.Client) -> None:

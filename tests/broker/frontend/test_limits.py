@@ -204,7 +204,8 @@ def test_who_does_not_read_a_stream_is_cut_off_and_holds_little(
     before = memory(server)
     with raw(server, buffer=4096) as connection:
         connection.sendall(
-            b"GET /v1/subscriptions/stalled/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+            b"GET /v1/subscriptions/stalled/events HTTP/1.1\r\nHost: localhost\r\n"
+            b"Tamis-Request: 1\r\n\r\n"
         )
         path = "/v1/subscriptions/stalled"
         eventually(lambda: client.get(path).json()["connected"])

@@ -51,7 +51,9 @@ class Stream:
 def streaming(
     client: httpx.Client, path: str, *, last: int | None = None, **query: str
 ) -> Iterator[Stream]:
-    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    headers = {"Tamis-Request": "1"}
+    if last is not None:
+        headers["Last-Event-ID"] = str(last)
     with client.stream("GET", path, params=query, headers=headers) as response:
         yield Stream(response)
 

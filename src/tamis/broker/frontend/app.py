@@ -90,6 +90,7 @@ def create_app(broker: Broker, streams: Streams) -> ASGIApp:
                 "Content-Type",
                 "Last-Event-ID",
                 "Tamis-Publisher",
+                "Tamis-Request",
                 "Tamis-Sequence",
                 "Tamis-Skip",
             ),

@@ -2,7 +2,10 @@
 
 If no token is required, a web page that a user happens to visit must not act in the user's name.
 Such a broker answers only pages of its own address, and only under its own name, since a foreign
-name can be made to resolve to it (DNS rebinding).
+name can be made to resolve to it (DNS rebinding). Browsers tell where a request comes from: by
+`Origin` if a script or form may see or send something, and by `Sec-Fetch-Site` always, unless they
+are older than 2023. An old one sends neither for `<img src=…>`, and looks like curl then. So a GET
+that changes something needs a header that pages cannot set for other sites.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
+from tamis.broker.frontend.http.reading import SITE
 from tamis.broker.operations.settings import BrokerSettings, is_loopback
 from tamis.errors import RefusedError
 from tamis.protocol import Code
@@ -27,6 +31,10 @@ HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
     "Referrer-Policy": "no-referrer",
 }
+
+OUR_SITES: Final = frozenset({"same-origin", "none"})
+"""`none`: the user entered the address."""
+PUBLIC_PATHS: Final = frozenset({"/", "/openapi.json", "/health", "/ready"})
 
 
 class Guard:
@@ -40,7 +48,7 @@ class Guard:
         """Pass a request on, or refuse it; adds no frame to the calls of a long connection."""
         if scope["type"] == "http":
             send = _with_headers(send)
-        refusal = self._refusal(Headers(scope=scope))
+        refusal = self._refusal(Headers(scope=scope), scope["path"])
         if refusal is None:
             return self._app(scope, receive, send)
         response = problem_response(refusal, scope["path"])
@@ -48,7 +56,7 @@ class Guard:
             return WebSocket(scope, receive, send).send_denial_response(response)
         return response(scope, receive, send)
 
-    def _refusal(self, headers: Headers) -> RefusedError | None:
+    def _refusal(self, headers: Headers, path: str) -> RefusedError | None:
         if self._settings.tokens_required:
             # A page cannot send a token that it does not have.
             return None
@@ -58,11 +66,17 @@ class Guard:
                 HTTPStatus.MISDIRECTED_REQUEST, f"this broker is not called {host!r:.80}"
             )
         origin = headers.get("origin")
-        if origin is None or origin in self._settings.origins or _host(origin) == host.lower():
+        if origin is None:
+            is_ours = path in PUBLIC_PATHS or headers.get(SITE, "none") in OUR_SITES
+            whose = "pages of another site"
+        else:
+            is_ours = origin in self._settings.origins or _host(origin) == host.lower()
+            whose = f"pages of {origin!r:.80}"
+        if is_ours:
             return None
         return RefusedError(
             Code.FORBIDDEN,
-            f"pages of {origin!r:.80} may not call this broker; the setting origins lists who may",
+            f"{whose} may not call this broker; the setting origins lists who may",
         )
 
 

@@ -148,6 +148,15 @@ class ResumeHeaders(_Headers):
     ) = msgspec.field(name="Last-Event-ID", default=None)
 
 
+class FollowHeaders(ResumeHeaders):
+    """Where the stream of a subscription resumes, and that no foreign page asks for it."""
+
+    proof: Annotated[
+        str,
+        Meta(description="Any text: foreign web pages cannot send this header."),
+    ] = msgspec.field(name="Tamis-Request", default="")
+
+
 # --- event streams -------------------------------------------------------------------------------
 
 

@@ -161,6 +161,24 @@ def bearer_token(connection: HTTPConnection) -> str | None:
     return token
 
 
+SITE: Final = "sec-fetch-site"
+PROOF: Final = "Tamis-Request"
+
+
+def require_proof(headers: Headers, settings: BrokerSettings) -> None:
+    """Refuse a GET that changes something, unless no foreign page can have caused it.
+
+    The guard has refused the origins and sites that are not allowed.
+    """
+    proofs = ("authorization", "origin", SITE, PROOF.lower())
+    if not settings.tokens_required and not any(name in headers for name in proofs):
+        raise RefusedError(
+            Code.FORBIDDEN,
+            "this request acknowledges events, and an image in a foreign web page could make it, "
+            f"too; add the header {PROOF}: 1 to show that it does not come from one",
+        )
+
+
 JSON_LINES: Final = "application/x-ndjson"
 CLOUDEVENT: Final = "application/cloudevents+json"
 CLOUDEVENT_BATCH: Final = "application/cloudevents-batch+json"

@@ -8,11 +8,12 @@ from typing import Final
 from starlette.responses import Response
 
 from tamis.broker.frontend.http.bodies import (
+    FollowHeaders,
     FollowQuery,
     NewSubscription,
-    ResumeHeaders,
 )
 from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
+from tamis.broker.frontend.http.reading import require_proof
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.views import SubscriptionView
@@ -52,13 +53,15 @@ async def create_subscription(call: OperationCall, body: NewSubscription) -> Sub
     refuses=(Code.NOT_FOUND,),
 )
 async def stream_subscription(
-    call: OperationCall, subscription: str, query: FollowQuery, headers: ResumeHeaders
+    call: OperationCall, subscription: str, query: FollowQuery, headers: FollowHeaders
 ) -> Response:
     """Stream the events of a subscription, as Server-Sent Events.
 
     Events are acknowledged when they reach the client's machine, unless the client acknowledges
-    them itself. `Last-Event-ID` acknowledges all events up to that one.
+    them itself. `Last-Event-ID` acknowledges all events up to that one. If no token is required,
+    a client that is not a browser must send `Tamis-Request: 1`, which no foreign page can.
     """
+    require_proof(call.request.headers, call.settings)
     await call.session.subscription(subscription)
     if headers.after is not None:
         await call.session.acknowledge(subscription, up_to=headers.after)
