@@ -48,7 +48,7 @@ class ScriptedServer:
                 if not response:
                     return
                 writer.write(response)
-        except asyncio.IncompleteReadError:
+        except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
@@ -187,3 +187,60 @@ def test_a_request_that_is_too_long_is_refused_as_such() -> None:
             await management.call(DeleteDeadLetters("s", [*range(20_000)]))
 
     run_with(server, test)
+
+
+def test_a_call_in_flight_when_the_bus_closes_says_so() -> None:
+    answered = asyncio.Event()
+
+    def respond(*_: int) -> bytes:
+        answered.set()
+        return STATUS[:-5]
+
+    server = ScriptedServer(respond)
+
+    async def test(management: HTTPManagement) -> None:
+        for call in (ReadStatus(), DeleteSubscription("x")):
+            answered.clear()
+            calling = asyncio.create_task(management.call(call, keep_alive=True))
+            await answered.wait()
+            await management.close()
+            with pytest.raises(DisconnectedError, match=r"^the bus was closed$"):
+                await calling
+
+    run_with(server, test)
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("hosts", ["localhost,127.0.0.1,[::1]", "::1", "*.example,[::1]:80", "[x"])
+def test_hosts_without_a_proxy_may_be_any_text(hosts: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", hosts)
+    management = HTTPManagement(parse_address("http://0.0.0.0:1"), None, timeout=10, tls=None)
+
+    async def test() -> None:
+        with pytest.raises(DisconnectedError, match="cannot be reached: Connection refused"):
+            await management.call(ReadStatus())
+
+    run(test())
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = ScriptedServer(lambda *_: STATUS)
+
+    async def main() -> None:
+        listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+        host, port = listening.sockets[0].getsockname()
+        monkeypatch.setenv("http_proxy", f"http://{host}:{port}")
+        for without in ("", "broker.example"):
+            monkeypatch.setenv("no_proxy", without)
+            address = parse_address("http://broker.example:81")
+            management = HTTPManagement(address, None, timeout=10, tls=None)
+            if without:
+                with pytest.raises(DisconnectedError, match="cannot be reached"):
+                    await management.call(ReadStatus())
+            else:
+                assert await management.call(ReadStatus()) == {"state": "up"}
+        listening.close()
+
+    run(main())
+    [request] = server.requests
+    assert request.startswith(b"GET http://broker.example:81/v1/status HTTP/1.1\r\n")

@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 import tamis
-from broker.server import ServerProcess, running
+from broker.server import ServerProcess, make_token, running
 from tamis.client import Missed
 from tamis.client.connection import Backoff
 from tamis.protocol import Code
@@ -218,6 +218,42 @@ def test_something_else_than_a_broker_is_recognized() -> None:
             thread.join()
 
 
+def test_a_redirect_is_not_followed() -> None:
+    """Otherwise the token would go to whoever the first server names."""
+    visited: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            visited.append(self.path)
+            self.send_response(307)
+            self.send_header("Location", f"ws://user:secret@127.0.0.1:{other.server_port}/other")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    async def main(url: str) -> None:
+        with pytest.raises(tamis.DisconnectedError) as caught:
+            await tamis.connect(url, token="tamis_secret").open()  # noqa: S106
+        assert (
+            f"redirects to {url.replace('http', 'ws')}; if you trust it, use that address"
+            in str(caught.value)
+        )
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as other:
+        thread = Thread(target=other.serve_forever)
+        thread.start()
+        try:
+            run(main(f"http://127.0.0.1:{other.server_port}"))
+        finally:
+            other.shutdown()
+            thread.join()
+    assert visited == ["/v1/connect"]
+
+
 def test_waiting_for_a_silent_server_ends() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -243,6 +279,30 @@ def test_a_connection_needs_a_valid_token(tmp_path: Path) -> None:
             with pytest.raises(tamis.RefusedError) as caught:
                 await tamis.connect(url, token=token).subscriptions()
             assert caught.value.code == Code.UNAUTHENTICATED
+
+    with running(tmp_path / "server", policy=policy) as server:
+        run(main(server.url))
+
+
+def test_the_environment_can_give_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[roles.reader]\nsee = true\n")
+    token = make_token(tmp_path / "server", policy, "ann", "reader")
+
+    async def main(url: str) -> None:
+        monkeypatch.setenv("TAMIS_TOKEN", token)
+        async with tamis.connect(url) as bus:
+            assert bus.principal == "ann"
+            assert await bus.subscriptions() == []
+        # What the program says takes precedence.
+        with pytest.raises(tamis.RefusedError, match="the token is not valid"):
+            await tamis.connect(url, token="tamis_wrong").open()  # noqa: S106
+        monkeypatch.setenv("TAMIS_TOKEN", "")
+        with pytest.raises(tamis.RefusedError) as caught:
+            await tamis.connect(url).open()
+        assert caught.value.code == Code.UNAUTHENTICATED
 
     with running(tmp_path / "server", policy=policy) as server:
         run(main(server.url))

@@ -358,11 +358,14 @@ def connect(
     """Return a bus, for use with `async with`; `ConnectOptions` lists all options.
 
     Without a URL, the environment variable TAMIS_URL names the broker, or it is on this machine.
-    Use `tls` for certificates that the system does not trust.
+    Without a token, the variable TAMIS_TOKEN has it. Use `tls` for certificates that the system
+    does not trust.
     """
     check_tls(tls)
     address = broker_address(url)
     chosen = ClientOptions.of(options)
+    if chosen.token is None:
+        chosen = chosen._replace(token=os.environ.get("TAMIS_TOKEN") or None)
 
     def make_management() -> Management:
         from tamis.client.http import HTTPManagement  # noqa: PLC0415 - takes a while to load

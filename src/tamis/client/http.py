@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import ssl
-from collections.abc import AsyncIterator
 from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote
 
@@ -14,7 +12,7 @@ import msgspec
 
 from tamis.client.options import Token
 from tamis.client.reconnector import resolve_token
-from tamis.client.transport import BrokerAddress, failure_reason
+from tamis.client.transport import BrokerAddress, environment_proxy, failure_reason, redirected
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Code
 from tamis.protocol.management import OPERATIONS, ManagementCall, ManagementOperation
@@ -32,6 +30,13 @@ class _RefusalBody(msgspec.Struct, frozen=True):
 
     code: str
     detail: str
+
+
+class _ClosedError(Exception):
+    """The connections were closed while a call was in flight."""
+
+
+_CLOSED_BY_PEER: Final = (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError)
 
 
 class HTTPManagement:
@@ -69,7 +74,9 @@ class HTTPManagement:
                 verify=self._tls or False,
                 timeout=self._timeout,
                 limits=httpx.Limits(keepalive_expiry=SECONDS_TO_KEEP_ALIVE),
-                trust_env=not self._address.is_loopback,
+                # httpx would read the environment by itself, but fails if `NO_PROXY` has `[::1]`.
+                trust_env=False,
+                proxy=environment_proxy(self._address),
                 follow_redirects=False,
             )
         except (ImportError, ValueError, httpx.InvalidURL) as error:
@@ -85,14 +92,13 @@ class HTTPManagement:
             response = await self._fetch(operation, call, keep_alive=keep_alive)
         except httpx.InvalidURL as error:
             raise RefusedError(Code.TOO_LARGE, f"the request is too long: {error}") from None
+        except _ClosedError:
+            raise DisconnectedError("the bus was closed") from None
         except (httpx.HTTPError, OSError) as error:
             reason = failure_reason(error)
             raise DisconnectedError(f"{self._address.web} cannot be reached: {reason}") from None
         if response.next_request is not None:
-            raise DisconnectedError(
-                f"{self._address.web} redirects to {_origin(response.next_request.url)}; "
-                "if you trust it, use that address"
-            )
+            raise redirected(self._address, str(response.next_request.url))
         if response.is_error:
             raise _refusal(response)
         try:
@@ -122,24 +128,19 @@ class HTTPManagement:
             headers=headers,
             content=content,
         )
-        try:
-            async with self._connections(keep_alive=keep_alive) as client:
-                return await request(client)
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            # The broker has closed a connection that was kept; it may have read the request before.
-            if operation.method != "GET" or not keep_alive:
-                raise
+        if keep_alive:
+            kept = self._kept = self._kept or self._client()
+            try:
+                return await request(kept)
+            except (httpx.HTTPError, OSError) as error:
+                if kept.is_closed:
+                    raise _ClosedError from None
+                # The broker has closed a connection that was kept; it may have read the request
+                # before.
+                if operation.method != "GET" or not isinstance(error, _CLOSED_BY_PEER):
+                    raise
         async with self._client() as client:
             return await request(client)
-
-    @contextlib.asynccontextmanager
-    async def _connections(self, *, keep_alive: bool) -> AsyncIterator[httpx.AsyncClient]:
-        if keep_alive:
-            self._kept = self._kept or self._client()
-            yield self._kept
-            return
-        async with self._client() as client:
-            yield client
 
 
 def _authorization(token: str | None) -> dict[str, str]:
@@ -154,10 +155,6 @@ def _authorization(token: str | None) -> dict[str, str]:
             "that no token has",
         )
     return {"Authorization": f"Bearer {token}"}
-
-
-def _origin(url: httpx.URL) -> str:
-    return f"{url.scheme}://{url.netloc.decode()}"
 
 
 def _quote(name: str) -> str:

@@ -7,7 +7,8 @@ import os
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from websockets.asyncio.client import ClientConnection as WebSocket
 from websockets.asyncio.client import connect
@@ -71,6 +72,14 @@ def parse_address(url: str) -> BrokerAddress:
     return BrokerAddress(f"{_WEB[parts.scheme]}://{parts.netloc}{path}", host)
 
 
+def environment_proxy(address: BrokerAddress) -> str | None:
+    """Return the URL of the proxy that the environment names for a broker."""
+    if address.is_loopback or proxy_bypass(urlsplit(address.web).netloc):
+        return None
+    proxies = getproxies()
+    return proxies.get("https" if address.is_secure else "http") or proxies.get("all")
+
+
 class Transport(Protocol):
     """One connection; once it is lost, `send` and `receive` raise `DisconnectedError`."""
 
@@ -121,6 +130,13 @@ class WebSocketTransport:
         await self._socket.close()
 
 
+class _Connect(connect):
+    """Opens a WebSocket, and follows no redirect: the token is for this broker."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
 def websocket_dial(
     address: BrokerAddress, *, timeout: float | None, tls: ssl.SSLContext | None
 ) -> Dial:
@@ -129,7 +145,7 @@ def websocket_dial(
     async def dial() -> Transport:
         try:
             return WebSocketTransport(
-                await connect(
+                await _Connect(
                     address.connect,
                     compression=None,
                     max_size=MAX_FRAME_BYTES,
@@ -152,10 +168,22 @@ def websocket_dial(
 
 def _refused(address: BrokerAddress, error: InvalidStatus) -> RefusedError:
     status = error.response.status_code
+    location = error.response.headers.get("Location")
+    if location is not None and 300 <= status < 400:
+        return redirected(address, urljoin(address.connect, location))
     code = _CODES.get(status)
     if code is None:
         return DisconnectedError(f"{address.web} answered with HTTP {status}: is it a broker?")
     return RefusedError(code, f"{address.web} refused the connection: {code.value}")
+
+
+def redirected(address: BrokerAddress, target: str) -> DisconnectedError:
+    """Return the error for a redirect, without secrets that the target may have."""
+    parts = urlsplit(target)
+    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return DisconnectedError(
+        f"{address.web} redirects to {origin}; if you trust it, use that address"
+    )
 
 
 def _disconnected(error: ConnectionClosed) -> DisconnectedError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import os
 import ssl
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -91,7 +90,7 @@ class BrokerTarget(NamedTuple):
     def _token(self) -> str | None:
         # There is no option for the token itself: command lines are visible to every user.
         if self.token_file is None:
-            return os.environ.get("TAMIS_TOKEN") or None
+            return None  # `connect` looks for the variable.
         token = self.token_file.read_text(encoding="utf-8").strip()
         if not token:
             raise mistake(f"there is no token in {self.token_file}")
