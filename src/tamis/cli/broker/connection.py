@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
 import ssl
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
