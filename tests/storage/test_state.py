@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +60,7 @@ class StateMachine(RuleBasedStateMachine):
         self.last_number = 0
         self.pending: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
         self.dead: dict[int, dict[int, DeadLetter]] = defaultdict(dict)
+        self.lost: Counter[int] = Counter()
         self.publishers: dict[str, PublisherTail] = {}
         self.matched = 0
         self.tokens: dict[bytes, StoredToken] = {}
@@ -181,6 +182,31 @@ class StateMachine(RuleBasedStateMachine):
         for number, sequences in gone.items():
             for sequence in sequences:
                 del self.pending[number][sequence]
+
+    @rule(pairs=PAIRS, attempts=st.integers(1, 3))
+    def note_sent(self, pairs: list[tuple[int, int]], attempts: int) -> None:
+        self.state.settle(sent=[Retry(*pair, attempts, 0.0) for pair in pairs])
+        for number, sequence in pairs:
+            if sequence in self.pending[number]:
+                self.pending[number][sequence] = (attempts, 0.0)
+
+    @rule(pairs=PAIRS)
+    def lose(self, pairs: list[tuple[int, int]]) -> None:
+        gone = [(n, s) for n, s in {*pairs} if self.pending[n].pop(s, None) is not None]
+        lost = Counter(number for number, _ in gone)
+        said = self.state.settle(lost=[(*pair, "lost") for pair in pairs])
+        assert {row.number: row.events for row in said} == lost
+        for number, count in lost.items():
+            self.lost[number] += count
+        known = {row.number: row.events for row in self.state.dropped() if row.reason == "lost"}
+        assert known == {n: count for n, count in self.lost.items() if n in self.subscriptions}
+
+    @rule(number=NUMBERS, listed=st.lists(SEQUENCES, max_size=4), up_to=SEQUENCES, after=SEQUENCES)
+    def find_pending(self, number: int, listed: list[int], up_to: int, after: int) -> None:
+        rows = sorted(self.pending[number])
+        meant = [s for s in rows if s > after and (s <= up_to or s in listed)]
+        found = self.state.pending_among(number, listed, up_to, after=after, limit=3)
+        assert found == meant[:3]
 
     @rule(number=NUMBERS, sequences=st.lists(SEQUENCES, max_size=4, unique=True))
     def delete_dead_letters(self, number: int, sequences: list[int]) -> None:

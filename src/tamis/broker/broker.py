@@ -276,6 +276,10 @@ class Broker:
         for number in self.engine.ids():
             if self.subscription_index.get(cast("int", number)) is None:
                 self.engine.remove(number)
+        for dropped in self.store.state.dropped():
+            subscription = self.subscription_index.get(dropped.number)
+            if subscription is not None:
+                subscription.lose(dropped.events, dropped.reason, dropped.told)
         self._save_snapshot()
         return restored
 
@@ -428,7 +432,7 @@ class Broker:
         for number, count in kept.dropped.items():
             subscription = self.subscription_index.get(number)
             if subscription is not None:
-                await self.notifier.tell_dropped(subscription, count, "retention")
+                self.notifier.drop_below(subscription, kept.removed.stop, count)
 
     # --- for sessions ----------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from tamis.access import Principal, RateLimiter, Rights, TokenRecord
 from tamis.analysis.explain import explain
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
-from tamis.broker.deliver.notifier import Attachment, DeliverySink, Notifier
+from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvents, Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.executors import Executors
@@ -31,7 +31,7 @@ from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.matching import Engine
-from tamis.protocol import Code, Delivery, Subscribe
+from tamis.protocol import Code, Subscribe
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
     MAX_PAGE_ITEMS,
@@ -340,7 +340,7 @@ class Session:
         self._attachments.discard(attachment)
         await self._services.notifier.detach(attachment)
 
-    async def fetch(self, id_: str, *, limit: int = 100, wait: float = 0.0) -> list[Delivery]:
+    async def fetch(self, id_: str, *, limit: int = 100, wait: float = 0.0) -> FetchedEvents:
         """Return queued events; they are delivered again unless they are acknowledged in time."""
         subscription = self._find(id_)
         if subscription.attachment is not None:
@@ -355,14 +355,18 @@ class Session:
 
     async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
         """Acknowledge events, so that they are not delivered again."""
-        index = self._services.subscription_index
+        index, writer = self._services.subscription_index, self._services.acknowledgement_writer
         subscription = index.by_key.get((self.principal.name, id_))
         if subscription is None or self.closed.done():
             subscription = self._find(id_)
         if self.rights.hides_anything and not subscription.shows_all_to(self.rights):
             meant = subscription.queue.unsettled_among(sequences, up_to)
-            sequences, up_to = await self._visible_among(subscription, meant), 0
-        self._services.acknowledgement_writer.acknowledge(subscription, sequences, up_to)
+            known = writer.acknowledge(subscription, await self._visible_among(subscription, meant))
+        else:
+            known = writer.acknowledge(subscription, sequences, up_to)
+        if up_to or len(known) < len(sequences):
+            others = [one for one in sequences if one not in {*known}]
+            await self._services.notifier.acknowledge_stored(subscription, self, others, up_to)
 
     async def flush(self) -> None:
         """Return when all acknowledgements and rejections so far are on disk."""

@@ -8,6 +8,7 @@ is slightly older, and from there the log is matched again and events are delive
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,7 @@ from tamis.storage.tables import (
 _COPIES: Final = (1, 2)
 _ONE: Final = "number = ? AND sequence = ?"
 _DELETE_PENDING: Final = f"DELETE FROM {PENDING.name} WHERE {_ONE}"  # noqa: S608
+_NOTE_SENT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
 _NOT_NEW: Final = "NOT (attempts IS 0 AND due IS 0)"
 _STRAY: Final = "number NOT IN (SELECT number FROM subscriptions) OR (sequence > 0) IS NOT TRUE"
 _MOST_DAMAGE_KEPT: Final = 1_000
@@ -247,6 +249,17 @@ class StateStore:
         )
         return [Pending(*row[1:-1]) for row in self._whole(PENDING, rows)]
 
+    def pending_among(
+        self, number: int, sequences: Sequence[int], up_to: int, *, after: int, limit: int
+    ) -> list[int]:
+        """Return pending events of a subscription, in order: those listed, and all up to one."""
+        found = self._rows(
+            "SELECT sequence FROM pending WHERE number = ? AND sequence > ? AND (sequence <= ? "
+            "OR sequence IN (SELECT value FROM json_each(?))) ORDER BY sequence LIMIT ?",
+            (number, after, up_to, msgspec.json.encode(sequences).decode(), limit),
+        )
+        return [sequence for (sequence,) in found]
+
     def pending_count(self, number: int) -> int:
         """Return the number of pending events of a subscription."""
         with self._database.reading() as connection:
@@ -258,18 +271,42 @@ class StateStore:
         acknowledged: Iterable[tuple[int, int]] = (),
         retries: Iterable[Retry] = (),
         dead: Iterable[DeadLetter] = (),
-    ) -> None:
+        sent: Iterable[Retry] = (),
+        lost: Iterable[tuple[int, int, str]] = (),
+    ) -> list[DroppedEvents]:
         """Write the outcomes of deliveries, all or nothing; pairs are (number, sequence).
 
-        Outcomes for subscriptions that no longer exist are ignored.
+        Of events that were `sent`, the attempts are noted. Events that are `lost` for a reason are
+        dropped; return how many each subscription lost by this. Outcomes for subscriptions that no
+        longer exist are ignored.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             settled = connection.executemany(_DELETE_PENDING, acknowledged).rowcount
             counters.pending -= max(0, settled)
+            if sent:
+                rows = (PENDING.row(one) for one in sent)
+                connection.executemany(_NOTE_SENT, ((*row[2:], *row[:2]) for row in rows))
             if dead:
                 self._write_dead_letters(connection, counters, dead)
             if retries:
                 self._write_retries(connection, counters, retries)
+            return self._lose(connection, counters, lost) if lost else []
+
+    def _lose(
+        self,
+        connection: sqlite3.Connection,
+        counters: Counters,
+        lost: Iterable[tuple[int, int, str]],
+    ) -> list[DroppedEvents]:
+        gone = Counter(
+            (number, reason)
+            for number, sequence, reason in lost
+            if connection.execute(_DELETE_PENDING, (number, sequence)).rowcount > 0
+        )
+        counters.pending -= gone.total()
+        for (number, reason), count in gone.items():
+            self._add_dropped(connection, counters, reason, {number: count})
+        return [DroppedEvents(*key, count) for key, count in gone.items()]
 
     def _write_retries(
         self, connection: sqlite3.Connection, counters: Counters, retries: Iterable[Retry]

@@ -183,10 +183,12 @@ async def test_a_dropped_event_is_told_only_to_those_who_might_have_seen_it(tmp_
         narrow, broad = await two_credentials(fixture)
         await subscribe(broad, "level > 0", "s")
         [subscription] = fixture.broker.subscription_index
-        for reader, told in ((narrow, []), (broad, [(3, "retention")])):
+        for reader, told in ((narrow, []), (broad, [(6, "retention")])):
             live = Collector()
             await reader.attach("s", live, credit=100)
-            await fixture.broker.notifier.tell_dropped(subscription, 3, "retention")
+            fixture.broker.notifier.drop_below(subscription, 1, 3)
+            await fixture.publish(LOW)
+            await eventually_async(lambda: live.got)  # noqa: B023
             assert live.lost == told
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from tamis.broker.deliver.queues import DeliveryOutcome, DiskQueue
+from tamis.broker.deliver.queues import DeliveryOutcome, DiskQueue, LostEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.errors import StorageError
 from tamis.ports import Executor
-from tamis.storage import DeadLetter, Retry, StateStore
+from tamis.storage import DeadLetter, DroppedEvents, Retry, StateStore
 
 # How long an outcome may wait for others before it is written.
 BATCHING_SECONDS: Final = 0.01
@@ -31,15 +31,17 @@ class AcknowledgementWriter:
         self._state = state
         self._executor = executor
         self._metrics = metrics
-        self._waiting: set[DiskQueue] = set()
-        """The queues with outcomes to write."""
-        self._writing: set[DiskQueue] = set()
+        self.waiting: set[ActiveSubscription] = set()
+        """Subscriptions with outcomes to write."""
+        self.work = asyncio.Event()
+        """Set when there are some."""
+        self._writing: set[ActiveSubscription] = set()
         """Those whose outcomes are being written; after a failure they are written again."""
         self._flushes: list[asyncio.Future[None]] = []
         """Of those who wait until all outcomes before are on disk."""
-        self._work = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._told: list[DroppedEvents] = []
+        """What subscribers know of now; it is still to be written."""
+        self._written = asyncio.Event()
 
     def acknowledge(
         self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int = 0
@@ -50,10 +52,17 @@ class AcknowledgementWriter:
         self._metrics.acknowledged.inc(len(known))
         if known and isinstance(queue, DiskQueue):
             queue.unwritten.update(dict.fromkeys(known))
-            self._waiting.add(queue)
-            self._idle.clear()
-            self._work.set()
+            self.waiting.add(subscription)
+            self.work.set()
         return known
+
+    def acknowledge_stored(
+        self, subscription: ActiveSubscription, queue: DiskQueue, sequences: Iterable[int]
+    ) -> None:
+        """Acknowledge events on disk, in memory or not."""
+        found = queue.settle_stored(sequences)
+        self._metrics.acknowledged.inc(len(found))
+        self.write(subscription, dict.fromkeys(found))
 
     def discard(self, subscription: ActiveSubscription, sequences: Iterable[int]) -> None:
         """Settle events that were never sent and must not be."""
@@ -68,65 +77,105 @@ class AcknowledgementWriter:
         queue = subscription.queue
         if isinstance(queue, DiskQueue):
             queue.unwritten.update(outcomes)
-            self._waiting.add(queue)
-            self._idle.clear()
-            self._work.set()
+            self.waiting.add(subscription)
+            self.work.set()
+
+    def note_told(self, subscription: ActiveSubscription, told: Mapping[str, int]) -> None:
+        """Write that a subscriber knows of losses, by reason."""
+        for reason, count in told.items():
+            subscription.untold[reason] -= count
+            if not subscription.untold[reason]:
+                del subscription.untold[reason]
+            if isinstance(subscription.queue, DiskQueue):
+                self._told.append(DroppedEvents(subscription.number, reason, count, told=count))
+        self.write(subscription, {})
 
     async def flush(self) -> None:
         """Return when all outcomes so far are on disk, safe from a power failure as well."""
         is_on_disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushes.append(is_on_disk)
-        self._idle.clear()
-        self._work.set()
+        self.work.set()
         await is_on_disk
 
     async def settled(self) -> None:
         """Return when every outcome is on disk."""
-        await self._idle.wait()
+        while self.waiting or self._writing or self._flushes:
+            await self._written.wait()
 
     async def run(self) -> None:
         """Write outcomes until cancelled."""
         while True:
             if not (self._writing or self._flushes):
-                await self._work.wait()
+                await self.work.wait()
             await asyncio.sleep(BATCHING_SECONDS)
-            self._work.clear()
-            self._writing |= self._waiting
-            self._waiting.clear()
-            flushes = [*self._flushes]
-            batch = [(queue, queue.unwritten.copy()) for queue in self._writing]
+            self.work.clear()
+            self._writing |= self.waiting
+            self.waiting.clear()
+            flushes, told = [*self._flushes], [*self._told]
+            batch = [
+                (subscription, queue, queue.unwritten.copy())
+                for subscription in self._writing
+                if isinstance(queue := subscription.queue, DiskQueue)
+            ]
             outcomes = [
-                (queue.number, *one) for queue, outcomes in batch for one in outcomes.items()
+                (queue.number, *one) for _, queue, outcomes in batch for one in outcomes.items()
             ]
             settle = partial(
                 self._state.settle,
                 acknowledged=[one[:2] for one in outcomes if one[2] is None],
-                retries=[one for *_, one in outcomes if isinstance(one, Retry)],
+                retries=[one for *_, one in outcomes if isinstance(one, Retry) and one.due],
+                sent=[one for *_, one in outcomes if isinstance(one, Retry) and not one.due],
                 dead=[one for *_, one in outcomes if isinstance(one, DeadLetter)],
+                lost=[one for *_, one in outcomes if isinstance(one, LostEvent)],
             )
-            is_written = False
-            while not is_written:
+            losses: list[DroppedEvents] | None = None
+            while losses is None:
                 try:
-                    if outcomes:
-                        await self._executor.run(settle)
-                    if flushes:
-                        await self._executor.run(self._state.make_lasting)
-                    is_written = True
+                    losses = await self._executor.run(settle) if outcomes else []
                 except StorageError:
                     # A full disk empties again; until then memory keeps the outcomes.
                     await asyncio.sleep(RETRY_SECONDS)
-            for queue, written in batch:
+            for _, queue, written in batch:
                 for sequence, outcome in written.items():
                     if queue.unwritten[sequence] is outcome:
                         del queue.unwritten[sequence]
+            if losses:
+                self._count_losses({one.number: one for one in self._writing}, losses)
+            if told or flushes:
+                await self._write_the_rest(told, flushes)
             self._writing.clear()
-            if flushes:
-                self._end_flushes(flushes)
-            if not (self._waiting or self._flushes):
-                self._idle.set()
+            self._written.set()
+            self._written = asyncio.Event()
 
-    def _end_flushes(self, flushes: Sequence[asyncio.Future[None]]) -> None:
+    async def _write_the_rest(
+        self, told: Sequence[DroppedEvents], flushes: Sequence[asyncio.Future[None]]
+    ) -> None:
+        """Write what subscribers were told, and let those go on who wait for the disk."""
+        is_written = False
+        while not is_written:
+            try:
+                if told:
+                    await self._executor.run(self._state.note_told, told)
+                    del self._told[: len(told)]
+                    told = ()
+                if flushes:
+                    await self._executor.run(self._state.make_lasting)
+                is_written = True
+            except StorageError:
+                await asyncio.sleep(RETRY_SECONDS)
         del self._flushes[: len(flushes)]
         for flush in flushes:
             if not flush.done():
                 flush.set_result(None)
+
+    def _count_losses(
+        self, subscriptions: Mapping[int, ActiveSubscription], losses: Iterable[DroppedEvents]
+    ) -> None:
+        for lost in losses:
+            self.count_lost(subscriptions[lost.number], lost.events, lost.reason)
+
+    def count_lost(self, subscription: ActiveSubscription, events: int, reason: str) -> None:
+        """Count events that cannot be sent; the subscriber is told as soon as it can be."""
+        subscription.lose(events, reason)
+        self._metrics.dropped.labels(reason).inc(events)
+        subscription.queue.wake()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -12,7 +12,7 @@ import msgspec
 
 from tamis.access import Rights
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
-from tamis.broker.deliver.queues import InFlightEvent, QueuedEvent
+from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, LostEvent, QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
@@ -29,6 +29,10 @@ MAX_EVENTS_PER_TAKE: Final = 256
 FRAME_EVENT_BYTES: Final = 256 * 1024
 # How long `end` waits for a connection to take the last frame.
 END_NOTICE_SECONDS: Final = 0.2
+# Why events are lost: by a full buffer, by age or size of the log, or because they are unreadable.
+SLOW: Final = "slow"
+RETENTION: Final = "retention"
+DAMAGE: Final = "damage"
 FAILED: Final = "the broker cannot send its events because of an error, which is in its log"
 
 
@@ -45,6 +49,14 @@ class EventReader(Protocol):
     @property
     def rights(self) -> Rights:
         """Return the rights of its credential as they are now."""
+
+
+class FetchedEvents(list[Delivery]):
+    """Fetched events, and how many the subscriber learns to be lost."""
+
+    def __init__(self, events: Iterable[Delivery] = (), dropped: int = 0) -> None:
+        super().__init__(events)
+        self.dropped = dropped
 
 
 class PreparedDeliveries(NamedTuple):
@@ -179,7 +191,9 @@ class Notifier:
                 while True:
                     wake_up.clear()
                     if queue.dropped:
-                        await self._report_overflow(attachment)
+                        self._count_overflow(subscription)
+                    if subscription.untold:
+                        await self._tell_losses(attachment)
                     now = self._steady_clock()
                     taken: list[QueuedEvent] = []
                     may_send = attachment.credit > 0 and not subscription.is_suspended
@@ -202,11 +216,10 @@ class Notifier:
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
         """Send events frame by frame; prepare them again if the rights have changed."""
         subscription, sink, reader = attachment.subscription, attachment.sink, attachment.reader
+        queue, writer = subscription.queue, self._acknowledgement_writer
         while taken:
             rights = reader.rights
-            deliveries, queued, gone, *_ = await self._prepare(subscription, reader, taken)
-            if gone:
-                await self._tell(attachment, len(gone), "retention")
+            deliveries, queued, *_ = await self._prepare(subscription, reader, taken)
             sent = 0
             while sent < len(deliveries) and reader.rights is rights:
                 end, size = sent + 1, len(memoryview(deliveries[sent].data))
@@ -217,6 +230,16 @@ class Notifier:
                     end += 1
                 events = deliveries[sent:end]
                 attachment.credit -= len(events)
+                if attachment.manual and isinstance(queue, DiskQueue):
+                    # Before they are sent: their acknowledgements may arrive before sending ends.
+                    queue.unwritten.update(
+                        {
+                            one.sequence: Retry(queue.number, one.sequence, one.attempt, 0.0)
+                            for one in events
+                        }
+                    )
+                    writer.waiting.add(subscription)
+                    writer.work.set()
                 await sink.send(Deliver(subscription=subscription.stored.name, events=events))
                 self._metrics.delivered.inc(len(events))
                 now = self._clock()
@@ -226,28 +249,31 @@ class Notifier:
                         self._metrics.redelivered.inc()
                 if not attachment.manual:
                     sequences = [delivery.sequence for delivery in events]
-                    self._acknowledgement_writer.acknowledge(subscription, sequences)
+                    writer.acknowledge(subscription, sequences)
                 sent = end
             taken = queued[sent:]
 
-    async def _report_overflow(self, attachment: Attachment) -> None:
-        queue = attachment.subscription.queue
-        count, queue.dropped = queue.dropped, 0
-        self._count_dropped(attachment.subscription, count, "slow")
-        await self._tell(attachment, count, "slow")
+    def _count_overflow(self, subscription: ActiveSubscription) -> None:
+        count, subscription.queue.dropped = subscription.queue.dropped, 0
+        subscription.lose(count, SLOW)
+        self._metrics.dropped.labels(SLOW).inc(count)
 
-    async def _tell(self, attachment: Attachment, count: int, reason: str) -> None:
+    async def _tell_losses(self, attachment: Attachment) -> None:
         """Tell a reader how many events are lost, unless some may be hidden from it."""
-        if attachment.subscription.shows_all_to(attachment.reader.rights):
+        subscription = attachment.subscription
+        if not subscription.shows_all_to(attachment.reader.rights):
+            return
+        for reason, count in [*subscription.untold.items()]:
             dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
             await attachment.sink.send(dropped)
+            self._acknowledgement_writer.note_told(subscription, {reason: count})
 
     # --- fetching --------------------------------------------------------------------------------
 
     async def fetch(
         self, subscription: ActiveSubscription, reader: EventReader, limit: int, wait: float
-    ) -> list[Delivery]:
-        """Return queued events, waiting up to `wait` seconds for the first."""
+    ) -> FetchedEvents:
+        """Return queued events, waiting up to `wait` seconds for the first, or for a loss."""
         loop = asyncio.get_running_loop()
         until = loop.time() + wait
         with subscription.queue.listening() as wake_up:
@@ -258,20 +284,33 @@ class Notifier:
                     subscription, reader, min(limit, MAX_EVENTS_PER_TAKE), now
                 )
                 deliveries = (await self._prepare(subscription, reader, taken)).deliveries
-                if deliveries:
-                    self._count_fetched(deliveries)
-                    return deliveries
                 rest = until - loop.time()
-                if not taken and rest <= 0:
-                    return []
+                has_lost = subscription.untold and subscription.shows_all_to(reader.rights)
+                if deliveries or has_lost or (not taken and rest <= 0):
+                    lost = {**subscription.untold} if has_lost else {}
+                    return self._fetched(subscription, deliveries, lost)
                 if not taken:
                     await self._wait(wake_up, subscription, now, rest)
 
-    def _count_fetched(self, deliveries: Sequence[Delivery]) -> None:
+    def _fetched(
+        self,
+        subscription: ActiveSubscription,
+        deliveries: Sequence[Delivery],
+        lost: Mapping[str, int],
+    ) -> FetchedEvents:
         self._metrics.delivered.inc(len(deliveries))
         self._metrics.redelivered.inc(sum(one.attempt > 1 for one in deliveries))
         for delivery in deliveries:
             self._metrics.delivery_seconds.observe(max(0.0, self._clock() - delivery.time))
+        if deliveries:
+            number = subscription.number
+            sent = {
+                one.sequence: Retry(number, one.sequence, one.attempt, 0.0) for one in deliveries
+            }
+            self._acknowledgement_writer.write(subscription, {**sent})
+        if lost:
+            self._acknowledgement_writer.note_told(subscription, lost)
+        return FetchedEvents(deliveries, sum(lost.values()))
 
     async def _lease(
         self, subscription: ActiveSubscription, reader: EventReader, limit: int, now: float
@@ -299,15 +338,35 @@ class Notifier:
             async with asyncio.timeout(rest):
                 await wake_up.wait()
 
-    async def tell_dropped(self, subscription: ActiveSubscription, count: int, reason: str) -> None:
-        """Count events that will not arrive, and notify the subscriber if it is connected."""
-        self._count_dropped(subscription, count, reason)
-        attachment = subscription.attachment
-        if attachment is not None:
-            with contextlib.suppress(DisconnectedError):
-                await self._tell(attachment, count, reason)
-
     # --- settling --------------------------------------------------------------------------------
+
+    def drop_below(self, subscription: ActiveSubscription, sequence: int, count: int) -> None:
+        """Forget events that retention has removed; some of them had not been settled."""
+        if isinstance(subscription.queue, DiskQueue):
+            subscription.queue.drop_below(sequence)
+        self._acknowledgement_writer.count_lost(subscription, count, RETENTION)
+
+    async def acknowledge_stored(
+        self,
+        subscription: ActiveSubscription,
+        reader: EventReader,
+        sequences: Sequence[int],
+        up_to: int,
+    ) -> None:
+        """Acknowledge events on disk that memory does not have: they were sent before a restart."""
+        queue = subscription.queue
+        if not isinstance(queue, DiskQueue):
+            return
+        if not sequences and queue.has_passed(up_to, reader.rights.digest):
+            return
+        found, after = [0], 0
+        while found:
+            found = await queue.find_stored(sequences, up_to, after)
+            visible = found
+            if not subscription.shows_all_to(reader.rights):
+                visible = await self.visible_among(subscription, reader, found)
+            self._acknowledgement_writer.acknowledge_stored(subscription, queue, visible)
+            after = found[-1] if found else after
 
     async def reject(
         self, subscription: ActiveSubscription, sequence: int, delay: float | None, reason: str
@@ -341,7 +400,7 @@ class Notifier:
         [stored] = await self._event_cache.find([sequence])
         subscription.queue.settle([sequence], 0)
         if stored is None:
-            self._give_up(subscription, [sequence], "retention")
+            self._lose(subscription, [sequence])
             return
         self._metrics.dead.inc()
         letter = DeadLetter(
@@ -390,7 +449,7 @@ class Notifier:
             else:
                 prepared.hidden.append(queued.sequence)
         if prepared.gone:
-            self._give_up(subscription, prepared.gone, "retention")
+            self._lose(subscription, prepared.gone)
         if prepared.hidden:
             self._acknowledgement_writer.discard(subscription, prepared.hidden)
         if prepared.left:
@@ -409,13 +468,18 @@ class Notifier:
             and visible_delivery(stored, subscription, reader.rights) is not None
         ]
 
-    def _give_up(self, subscription: ActiveSubscription, sequences: list[int], reason: str) -> None:
-        self._count_dropped(subscription, len(sequences), reason)
-        self._acknowledgement_writer.discard(subscription, sequences)
-
-    def _count_dropped(self, subscription: ActiveSubscription, count: int, reason: str) -> None:
-        subscription.dropped += count
-        self._metrics.dropped.labels(reason).inc(count)
+    def _lose(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> None:
+        """Give up events that the log does not have."""
+        number, first = subscription.number, self._event_cache.first_sequence
+        lost = {
+            one: LostEvent(number, one, RETENTION if one < first else DAMAGE) for one in sequences
+        }
+        subscription.queue.settle(sequences, 0)
+        if isinstance(subscription.queue, DiskQueue):
+            self._acknowledgement_writer.write(subscription, lost)
+            return
+        for one in lost.values():
+            self._acknowledgement_writer.count_lost(subscription, 1, one.reason)
 
 
 def _may_read(subscription: ActiveSubscription, reader: EventReader) -> bool:

@@ -20,9 +20,25 @@ from tamis.storage import DeadLetter, Pending, Retry, StateStore
 # Readers with other rights have other cursors; beyond this the oldest goes, and its readers begin
 # again.
 MAX_CURSORS: Final = 4
+# Acknowledged events on disk that are looked up at once.
+STORED_PER_READ: Final = 1_000
 
-DeliveryOutcome = Retry | DeadLetter | None
-"""What became of a delivery; None: the event need not be sent again."""
+
+class LostEvent(NamedTuple):
+    """An event that cannot be sent, because the log does not have it."""
+
+    number: int
+    sequence: int
+    reason: str
+
+
+DeliveryOutcome = Retry | DeadLetter | LostEvent | None
+"""What became of a delivery; None: the event need not be sent again. A retry that is due at 0 was
+sent, and has no outcome yet."""
+
+
+# Stands for an event without an outcome.
+_UNSETTLED: Final = Retry(0, 0, 0, 0.0)
 
 
 class QueuedEvent(NamedTuple):
@@ -170,6 +186,7 @@ class DiskQueue(DeliveryQueue):
     __slots__ = (
         "_cursors",
         "_executor",
+        "_first",
         "_is_new",
         "_reading",
         "_state",
@@ -191,6 +208,8 @@ class DiskQueue(DeliveryQueue):
         self._executor = executor
         self.number = number
         self._state = state
+        self._first = 0
+        """Earlier events have been removed from disk."""
         self._is_new = nothing_yet
         """Whether nothing has ever waited."""
         self._cursors: dict[str, Cursor] = {}
@@ -262,6 +281,51 @@ class DiskQueue(DeliveryQueue):
         self.in_flight.clear()
         self.wake()
 
+    async def find_stored(self, sequences: Sequence[int], up_to: int, after: int) -> list[int]:
+        """Return some events on disk, in order: those listed, and all up to one."""
+        # What a replay has not passed yet was not sent.
+        most = int(min(up_to, self.below - 1))
+        return await self._executor.run(
+            self._state.pending_among,
+            self.number,
+            sequences,
+            most,
+            after=after,
+            limit=STORED_PER_READ,
+        )
+
+    def settle_stored(self, sequences: Iterable[int]) -> list[int]:
+        """Settle events on disk, in memory or not; return those that were not settled yet."""
+        found = [
+            sequence
+            for sequence in sequences
+            if isinstance(self.unwritten.get(sequence, _UNSETTLED), Retry)
+        ]
+        self.settle(found, 0)
+        for cursor in self._cursors.values():
+            cursor.remove({*found})
+        if self.settled_meanwhile is not None:
+            self.settled_meanwhile.update(found)
+        return found
+
+    def has_passed(self, sequence: int, reader: str) -> bool:
+        """Return whether a reader was sent all events up to one that it may see."""
+        cursor = self._cursors.get(reader)
+        return (
+            cursor is not None
+            and cursor.last >= sequence
+            and not (cursor.ready and cursor.ready[0].sequence <= sequence)
+        )
+
+    def drop_below(self, sequence: int) -> None:
+        """Forget events that are no longer on disk."""
+        self.in_flight = {s: sent for s, sent in self.in_flight.items() if s >= sequence}
+        self.retries = [retry for retry in self.retries if retry[1] >= sequence]
+        heapq.heapify(self.retries)
+        for cursor in self._cursors.values():
+            cursor.ready = [queued for queued in cursor.ready if queued.sequence >= sequence]
+        self._first = max(self._first, sequence)
+
     # --- cursors ---------------------------------------------------------------------------------
 
     def forget_readers(self) -> None:
@@ -286,24 +350,32 @@ class DiskQueue(DeliveryQueue):
         if self._reading is None:
             self._reading = asyncio.Lock()
         async with self._reading:
-            if cursor.ready or cursor.is_whole:
-                return
-            # Events that are offered while the disk is read are kept and joined to those read.
-            before, below, cursor.is_whole = cursor.last, self.below, True
-            self.settled_meanwhile = {
-                sequence
-                for sequence, outcome in self.unwritten.items()
-                if not isinstance(outcome, Retry)
-            }
-            try:
-                rows = await self._executor.run(self._read, before)
-                self._join(cursor, rows, before, below)
-            except BaseException:
-                cursor.ready.clear()
-                cursor.last, cursor.is_whole = before, False
-                raise
-            finally:
-                self.settled_meanwhile = None
+            before = -1
+            # What is read may be settled already, so that there is nothing in it.
+            while before < cursor.last and self._needs_more(cursor):
+                before = cursor.last
+                await self._read_more(cursor)
+
+    def _needs_more(self, cursor: Cursor) -> bool:
+        return not (cursor.ready or cursor.is_whole or len(self.retries) >= self.window)
+
+    async def _read_more(self, cursor: Cursor) -> None:
+        # Events that are offered while the disk is read are kept and joined to those read.
+        before, below, cursor.is_whole = cursor.last, self.below, True
+        self.settled_meanwhile = {
+            sequence
+            for sequence, outcome in self.unwritten.items()
+            if not isinstance(outcome, Retry)
+        }
+        try:
+            rows = await self._executor.run(self._read, before)
+            self._join(cursor, rows, before, below)
+        except BaseException:
+            cursor.ready.clear()
+            cursor.last, cursor.is_whole = before, False
+            raise
+        finally:
+            self.settled_meanwhile = None
 
     def _join(self, cursor: Cursor, rows: Sequence[Pending], before: int, below: float) -> None:
         """Put events that were read before those that were offered meanwhile."""
@@ -316,7 +388,7 @@ class DiskQueue(DeliveryQueue):
         known |= self.settled_meanwhile or set()
         cursor.ready = []
         for row in read:
-            if row.sequence not in known:
+            if row.sequence not in known and row.sequence >= self._first:
                 self._add_row(cursor, row)
         cursor.ready.extend(offered)
         cursor.last = offered[-1].sequence if offered else last

@@ -57,6 +57,7 @@ class ActiveSubscription:
         "queue",
         "rights",
         "stored",
+        "untold",
     )
 
     def __init__(
@@ -74,7 +75,9 @@ class ActiveSubscription:
         self.queue = queue
         self.attachment: Attachment | None = None
         self.dropped = 0
-        """Events dropped since the broker started."""
+        """How many events it has lost."""
+        self.untold: dict[str, int] = {}
+        """How many of them, by reason, the subscriber does not know of."""
         self.mark = b""
         """A digest of what the engine compiled; empty: nothing."""
         self.is_suspended = False
@@ -109,6 +112,12 @@ class ActiveSubscription:
         Otherwise, not even the number of its events may be revealed.
         """
         return not rights.hides_anything or {*self.rights.roles} <= {*rights.roles}
+
+    def lose(self, events: int, reason: str, told: int = 0) -> None:
+        """Count events that were lost; the subscriber knows of some of them."""
+        self.dropped += events
+        if events > told:
+            self.untold[reason] = self.untold.get(reason, 0) + events - told
 
     def grant(self, rights: Rights) -> None:
         """Set new rights, which hold for sending at once and for matching later.

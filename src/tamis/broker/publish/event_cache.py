@@ -48,6 +48,11 @@ class EventCache:
             _, oldest = self.recent.popitem(last=False)
             self._bytes -= len(oldest.payload.text) + OVERHEAD_BYTES
 
+    @property
+    def first_sequence(self) -> int:
+        """Return the first event that the log still has."""
+        return self._log.first_sequence
+
     async def find(self, sequences: Sequence[int]) -> list[StoredEvent | None]:
         """Return events; None for those that the log no longer has."""
         found = [self.recent.get(sequence) for sequence in sequences]

@@ -76,9 +76,14 @@ class Fetch(_RequestBody):
 
 
 class Fetched(_ResponseBody):
-    """Events; they are delivered again unless they are acknowledged in time."""
+    """Events; they are delivered again unless they are acknowledged in time.
+
+    `dropped` counts those that retention removed before they could be delivered; each is reported
+    once.
+    """
 
     events: list[Delivery]
+    dropped: int = 0
 
 
 class Acknowledgement(_RequestBody):

@@ -28,7 +28,8 @@ async def fetch(call: OperationCall, subscription: str, body: Fetch) -> Fetched:
     They are delivered again unless they are acknowledged within `ack_timeout`.
     """
     asked = call.session.fetch(subscription, limit=body.limit, wait=body.wait)
-    return Fetched(events=await long_poll(call.frontend.streams, call.request.receive, asked) or [])
+    found = await long_poll(call.frontend.streams, call.request.receive, asked)
+    return Fetched(events=found or [], dropped=found.dropped if found is not None else 0)
 
 
 @operations.add("POST", f"{_SUBSCRIPTION}/acknowledge", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
