@@ -14,7 +14,8 @@ operation. When the operation has ended, each is opened as a store and compared 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -25,7 +26,16 @@ from storage.damage import Said, all_of
 from storage.disk import Disk, PowerCutError, RandomFaults, no_fault
 from storage.samples import UNSYNCED, everything, subscription
 from tamis.errors import StorageError
-from tamis.storage import NEVER, DeadLetter, NewRecord, Record, Retry, Storage, StoredToken
+from tamis.storage import (
+    NEVER,
+    DeadLetter,
+    NewRecord,
+    PublisherTail,
+    Record,
+    Retry,
+    Storage,
+    StoredToken,
+)
 
 SEGMENT_BYTES = 700
 PUBLISHERS = ("p", "q", "a publisher with a longer name")
@@ -58,6 +68,15 @@ class Model:
         self.lasting = 0
         """The version as of the last lasting change."""
         self.facts: Facts = {}
+
+
+def tails(events: Sequence[tuple[Any, ...]]) -> dict[str, PublisherTail]:
+    """Return what is known of publishers after some events."""
+    known: dict[str, PublisherTail] = {}
+    for name, number, *_ in events:
+        tail = known.get(name, PublisherTail())
+        known[name] = tail.append(number, array("I", [0]), 1.0)
+    return known
 
 
 def facts_of(store: Storage) -> dict[str, Any]:
@@ -214,8 +233,7 @@ class PowerLoss:
             for sequence in range(first, stop + 1)
             if self.rng.random() < 0.5
         ]
-        publishers = {name: number for name, number, *_ in self.model.events[first - 1 : stop]}
-        state.commit_matches(stop, pairs, publishers)
+        state.commit_matches(stop, pairs, tails(self.model.events[:stop]))
 
     def settle(self) -> None:
         state = self.store.state
@@ -318,7 +336,7 @@ class PowerLoss:
         with Storage.open(moment.folder, segment_bytes=SEGMENT_BYTES, files=UNSYNCED) as store:
             oldest, found = store.log.first_sequence, everything(store.log, 100)
             if not store.recovery.is_clean or store.log.verify():
-                return f"{store.recovery}, {store.log.damaged}"
+                return f"{store.recovery}, {store.log.damage.places}"
             return (
                 self.wrong_events(moment, oldest, found)
                 or self.wrong_publishers(store, oldest, found)
@@ -341,9 +359,10 @@ class PowerLoss:
         return ""
 
     def wrong_publishers(self, store: Storage, oldest: int, found: list[Record]) -> str:
-        wanted = {name: number for name, number, *_ in self.model.events[: oldest - 1]}
-        wanted |= {record.publisher: record.publisher_sequence for record in found}
-        return "" if store.publishers == wanted else f"publishers: {store.publishers}, not {wanted}"
+        events = self.model.events[: oldest - 1] + [tuple(one[2:]) for one in found]
+        wanted = {name: tail[:2] for name, tail in tails(events).items()}
+        known = {name: tail[:2] for name, tail in store.publishers.items()}
+        return "" if known == wanted else f"publishers: {known}, not {wanted}"
 
     def wrong_facts(self, moment: Moment, store: Storage) -> str:
         now = facts_of(store)

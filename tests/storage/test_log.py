@@ -151,7 +151,7 @@ def test_reading_goes_on_while_retention_removes_what_is_read(tmp_path: Path) ->
     reader.join(60)
     assert seen == sorted(set(seen))
     assert seen[-1] == 300
-    assert log.damaged == ()
+    assert log.damage.places == ()
     log.close()
 
 

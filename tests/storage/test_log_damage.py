@@ -56,7 +56,7 @@ def test_a_log_cut_at_any_byte_is_what_was_appended_before_and_goes_on(
         wanted = flat(groups[:kept])
         assert everything(log) == wanted, cut
         assert log.cut_bytes == cut - ends[kept]
-        assert log.damaged == ()
+        assert log.damage.places == ()
         assert log.append([NewRecord("again", 1, 0, b"")])[0] == len(wanted) + 1
         assert everything(log)[:-1] == wanted
         log.close()
@@ -84,7 +84,7 @@ def test_a_bit_that_falls_over_anywhere_is_found_and_takes_little_with_it(
         # Records are as they were, or are not returned.
         assert set(found) <= set(wanted), bit
         assert [record.sequence for record in found] == sorted({r.sequence for r in found})
-        assert log.damaged or log.cut_bytes, bit
+        assert log.damage.places or log.cut_bytes, bit
         gone = len(wanted) - len(found)
         in_last_group = bit // 8 >= len(whole) - sizes_of(groups)[-1]
         assert gone == (bit // 8 >= HEADER_BYTES) * (
@@ -105,7 +105,7 @@ def test_damage_is_named_by_segment_offset_and_sequence(
     data[second + 20] ^= 1
     log = opened(path, quick_path / "log", bytes(data))
     size = sizes_of([groups[1][:1]])[0]
-    assert [str(damage) for damage in log.damaged] == [
+    assert [str(damage) for damage in log.damage.places] == [
         f"{path.name}, offset {second}: {size} bytes are damaged; lost: 2"
     ]
     assert log.get(2) is None
@@ -151,7 +151,9 @@ def test_every_segment_is_read_around_its_damage(quick_path: Path) -> None:
     gone |= set(range(int(missing.name[:20]), int(paths[7].name[:20])))
     missing.unlink()
     log = EventLog(quick_path, files=UNSYNCED)
-    assert [damage.segment for damage in log.damaged] == [headless.name]
+    # What is missing at the end of a file, or between two, is found without reading them all.
+    found = [damage.segment for damage in log.damage.places]
+    assert found == [headless.name, torn.name, paths[5].name]
     assert everything(log) == [record for record in wanted if record.sequence not in gone]
     assert {sequence for damage in log.verify() for sequence in damage.lost} == gone
     assert len(log.verify()) == 3
@@ -185,7 +187,7 @@ def test_sequences_that_were_matched_are_never_used_again(quick_path: Path) -> N
     left = path.read_bytes()
     log = EventLog(quick_path, synced_up_to=9, files=UNSYNCED)
     assert everything(log) == wanted[:7]
-    assert [damage.lost for damage in log.damaged] == [range(8, 10)]
+    assert [damage.lost for damage in log.damage.places] == [range(8, 10)]
     assert log.append([NewRecord("p", 2, 0, b"y")]) == range(10, 11)
     # What is left of an event that was acknowledged is there for whoever can make sense of it.
     assert path.read_bytes() == left

@@ -10,7 +10,9 @@ import pytest
 from storage.damage import all_of, filled
 from storage.samples import subscription
 from tamis.errors import StorageError
+from tamis.ports import SYSTEM_FILES
 from tamis.storage import DroppedEvents, StateStore
+from tamis.storage.counts import CountFile
 from tamis.storage.database import VERSION
 
 # What `filled` made with the first version of the state.
@@ -22,7 +24,11 @@ def restored(folder: Path) -> Path:
     connection = sqlite3.connect(path)
     connection.executescript(VERSION_1.read_text(encoding="utf-8"))
     connection.execute("PRAGMA journal_mode = WAL")
+    (changes,) = connection.execute("SELECT changes FROM counters").fetchone()
     connection.close()
+    count = CountFile(folder / "state.count", SYSTEM_FILES)
+    count.begin(changes)
+    count.close()
     return path
 
 

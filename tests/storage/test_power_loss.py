@@ -12,7 +12,7 @@ import pytest
 from storage import sqlite_vfs
 from storage.power_loss import PowerLoss
 from tamis.errors import StorageError
-from tamis.storage import StateStore, database, opening, segments
+from tamis.storage import StateStore, counts, database, opening, segments
 
 pytestmark = pytest.mark.skipif(
     not sqlite_vfs.is_available(), reason="sqlite3 is linked without a shared library"
@@ -88,7 +88,7 @@ def test_a_disk_that_does_not_sync_is_found_out(kind: type[PowerLoss], quick_pat
             lambda _database, _error: None,
             marks=pytest.mark.slow,
         ),
-        (database.ChangeCount, "begin", database.ChangeCount.write),
+        (counts.CountFile, "begin", counts.CountFile.write),
         (opening, "sync_folder", lambda _files, _folder: None),
         (segments, "sync_folder", lambda _files, _folder: None),
         (opening, "_cut", lambda _segment, _end, _files: 0),

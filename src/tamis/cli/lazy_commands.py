@@ -71,6 +71,9 @@ COMMANDS: Final = {
     "token": CommandEntry(
         "Issue, list and revoke tokens; for administrators.", "tamis.cli.broker.token:token"
     ),
+    "repair": CommandEntry(
+        "Check the data folder of a stopped broker.", "tamis.cli.broker.repair:repair"
+    ),
     "spark": CommandEntry("Compile and match in bulk on Spark.", "tamis.cli.spark.commands:spark"),
 }
 

@@ -11,9 +11,10 @@ It handles bytes, numbers, names and times, and knows nothing about filters. Its
 disk, so asyncio code makes them from a thread.
 """
 
+from tamis.storage.damage import Damage
 from tamis.storage.log import EventLog
 from tamis.storage.publishers import PublisherTail
-from tamis.storage.records import Damage, NewRecord, Record
+from tamis.storage.records import NewRecord, Record
 from tamis.storage.state import StateStore
 from tamis.storage.store import Recovery, Retention, Storage
 from tamis.storage.tables import (

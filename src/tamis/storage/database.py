@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -313,42 +311,3 @@ def _names(connection: sqlite3.Connection) -> list[str]:
     """Return the statements that created the tables in the file."""
     found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
     return sorted(str(sql) for (sql,) in found)
-
-
-_COUNT: Final = struct.Struct("<Q")
-_CRC: Final = struct.Struct("<I")
-
-
-class ChangeCount:
-    """A file with a number and its checksum."""
-
-    def __init__(self, path: Path, files: Files) -> None:
-        self.path: Final = path
-        self._files = files
-        self._file: Final = files.open(path, os.O_RDWR | os.O_CREAT)
-
-    def read(self) -> int | None:
-        """Return the number, 0 if the file is new; None if it is damaged."""
-        data = self._files.pread(self._file, _COUNT.size + _CRC.size + 1, 0)
-        if not data:
-            return 0
-        number, crc = data[: _COUNT.size], data[_COUNT.size :]
-        if _CRC.pack(zlib.crc32(number)) != crc:
-            return None
-        return int(_COUNT.unpack(number)[0])
-
-    def begin(self, number: int) -> None:
-        """Write a number, and sync it: a later one replaces it within one sector, or does not."""
-        self.write(number)
-        with suppress(OSError):
-            self._files.sync(self._file)
-
-    def write(self, number: int) -> None:
-        """Write a number; the state is correct without it."""
-        data = _COUNT.pack(number)
-        with suppress(OSError):
-            write_all(self._files, self._file, data + _CRC.pack(zlib.crc32(data)), 0)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._files.close(self._file)

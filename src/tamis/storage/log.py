@@ -8,9 +8,11 @@ from __future__ import annotations
 import math
 import os
 import time
+import zlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
@@ -18,9 +20,11 @@ from typing import Final
 
 from tamis.errors import StorageError
 from tamis.ports import SYSTEM_FILES, Files, RandomBytes, system_random
+from tamis.storage.counts import COUNT, CRC, CountFile
+from tamis.storage.damage import Damage, DamageRegister
 from tamis.storage.files import FilePool, make_folder, refusal, sync_folder, write_all
 from tamis.storage.opening import open_log
-from tamis.storage.records import Damage, NewRecord, Record, encode
+from tamis.storage.records import NewRecord, Record, encode
 from tamis.storage.segments import (
     HEADER_BYTES,
     LARGE_READ,
@@ -37,7 +41,6 @@ READ_BYTES: Final = 4 << 20
 # A segment is closed after this fraction of the retention age, so that no event is kept much longer
 # because it shares a file with a younger one.
 _AGE_PARTS: Final = 8
-_MOST_DAMAGE_KEPT: Final = 1_000
 
 _first: Final = attrgetter("first")
 _begun: Final = attrgetter("header.time")
@@ -55,6 +58,8 @@ class EventLog:
         folder: Path,
         *,
         synced_up_to: int = 0,
+        removed_below: int | None = None,
+        count: CountFile | None = None,
         segment_bytes: int = SEGMENT_BYTES,
         clock: Callable[[], float] = time.time,
         files: Files = SYSTEM_FILES,
@@ -66,10 +71,13 @@ class EventLog:
         self._files = files
         self._random = random
         self._pool = FilePool(files)
+        self._count = count
         self._writing = Lock()
         try:
             make_folder(files, folder)
-            opened = open_log(folder, files, self._pool, synced_up_to)
+            opened = open_log(
+                folder, files, self._pool, removed_below=removed_below, synced_up_to=synced_up_to
+            )
             last = opened.segments[-1] if opened.goes_on else None
             self._active = None if last is None else _Active.open(last, files)
         except OSError as error:
@@ -82,7 +90,12 @@ class EventLog:
         """The time of the last append."""
         self.cut_bytes: Final = opened.cut_bytes
         """What a crash left unfinished, and opening cut off."""
-        self._damaged = {(damage.segment, damage.offset): damage for damage in opened.damaged}
+        self.damage: Final = DamageRegister()
+        """The damage found since the log was opened, by opening it or by reading."""
+        for damage in opened.damaged:
+            self.damage.add(damage)
+        if count is not None:
+            count.begin(self._next - 1)
 
     @property
     def first_sequence(self) -> int:
@@ -99,11 +112,6 @@ class EventLog:
     def bytes(self) -> int:
         """Return the size of the log in bytes."""
         return sum(segment.extent.end for segment in self._segments)
-
-    @property
-    def damaged(self) -> tuple[Damage, ...]:
-        """Return the damage found since the log was opened, by opening it or by reading."""
-        return tuple(self._damaged.copy().values())
 
     # --- appending ---------------------------------------------------------------------------
 
@@ -132,6 +140,11 @@ class EventLog:
                 active.segment.offsets.note_group(first, end, starts)
             self._next = first + len(records)
             active.segment.extent = Extent(end + len(data), self._next)
+            if self._count is not None:
+                # Evidence only, and not a call: this is on the way of every publication.
+                number = COUNT.pack(self._next - 1)
+                with suppress(OSError):
+                    self._files.pwrite(self._count.file, number + CRC.pack(zlib.crc32(number)), 0)
             return range(first, self._next)
 
     def _writable(self) -> _Active:
@@ -209,7 +222,22 @@ class EventLog:
         for segment in self._segments:
             with self._reading(segment):
                 self._note_damage(segment, segment.first)
-        return self.damaged
+        return self.damage.places
+
+    def verify_some(self, first: int, max_bytes: int) -> int:
+        """Read on from a sequence, for so many bytes; return the sequence to go on with."""
+        segments, following = self._segments, self._next
+        at = max(0, bisect_right(segments, first, key=_first) - 1)
+        for segment in segments[at:]:
+            with self._reading(segment):
+                for item in segment.entries(first):
+                    if isinstance(item, Damage):
+                        self.damage.add(item)
+                    elif item.record.sequence >= first:
+                        max_bytes -= item.end - item.offset
+                        if max_bytes <= 0:
+                            return item.record.sequence + 1
+        return following
 
     def _records(self, first: int, chunk: int) -> Iterator[Record]:
         segments = self._segments
@@ -218,7 +246,7 @@ class EventLog:
             with self._reading(segment):
                 for item in segment.entries(first, chunk):
                     if isinstance(item, Damage):
-                        self._note(item)
+                        self.damage.add(item)
                     elif item.record.sequence >= first:
                         yield item.record
 
@@ -234,11 +262,7 @@ class EventLog:
     def _note_damage(self, segment: LogSegment, sequence: int) -> None:
         for item in segment.entries(sequence):
             if isinstance(item, Damage):
-                self._note(item)
-
-    def _note(self, damage: Damage) -> None:
-        if len(self._damaged) < _MOST_DAMAGE_KEPT:
-            self._damaged.setdefault((damage.segment, damage.offset), damage)
+                self.damage.add(item)
 
     # --- forgetting --------------------------------------------------------------------------
 
@@ -249,15 +273,34 @@ class EventLog:
 
         The segment that is appended to stays, and so does everything from `keep_from` on.
         """
+        return self.remove_below(
+            self.first_to_stay(max_age=max_age, max_bytes=max_bytes, keep_from=keep_from)
+        )
+
+    def first_to_stay(
+        self, *, max_age: float | None = None, max_bytes: int | None = None, keep_from: int
+    ) -> int:
+        """Return the first sequence of the oldest segment within the limits."""
         with self._writing:
             if max_age is not None and self._is_to_be_closed(max_age):
                 # Closing can wait if the disk is full; removing cannot.
                 with suppress(StorageError):
                     self._begin()
+            segments, now = self._segments, self._clock()
+            size = self.bytes
+            for oldest, following in pairwise(segments):
+                is_old = max_age is not None and following.header.time <= now - max_age
+                is_too_much = max_bytes is not None and size > max_bytes
+                if following.first > keep_from or not (is_old or is_too_much):
+                    return oldest.first
+                size -= oldest.extent.end
+            return segments[-1].first if segments else self._next
+
+    def remove_below(self, sequence: int) -> range:
+        """Remove the segments before a sequence, oldest first; return the sequences removed."""
+        with self._writing:
             first = self.first_sequence
-            while len(self._segments) > 1 and self._segments[1].first <= keep_from:
-                if not self._is_to_go(max_age, max_bytes):
-                    break
+            while len(self._segments) > 1 and self._segments[1].first <= sequence:
                 self._remove_oldest()
             return range(first, self.first_sequence)
 
@@ -266,11 +309,6 @@ class EventLog:
         if active is None or active.segment.first == self._next:
             return False
         return active.segment.header.time + max_age / _AGE_PARTS <= self._clock()
-
-    def _is_to_go(self, max_age: float | None, max_bytes: int | None) -> bool:
-        youngest = self._segments[1].header.time
-        is_old = max_age is not None and youngest <= self._clock() - max_age
-        return is_old or (max_bytes is not None and self.bytes > max_bytes)
 
     def _remove_oldest(self) -> None:
         before = self._segments
@@ -294,6 +332,9 @@ class EventLog:
             if self._active is not None:
                 self._active.close()
                 self._active = None
+            if self._count is not None:
+                self._count.close()
+                self._count = None
             self._pool.close()
 
 

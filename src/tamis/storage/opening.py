@@ -1,7 +1,10 @@
 """Opening a log: cut off what a crash left unfinished, report what is damaged.
 
 Only the last segment can have been written to when the process or the power failed, so it is read
-completely. It ends with a group that may never have been acknowledged. If that group is complete,
+completely. Each of the others was complete before the next one began, so it is enough to check that
+it reaches the next; the rest of it is verified while the log is in use.
+
+The last segment ends with a group that may never have been acknowledged. If that group is complete,
 it stays. If it is not, and nothing shows that it was ever synced, it is removed completely: if a
 part of a publication remained, a retry would be taken for a repetition. Everything before was on
 disk before anything was written after it, so errors there are damage, and intact records stay.
@@ -16,8 +19,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tamis.ports import Files
+from tamis.storage.damage import Damage
 from tamis.storage.files import FilePool, sync_folder
-from tamis.storage.records import Damage, LocatedRecord
+from tamis.storage.records import LocatedRecord
 from tamis.storage.segments import (
     HEADER_BYTES,
     PART,
@@ -70,14 +74,22 @@ class _LogTail(NamedTuple):
     damaged: list[Damage]
 
 
-def open_log(folder: Path, files: Files, pool: FilePool, synced_up_to: int) -> OpenedLog:
-    """Read a folder; events up to `synced_up_to` are known to have been on disk."""
+def open_log(
+    folder: Path, files: Files, pool: FilePool, *, removed_below: int | None, synced_up_to: int
+) -> OpenedLog:
+    """Read a folder; events up to `synced_up_to` are known to have been on disk.
+
+    Retention has removed at most those below `removed_below`, if that is known.
+    """
     for name in files.names(folder):
         if name.endswith(PART):
             files.remove(folder / name)
     segments, damaged = _segments(folder, files, pool)
     if not segments:
-        return OpenedLog((), synced_up_to + 1, 0.0, 0, (), goes_on=False)
+        lost = range(max(1, removed_below or 1), synced_up_to + 1)
+        missing = [Damage(folder.name, 0, 0, lost, "all segments are missing")] if lost else []
+        return OpenedLog((), synced_up_to + 1, 0.0, 0, tuple(missing), goes_on=False)
+    damaged += _gaps(segments, removed_below)
     last = segments[-1]
     tail = _tail(last, synced_up_to)
     next_sequence = max(tail.stop, synced_up_to + 1)
@@ -102,18 +114,39 @@ def _segments(folder: Path, files: Files, pool: FilePool) -> tuple[list[LogSegme
         extent = Extent(max(path.stat().st_size, HEADER_BYTES), stop)
         header = read_header(path, pool)
         if header is None:
-            reason = "the header is damaged; its name tells what is needed of it"
-            damaged.append(Damage(path.name, 0, HEADER_BYTES, range(0), reason))
             header = header_by_name(path, segments[-1].header.time if segments else 0.0)
-            header = header._replace(time=_first_time(LogSegment(path, header, extent, pool)))
+            time, found = _without_header(LogSegment(path, header, extent, pool))
+            header = header._replace(time=time)
+            damaged += found
         segments.append(LogSegment(path, header, extent, pool))
     return segments, damaged
 
 
-def _first_time(segment: LogSegment) -> float:
-    """Return a possible time for the header: too early a time would remove events too early."""
-    found = (item.record.time for item in segment.all_entries() if isinstance(item, LocatedRecord))
-    return next(found, segment.header.time)
+def _without_header(segment: LogSegment) -> tuple[float, list[Damage]]:
+    """Read a segment whose header is damaged; return a possible time for it, and all damage.
+
+    Too early a time would remove events too early.
+    """
+    reason = "the header is damaged; the name of the file tells what is needed of it"
+    damaged = [Damage(segment.path.name, 0, HEADER_BYTES, range(0), reason)]
+    times = []
+    for item in segment.all_entries():
+        if isinstance(item, LocatedRecord):
+            times.append(item.record.time)
+        elif item.lost.stop != _UNKNOWN:
+            damaged.append(item)
+    return times[0] if times else segment.header.time, damaged
+
+
+def _gaps(segments: list[LogSegment], removed_below: int | None) -> list[Damage]:
+    """Return what is missing before the first segment, and at the ends of all but the last."""
+    first, lost = segments[0], range(0)
+    if removed_below is not None:
+        lost = range(max(1, removed_below), first.first)
+    gaps = [Damage(first.path.name, 0, 0, lost, "files before it are missing")] if lost else []
+    for segment in segments[:-1]:
+        gaps += segment.damage_at_end()
+    return gaps
 
 
 def _tail(segment: LogSegment, synced_up_to: int) -> _LogTail:

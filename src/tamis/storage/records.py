@@ -68,27 +68,6 @@ class LocatedRecord(NamedTuple):
     record: Record
 
 
-class Damage(NamedTuple):
-    """A damaged place in the log, and the sequences lost with it."""
-
-    segment: str
-    offset: int
-    size: int
-    lost: range
-    reason: str
-
-    def __str__(self) -> str:
-        where = f"{self.segment}, offset {self.offset:,}"
-        return f"{where}: {self.reason}; {sequences(self.lost)}"
-
-
-def sequences(lost: range) -> str:
-    """Return a phrase that names the lost sequences."""
-    if not lost:
-        return "no record is lost by it"
-    return f"lost: {lost[0]:,}" if len(lost) == 1 else f"lost: {lost[0]:,} to {lost[-1]:,}"
-
-
 def encode(
     records: Sequence[NewRecord], sequence: int, time: float, mark: bytes
 ) -> tuple[bytes, list[int]]:

@@ -30,11 +30,11 @@ from typing import Final, NamedTuple
 
 from tamis.errors import StorageError
 from tamis.ports import Files, RandomBytes
+from tamis.storage.damage import Damage
 from tamis.storage.files import FilePool, sync_folder, write_all
 from tamis.storage.records import (
     MARK_BYTES,
     MIN_RECORD_BYTES,
-    Damage,
     LocatedRecord,
     Record,
     claimed_size,
@@ -234,6 +234,17 @@ class LogSegment:
                 self.offsets.note(item.record.sequence, item.offset)
             yield item
 
+    def damage_at_end(self) -> list[Damage]:
+        """Return the damage at the end of the segment; a whole one takes a single read."""
+        extent = self.extent
+        window = RecordScanner(self._read, self.header.mark, extent.end, SMALL_READ)
+        found = window.next_entry(max(HEADER_BYTES, extent.end - SMALL_READ), extent.end)
+        start = extent.end if found is None else found.offset
+        for last in window.run(start):
+            if (last.end, last.record.sequence + 1) == extent:
+                return []
+        return [item for item in self.entries(extent.stop - 1) if isinstance(item, Damage)]
+
     def sequence_at(self, time: float) -> int | None:
         """Return the first sequence at or after a time; None if all are before."""
         extent = self.extent
@@ -287,7 +298,7 @@ class LogSegment:
 
     def _damage(self, start: int, end: int, lost: range) -> Damage:
         size = end - start
-        reason = f"{size:,} bytes are damaged" if size else "records are missing"
+        reason = f"{size:,} bytes are damaged" if size else "what follows is missing"
         return Damage(self.path.name, start, size, lost, reason)
 
 

@@ -19,7 +19,8 @@ import msgspec
 
 from tamis.errors import StorageError
 from tamis.ports import SYSTEM_FILES, Files
-from tamis.storage.database import ChangeCount, Database
+from tamis.storage.counts import CountFile
+from tamis.storage.database import Database
 from tamis.storage.publishers import PublisherTail, parse_gaps, print_gaps
 from tamis.storage.tables import (
     AUDIT,
@@ -53,6 +54,10 @@ _NOTE_SENT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? W
 _NOT_NEW: Final = "NOT (attempts IS 0 AND due IS 0)"
 _STRAY: Final = "number NOT IN (SELECT number FROM subscriptions) OR (sequence > 0) IS NOT TRUE"
 _MOST_DAMAGE_KEPT: Final = 1_000
+_ACCEPT: Final = (
+    "put back state.db-wal and state.count if they were removed, or accept the loss with "
+    "'tamis repair --accept-lost-changes' and check the tokens"
+)
 
 
 class _Transaction(NamedTuple):
@@ -72,7 +77,13 @@ class StateStore:
     it.
     """
 
-    def __init__(self, path: Path, *, files: Files = SYSTEM_FILES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        files: Files = SYSTEM_FILES,
+        accept_lost_changes: bool = False,
+    ) -> None:
         self._path: Final = path
         self._writing = Lock()
         self._damaged: dict[tuple[str, str], DamagedRow] = {}
@@ -83,9 +94,13 @@ class StateStore:
             self._counters = self._read_counters()
             self._numbers = {number for (number,) in self._rows("SELECT number FROM subscriptions")}
             self._check_rows()
-            self._count = ChangeCount(path.with_suffix(".count"), files)
-            self.lost_changes: Final = self._lost_changes()
-            """The number of durable changes that have been lost."""
+            self._count = CountFile(path.with_suffix(".count"), files)
+            try:
+                self.lost_changes: Final = self._lost_changes(accept_lost_changes)
+                """The number of durable changes that have been lost."""
+            except BaseException:
+                self._count.close()
+                raise
         except BaseException:
             self._database.close()
             raise
@@ -512,12 +527,23 @@ class StateStore:
                 self._whole(table, connection.execute(table.select))
             self._whole(PENDING, connection.execute(f"{PENDING.select} WHERE {_NOT_NEW}"))
 
-    def _lost_changes(self) -> int:
+    def _lost_changes(self, accept: bool) -> int:
+        """Compare the number of durable changes with the count; refuse if any may be missing."""
         promised, found = self._count.read(), self._counters.changes
-        if promised is None:
-            self._note(self._count.path.name, "", "the file is damaged, and was written anew")
+        name, problem = self._count.path.name, ""
+        lost = max(0, (promised or 0) - found)
+        if lost:
+            problem = f"the last {lost:,} changes of subscriptions, tokens and audit are missing"
+        elif promised is None and (found or not self._count.is_new):
+            what = "missing" if self._count.is_new else "damaged"
+            problem = f"{name} is {what}, so nobody can tell whether the last changes are there"
+            self._note(name, "", f"the file is {what}, and was written anew")
+        if problem and not accept:
+            raise StorageError(
+                self._path, f"{problem}; a revoked token may be valid again", advice=_ACCEPT
+            )
         self._count.begin(found)
-        return max(0, (promised or 0) - found)
+        return lost
 
     # --- rows --------------------------------------------------------------------------------
 

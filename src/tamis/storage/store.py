@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 from zlib import crc32
 
+from tamis.errors import StorageFullError
 from tamis.ports import (
     SYSTEM_FILES,
     Clock,
@@ -19,10 +20,12 @@ from tamis.ports import (
     SystemClock,
     system_random,
 )
+from tamis.storage.counts import CountFile
+from tamis.storage.damage import Damage
+from tamis.storage.database import VERSION
 from tamis.storage.files import FolderLock, make_folder, refusal, sync_folder
 from tamis.storage.log import SEGMENT_BYTES, EventLog
 from tamis.storage.publishers import PublisherTail
-from tamis.storage.records import Damage
 from tamis.storage.state import StateStore
 from tamis.storage.tables import DamagedRow
 
@@ -93,18 +96,26 @@ class Storage:
         clock: Clock,
         files: Files,
         random: RandomBytes,
+        accept_lost_changes: bool,
     ) -> None:
         started = clock.monotonic()
         make_folder(files, folder)
         with ExitStack() as opened:
             lock = FolderLock(files, folder / "LOCK")
             opened.callback(lock.release)
-            self.state: Final = StateStore(folder / "state.db", files=files)
+            self.state: Final = StateStore(
+                folder / "state.db", files=files, accept_lost_changes=accept_lost_changes
+            )
             opened.callback(self.state.close)
+            count = CountFile(folder / "log.count", files)
+            appended = count.read()
+            is_known = self.state.version_found == VERSION
             self.log: Final = EventLog(
                 folder / "log",
                 # Matching reads only what is on disk.
-                synced_up_to=self.state.matched_up_to,
+                synced_up_to=max(self.state.matched_up_to, appended or 0),
+                removed_below=self.state.removed_below if is_known else None,
+                count=count,
                 segment_bytes=segment_bytes,
                 clock=clock.time,
                 files=files,
@@ -112,6 +123,12 @@ class Storage:
             )
             opened.callback(self.log.close)
             sync_folder(files, folder)
+            if appended is None and is_known:
+                what = "missing" if count.is_new else "damaged"
+                reason = f"the file is {what}, and was written anew"
+                self.log.damage.add(Damage(count.path.name, 0, 0, range(0), reason))
+            if not is_known and self.log.first_sequence > 1:
+                self.state.note_removal(self.log.first_sequence)
             self.state.check_sequences(self.log.next_sequence)
             self.publishers: Final = self._publishers()
             """What is known of each publisher when the store was opened, matched or not."""
@@ -127,12 +144,23 @@ class Storage:
         clock: Clock | None = None,
         files: Files = SYSTEM_FILES,
         random: RandomBytes = system_random,
+        accept_lost_changes: bool = False,
     ) -> Self:
-        """Open a folder, create it if there is none, and recover from a crash."""
+        """Open a folder, create it if there is none, and recover from a crash.
+
+        Refuse if durable changes of the state are missing: a revoked token may be valid again.
+        """
         path = Path(folder).absolute()
         clock = clock or SystemClock()
         try:
-            return cls(path, segment_bytes=segment_bytes, clock=clock, files=files, random=random)
+            return cls(
+                path,
+                segment_bytes=segment_bytes,
+                clock=clock,
+                files=files,
+                random=random,
+                accept_lost_changes=accept_lost_changes,
+            )
         except OSError as error:
             raise refusal(error.filename or path, "opening the store", error) from error
 
@@ -171,7 +199,7 @@ class Storage:
             next_sequence=self.log.next_sequence,
             matched_up_to=self.state.matched_up_to,
             cut_bytes=self.log.cut_bytes,
-            damaged=self.log.damaged,
+            damaged=self.log.damage.places,
             damaged_rows=self.state.damaged,
             lost_changes=self.state.lost_changes,
         )
@@ -179,10 +207,19 @@ class Storage:
     def retain(self, *, max_age: float | None = None, max_bytes: int | None = None) -> Retention:
         """Remove old segments that are matched, and their pending events."""
         matched = self.state.matched_up_to
+        stop = self.log.first_to_stay(max_age=max_age, max_bytes=max_bytes, keep_from=matched + 1)
+        if stop <= self.log.first_sequence:
+            return Retention(range(stop, stop), {})
+        with suppress(StorageFullError):
+            # Otherwise what retention removes would look like lost files. A full disk gets room
+            # first, and the note is made below.
+            self.state.note_removal(stop)
         # Once the log removes events, only the state knows the numbers of their publishers, and
         # must survive a power failure.
         self.state.make_lasting()
-        removed = self.log.retain(max_age=max_age, max_bytes=max_bytes, keep_from=matched + 1)
+        removed = self.log.remove_below(stop)
+        if self.state.removed_below < stop:
+            self.state.note_removal(stop)
         dropped = self.state.drop_pending_below(removed.stop) if removed else {}
         return Retention(removed, dropped)
 
