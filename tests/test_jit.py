@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import os
 import pickle
 import subprocess
@@ -99,6 +100,41 @@ def test_a_version_reads_its_own_cache_and_no_other(folder: Path) -> None:
         assert not was_cached(load_and_call(folder))
         assert was_cached(load_and_call(folder))
     assert {path.name for path in (folder / "__pycache__").iterdir()} >= {"tamis-1", "tamis-2"}
+
+
+class Screen(io.StringIO):
+    """A terminal, or not."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_first_compilation_is_announced_once_in_a_terminal_and_nowhere_else(
+    folder: Path, is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen(is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(kernel_cache, "_announced", False)
+    assert not was_cached(load_and_call(folder))
+    line = "compiling kernels for this machine, once; it takes about half a minute\n"
+    assert screen.getvalue() == (line if is_terminal else "")
+    with patch.object(kernel_cache, "CACHE_FOLDER", "tamis-3"):
+        assert not was_cached(load_and_call(folder))
+    assert screen.getvalue().count("\n") == is_terminal
+
+
+def test_what_is_cached_is_not_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load_and_call(folder)
+    screen = Screen(is_terminal=True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(kernel_cache, "_announced", False)
+    assert was_cached(load_and_call(folder))
+    assert screen.getvalue() == ""
 
 
 def test_a_package_that_cannot_be_written_is_cached_at_home(folder: Path) -> None:

@@ -6,6 +6,7 @@ This builds on internals of Numba, which tests/test_numba_contract.py checks.
 from __future__ import annotations
 
 import os
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -94,8 +95,23 @@ class KernelCache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return what is cached, and nothing if a tuple has moved within this version."""
+        found = None
         try:
-            return super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+            found = super().load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         except (AttributeError, ImportError):
             self.flush()  # type: ignore[no-untyped-call]
-            return None
+        if found is None:
+            _announce_compilation()
+        return found
+
+
+_announced = False
+
+
+def _announce_compilation() -> None:
+    """Say in a terminal, once, why nothing happens for a while; servers have their logs."""
+    global _announced  # noqa: PLW0603
+    if not _announced and sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write("compiling kernels for this machine, once; it takes about half a minute\n")
+        sys.stderr.flush()
+    _announced = True

@@ -31,8 +31,8 @@ TAMIS = (sys.executable, "-m", "tamis.cli")
         (("match", "--limit", "3"), "a filter is missing"),
         (("match", "x = 1", "--mode", "some"), "'some' is not one of 'total', 'strict'"),
         (("match", "x = 1", "--mode", "total"), "mode 'total' needs a schema"),
-        (("match", "x = 1", "--limit", "-1"), "--limit"),
-        (("match", "x = 1", "--limit", "few"), "--limit"),
+        (("match", "x = 1", "--limit", "-1"), "'--limit': it must be at least 0"),
+        (("match", "x = 1", "--limit", "few"), "'--limit': it is not a whole number"),
         (("match", "x = 1", "--language", "sql"), "'sql' is not a language that Tamis reads"),
         (("match", "x = 1", "--schema", "no-such-file"), "no-such-file cannot be read"),
         (("match", "x = 1", "--nope"), "No such option: --nope"),
@@ -53,6 +53,7 @@ def test_a_mistake_is_a_sentence_and_exit_code_2(arguments: tuple[str, ...], wor
     assert done.err.startswith("error: ")
     assert words in done.err
     assert "Value error" not in done.err
+    assert "Input should" not in done.err
     assert "Traceback" not in done.err
 
 

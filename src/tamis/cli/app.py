@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -24,8 +25,7 @@ class CommandGroup(LazyCommands):
         try:
             code = super().main(*args, **options)
         except typer.TyperException as error:
-            # Typer leaves this trace of the library that checks its values.
-            code = _report_mistake(error.format_message().replace(": Value error, ", ": "))
+            code = _report_mistake(_in_our_words(error.format_message()))
         sys.exit(code)
 
     def invoke(self, ctx: Any) -> object:
@@ -44,6 +44,25 @@ class CommandGroup(LazyCommands):
                 f"{error.filename or 'the input'} cannot be read: {error.strerror}"
             )
         return code
+
+
+# What the library that checks Typer's values says, and what we say.
+_PHRASES: Final = (
+    (r": Value error, ", ": "),
+    (r"Input should be a valid integer, .*", "it is not a whole number"),
+    (r"Input should be a valid number, .*", "it is not a number"),
+    (r"Input should be greater than or equal to (\S+)", r"it must be at least \1"),
+    (r"Input should be less than or equal to (\S+)", r"it must be at most \1"),
+    (r"Input should be greater than (\S+)", r"it must be more than \1"),
+    (r"Input should be less than (\S+)", r"it must be less than \1"),
+    (r"Input should ", "it should "),
+)
+
+
+def _in_our_words(message: str) -> str:
+    for theirs, ours in _PHRASES:
+        message = re.sub(theirs, ours, message)
+    return message
 
 
 def _report_mistake(message: str) -> int:

@@ -103,8 +103,10 @@ class HTTPManagement:
             raise _refusal(response)
         try:
             body = msgspec.json.decode(response.content or b"null", type=operation.response)
-        except msgspec.MsgspecError as error:
-            raise DisconnectedError(f"{self._address.web} is not a broker: {error}") from None
+        except msgspec.MsgspecError:
+            raise DisconnectedError(
+                f"{self._address.web} does not answer as a broker of this version does"
+            ) from None
         return cast(T, getattr(body, operation.wrapper) if operation.wrapper else body)
 
     async def _fetch(

@@ -87,7 +87,9 @@ def test_what_is_no_event_is_named_and_the_rest_goes_on() -> None:
 def test_a_file_that_grew_is_published_again_without_repetition(tmp_path: Path) -> None:
     path = tmp_path / "grows.jsonl"
     path.write_text("".join(f'{{"grows": {n}}}\n' for n in range(700)) + "no event\n")
-    assert published(tamis("pub", path, "--publisher", "grows")) == (700, 0, 1)
+    done = tamis("pub", path, "--publisher", "grows")
+    assert published(done) == (700, 0, 1)
+    assert f"rejected: {path}: line 701, column 1: this is not JSON" in done.err
     with path.open("a") as file:
         file.write('{"grows": 701}\n')
     assert published(tamis("pub", path, "--publisher", "grows")) == (1, 700, 1)

@@ -124,7 +124,8 @@ def pub(
     """
     if event and events is not None:
         raise mistake("give a file or --event, not both")
-    options = PublishOptions(publisher, sequence, cloudevents, "event" if event else "line")
+    unit = "event" if event else "line" if events in (None, STDIN) else f"{events}: line"
+    options = PublishOptions(publisher, sequence, cloudevents, unit)
     err = stderr()
     counts = PublishCounts()
     with _input(events or STDIN, event) as stream:
