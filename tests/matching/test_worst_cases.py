@@ -38,8 +38,8 @@ CASES: dict[str, tuple[str, dict[str, object], float]] = {
     "within": (f"t within '{'a' * 16_000}'", {"t": "a" * 7_999 + "b"}, 0.25),
     "regular expression": (
         "t matches 'a.{80}b'",
-        {"t": "".join(Random(1).choices("ab", k=4_096)).replace("b", "ac")},
-        0.5,
+        {"t": "".join(Random(1).choices("ac", k=60_000))},
+        1.0,
     ),
     "a list and many values": (
         f"a in ({', '.join(map(str, range(70_000, 71_024)))})",
@@ -84,6 +84,22 @@ def test_the_worst_case_is_soon_over(case: str) -> None:
     assert seconds(lambda: engine.match_batch([event])) <= limit
 
 
+def test_a_pattern_made_to_be_slow_does_not_slow_down_the_others() -> None:
+    engine = Engine()
+    engine.add("slow", "t matches 'a.{80}b'")
+    for number in range(400):
+        engine.add(number, f"t matches 'a.*{number}z'")
+    engine.compact()
+    text = "".join(Random(1).choices("ac", k=60_000))
+    alone = engine_of(parse("t matches 'a.{80}b'"))
+    engine.match({"t": text})
+    alone.match({"t": text})
+    own = seconds(lambda: alone.match({"t": text}))
+    assert seconds(lambda: engine.match({"t": text})) <= 3 * own + 0.5
+    assert engine.match({"t": "a 399z"}) == [9, 99, 399]
+    assert engine.match({"t": text + "b" * 90 + "7z"}) == ["slow", 7]
+
+
 def test_many_comparisons_with_many_values_are_soon_over() -> None:
     engine = engine_of(parse(" or ".join(f"a = {n}" for n in range(70_000, 71_024))))
     event = Event({"a": MANY_VALUES})
@@ -93,7 +109,7 @@ def test_many_comparisons_with_many_values_are_soon_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["a.{600}b", r"(\\w{1,200}[ab]){4}c", "(?:a?){1000}", "(?:(?:a{0,100}){0,10})"]
+    "pattern", ["a.{300}b", r"(\\w{1,200}[ab]){4}c", "(?:a?){1000}", "(?:(?:a{0,100}){0,10})"]
 )
 def test_regular_expressions_that_may_take_too_long_are_refused(pattern: str) -> None:
     with pytest.raises(LimitError, match=r"steps for one character in the regular expr.*limit of"):
@@ -106,9 +122,10 @@ def test_regular_expressions_that_may_take_too_long_are_refused(pattern: str) ->
     "pattern",
     [
         r"^[a-z0-9._%+-]+@[a-z0-9.-]+\\.[a-z]{2,}$",
-        r"(?i)(error|warn(ing)?|fatal|critical).{0,80}(timeout|refused|reset)",
+        r"(?i)(error|warn(ing)?|fatal|critical).{0,50}(timeout|refused|reset)",
         r"^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?Z \\[(INFO|WARN)\\] ([\\w.]+): .*$",
         r"\\pL+ \\pL+",
+        r"\\x{1F600}+|é",
     ],
 )
 def test_usual_regular_expressions_are_not_refused(pattern: str) -> None:

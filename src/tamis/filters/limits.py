@@ -20,7 +20,7 @@ class FilterLimits(NamedTuple):
     """Atoms; every constant of a list and every operand of an arithmetic counts as one."""
     depth: int = 64
     """Levels of and, or, not, parentheses and arithmetic inside each other."""
-    steps: int = 512
+    steps: int = 256
     """Steps that all regular expressions together may take for one character of a text."""
 
     def check_text(self, text: str) -> None:

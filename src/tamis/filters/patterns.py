@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Protocol
+from typing import Final, Protocol
 
 import re2
 
 from tamis.errors import FilterTypeError
+
+# RE2 extends an automaton as it meets texts, up to this many bytes; then it goes on without one.
+# Where an automaton does not help, more memory only delays that, and takes twice the time.
+AUTOMATON_BYTES: Final = 1024 * 1024
 
 
 class Pattern(Protocol):
@@ -25,10 +29,23 @@ def compile_pattern(pattern: str) -> Pattern:
     would be large.
     """
     try:
-        compiled: Pattern = re2.compile(pattern, options=pattern_options())
+        # What fits the memory of RE2's default is accepted, and gets less if it needs less.
+        compiled: Pattern = _compiled(pattern, AUTOMATON_BYTES) or re2.compile(
+            pattern, options=pattern_options()
+        )
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
         raise FilterTypeError(f"the pattern {pattern[:60]!r} cannot be used: {reason}") from None
+    return compiled
+
+
+def _compiled(pattern: str, memory: int) -> Pattern | None:
+    options = pattern_options()
+    options.max_mem = memory
+    try:
+        compiled: Pattern = re2.compile(pattern, options=options)
+    except re2.error:
+        return None
     return compiled
 
 
@@ -45,11 +62,15 @@ def pattern_options() -> re2.Options:
 def pattern_steps(pattern: str) -> int:
     r"""Return how many steps RE2 may take for one character: the length of the pattern's program.
 
-    That is its worst case, for patterns such as `a.{50}b` on texts made for them, at 20 to 60 ns a
+    That is its worst case, for patterns such as `a.{50}b` on texts made for them, at up to 20 ns a
     step. Most patterns take one step for a character. Other than programs for UTF-8, those for
     bytes do not grow a hundredfold with a class such as `\pL`, and neither does the time.
     """
     options = pattern_options()
     options.encoding = re2.Options.Encoding.LATIN1
-    compiled = re2.compile(pattern.encode("utf-8", "surrogatepass"), options=options)
+    try:
+        compiled = re2.compile(pattern.encode("utf-8", "surrogatepass"), options=options)
+    except re2.error:
+        # It names characters beyond those of a byte, such as \x{1F600}.
+        compiled = compile_pattern(pattern)
     return int(compiled.programsize)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from itertools import chain, takewhile
@@ -19,7 +20,7 @@ from tamis.events.columns import Entries
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import HasBits, TextTest, ValueAtom
 from tamis.filters.like import compile_like
-from tamis.filters.patterns import pattern_options
+from tamis.filters.patterns import pattern_options, pattern_steps
 from tamis.matching.compile.vocabulary import Predicate
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 from tamis.matching.evaluate.relations import Operands, find_related
@@ -34,6 +35,13 @@ SCAN_BYTES: Final = 16 * 1024
 # A pattern set extends its automaton as it meets texts, up to this many bytes; then it starts over,
 # which costs time but changes no answer.
 PATTERN_SET_BYTES: Final = 32 * 1024 * 1024
+
+
+# A set's automaton does not give up where it does not help. A text is tried pattern by pattern if
+# the set could take longer than half a second for it, at up to 40 ns for each step and character.
+# All texts are, once one has taken this long.
+MAX_SET_STEPS: Final = 12_000_000
+SLOW_SET_SECONDS: Final = 0.02
 
 
 class Placed(NamedTuple):
@@ -142,10 +150,16 @@ class PatternFinder:
         # pattern matches every text, so a result without it is invalid.
         self._set.Add("")
         self._set.Compile()
+        self._max_characters = MAX_SET_STEPS // sum(pattern_steps(test.text) for test in tests)
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the patterns that match a text."""
+        if len(text) > self._max_characters:
+            return self._each.find(text)
+        started = time.perf_counter()
         found: list[int] | None = self._set.Match(text)
+        if time.perf_counter() - started > SLOW_SET_SECONDS:
+            self._max_characters = 0
         if found is None:
             return self._each.find(text)
         return [self._places[number] for number in found if number < len(self._places)]
