@@ -53,6 +53,21 @@ def check_problem(response: httpx.Response, status: int, code: str, *words: str)
 # --- publishing ----------------------------------------------------------------------------------
 
 
+def test_a_subscription_that_exists_is_not_created_again(client: httpx.Client) -> None:
+    body = {"id": "twice", "filter": "a = 1"}
+    made = client.post("/v1/subscriptions", json=body)
+    again = client.post("/v1/subscriptions", json=body)
+    assert (made.status_code, again.status_code) == (201, 200)
+    assert again.json() == made.json()
+    other = client.post("/v1/subscriptions", json={**body, "filter": "a = 2"})
+    assert other.status_code == 409
+    unnamed = [client.post("/v1/subscriptions", json={"filter": "a = 1"}) for _ in range(2)]
+    assert [one.status_code for one in unnamed] == [201, 201]
+    document = client.get("/openapi.json").json()
+    responses = document["paths"]["/v1/subscriptions"]["post"]["responses"]
+    assert responses["200"]["content"] == responses["201"]["content"]
+
+
 @pytest.mark.parametrize(
     ("headers", "body", "count"),
     [

@@ -13,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from tamis.broker.frontend.http.operations import Frontend, Operation, OperationCall
+from tamis.broker.frontend.http.operations import Created, Frontend, Operation, OperationCall
 from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
 from tamis.broker.frontend.http.reading import (
     JSON,
@@ -139,7 +139,11 @@ def _as_response(operation: Operation, result: object) -> Response:
         return result
     if result is None:
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    return Response(msgspec.json.encode(result), operation.status, media_type=JSON)
+    status = operation.status
+    if isinstance(result, Created):
+        status = status if result.is_new else HTTPStatus.OK
+        result = result.value
+    return Response(msgspec.json.encode(result), status, media_type=JSON)
 
 
 def _as_refusal(error: Exception, path: str) -> RefusedError:

@@ -153,7 +153,8 @@ def _responses(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]
         str(status): {"$ref": f"#/components/responses/Refused{status}"}
         for status in sorted(_refusals(operation))
     }
-    return {str(operation.status): good} | refused
+    statuses = [operation.status] + [HTTPStatus.OK.value] * operation.creates
+    return {str(status): good for status in statuses} | refused
 
 
 def _refusals(operation: Operation) -> set[int]:

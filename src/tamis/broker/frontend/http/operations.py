@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from starlette.requests import Request
 
@@ -24,6 +24,7 @@ from tamis.broker.sessions import Session
 from tamis.errors import RefusedError
 from tamis.protocol import Code
 
+T = TypeVar("T")
 H = TypeVar("H", bound=Callable[..., Awaitable[object]])
 
 
@@ -66,6 +67,14 @@ class OperationCall(NamedTuple):
         return self.frontend.settings
 
 
+class Created(NamedTuple, Generic[T]):
+    """The result of an operation that creates something, unless it exists already."""
+
+    value: T
+    is_new: bool
+    """True: the status is 201; False: 200."""
+
+
 class Content(NamedTuple):
     """The content of a request or response that is not a single JSON struct."""
 
@@ -97,6 +106,8 @@ class Operation(NamedTuple):
     headers: Any
     refuses: frozenset[Code]
     public: bool
+    creates: bool = False
+    """Whether the status is 200 instead if there was nothing to create."""
 
     @property
     def name(self) -> str:
@@ -134,6 +145,9 @@ class Operations:
             types = typing.get_type_hints(handler, include_extras=True)
             summary, description = describe(handler)
             result = types["return"]
+            creates = typing.get_origin(result) is Created
+            if creates:
+                [result] = typing.get_args(result)
             self.all.append(
                 Operation(
                     method,
@@ -151,6 +165,7 @@ class Operations:
                     types.get("headers"),
                     frozenset(refuses),
                     public,
+                    creates,
                 )
             )
             return handler

@@ -12,7 +12,7 @@ from tamis.broker.frontend.http.bodies import (
     FollowQuery,
     NewSubscription,
 )
-from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
+from tamis.broker.frontend.http.operations import Content, Created, OperationCall, Operations
 from tamis.broker.frontend.http.reading import require_proof
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
 from tamis.protocol import Code, Subscribe
@@ -27,10 +27,12 @@ operations: Final = Operations("Subscriptions")
     status=201,
     refuses=(Code.BAD_FILTER, Code.CONFLICT, Code.STORAGE_FULL),
 )
-async def create_subscription(call: OperationCall, body: NewSubscription) -> SubscriptionView:
+async def create_subscription(
+    call: OperationCall, body: NewSubscription
+) -> Created[SubscriptionView]:
     """Create a subscription, which lasts until it expires or is deleted.
 
-    If you have one with this name and the same filter, it is resumed.
+    If you have one with this name and the same filter, it is resumed, and the status is 200.
     """
     wanted = Subscribe(
         ref=0,
@@ -43,7 +45,9 @@ async def create_subscription(call: OperationCall, body: NewSubscription) -> Sub
         acknowledge="manual",
         max_attempts=body.max_attempts,
     )
-    return await call.session.subscribe(wanted)
+    subscription, is_resumed = await call.session.open_subscription(wanted)
+    view = await call.session.subscription(subscription.stored.name)
+    return Created(view, is_new=not is_resumed)
 
 
 @operations.add(
