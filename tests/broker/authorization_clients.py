@@ -156,7 +156,7 @@ class SessionClient:
 
     async def try_filter(self, wanted: Subscribe, events: Sequence[bytes]) -> Any:
         return await self._said(
-            lambda: self._session.try_filter(
+            self._session.try_filter(
                 wanted.filter, language=wanted.language, mode=wanted.mode, events=events
             )
         )

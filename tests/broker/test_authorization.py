@@ -200,7 +200,9 @@ async def test_errors_do_not_reveal_the_schema_to_unauthorized_principals(tmp_pa
                 assert "float" not in said
                 assert "timestamp" not in said
         # Samples are read as if what is hidden were not declared.
-        [trial] = clerk.try_filter("a = 1", events=[b'{"a": 1, "pay": {"net": "x"}, "when": 5}'])
+        [trial] = await clerk.try_filter(
+            "a = 1", events=[b'{"a": 1, "pay": {"net": "x"}, "when": 5}']
+        )
         assert (trial.matches, trial.error) == (True, "")
 
 
@@ -209,7 +211,7 @@ async def explain_own(session: Session, filter_: str) -> str:
 
 
 async def try_own(session: Session, filter_: str) -> object:
-    return session.try_filter(filter_, events=[b"{}"])
+    return await session.try_filter(filter_, events=[b"{}"])
 
 
 @run_async
@@ -558,6 +560,6 @@ async def test_samples_that_are_too_large_are_refused_with_a_sentence(tmp_path: 
         large = json.dumps({"a": "x" * 2_000}).encode()
         said = await refusal(asyncio.to_thread(ann.explain, filter_="a = 1", event=large))
         assert said.startswith("too_large: ")
-        [trial] = ann.try_filter("a = 1", events=[large])
+        [trial] = await ann.try_filter("a = 1", events=[large])
         assert trial.matches is None
         assert "1,000" in trial.error

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -25,6 +26,7 @@ from tamis.broker.match.snapshots import Snapshots
 from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.clock_watch import ClockWatch
 from tamis.broker.operations.executors import Executors
+from tamis.broker.operations.fair_executor import FairExecutor
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.housekeeping import Chore, Housekeeping
 from tamis.broker.operations.logs import get_logger
@@ -152,7 +154,11 @@ class Broker:
             executors.commit,
             max_waiting=settings.commit_queue,
         )
-        self.replayer = Replayer(store, event_cache, executors.background, self.supervisor)
+        self._client_executor = FairExecutor(executors.client, clock.monotonic)
+        replays = FairExecutor(
+            executors.background, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+        )
+        self.replayer = Replayer(store, event_cache, replays, self.supervisor)
         self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(
             store=store,
@@ -188,6 +194,10 @@ class Broker:
             access_control=self.access_control,
             revocation_writer=self.revocation_writer,
             executors=executors,
+            client_executor=self._client_executor,
+            decode_executor=FairExecutor(
+                executors.decode, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+            ),
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,
             forget=self.forget,

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
 from math import isinf
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -20,6 +19,7 @@ from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.executors import Executors
+from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.revocations import Revocation, RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
@@ -83,6 +83,8 @@ class SessionServices(NamedTuple):
     access_control: AccessControl
     revocation_writer: RevocationWriter
     executors: Executors
+    client_executor: FairExecutor
+    decode_executor: FairExecutor
     status: Callable[[], dict[str, Any]]
     end_invalid_sessions: Callable[[], None]
     forget: Callable[[Session], None]
@@ -110,7 +112,7 @@ class Session:
         if inspect.iscoroutinefunction(method):
             result: T = await method(**arguments)
             return result
-        # Trying and explaining filters is work for a thread.
+        # Explaining filters is work for a thread.
         return await self._answer_in_thread(method, **arguments)
 
     # --- publishing ------------------------------------------------------------------------------
@@ -149,8 +151,8 @@ class Session:
                 if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
                     raise self._too_large(texts)
                 if size > MAX_BYTES_DECODED_ON_LOOP:
-                    payloads = await services.executors.decode.run(
-                        services.decoder.decode_all, texts, format
+                    payloads = await services.decode_executor.run(
+                        self.principal.name, services.decoder.decode_all, texts, format
                     )
                 elif len(texts) == 1:
                     payloads = [services.decoder.decode(texts[0], format)]
@@ -395,7 +397,7 @@ class Session:
         """Return the dead letters that the principal may see now."""
         read, most = self._services.dead_letters.read_page, min(limit, MAX_PAGE_ITEMS)
         return await self._answer_by_rights(
-            lambda rights: partial(read, self._with_letters(id_), rights, after, most)
+            lambda rights: read(self._with_letters(id_), rights, after, most)
         )
 
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
@@ -412,7 +414,7 @@ class Session:
     async def _visible_letters(self, id_: str, sequences: Sequence[int]) -> list[int]:
         find = self._services.dead_letters.find_visible
         return await self._answer_by_rights(
-            lambda rights: partial(find, self._with_letters(id_), rights, sequences)
+            lambda rights: find(self._with_letters(id_), rights, sequences)
         )
 
     def _with_letters(self, id_: str) -> ActiveSubscription:
@@ -439,17 +441,17 @@ class Session:
         log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
         first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
 
-        def search(rights: Rights) -> Callable[[], HistoryView]:
+        def search(rights: Rights) -> Slices[HistoryView]:
             manager = self._services.subscription_manager
             parsed, chosen = manager.parse_allowed(filter_, language, mode, rights)
             wanted = HistoryQuery(parsed, chosen, first, end_, most)
-            return partial(self._services.history.read, wanted, rights)
+            return self._services.history.read(wanted, rights)
 
         return await self._answer_by_rights(search)
 
     # --- trying ----------------------------------------------------------------------------------
 
-    def try_filter(
+    async def try_filter(
         self,
         filter_: str,
         *,
@@ -459,11 +461,21 @@ class Session:
     ) -> list[Trial]:
         """Return which sample events a filter matches; no stored event is read."""
         self._require_open()
+        return await self._answer_in_slices(self._try(filter_, language, mode, events))
+
+    def _try(
+        self,
+        filter_: str,
+        language: str,
+        mode: str | None,
+        events: Sequence[bytes | msgspec.Raw],
+    ) -> Slices[list[Trial]]:
         subscription_manager = self._services.subscription_manager
         parsed, chosen = subscription_manager.parse_allowed(filter_, language, mode, self.rights)
         own = self.rights.check_filter(parsed)
         trials = []
         for event in events:
+            yield
             try:
                 sample = self._sample(event)
                 trials.append(Trial(own.matches(sample, chosen, self.rights.schema)))
@@ -570,17 +582,21 @@ class Session:
             state.add_audit, now, self.principal.name, act, detail
         )
 
-    async def _answer_by_rights(self, ask: Callable[[Rights], Callable[[], T]]) -> T:
+    async def _answer_by_rights(self, ask: Callable[[Rights], Slices[T]]) -> T:
         """Return an answer by the rights as they are when it is given."""
         while True:
             rights = self.rights
-            answer = await self._answer_in_thread(ask(rights))
+            answer = await self._answer_in_slices(ask(rights))
             if self.rights is rights:
                 return answer
 
     async def _answer_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        run = self._services.executors.client.run
-        return await self._while_open(run(work, *args, **kwargs))
+        run = self._services.client_executor.run
+        return await self._while_open(run(self.principal.name, work, *args, **kwargs))
+
+    async def _answer_in_slices(self, slices: Slices[T]) -> T:
+        run = self._services.client_executor.run_slices
+        return await self._while_open(run(self.principal.name, slices))
 
     async def _while_open(self, work: Coroutine[Any, Any, T]) -> T:
         """Return a result, unless the principal is no longer admitted before it is there."""

@@ -10,12 +10,13 @@ import msgspec
 from tamis.access import Rights
 from tamis.broker.deliver.notifier import visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.payloads import NAME_OF, PayloadDecoder
 from tamis.errors import TamisError
 from tamis.protocol.views import DeadLetterView
 from tamis.storage import DeadLetter, StateStore
 
-LETTERS_PER_READ: Final = 1_000
+LETTERS_PER_READ: Final = 50
 
 
 class DeadLetterReader:
@@ -27,10 +28,11 @@ class DeadLetterReader:
 
     def read_page(
         self, subscription: ActiveSubscription, rights: Rights, after: int, most: int
-    ) -> list[DeadLetterView]:
+    ) -> Slices[list[DeadLetterView]]:
         """Return visible dead letters after a sequence, in order."""
         views: list[DeadLetterView] = []
         while len(views) < most:
+            yield
             letters = self._state.dead_letters(subscription.number, after, LETTERS_PER_READ)
             if not letters:
                 break
@@ -40,9 +42,14 @@ class DeadLetterReader:
 
     def find_visible(
         self, subscription: ActiveSubscription, rights: Rights, sequences: Iterable[int]
-    ) -> list[int]:
+    ) -> Slices[list[int]]:
         """Return the sequences that belong to visible dead letters."""
-        return [one for one in sequences if self._is_visible(subscription, rights, one)]
+        visible = []
+        for sequence in sequences:
+            yield
+            if self._is_visible(subscription, rights, sequence):
+                visible.append(sequence)
+        return visible
 
     def _is_visible(self, subscription: ActiveSubscription, rights: Rights, sequence: int) -> bool:
         found = self._state.dead_letters(subscription.number, sequence - 1, 1)

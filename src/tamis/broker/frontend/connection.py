@@ -296,7 +296,7 @@ class Connection:
         elif len(self._flushes) < MAX_PENDING_FLUSHES:
             self._flushes.append(frame.ref)
             if self._flusher is None or self._flusher.done():
-                self._flusher = asyncio.create_task(self._flush(session))
+                self._flusher = self._broker.supervisor.start("flush", self._flush(session))
         else:
             error = RefusedError(Code.TOO_MANY, "earlier pings still wait for the disk")
             await self._refuse(frame.ref, error)

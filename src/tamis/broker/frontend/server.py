@@ -30,6 +30,9 @@ LOG: Final = get_logger("tamis.server")
 BACKLOG: Final = 2048
 # Loading takes longer only if the kernels must be compiled.
 LOADING_SECONDS: Final = 3.0
+# How long a thread that computes may keep the event loop waiting. With Python's 5 ms, each of the
+# steps of a publication would wait that long while somebody searches the log.
+SWITCH_SECONDS: Final = 0.0005
 
 
 def serve(settings: BrokerSettings) -> None:
@@ -37,6 +40,7 @@ def serve(settings: BrokerSettings) -> None:
     configure_logs(settings)
     for sentence in unknown_variables(os.environ):
         LOG.warning("unknown variable", reason=sentence)
+    sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(_serve(settings))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from itertools import compress
 from typing import Final, NamedTuple
 
 from tamis.access import JOINED_LIMITS, Rights
 from tamis.broker.deliver.notifier import visible_delivery
+from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import RefusedError
 from tamis.events import Schema
@@ -16,11 +17,12 @@ from tamis.filters import Filter, Mode
 from tamis.matching import Engine
 from tamis.protocol import Code, Delivery
 from tamis.protocol.views import HistoryView
-from tamis.storage import EventLog
+from tamis.storage import EventLog, Record
 
 # A request searches this many events, however few it finds: if the end of a page depended on their
 # size, it would reveal how large the hidden events are.
 EVENTS_PER_SEARCH: Final = 1_000
+EVENTS_PER_SLICE: Final = 50
 # A page may exceed this by one event.
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 _ID: Final = 1
@@ -47,37 +49,37 @@ class History:
         self._schema = schema
         self._mode = mode
 
-    def read(self, wanted: HistoryQuery, rights: Rights) -> HistoryView:
+    def read(self, wanted: HistoryQuery, rights: Rights) -> Slices[HistoryView]:
         """Return a page of events and where the next page starts; at `end` there is none."""
         end = min(wanted.end, self._log.next_sequence)
         start = max(wanted.start, self._log.first_sequence)
         stop = min(end, start + EVENTS_PER_SEARCH)
+        engine = self._engine(wanted, rights)
         found: list[Delivery] = []
         size = 0
-        for one in self._visible(wanted, rights, start, stop):
-            if len(found) == wanted.limit or size > MAX_PAGE_BYTES:
-                return HistoryView(found, one.sequence, end)
-            found.append(one)
-            size += len(memoryview(one.data))
+        while start < stop:
+            yield
+            records = self._log.read(start, min(EVENTS_PER_SLICE, stop - start))
+            records = [one for one in records if one.sequence < stop]
+            if not records:
+                break
+            start = records[-1].sequence + 1
+            for one in self._visible(engine, records, wanted, rights):
+                if len(found) == wanted.limit or size > MAX_PAGE_BYTES:
+                    return HistoryView(found, one.sequence, end)
+                found.append(one)
+                size += len(memoryview(one.data))
         return HistoryView(found, stop, end)
 
     def _visible(
-        self, wanted: HistoryQuery, rights: Rights, start: int, stop: int
+        self, engine: Engine, records: Iterable[Record], wanted: HistoryQuery, rights: Rights
     ) -> Iterator[Delivery]:
-        engine = self._engine(wanted, rights)
-        while start < stop:
-            records = [
-                one for one in self._log.read(start, EVENTS_PER_SEARCH) if one.sequence < stop
-            ]
-            if not records:
-                return
-            start = records[-1].sequence + 1
-            events = self._event_cache.decode_records(records)
-            matches = engine.match_batch([one.payload.event for one in events])
-            for stored in compress(events, map(bool, matches)):
-                delivery = visible_delivery(stored, wanted, rights)
-                if delivery is not None:
-                    yield delivery
+        events = self._event_cache.decode_records(records)
+        matches = engine.match_batch([one.payload.event for one in events])
+        for stored in compress(events, map(bool, matches)):
+            delivery = visible_delivery(stored, wanted, rights)
+            if delivery is not None:
+                yield delivery
 
     def _engine(self, wanted: HistoryQuery, rights: Rights) -> Engine:
         reading = rights.effective(wanted.filter, wanted.mode)

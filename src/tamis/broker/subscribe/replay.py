@@ -10,14 +10,15 @@ from typing import Final, NamedTuple
 
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra
+from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import TamisError
 from tamis.matching import Engine
-from tamis.ports import Executor
 from tamis.storage import Storage
 
 EVENTS_PER_STEP: Final = 1_000
+EVENTS_PER_SLICE: Final = 50
 RETRY_SECONDS: Final = 0.5
 
 
@@ -35,7 +36,7 @@ class Replayer:
         self,
         store: Storage,
         event_cache: EventCache,
-        executor: Executor,
+        executor: FairExecutor,
         supervisor: Supervisor,
     ) -> None:
         self._store = store
@@ -77,14 +78,17 @@ class Replayer:
         queue: DiskQueue,
     ) -> None:
         rights, engine, stored = None, None, subscription.stored
+        owner = stored.owner
         # After a failure the search resumes where it was, as after a restart of the broker.
         range_ = ReplayRange(Extra.of(stored).replay_from or stored.start, stored.start)
         while range_.position < range_.end:
             try:
                 if engine is None or rights is not subscription.rights:
                     rights = subscription.rights
-                    engine = await self._executor.run(alone, subscription)
-                range_ = await self._executor.run(self._search, subscription, engine, range_)
+                    engine = await self._executor.run(owner, alone, subscription)
+                range_ = await self._executor.run_slices(
+                    owner, self._search(subscription, engine, range_)
+                )
             except TamisError:
                 # The disk may be full, or the policy may not allow the filter now.
                 engine = None
@@ -95,16 +99,21 @@ class Replayer:
 
     def _search(
         self, subscription: ActiveSubscription, alone: Engine, range_: ReplayRange
-    ) -> ReplayRange:
-        records = [
-            record
-            for record in self._store.log.read(range_.position, EVENTS_PER_STEP)
-            if record.sequence < range_.end
-        ]
-        events = self._event_cache.decode_records(records)
-        matches = alone.match_batch([stored.payload.event for stored in events])
-        found = [event.sequence for event, ids in zip(events, matches, strict=True) if ids]
-        after = records[-1].sequence + 1 if records else range_.end
+    ) -> Slices[ReplayRange]:
+        """Search some events, and return what is left to be searched."""
+        found: list[int] = []
+        after, stop = range_.position, min(range_.end, range_.position + EVENTS_PER_STEP)
+        while after < stop:
+            records = self._store.log.read(after, EVENTS_PER_SLICE)
+            records = [record for record in records if record.sequence < stop]
+            if not records:
+                after = stop
+                break
+            events = self._event_cache.decode_records(records)
+            matches = alone.match_batch([stored.payload.event for stored in events])
+            found += [event.sequence for event, ids in zip(events, matches, strict=True) if ids]
+            after = records[-1].sequence + 1
+            yield
         subscription.change_extra(
             partial(self._store.state.commit_replay, subscription.number, found),
             replay_from=after if after < range_.end else 0,

@@ -1,0 +1,111 @@
+"""The fair executor: principals share threads, and nobody gets more than one at a time.
+
+Long work is a generator that yields between pieces. After each piece the thread is free for others
+for as long as the piece took: Python runs one thread at a time, so work that never pauses would
+slow down everything else in the process, not only the executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple, ParamSpec, TypeVar
+
+from tamis.errors import RefusedError
+from tamis.ports import Executor
+from tamis.protocol import Code
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Slices = Generator[None, None, T]
+"""Work that yields between pieces, and returns its result."""
+
+SLICE_SECONDS: Final = 0.003
+MAX_WAITING: Final = 16
+MAX_WAITING_IN_ALL: Final = 2_000
+RETRY_AFTER_SECONDS: Final = 1.0
+
+
+class _Turn:
+    """The lock of a principal, and how much of its work runs or waits."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.count = 0
+
+
+class _SliceResult(NamedTuple):
+    seconds: float
+    is_last: bool
+    result: object = None
+
+
+class FairExecutor:
+    """Runs one piece of work of each principal at a time, in the threads of an executor."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        clock: Callable[[], float],
+        *,
+        max_waiting: float = MAX_WAITING,
+        max_waiting_in_all: float = MAX_WAITING_IN_ALL,
+    ) -> None:
+        """Share an executor; `clock` is monotonic, and more work than the limits is refused."""
+        self._executor = executor
+        self._clock = clock
+        self._max_waiting = max_waiting
+        self._max_waiting_in_all = max_waiting_in_all
+        self._turns: dict[str, _Turn] = {}
+        self._count = 0
+
+    async def run(
+        self, principal: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Return the result of a function that takes a few milliseconds."""
+        async with self._turn(principal):
+            return await self._executor.run(work, *args, **kwargs)
+
+    async def run_slices(self, principal: str, slices: Slices[T]) -> T:
+        """Return the result of longer work, done piece by piece."""
+        async with self._turn(principal):
+            while True:
+                piece = await self._executor.run(self._advance, slices)
+                if piece.is_last:
+                    return piece.result  # type: ignore[return-value]
+                await asyncio.sleep(piece.seconds)
+
+    def _advance(self, slices: Slices[T]) -> _SliceResult:
+        started, seconds = self._clock(), 0.0
+        try:
+            while seconds < SLICE_SECONDS:
+                next(slices)
+                seconds = self._clock() - started
+        except StopIteration as end:
+            return _SliceResult(seconds, is_last=True, result=end.value)
+        return _SliceResult(seconds, is_last=False)
+
+    @asynccontextmanager
+    async def _turn(self, principal: str) -> AsyncIterator[None]:
+        turn = self._turns.get(principal) or _Turn()
+        if turn.count > self._max_waiting:
+            raise self._too_many(f"{principal} asks for more than {self._max_waiting} things")
+        if self._count > self._max_waiting_in_all:
+            raise self._too_many("clients ask the broker for more than it can answer")
+        self._turns[principal] = turn
+        turn.count += 1
+        self._count += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.count -= 1
+            self._count -= 1
+            if not turn.count:
+                del self._turns[principal]
+
+    def _too_many(self, why: str) -> RefusedError:
+        message = f"{why} at once; try again in {RETRY_AFTER_SECONDS:.0f} s"
+        return RefusedError(Code.TOO_MANY, message, retry_after=RETRY_AFTER_SECONDS)

@@ -1,0 +1,146 @@
+"""Work for one principal is bounded, done in small pieces, and delays no other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import msgspec
+import pytest
+
+from broker.authorization_fixture import (
+    broker_fixture,
+    exhaust_attempts,
+    fetched,
+    run_async,
+    subscribe,
+)
+from tamis.broker import Broker, BrokerSettings, Session
+from tamis.broker.operations.executors import Executors
+from tamis.errors import RefusedError
+from tamis.ports import ThreadExecutor
+from tamis.protocol.management import ManagementCall, TryFilter
+from waiting import eventually_async
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+POLICY = "[roles.reader]\nsee = true\npublish = true\n"
+LONGEST_SECONDS = 0.15
+"""Ten times what a piece should take, because the machine may be busy with other tests."""
+
+
+class TimedExecutor(ThreadExecutor):
+    """Measures how long each piece of work takes."""
+
+    def __init__(self) -> None:
+        super().__init__("timed")
+        self.seconds: list[float] = []
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def measure() -> T:
+            started = time.thread_time()
+            try:
+                return work(*args, **kwargs)
+            finally:
+                self.seconds.append(time.thread_time() - started)
+
+        return await super().run(measure)
+
+
+async def ask(session: Session, question: str) -> object:
+    many: ManagementCall[Any] = TryFilter(
+        " or ".join(f'text{n} like "%a%b{n}%"' for n in range(40)),
+        [msgspec.Raw(b'{"text%d": "%s"}' % (n % 40, b"ab" * 100)) for n in range(1_000)],
+    )
+    match question:
+        case "history":
+            return await session.history("a >= 0 and text contains 'y'", limit=1_000)
+        case "dead letters":
+            return await session.dead_letters("x", limit=1_000)
+        case "try":
+            return await session.perform(many)
+        case _:
+            await subscribe(session, "a >= 0", "past", start=1)
+            return await eventually_async(lambda: len_of(session, "past"))
+
+
+async def len_of(session: Session, name: str) -> bool:
+    return (await session.subscription(name)).pending >= 1_000
+
+
+@pytest.mark.parametrize("question", ["history", "dead letters", "try", "replay"])
+@run_async
+async def test_a_large_question_is_answered_in_small_pieces(tmp_path: Path, question: str) -> None:
+    timed = TimedExecutor()
+    executors = Executors.threads()._replace(client=timed, background=timed)
+    settings = BrokerSettings(data=tmp_path, max_attempts=1, window=2_000)
+    async with await Broker.open(settings, executors=executors) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "a >= 0", "x")
+        text = "x" * 1_000 + "y"
+        await session.publish([msgspec.json.encode({"a": n, "text": text}) for n in range(1_000)])
+        await broker.matcher.drained()
+        if question == "dead letters":
+            await exhaust_attempts(session, "x")
+        await ask(session, question)  # loads what is loaded once
+        timed.seconds.clear()
+        await ask(session, question) if question != "replay" else None
+        await broker.replayer.close()
+    # One piece may happen to collect all the garbage.
+    assert max(sorted(timed.seconds)[:-1], default=0.0) < LONGEST_SECONDS, timed.seconds
+    assert question == "replay" or len(timed.seconds) > 3
+
+
+@run_async
+async def test_one_principal_does_not_occupy_all_threads(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, bob = await fixture.login("ann", "reader"), await fixture.login("bob", "reader")
+        free = threading.Event()
+        working = [asyncio.create_task(ann._answer_in_thread(free.wait)) for _ in range(8)]
+        try:
+            await asyncio.wait_for(bob.history("true"), 5)
+        finally:
+            free.set()
+            await asyncio.gather(*working)
+
+
+@run_async
+async def test_a_principal_that_asks_too_much_at_once_is_told(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, free = await fixture.login("ann", "reader"), threading.Event()
+        working = [asyncio.create_task(ann._answer_in_thread(free.wait)) for _ in range(8)]
+        asked = [asyncio.create_task(ann.history("true")) for _ in range(100)]
+        try:
+            done, _ = await asyncio.wait(asked, timeout=5, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                with pytest.raises(RefusedError, match="ann asks for more than") as caught:
+                    await one
+                assert caught.value.code == "too_many"
+                assert caught.value.retry_after
+            assert done
+        finally:
+            free.set()
+            await asyncio.gather(*working, *asked, return_exceptions=True)
+
+
+@run_async
+async def test_the_replays_of_one_principal_do_not_hold_up_those_of_another(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, bob = await fixture.login("ann", "reader"), await fixture.login("bob", "reader")
+        for _ in range(5):
+            await ann.publish([b'{"a": 1}'] * 1_000)
+        await fixture.wait_until_idle()
+        for n in range(30):
+            await subscribe(ann, "a = 1", f"s{n}", start=1)
+        await subscribe(bob, "a = 1", "s", start=1)
+        replays = fixture.broker.replayer._tasks
+        bobs = fixture.broker.subscription_index.find("bob", "s")
+        assert bobs is not None
+        await eventually_async(lambda: bobs.number not in replays)
+        assert len(replays) > 15
+        assert len(await fetched(bob, "s")) == 100
