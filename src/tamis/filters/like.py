@@ -50,11 +50,15 @@ class LikePattern:
         place, end = self._first.length, len(text) - self._last.length
         if place > end or (self._is_fixed and place < end):
             return False
-        if not (self._first.stands_at(0, text) and self._last.stands_at(end, text)):
+        if self._first.runs and not self._first.stands_at(0, text):
             return False
-        bits = _TextBits(text)
+        if self._last.runs and not self._last.stands_at(end, text):
+            return False
+        bits: TextBits = {}
         for piece in self._middle:
-            place = piece.find(text, place, end, bits)
+            # Most pieces are plain texts, and most patterns are tried on many texts.
+            plain = piece.plain
+            place = text.find(plain, place, end) if plain else piece.find(text, place, end, bits)
             if place < 0:
                 return False
             place += piece.length
@@ -67,24 +71,20 @@ class LikePattern:
         return max((run for piece in pieces for _, run in piece.runs), key=len, default="")
 
 
-class _TextBits:
-    """The places of characters in a text, as bits of integers, made when they are asked for."""
+TextBits = dict[str, int]
+"""For some characters, integers whose bit n is set if the character stands at n in a text."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._places: dict[str, int] = {}
 
-    def of(self, character: str) -> int:
-        """Return an integer whose bit n is set if the character stands at n."""
-        if character not in self._places:
-            import numpy as np  # noqa: PLC0415 - a costly import, for long texts only
+def _bits_of(character: str, text: str, known: TextBits) -> int:
+    if character not in known:
+        import numpy as np  # noqa: PLC0415 - a costly import, for long texts only
 
-            # A byte for each character, if that is enough: it is four times as fast.
-            encoding, code = ("ascii", "u1") if self._text.isascii() else ("utf-32-le", "<u4")
-            codes = np.frombuffer(self._text.encode(encoding, "surrogatepass"), code)
-            packed = np.packbits(codes == ord(character), bitorder="little")
-            self._places[character] = int.from_bytes(packed.tobytes(), "little")
-        return self._places[character]
+        # A byte for each character, if that is enough: it is four times as fast.
+        encoding, code = ("ascii", "u1") if text.isascii() else ("utf-32-le", "<u4")
+        codes = np.frombuffer(text.encode(encoding, "surrogatepass"), code)
+        packed = np.packbits(codes == ord(character), bitorder="little")
+        known[character] = int.from_bytes(packed.tobytes(), "little")
+    return known[character]
 
 
 class _Piece(NamedTuple):
@@ -92,6 +92,8 @@ class _Piece(NamedTuple):
 
     length: int
     runs: tuple[tuple[int, str], ...]
+    plain: str
+    """The piece itself if it has no _; otherwise empty."""
 
     @classmethod
     def of(cls, parts: Iterable[tuple[str, str | None]]) -> _Piece:
@@ -101,7 +103,8 @@ class _Piece(NamedTuple):
             if wildcard is None:
                 runs.append((length, text))
             length += len(text) if wildcard is None else 1
-        return cls(length, tuple(runs))
+        is_plain = len(runs) == 1 and len(runs[0][1]) == length
+        return cls(length, tuple(runs), runs[0][1] if is_plain else "")
 
     @property
     def characters(self) -> int:
@@ -112,14 +115,14 @@ class _Piece(NamedTuple):
         """Return whether the piece stands at a place where the text is long enough for it."""
         return all(text.startswith(run, place + offset) for offset, run in self.runs)
 
-    def find(self, text: str, first: int, end: int, bits: _TextBits) -> int:
+    def find(self, text: str, first: int, end: int, bits: TextBits) -> int:
         """Return the leftmost place from `first` on, such that it ends by `end`; otherwise -1."""
         if end - first < self.length:
             return -1
         if not self.runs:
             return first
         if len(self.runs) > 1 and (end - first) * len(self.runs) > MAX_TRIED_ONE_BY_ONE:
-            return self._find_at_once(first, end, bits)
+            return self._find_at_once(text, first, end, bits)
         offset, run = self.runs[0]
         last = end - self.length + offset + len(run)
         found = text.find(run, first + offset, last)
@@ -127,17 +130,17 @@ class _Piece(NamedTuple):
             found = text.find(run, found + 1, last)
         return found - offset if found >= 0 else -1
 
-    def _find_at_once(self, first: int, end: int, bits: _TextBits) -> int:
+    def _find_at_once(self, text: str, first: int, end: int, bits: TextBits) -> int:
         places = (1 << (end - first - self.length + 1)) - 1
         for offset, run in self.runs:
             for at, character in enumerate(run, first + offset):
-                places &= bits.of(character) >> at
+                places &= _bits_of(character, text, bits) >> at
             if not places:
                 return -1
         return first + (places & -places).bit_length() - 1
 
 
-_NOTHING: Final = _Piece(0, ())
+_NOTHING: Final = _Piece(0, (), "")
 
 
 @lru_cache(maxsize=4096)
