@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tamis.errors import LimitError
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import In, Regex
 from tamis.filters.boolean import MAX_DEPTH, Filter
 from tamis.filters.patterns import pattern_steps
+
+# The longest that RE2 was seen to take for a step, on one core of a small server.
+NANOSECONDS_PER_STEP: Final = 20
 
 
 class FilterLimits(NamedTuple):
@@ -52,6 +55,19 @@ class FilterLimits(NamedTuple):
         depth = min(self.depth, MAX_DEPTH)
         if filter_.depth > depth:
             raise LimitError("levels inside the filter", actual=filter_.depth, limit=depth)
+
+
+# What was accepted once, under the limits of that time, is read again without any.
+NO_LIMITS: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62, steps=2**62)
+
+
+def steps_within(seconds: float, text_bytes: int) -> int:
+    """Return how many steps a filter may take so that no text of a size takes it longer.
+
+    >>> steps_within(seconds=0.5, text_bytes=256 * 1024)
+    95
+    """
+    return int(seconds * 1e9 / (NANOSECONDS_PER_STEP * text_bytes))
 
 
 def atom_cost(atom: Filter) -> int:

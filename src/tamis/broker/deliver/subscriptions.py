@@ -14,6 +14,7 @@ import msgspec
 from tamis.access import Principal, Rights
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
 from tamis.filters import Filter
+from tamis.filters.limits import NO_LIMITS
 from tamis.languages import parse
 from tamis.ports import RandomBytes
 from tamis.protocol.views import SubscriptionView
@@ -88,7 +89,7 @@ class ActiveSubscription:
     def filter(self) -> Filter:
         """Return the subscriber's own filter, without those of its roles."""
         if self._filter is None:
-            self._filter = parse(self.stored.filter, self.stored.language)
+            self._filter = parse(self.stored.filter, self.stored.language, limits=NO_LIMITS)
         return self._filter
 
     @property

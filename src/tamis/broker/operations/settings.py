@@ -150,6 +150,11 @@ class BrokerSettings(BaseModel):
 
     # --- what one client may send ---
     largest_event: Bytes = Field(default=256 * 1024, description="The largest event, in bytes.")
+    pattern_seconds: Seconds = Field(
+        default=0.5,
+        description="The most that the regular expressions of one filter may take for one event, "
+        "at worst; a filter that could take longer is refused.",
+    )
     largest_frame: Bytes = Field(
         default=4 * 1024**2, description="The largest frame or HTTP body, in bytes."
     )

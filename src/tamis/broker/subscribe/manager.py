@@ -33,7 +33,8 @@ from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.history import place_of
 from tamis.broker.subscribe.replay import Replayer
 from tamis.errors import BrokerFailedError, FilterError, RefusedError, StorageError, TamisError
-from tamis.filters import Filter, Mode
+from tamis.filters import Filter, FilterLimits, Mode
+from tamis.filters.limits import steps_within
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
 from tamis.matching import Engine
@@ -99,6 +100,9 @@ class SubscriptionManager:
         self._rights_of = rights_of
         self._expiries: list[tuple[float, int]] = []
         self._settings = settings
+        self._filter_limits = FilterLimits(
+            steps=steps_within(settings.pattern_seconds, settings.largest_event)
+        )
         self._clock = clock
         self._granted = self._compiled = 0
         """How often rights were granted, and the last of these times by which all are matched."""
@@ -145,7 +149,7 @@ class SubscriptionManager:
                 raise FilterError(
                     "mode 'total' is a promise about all events: set it in the broker's settings"
                 )
-            filter_ = parse(text, language)
+            filter_ = parse(text, language, limits=self._filter_limits)
             effective = rights.effective(filter_, chosen)
         except RefusedError:
             raise

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from tamis.diagrams.atom_intervals import intervals_of
 from tamis.diagrams.value_order import BEGIN, END, Interval, ValueOrder, merged, outside
 from tamis.events import Schema
-from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode
+from tamis.filters import FALSE, TRUE, Filter, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom
+from tamis.filters.limits import NO_LIMITS
 from tamis.languages import parse
 
 
@@ -72,8 +73,6 @@ _CONSTANTS: Final = (
     (FALSE, Leaf("", NOWHERE, EVERYWHERE)),
 )
 _ABSENCE_RULES: Final = tuple(AbsenceRule)
-# Saved atoms were accepted once, under the limits of that time.
-UNLIMITED: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62, steps=2**62)
 
 
 class SavedLeaves(NamedTuple):
@@ -110,7 +109,7 @@ class SavedLeaves(NamedTuple):
         """Return one atom and its rule of absence."""
         start = self.ends[number - 1] if number else 0
         text = self.text[start : self.ends[number]].tobytes().decode("utf-8", "surrogatepass")
-        return parse(text, limits=UNLIMITED), _ABSENCE_RULES[self.absence_rules[number]]
+        return parse(text, limits=NO_LIMITS), _ABSENCE_RULES[self.absence_rules[number]]
 
 
 class Vocabulary:

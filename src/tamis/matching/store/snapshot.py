@@ -16,11 +16,12 @@ from tamis.events import Schema
 from tamis.events.json_text import schema_data, schema_of
 from tamis.events.kinds import KINDS
 from tamis.filters import Id, Mode
+from tamis.filters.limits import NO_LIMITS
 from tamis.languages import parse
 from tamis.matching.compile.compiled import Compiled, CompiledArrays
 from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.variables import Block, Variables
-from tamis.matching.compile.vocabulary import UNLIMITED, Predicate, SavedLeaves, Vocabulary
+from tamis.matching.compile.vocabulary import Predicate, SavedLeaves, Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
 from tamis.matching.store.segments import Segment, SubscriptionColumns
 from tamis.matching.store.snapshot_file import read_file, write_file
@@ -110,7 +111,7 @@ def _variables(arrays: Arrays) -> Variables:
         for name, first, breakpoints in json.loads(arrays["variables.blocks"].tobytes())
     }
     predicates = {
-        Predicate(parse(text, limits=UNLIMITED), truth, completed): number
+        Predicate(parse(text, limits=NO_LIMITS), truth, completed): number
         for text, truth, completed, number in json.loads(arrays["variables.predicates"].tobytes())
     }
     leaves = _rebuilt(Leaves, "variables.leaves", arrays)
