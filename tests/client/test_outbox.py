@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tamis.client.messages import MAX_EVENTS_PER_FRAME, EncodedEvent, encode_event
+from tamis.client.messages import (
+    MAX_EVENTS_PER_FRAME,
+    EncodedEvent,
+    PublicationLimits,
+    encode_event,
+)
 from tamis.client.queues import Outbox, PendingPublication
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.events import CloudEvent
@@ -33,6 +38,7 @@ class Client:
         self.outbox = Outbox("me", most, 10**6, first=first, is_patient=is_patient)
         self.all: list[PendingPublication] = []
         self.next = 1
+        self.limits = PublicationLimits(LARGEST_FRAME - 1000)
         self._ref = 0
 
     def publish(self, events: int = 1, data: object = None) -> PendingPublication:
@@ -49,7 +55,7 @@ class Client:
 
     def frame(self) -> Publish | None:
         self._ref += 1
-        return self.outbox.next(self._ref, LARGEST_FRAME)
+        return self.outbox.next(self._ref, self.limits)
 
     def sent(self) -> list[int]:
         frame = self.frame()
@@ -318,3 +324,30 @@ def _act(action: str, client: Client, broker: Broker) -> None:
                 if not publication.done.done():
                     publication.done.cancel()
                     break
+
+
+def test_a_frame_keeps_to_the_limits_of_a_batch(client: Client) -> None:
+    client.limits = PublicationLimits(LARGEST_FRAME, events=3, batch_bytes=100)
+    for _ in range(4):
+        client.publish()
+    client.publish(data="x" * 200)
+    client.publish()
+    # One event alone may exceed the bytes, which are for several.
+    for expected in ([1, 2, 3], [4], [5], [6]):
+        assert client.sent() == expected
+        client.accept(len(expected))
+
+
+def test_what_no_frame_can_hold_any_longer_fails_alone(client: Client) -> None:
+    large, small = client.publish(data="x" * 40_000), client.publish()
+    # After a reconnect, the broker takes less.
+    client.limits = PublicationLimits(10_000)
+    assert client.sent() == [2]
+    error = large.done.exception()
+    assert isinstance(error, RefusedError)
+    assert (error.code, str(error)) == (
+        Code.TOO_LARGE,
+        "the publication exceeds the broker's limit of 10,000 bytes",
+    )
+    client.accept(1)
+    assert small.done.result().count == 1

@@ -5,7 +5,7 @@ Independent of connections and stores. JWTs are in `tamis.access.jwt`.
 
 from tamis.access.joining import JOINED_LIMITS, FilterInMode
 from tamis.access.policy import Policy
-from tamis.access.quotas import Quotas, RateLimiter
+from tamis.access.quotas import Cost, Quotas, RateLimiter
 from tamis.access.rights import Rights, Sight
 from tamis.access.roles import ANONYMOUS, Principal, Role, Scope
 from tamis.access.tokens import Authenticator, IssuedToken, TokenRecord, issue_token
@@ -14,6 +14,7 @@ __all__ = [
     "ANONYMOUS",
     "JOINED_LIMITS",
     "Authenticator",
+    "Cost",
     "FilterInMode",
     "IssuedToken",
     "Policy",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,11 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     """Concurrent subscriptions, including those of disconnected owners."""
     connections: float = math.inf
     """Concurrent connections."""
+
+    @property
+    def largest_batch(self) -> float:
+        """Return how many events may be published at once: those of a second, at least 1."""
+        return max(1.0, self.publications)
 
     @classmethod
     def united(
@@ -45,6 +50,20 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
 SWEEP_SECONDS: Final = 1.0
 
 
+class Cost(NamedTuple):
+    """What is to be taken from a bucket that fills at a rate."""
+
+    key: Hashable
+    rate: float
+    """Tokens per second."""
+    amount: float
+
+    @property
+    def bucket_size(self) -> float:
+        """Return how many tokens the bucket holds: those of a second, at least 1."""
+        return max(self.rate, 1.0)
+
+
 class _Bucket(msgspec.Struct):
     level: float
     """The tokens left; negative after a cost larger than the bucket."""
@@ -52,6 +71,9 @@ class _Bucket(msgspec.Struct):
     """The time of that count."""
     full_at: float
     """The time at which it will be full."""
+
+    def level_at(self, now: float, cost: Cost) -> float:
+        return min(cost.bucket_size, self.level + (now - self.at) * cost.rate)
 
 
 class RateLimiter:
@@ -81,24 +103,38 @@ class RateLimiter:
 
         A cost larger than the bucket passes when the bucket is full, and leaves a debt.
         """
-        if math.isinf(rate):
+        return self.take_all([Cost(key, rate, cost)])
+
+    def take_all(self, costs: Sequence[Cost]) -> float:
+        """Take each cost from its bucket and return 0, or take nothing and return the wait."""
+        now = self._clock()
+        wait = max(self._wait(cost, now) for cost in costs)
+        if wait == 0:
+            for cost in costs:
+                self._pay(cost, now)
+        return wait
+
+    def _wait(self, cost: Cost, now: float) -> float:
+        """Return 0 if the cost can be paid now, or the seconds until it can."""
+        if math.isinf(cost.rate):
             return 0.0
-        if rate <= 0:
+        if cost.rate <= 0:
             return math.inf
-        now, size = self._clock(), max(rate, 1.0)
-        bucket = self._buckets.get(key)
+        bucket = self._buckets.get(cost.key)
         if bucket is None:
             wait = self._make_room(now)
             if wait:
                 return wait
-            bucket = self._buckets[key] = _Bucket(size, now, now)
-        level = min(size, bucket.level + (now - bucket.at) * rate)
-        needed = min(cost, size)
-        if level < needed:
-            return (needed - level) / rate
-        bucket.level, bucket.at = level - cost, now
-        bucket.full_at = now + (size - bucket.level) / rate
-        return 0.0
+            bucket = self._buckets[cost.key] = _Bucket(cost.bucket_size, now, now)
+        missing = min(cost.amount, cost.bucket_size) - bucket.level_at(now, cost)
+        return max(0.0, missing / cost.rate)
+
+    def _pay(self, cost: Cost, now: float) -> None:
+        if math.isinf(cost.rate):
+            return
+        bucket = self._buckets[cost.key]
+        bucket.level, bucket.at = bucket.level_at(now, cost) - cost.amount, now
+        bucket.full_at = now + (cost.bucket_size - bucket.level) / cost.rate
 
     def _make_room(self, now: float) -> float:
         """Return 0 if there is room for another bucket, or the seconds to wait."""

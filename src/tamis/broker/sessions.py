@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from tamis.access import Principal, RateLimiter, Rights, TokenRecord
+from tamis.access import Cost, Principal, RateLimiter, Rights, TokenRecord
 from tamis.analysis.explain import explain
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
@@ -228,16 +228,27 @@ class Session:
 
     def _take_rates(self, count: int, size: int) -> None:
         limits, name = self.rights.limits, self.principal.name
-        costs = (("events", limits.publications, count), ("bytes", limits.bytes, size))
-        for what, rate, cost in costs:
-            wait = self._services.rates.take((name, what), rate=rate, cost=cost)
-            if wait > 0:
+        costs = {
+            "events": Cost((name, "events"), limits.publications, count),
+            "bytes": Cost((name, "bytes"), limits.bytes, size),
+        }
+        for what, cost in costs.items():
+            if count > 1 and cost.amount > cost.bucket_size:
                 raise RefusedError(
-                    Code.TOO_MANY,
-                    f"{name} publishes more than {rate:,.0f} {what} a second; try again in "
-                    f"{wait:.1f} s",
-                    retry_after=wait,
+                    Code.TOO_LARGE,
+                    f"{cost.amount:,.0f} {what} at once exceed the quota of {cost.rate:,g} {what} "
+                    f"a second; publish at most {cost.bucket_size:,.0f} at once",
                 )
+        wait = self._services.rates.take_all([*costs.values()])
+        if wait > 0:
+            quota = " or ".join(
+                f"{cost.rate:,g} {what}" for what, cost in costs.items() if not isinf(cost.rate)
+            )
+            raise RefusedError(
+                Code.TOO_MANY,
+                f"{name} publishes more than {quota} a second; try again in {wait:.1f} s",
+                retry_after=wait,
+            )
 
     # --- subscriptions ---------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from secrets import SystemRandom
 from typing import Final, NoReturn
 
 from tamis.client.consumer import Consumer
+from tamis.client.messages import PublicationLimits
 from tamis.client.queues import Outbox
 from tamis.client.transport import Transport
 from tamis.errors import (
@@ -82,12 +83,13 @@ class ClientConnection:
         self,
         transport: Transport,
         outbox: Outbox,
-        largest_frame: int,
+        welcome: Welcome,
         next_ref: Callable[[], int],
     ) -> None:
         self._transport = transport
         self._outbox = outbox
-        self._largest_frame = largest_frame
+        self._largest_frame = welcome.largest_frame
+        self._limits = PublicationLimits.of(welcome)
         self._next_ref = next_ref
         self._requests: deque[bytes] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
@@ -190,7 +192,7 @@ class ClientConnection:
     def _publication(self) -> Publish | None:
         if self._pause_timer is not None:
             return None
-        return self._outbox.next(self._next_ref(), self._largest_frame)
+        return self._outbox.next(self._next_ref(), self._limits)
 
     def _pause(self, seconds: float | None) -> None:
         """Stop publishing for a while, as the broker asked."""

@@ -224,6 +224,30 @@ def _checked(text: str | bytes) -> bytes:
     return encoded
 
 
+class PublicationLimits(NamedTuple):
+    """How large a frame of publications may be."""
+
+    largest_frame: int
+    """Bytes of events in a frame."""
+    events: int = MAX_EVENTS_PER_FRAME
+    batch_bytes: int | None = None
+    """Bytes of events, if there are several."""
+
+    @classmethod
+    def of(cls, welcome: Welcome) -> PublicationLimits:
+        """Return the limits of a broker for this client."""
+        return cls(
+            welcome.largest_frame - FRAME_OVERHEAD_BYTES,
+            min(MAX_EVENTS_PER_FRAME, welcome.largest_batch),
+            welcome.largest_batch_bytes,
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes of several events."""
+        return min(self.largest_frame, self.batch_bytes or self.largest_frame)
+
+
 def check_size(event: EncodedEvent, welcome: Welcome) -> None:
     """Refuse an event that is too large, before other events are sent in the same frame."""
     size = len(event.text)
@@ -252,12 +276,13 @@ async def in_frames(
     events: Iterable[Publishable] | AsyncIterable[Publishable], welcome: Welcome, first: int = 0
 ) -> AsyncIterator[EventGroup]:
     """Yield events in groups that each fit in a frame; `first` is the index of the first event."""
+    limits = PublicationLimits.of(welcome)
     group: list[EncodedEvent] = []
     size = 0
     async for event in _each(events):
         encoded = _encode_indexed(event, first + len(group), welcome)
         size += len(encoded.text) + 1
-        if group and not _fits_group(encoded, group, size, welcome):
+        if group and not _fits_group(encoded, group, size, limits):
             yield EventGroup(first, group)
             first += len(group)
             group, size = [], len(encoded.text) + 1
@@ -282,13 +307,9 @@ def _encode_indexed(event: Publishable, index: int, welcome: Welcome) -> Encoded
 
 
 def _fits_group(
-    event: EncodedEvent, group: list[EncodedEvent], size: int, welcome: Welcome
+    event: EncodedEvent, group: list[EncodedEvent], size: int, limits: PublicationLimits
 ) -> bool:
-    return (
-        len(group) < MAX_EVENTS_PER_FRAME
-        and size <= welcome.largest_frame - FRAME_OVERHEAD_BYTES
-        and event.format == group[0].format
-    )
+    return len(group) < limits.events and size <= limits.bytes and event.format == group[0].format
 
 
 async def _each(

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from tamis.client.messages import FRAME_OVERHEAD_BYTES, MAX_EVENTS_PER_FRAME, EncodedEvent
+from tamis.client.messages import MAX_EVENTS_PER_FRAME, EncodedEvent, PublicationLimits
 from tamis.errors import RefusedError
 from tamis.protocol import Acknowledge, Code, Credit, Delivery, Publish, Published, Reject
 from tamis.protocol.codes import RETRYABLE
@@ -205,17 +205,17 @@ class Outbox:
         self._bytes += publication.size
         publication.done.add_done_callback(lambda _: self._forget_cancelled(publication))
 
-    def next(self, ref: int, largest_frame: int) -> Publish | None:
+    def next(self, ref: int, limits: PublicationLimits) -> Publish | None:
         """Return the next frame to send; None while one is in flight."""
         if self._sent:
             return None
-        room = largest_frame - FRAME_OVERHEAD_BYTES
         self._drop_cancelled()
-        while self._waiting and self._waiting[0].size - 1 > room:
+        while self._waiting and self._waiting[0].size - 1 > limits.largest_frame:
             # Checked when it was published, but after a reconnect the limit may be lower.
-            self._fail([self._waiting.popleft()], _too_large(room))
+            self._fail([self._waiting.popleft()], _too_large(limits.largest_frame))
             self._drop_cancelled()
-        while self._waiting and self._shares_frame(self._waiting[0], room):
+        room = limits.bytes
+        while self._waiting and self._shares_frame(self._waiting[0], room, limits.events):
             publication = self._waiting.popleft()
             self._sent.append(publication)
             room -= publication.size
@@ -242,14 +242,14 @@ class Outbox:
         while self._waiting and self._waiting[0].done.cancelled():
             self._remove(self._waiting.popleft())
 
-    def _shares_frame(self, one: PendingPublication, room: int) -> bool:
+    def _shares_frame(self, one: PendingPublication, room: int, max_events: int) -> bool:
         if not self._sent:
             return True
         first, last = self._sent[0], self._sent[-1]
         return (
             len(self._sent) < min(first.max_per_frame, one.max_per_frame)
             and last.end == one.sequence
-            and one.end - first.sequence <= MAX_EVENTS_PER_FRAME
+            and one.end - first.sequence <= max_events
             and one.size <= room
             and one.events[0].format == first.events[0].format
         )

@@ -225,7 +225,7 @@ class Reconnector:
             self._welcome = welcome = await self._greet(transport)
             next_ref = partial(next, itertools.count(1))
             self._connection = connection = ClientConnection(
-                transport, self._outbox, welcome.largest_frame, next_ref
+                transport, self._outbox, welcome, next_ref
             )
             for consumer in self.consumers:
                 if not consumer.is_closed:

@@ -156,6 +156,10 @@ class Welcome(_Frame):
     version: str
     largest_frame: int
     largest_event: int
+    largest_batch: int = 1000
+    """How many events one publication may have, by the settings and this client's quota."""
+    largest_batch_bytes: int | None = None
+    """How many bytes several events of one publication may have, by this client's quota."""
 
 
 class Published(_Frame):

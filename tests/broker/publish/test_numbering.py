@@ -189,5 +189,5 @@ async def test_a_client_over_its_quota_publishes_everything_in_order(tmp_path: P
         events = bus.broker.store.log.read(121, 1_000)
         assert refused
         assert [record.payload for record in events] == [
-            b'{"n": %d}' % n for n in range(200) if n not in refused
+            b'{"n":%d}' % n for n in range(200) if n not in refused
         ]

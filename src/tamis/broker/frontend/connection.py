@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from importlib.metadata import version
+from math import isinf
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from tamis.broker.broker import Broker
@@ -195,11 +196,14 @@ class Connection:
         await self.send(self._welcome_frame(session))
 
     def _welcome_frame(self, session: Session) -> Welcome:
+        limits = session.rights.limits
         return Welcome(
             principal=session.principal.name,
             version=VERSION,
             largest_frame=self._settings.largest_frame,
             largest_event=self._settings.largest_event,
+            largest_batch=int(min(self._settings.largest_batch, limits.largest_batch)),
+            largest_batch_bytes=None if isinf(limits.bytes) else int(limits.bytes),
         )
 
     def _on_revoked(self, closed: asyncio.Future[str]) -> None:
