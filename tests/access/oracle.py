@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 from typing import Any, NamedTuple
 
@@ -39,7 +40,8 @@ class Sees(NamedTuple):
     hidden: tuple[str, ...]
 
     def has(self, event: Event, schema: Schema | None) -> bool:
-        return self.filter.matches(event, self.mode, schema)
+        """Return whether the filter holds, whichever value of each attribute one takes."""
+        return all(self.filter.matches(one, self.mode, schema) for one in choices(event))
 
     def shows(self, name: str) -> bool:
         outer = [name[:at] for at in range(len(name)) if name[at] == "."] + [name]
@@ -105,6 +107,12 @@ class Case(NamedTuple):
         """Return the attributes that are seen of an event."""
         by = self.admitting(event)
         return {name: values for name, values in event.items() if shown_by(by, name)}
+
+
+def choices(event: Event) -> Iterator[Event]:
+    """Yield the events with one value of each attribute of an event."""
+    for chosen in product(*event.values()):
+        yield Event(dict(zip(event, chosen, strict=True)))
 
 
 def shown_by(roles: Sequence[Sees], name: str) -> bool:

@@ -70,8 +70,9 @@ def observe(path: str, rights: Rights, case: Case, document: Document) -> Any:
 
 
 def is_matched(rights: Rights, case: Case, document: Document) -> bool:
-    effective = rights.effective(case.filter, case.mode)
-    return effective.filter.matches(case.event(document), effective.mode, case.schema)
+    effective, event = rights.effective(case.filter, case.mode), case.event(document)
+    found = effective.filter.matches(event, effective.mode, case.schema)
+    return found and rights.admits(event, event, case.filter)
 
 
 def shown(rights: Rights, case: Case, document: Document) -> Any:

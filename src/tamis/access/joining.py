@@ -24,7 +24,7 @@ from tamis.filters.limits import atom_cost
 # A joined filter may be larger than a user's own, within limits.
 JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH, steps=32 * 1024)
 
-_OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class FilterInMode(NamedTuple):
@@ -104,13 +104,14 @@ def _known(atom: Filter) -> Filter:
     """Return where an atom is true or false, in every mode."""
     if isinstance(atom, Relation):
         # With several values both may hold; without a value, neither does.
-        return any_of(atom, _opposite(atom))
+        return any_of(atom, opposite(atom))
     known = atom.known() if isinstance(atom, Atom) else None
     return TRUE if known is None else known
 
 
-def _opposite(relation: Relation) -> Relation:
-    return Relation.of(_OPPOSITE[relation.op], relation.left, relation.right)
+def opposite(relation: Relation) -> Relation:
+    """Return the comparison that holds for the choices of values for which this one is false."""
+    return Relation.of(OPPOSITE[relation.op], relation.left, relation.right)
 
 
 class _TwoValued(TruthSets[Filter]):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tamis.access.attributes import DATA_AS_BYTES, Attributes, project
+from tamis.access.every_value import from_above, has_single_values
 from tamis.access.joining import FilterInMode, join
 from tamis.access.quotas import Quotas
 from tamis.access.roles import Role, Scope
@@ -94,6 +95,14 @@ class Rights:
         """Whether every event may be published."""
         self.hides_anything: Final = not any(map(_is_unlimited, self._seeing))
         """Whether there are events of which something may not be seen."""
+        above = [from_above(scope.condition) for scope in self._seeing]
+        self._matched: Final = [condition for condition, _ in above]
+        """The conditions of the scopes, for the engine."""
+        self._are_exact: Final = all(is_exact for _, is_exact in above)
+        self._tested: Final = frozenset[str]().union(
+            *(scope.condition.filter.attributes() for scope in self._seeing)
+        )
+        """The attributes that decide which events may be seen."""
         self._schema: Final = schema
         self.schema: Final = _visible(schema, self._sets)
         """The schema without attributes that are hidden in every event, for a user's filters."""
@@ -164,7 +173,11 @@ class Rights:
         return filter_
 
     def effective(self, filter_: Filter, mode: str) -> FilterInMode:
-        """Return a user's filter joined with those of the roles, for matching."""
+        """Return a user's filter joined with those of the roles, for matching.
+
+        It holds wherever the user may see that the user's filter does. If some attribute has
+        several values, it may hold elsewhere too: `admits` tells.
+        """
         own = FilterInMode(self.check_filter(filter_), as_mode(mode))
         return join(own, self._conditions(filter_.attributes()), self._schema)
 
@@ -177,10 +190,20 @@ class Rights:
         # A superset of another group adds no condition.
         needed = [group for group in groups if not any(other < group for other in groups)]
         return [
-            [self._seeing[n].condition for n in sorted(group)]
+            [self._matched[n] for n in sorted(group)]
             for group in sorted(needed, key=sorted)
             if not any(self._seeing[n].has_all_events for n in group)
         ]
+
+    def admits(self, event: Event | CloudEvent, plain: Event, filter_: Filter) -> bool:
+        """Return whether an event that the effective filter matched may be seen.
+
+        `plain` are the attributes of the event.
+        """
+        if self._are_exact and has_single_values(plain, self._tested):
+            return True
+        sight = self.sight(event)
+        return sight is not None and sight.covers(filter_.attributes())
 
     # --- seeing ------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tamis.access.attributes import Attributes
+from tamis.access.every_value import holds_for_every_value
 from tamis.access.joining import FilterInMode
 from tamis.events import Event, Schema
 from tamis.filters import TRUE, Mode
@@ -63,9 +64,8 @@ class Scope(NamedTuple):
     attributes: Attributes = Attributes()
 
     def has(self, event: Event, schema: Schema | None) -> bool:
-        """Return whether an event is in the scope."""
-        filter_, mode = self.condition
-        return self.has_all_events or filter_.matches(event, mode, schema)
+        """Return whether an event is in the scope, whichever of its values one looks at."""
+        return self.has_all_events or holds_for_every_value(self.condition, event, schema)
 
     @property
     def has_all_events(self) -> bool:

@@ -15,6 +15,7 @@ import pytest
 from broker.authorization_clients import Collector
 from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
 from broker.server import ServerProcess, running
+from tamis.storage.store import Retention
 from waiting import eventually, eventually_async
 
 READER = "[roles.reader]\nsee = true\n"
@@ -160,10 +161,12 @@ async def test_events_sent_over_a_connection_have_been_attempted(tmp_path: Path)
 async def lose(fixture: Any, monkeypatch: pytest.MonkeyPatch, last: int) -> None:
     """Let retention remove the events up to one."""
     store = fixture.broker.store
-    monkeypatch.setattr(store.log, "retain", lambda **_: range(1, last + 1))
-    get = store.log.get
-    monkeypatch.setattr(store.log, "get", lambda n: None if n <= last else get(n))
-    fixture.broker._event_cache.recent.clear()
+    removed = range(1, last + 1)
+    monkeypatch.setattr(
+        store,
+        "retain",
+        lambda **_: Retention(removed, store.state.drop_pending_below(removed.stop)),
+    )
     await fixture.broker._apply_retention()
     monkeypatch.undo()
 

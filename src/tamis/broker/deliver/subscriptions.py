@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from math import isinf
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from tamis.access import Principal, Rights
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
+from tamis.broker.publish.event_cache import StoredEvent
 from tamis.filters import Filter
 from tamis.filters.limits import NO_LIMITS
 from tamis.languages import parse
@@ -22,6 +23,10 @@ from tamis.storage import StoredSubscription
 
 if TYPE_CHECKING:
     from tamis.broker.deliver.notifier import Attachment
+
+
+# Changes when rights are compiled in another way, so that what is compiled is compiled again.
+RIGHTS: Final = "for every value"
 
 
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,6 +111,11 @@ class ActiveSubscription:
     def owner(self) -> Principal:
         """Return its owner, with the roles of all credentials that have used it."""
         return owner_of(self.stored)
+
+    def admits(self, stored: StoredEvent) -> bool:
+        """Return whether its rights show an event that the engine found for it."""
+        payload = stored.payload
+        return self.rights.admits(payload.source, payload.event, self.filter)
 
     def shows_all_to(self, rights: Rights) -> bool:
         """Return whether these rights show all events that are matched for it.
@@ -217,7 +227,9 @@ def owner_of(stored: StoredSubscription) -> Principal:
 
 def mark_of(stored: StoredSubscription, rights: Rights) -> bytes:
     """Return a digest of everything that a compiled subscription depends on."""
-    return digest([stored.filter, stored.language, stored.mode, stored.expires_at, rights.digest])
+    return digest(
+        [RIGHTS, stored.filter, stored.language, stored.mode, stored.expires_at, rights.digest]
+    )
 
 
 def digest(of: object) -> bytes:

@@ -197,7 +197,11 @@ class Matcher:
             for event, matched in zip(events, numbers, strict=True):
                 for number in matched:
                     subscription = self._index.by_number.get(number)
-                    if subscription is not None and subscription.stored.start <= event.sequence:
+                    if (
+                        subscription is not None
+                        and subscription.stored.start <= event.sequence
+                        and (not subscription.rights.hides_anything or subscription.admits(event))
+                    ):
                         step.matches.setdefault(subscription, []).append(event.sequence)
                 if event.publisher_sequence:
                     self._published.add(event.publisher)

@@ -111,7 +111,11 @@ class Replayer:
                 break
             events = self._event_cache.decode_records(records)
             matches = alone.match_batch([stored.payload.event for stored in events])
-            found += [event.sequence for event, ids in zip(events, matches, strict=True) if ids]
+            found += [
+                event.sequence
+                for event, ids in zip(events, matches, strict=True)
+                if ids and subscription.admits(event)
+            ]
             after = records[-1].sequence + 1
             yield
         subscription.change_extra(
