@@ -9,6 +9,7 @@ import ssl
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from broker.fork_server import fork_server
-from broker.frontend.sockets import Talk
+from broker.frontend.sockets import Talk, raw, read_all
 from broker.server import ServerProcess, running
 from cli.commands import tamis
 from waiting import eventually
@@ -149,6 +150,22 @@ def test_over_tls_the_end_of_a_connection_takes_no_time(
             talk.socket.close()
             closed_after = time.monotonic() - began
     assert max(refused_after, closed_after) < 1.0
+
+
+def test_silent_tls_handshakes_end_soon_and_keep_nobody_out(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    path, key = certificate
+    context = ssl.create_default_context(cafile=str(path))
+    settings = {"tls_certificate": path, "tls_key": key, "connections": 20, "hello_timeout": 1}
+    with running(tmp_path, **settings) as server, ExitStack() as exits:
+        silent = [exits.enter_context(raw(server)) for _ in range(60)]
+        with server.client(verify=context) as client:
+            assert client.get("/v1/status").status_code == 200
+        began = time.monotonic()
+        # All but the latest have made room for others at once.
+        assert [read_all(connection) for connection in silent] == [b""] * 60
+        assert time.monotonic() - began < 10
 
 
 def test_tls_and_websockets_over_it(tmp_path: Path, certificate: tuple[Path, Path]) -> None:

@@ -105,6 +105,7 @@ async def test_a_server_whose_committer_fails_refuses_and_stops(tmp_path: Path) 
 AWAITED_AT_ONCE = {
     "broker/sessions.py": 1,
     "broker/frontend/connection.py": 1,
+    "broker/frontend/protocols.py": 1,
     "broker/frontend/server.py": 1,
     "broker/frontend/streams.py": 3,
     "broker/frontend/http/sse.py": 1,

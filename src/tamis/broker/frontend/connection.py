@@ -95,13 +95,18 @@ class Connection:
         send: Callable[[ASGIMessage], Awaitable[None]],
         *,
         session: Session | None = None,
+        on_welcome: Callable[[], None] | None = None,
     ) -> None:
-        """Make a connection over ASGI; `session` is given if the client is authenticated."""
+        """Make a connection over ASGI; `session` is given if the client is authenticated.
+
+        `on_welcome` is called when it is.
+        """
         self._broker = broker
         self._settings = broker.settings
         self._receive = receive
         self._send = send
         self._session = session
+        self._on_welcome = on_welcome
         self._attachments: dict[str, Attachment] = {}
         self._publications: set[asyncio.Task[None]] = set()
         self._publication_bytes = 0
@@ -184,6 +189,8 @@ class Connection:
         self._session = session
         if self._hello_timer is not None:
             self._hello_timer.cancel()
+        if self._on_welcome is not None:
+            self._on_welcome()
         await self._welcome(session)
 
     async def _welcome(self, session: Session) -> None:

@@ -1,6 +1,8 @@
 """Uvicorn's protocols, hardened against misbehaving peers.
 
-- A peer that sends no request, or sends it byte by byte, is disconnected in time (slowloris).
+- A peer that sends no request, or sends it byte by byte, is disconnected in time (slowloris). So is
+  one that goes on sending a body after the answer, or that does not finish its TLS handshake.
+- Until its client is authenticated, a connection holds little memory, and makes room for others.
 - A peer that does not read is disconnected after a while without progress; until then it holds no
   more than the transport's buffer.
 - Bytes that are not HTTP are answered with a problem, like every other refusal.
@@ -9,6 +11,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -22,6 +25,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.exceptions import InvalidState
 
+from tamis.broker.frontend.admission import ConnectionAdmission, ConnectionTicket
 from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import RefusedError
@@ -82,7 +86,14 @@ class ServerConfig(uvicorn.Config):
 
     def __init__(self, app: Any, settings: BrokerSettings, **options: Any) -> None:
         self.settings = settings
+        self.admission = ConnectionAdmission(settings.connections)
+        self.tls: ssl.SSLContext | None = None
         super().__init__(app, **options)
+
+    def load(self) -> None:
+        """Load; TLS is left to `TLSGate`, since Uvicorn neither counts nor limits handshakes."""
+        super().load()
+        self.tls, self.ssl = self.ssl, None
 
 
 class WriteStallTimer:
@@ -129,22 +140,30 @@ class HTTPProtocol(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self._stall_timer: WriteStallTimer | None = None
         self._head_timer: asyncio.TimerHandle | None = None
+        self._rest_timer: asyncio.TimerHandle | None = None
+        self.ticket: ConnectionTicket | None = None
+        """The place among all connections; given back by whoever handles the connection last."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the peer, which must send a request soon."""
         settings = self.config.settings
         lingering = LingeringTransport(transport, self._is_peer_sending, settings.send_timeout)
         super().connection_made(cast("asyncio.Transport", lingering))
-        # For callers that need to know what has arrived.
-        self.app_state = {**self.app_state, "transport": transport}
+        self.ticket = self.ticket or self.config.admission.enter(transport)
+        if self.ticket is not None:
+            self.ticket.dismiss = self._make_room
+        # For callers that need to know what has arrived, or who know the client.
+        self.app_state = {**self.app_state, "transport": transport, "ticket": self.ticket}
         self._stall_timer = WriteStallTimer(transport, settings.send_timeout)
         self._head_timer = self.loop.call_later(settings.hello_timeout, self._close_silent)
-        if len(self.connections) > settings.connections:
+        if self.ticket is None:
             self._answer(RefusedError(Code.UNAVAILABLE, "the broker has too many connections"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel all timers."""
+        """Cancel all timers, and make room."""
         self._end_timers()
+        if self.ticket is not None:
+            self.ticket.leave()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -158,6 +177,17 @@ class HTTPProtocol(H11Protocol):
             self._head_timer = self.loop.call_later(timeout, self._close_silent)
         elif not is_waiting and self.conn.their_state is not h11.IDLE:
             self._end_head_timer()
+
+    def on_response_complete(self) -> None:
+        """Expect the next request; discard the rest of a body for a short time only."""
+        super().on_response_complete()
+        if self._is_peer_sending() and self._rest_timer is None:
+            self._rest_timer = self.loop.call_later(LINGER_SECONDS, self._close_unread)
+
+    def _close_unread(self) -> None:
+        self._rest_timer = None
+        if self._is_peer_sending():
+            self.transport.close()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
         """Hand the connection over, without the transport that only HTTP needs."""
@@ -195,8 +225,8 @@ class HTTPProtocol(H11Protocol):
         else:
             self._answer(RefusedError(Code.BAD_REQUEST, msg))
 
-    def _answer(self, error: RefusedError) -> None:
-        """Send a problem and close, unless a response has begun."""
+    def _answer(self, error: RefusedError, *, is_last_word: bool = False) -> None:
+        """Send a problem, unless a response has begun, and close; the last word, at once."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = problem_response(error, "")
             headers = [*response.raw_headers, (b"connection", b"close")]
@@ -207,11 +237,20 @@ class HTTPProtocol(H11Protocol):
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        if is_last_word:
+            transport = cast("LingeringTransport", self.transport).inner
+            (transport.abort if transport.get_write_buffer_size() else transport.close)()
+        else:
+            self.transport.close()
         if self.cycle is not None:
             # Code that waits for the rest of the request need not wait any longer.
             self.cycle.disconnected = True
             self.cycle.message_event.set()
+
+    def _make_room(self) -> None:
+        """Say why, and close without waiting for the peer."""
+        reason = "the broker has too many connections; say sooner who you are"
+        self._answer(RefusedError(Code.UNAVAILABLE, reason), is_last_word=True)
 
     def _is_peer_sending(self) -> bool:
         return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
@@ -234,6 +273,54 @@ class HTTPProtocol(H11Protocol):
         self._end_head_timer()
         if self._stall_timer is not None:
             self._stall_timer.end()
+        if self._rest_timer is not None:
+            self._rest_timer.cancel()
+
+
+class TLSGate(asyncio.Protocol):
+    """A TCP connection until its TLS handshake is done."""
+
+    def __init__(self, config: ServerConfig, *args: Any, **options: Any) -> None:
+        self._config = config
+        self._http = HTTPProtocol(config, *args, **options)
+        self._early: list[bytes] = []
+        """What arrived in the moment after the handshake."""
+        self._handshake: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place among all connections, and begin the handshake."""
+        ticket = self._config.admission.enter(cast("asyncio.Transport", transport))
+        if ticket is None:
+            cast("asyncio.Transport", transport).abort()
+            return
+        self._http.ticket = ticket
+        self._handshake = asyncio.create_task(self._shake_hands(ticket))
+
+    def data_received(self, data: bytes) -> None:
+        """Keep what arrives before the protocol is ready for it."""
+        self._early.append(data)
+
+    async def _shake_hands(self, ticket: ConnectionTicket) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            transport = await loop.start_tls(
+                ticket.transport,
+                self,
+                cast("ssl.SSLContext", self._config.tls),
+                server_side=True,
+                ssl_handshake_timeout=self._config.settings.hello_timeout,
+                ssl_shutdown_timeout=LINGER_SECONDS,
+            )
+        except OSError:
+            # The peer has gone, is too slow, or does not speak TLS.
+            transport = None
+        if transport is None or transport.is_closing():
+            ticket.leave()
+            return
+        transport.set_protocol(self._http)
+        self._http.connection_made(transport)
+        if self._early:
+            self._http.data_received(b"".join(self._early))
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
@@ -246,16 +333,29 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     handle_text = WebSocketsSansIOProtocol.handle_bytes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take over a connection."""
+        """Take over a connection; large messages are for clients that are known."""
         super().connection_made(transport)
+        self._ticket: ConnectionTicket | None = self.app_state.get("ticket")
+        if self._ticket is not None:
+            self._ticket.dismiss = self.transport.abort
+        self.app_state = {**self.app_state, "ticket": self}
+        self.conn.max_message_size = self.config.settings.largest_header
         self._stall_timer = WriteStallTimer(self.transport, self.config.settings.send_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers when the connection is lost."""
+        """Stop the timers when the connection is lost, and make room."""
+        if self._ticket is not None:
+            self._ticket.leave()
         self._watch(WriteStallTimer.end)
         if self._quiet_timer is not None:
             self._quiet_timer.cancel()
         super().connection_lost(exc)
+
+    def make_known(self) -> None:
+        """Note that the client is authenticated."""
+        self.conn.max_message_size = self.config.ws_max_size
+        if self._ticket is not None:
+            self._ticket.make_known()
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send a message; bytes go out as a text frame, since frames are encoded already.

@@ -18,7 +18,12 @@ import uvicorn
 
 from tamis.broker.broker import Broker
 from tamis.broker.frontend.app import create_app
-from tamis.broker.frontend.protocols import HTTPProtocol, ServerConfig, WebSocketProtocol
+from tamis.broker.frontend.protocols import (
+    HTTPProtocol,
+    ServerConfig,
+    TLSGate,
+    WebSocketProtocol,
+)
 from tamis.broker.frontend.streams import Streams
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
@@ -135,7 +140,7 @@ def _config(app: object, settings: BrokerSettings) -> ServerConfig:
         config = ServerConfig(
             app,
             settings,
-            http=HTTPProtocol,
+            http=TLSGate if settings.has_tls else HTTPProtocol,
             ws=WebSocketProtocol,
             loop="asyncio",
             interface="asgi3",

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from starlette.types import Receive
+from starlette.types import Receive, Scope
 
 T = TypeVar("T")
 
@@ -79,6 +79,13 @@ async def long_poll(
             return await work if work.done() else None
         finally:
             await cancel_all([work, *others])
+
+
+def make_known(scope: Scope) -> None:
+    """Tell the server that the client of a connection is authenticated."""
+    ticket = scope.get("state", {}).get("ticket")
+    if ticket is not None:
+        ticket.make_known()
 
 
 async def disconnected(receive: Receive) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import Final
 
 from starlette.types import Receive, Scope, Send
@@ -12,6 +13,7 @@ from tamis.broker.frontend.connection import Connection
 from tamis.broker.frontend.http.operations import Frontend
 from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import bearer_token
+from tamis.broker.frontend.streams import make_known
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import RefusedError
 
@@ -37,8 +39,12 @@ class WebSocketApp:
             broker.metrics.refused.labels(error.code).inc()
             await socket.send_denial_response(problem_response(error, socket.url.path))
             return
+        if session is not None:
+            make_known(scope)
         # Past the handshake it speaks to the server directly.
-        connection = Connection(broker, receive, send, session=session)
+        connection = Connection(
+            broker, receive, send, session=session, on_welcome=partial(make_known, scope)
+        )
         with self._frontend.streams.holding(connection):
             with contextlib.suppress(*DISCONNECTS):
                 await socket.accept()

@@ -162,7 +162,10 @@ class BrokerSettings(BaseModel):
     largest_header: Bytes = Field(
         default=16 * 1024, description="The largest HTTP request header, in bytes."
     )
-    hello_timeout: Seconds = Field(default=5.0, description="Time for a client to identify itself.")
+    hello_timeout: Seconds = Field(
+        default=5.0,
+        description="Time for a client to identify itself, after as much for a TLS handshake.",
+    )
     body_timeout: Seconds = Field(
         default=30.0, description="Time for a client to send the body of an HTTP request."
     )
@@ -172,7 +175,11 @@ class BrokerSettings(BaseModel):
     ping_interval: Seconds = Field(
         default=20.0, description="Time between keepalives of a connection."
     )
-    connections: Count = Field(default=10_000, description="Concurrent connections of all clients.")
+    connections: Count = Field(
+        default=10_000,
+        description="Concurrent connections of all clients; at most half of them are of clients "
+        "that have not identified themselves.",
+    )
     connections_per_principal: Count = Field(
         default=1000, description="Concurrent connections of one principal."
     )

@@ -25,6 +25,7 @@ from tamis.broker.frontend.http.reading import (
     read_body,
     unsupported,
 )
+from tamis.broker.frontend.streams import make_known
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import (
     AccessError,
@@ -69,6 +70,7 @@ class Endpoint:
             if not operation.public:
                 session = await self._frontend.broker.authenticate(bearer_token(request))
                 call = OperationCall(request, self._frontend, session)
+                make_known(request.scope)
             response = _as_response(operation, await _perform(operation, call))
             await response(request.scope, request.receive, answer)
         except (ClientDisconnect, DisconnectedError):

@@ -65,8 +65,8 @@ async def stream_subscription(
     them itself. `Last-Event-ID` acknowledges all events up to that one. If no token is required,
     a client that is not a browser must send `Tamis-Request: 1`, which no foreign page can.
     """
-    require_proof(call.request.headers, call.settings)
     await call.session.subscription(subscription)
+    require_proof(call.request.headers, call.settings)
     if headers.after is not None:
         await call.session.acknowledge(subscription, up_to=headers.after)
     return EventStream(call, subscription, acknowledge=query.acknowledge, on_arrival=True)
