@@ -19,12 +19,13 @@ from typing import Any, Final, Self, cast
 from tamis.access import RateLimiter
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
-from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.notifier import DAMAGE, Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
 from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.clock_watch import ClockWatch
+from tamis.broker.operations.damage_watch import DamageWatch
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.fair_executor import FairExecutor
 from tamis.broker.operations.health import Health
@@ -158,7 +159,13 @@ class Broker:
         replays = FairExecutor(
             executors.background, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
         )
-        self.replayer = Replayer(store, event_cache, replays, self.supervisor)
+        self.replayer = Replayer(
+            store,
+            event_cache,
+            replays,
+            self.supervisor,
+            self.acknowledgement_writer.count_lost,
+        )
         self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(
             store=store,
@@ -173,6 +180,9 @@ class Broker:
             executors=executors,
             random=random,
             supervisor=self.supervisor,
+        )
+        self.damage_watch = DamageWatch(
+            store, self.health, self.metrics, clock, executors.background
         )
         self.housekeeping = Housekeeping(self._chores(), self.health)
         self._services = SessionServices(
@@ -251,6 +261,7 @@ class Broker:
 
     async def _recover(self) -> None:
         self.health.recovery = str(self.store.recovery)
+        self.damage_watch.report()
         restored = await self.executors.match.run(self._restore_subscriptions)
         supervisor = self.supervisor
         supervisor.failed.add_done_callback(self._abandon)
@@ -302,7 +313,7 @@ class Broker:
 
     async def _match_again(self) -> None:
         """Match events that were stored but perhaps not matched when the broker last ended."""
-        position = self.store.state.matched_up_to + 1
+        position = first = self.store.state.matched_up_to + 1
         while position < self.store.log.next_sequence:
             records = await self.executors.match.run(
                 self.store.log.read, position, RECOVERY_BATCH_EVENTS
@@ -317,6 +328,22 @@ class Broker:
                 await self.matcher.enqueue(events)
             position = records[-1].sequence + 1
         await self.matcher.drained()
+        await self._tell_unmatched_losses(first)
+
+    async def _tell_unmatched_losses(self, first: int) -> None:
+        """Tell all subscribers how many events could not be matched: any might have been theirs."""
+        log, state, stop = self.store.log, self.store.state, self.store.log.next_sequence
+        if not log.damage.lost_in(first, stop):
+            return
+        lost = {
+            one: count
+            for one in self.subscription_index
+            if (count := log.damage.lost_in(max(first, one.stored.start), stop))
+        }
+        counts = {one.number: count for one, count in lost.items()}
+        await self.executors.match.run(state.skip_unmatched, stop - 1, counts, DAMAGE)
+        for subscription, count in lost.items():
+            self.acknowledgement_writer.count_lost(subscription, count, DAMAGE)
 
     async def close(self) -> None:
         """Finish the work in progress, and stop."""
@@ -413,6 +440,7 @@ class Broker:
             Chore("apply the policy", CHORE_SECONDS, self._reload_policy),
             Chore("write a checkpoint", CHECKPOINT_SECONDS, self.matcher.checkpoint),
             Chore("apply retention", RETENTION_SECONDS, self._apply_retention),
+            Chore("look for damage", CHORE_SECONDS, self.damage_watch.look),
         ]
 
     async def _reload_policy(self) -> None:
@@ -461,6 +489,7 @@ class Broker:
                 "bytes": log.bytes,
                 "matched_up_to": self.matcher.position,
             },
+            "damage": self.damage_watch.status(),
             "queues": self.metrics.queues(),
             **self.metrics.totals(),
         }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -39,6 +40,7 @@ from tamis.protocol.management import (
 from tamis.protocol.views import DeadLetterView, SubscriptionView, Trial
 
 T = TypeVar("T")
+logger: Final = logging.getLogger("tamis.client")
 
 
 class Management(Protocol):
@@ -185,6 +187,12 @@ class HistorySearch:
         page = await bus.call(self._next)
         self._next.start, self._next.end = str(page.next), str(page.end)
         self.is_over = page.next >= page.end
+        if page.damaged:
+            logger.warning(
+                "%d past events before %d are damaged on the broker's disk and cannot be searched",
+                page.damaged,
+                page.next,
+            )
         return page.events
 
 

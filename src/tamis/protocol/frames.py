@@ -197,7 +197,7 @@ class Deliver(_Frame):
 
 
 class Dropped(_Frame):
-    """Events that were dropped, and why: `slow` or `retention`."""
+    """Events that were dropped, and why: `slow`, `retention` or `damage`."""
 
     subscription: str
     count: int

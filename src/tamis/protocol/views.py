@@ -59,6 +59,8 @@ class HistoryView(msgspec.Struct, frozen=True):
     """The first event that was not searched."""
     end: int
     """Where the search ends; once `next` is equal, it is complete."""
+    damaged: int = 0
+    """How many of the events searched are damaged, and so could not be matched."""
 
 
 class DeadLetterView(msgspec.Struct, frozen=True, omit_defaults=True):

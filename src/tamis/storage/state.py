@@ -241,12 +241,25 @@ class StateStore:
             connection.executemany(PUBLISHERS.replace, tails)
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
 
-    def commit_replay(self, number: int, sequences: Iterable[int], extra: str) -> None:
-        """Store past events of one subscription, with the position the search has reached."""
+    def skip_unmatched(self, matched_up_to: int, events: Mapping[int, int], reason: str) -> None:
+        """Count events that nobody can match as dropped, by number, and pass over them."""
+        with self._change(lasting=False) as (connection, counters, *_):
+            counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
+            self._add_dropped(connection, counters, reason, events)
+
+    def commit_replay(
+        self, number: int, sequences: Iterable[int], damaged: int, extra: str
+    ) -> None:
+        """Store past events of one subscription, with the position the search has reached.
+
+        Events that could not be read are counted as dropped.
+        """
         with self._change(lasting=False) as (connection, counters, *_):
             rows = (PENDING.row((number, sequence, 0, 0.0)) for sequence in sequences)
             if self._alter(connection, number, extra=extra):
                 counters.pending += _changed(connection, PENDING.insert_new, rows)
+                if damaged:
+                    self._add_dropped(connection, counters, "damage", {number: damaged})
 
     # --- delivery ----------------------------------------------------------------------------
 

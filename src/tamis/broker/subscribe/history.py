@@ -52,7 +52,7 @@ class History:
     def read(self, wanted: HistoryQuery, rights: Rights) -> Slices[HistoryView]:
         """Return a page of events and where the next page starts; at `end` there is none."""
         end = min(wanted.end, self._log.next_sequence)
-        start = max(wanted.start, self._log.first_sequence)
+        start = first = max(wanted.start, self._log.first_sequence)
         stop = min(end, start + EVENTS_PER_SEARCH)
         engine = self._engine(wanted, rights)
         found: list[Delivery] = []
@@ -66,10 +66,13 @@ class History:
             start = records[-1].sequence + 1
             for one in self._visible(engine, records, wanted, rights):
                 if len(found) == wanted.limit or size > MAX_PAGE_BYTES:
-                    return HistoryView(found, one.sequence, end)
+                    return self._page(found, first, one.sequence, end)
                 found.append(one)
                 size += len(memoryview(one.data))
-        return HistoryView(found, stop, end)
+        return self._page(found, first, stop, end)
+
+    def _page(self, found: list[Delivery], first: int, stop: int, end: int) -> HistoryView:
+        return HistoryView(found, stop, end, self._log.damage.lost_in(first, stop))
 
     def _visible(
         self, engine: Engine, records: Iterable[Record], wanted: HistoryQuery, rights: Rights

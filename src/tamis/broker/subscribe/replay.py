@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from typing import Final, NamedTuple
 
+from tamis.broker.deliver.notifier import DAMAGE
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra
 from tamis.broker.operations.fair_executor import FairExecutor, Slices
@@ -27,6 +28,8 @@ class ReplayRange(NamedTuple):
 
     position: int
     end: int
+    damaged: int = 0
+    """How many events in the part searched last could not be read."""
 
 
 class Replayer:
@@ -38,8 +41,10 @@ class Replayer:
         event_cache: EventCache,
         executor: FairExecutor,
         supervisor: Supervisor,
+        count_lost: Callable[[ActiveSubscription, int, str], None],
     ) -> None:
         self._store = store
+        self._count_lost = count_lost
         self._supervisor = supervisor
         self._executor = executor
         self._event_cache = event_cache
@@ -94,6 +99,8 @@ class Replayer:
                 engine = None
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
+            if range_.damaged:
+                self._count_lost(subscription, range_.damaged, DAMAGE)
             queue.below = range_.position if range_.position < range_.end else inf
             queue.wake()
 
@@ -118,8 +125,9 @@ class Replayer:
             ]
             after = records[-1].sequence + 1
             yield
+        damaged = self._store.log.damage.lost_in(range_.position, after)
         subscription.change_extra(
-            partial(self._store.state.commit_replay, subscription.number, found),
+            partial(self._store.state.commit_replay, subscription.number, found, damaged),
             replay_from=after if after < range_.end else 0,
         )
-        return ReplayRange(after, range_.end)
+        return ReplayRange(after, range_.end, damaged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 import time
@@ -17,6 +18,7 @@ from tamis.protocol import Delivery
 from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.views import HistoryView
 
+LOG: Final = logging.getLogger("tamis.spark.broker")
 _RETRY_SECONDS: Final = 0.5
 _REQUEST_SECONDS: Final = 30.0
 
@@ -116,11 +118,19 @@ class BrokerLog:
         """Yield the matching events from one sequence up to, not including, another, in order."""
         while start < end:
             page = self._read(start, end)
+            if page.damaged:
+                self._report_damage(page)
             if page.events:
                 yield page.events
             if page.next >= page.end:
                 return
             start = page.next
+
+    def _report_damage(self, page: HistoryView) -> None:
+        lost = f"{page.damaged:,} events before {page.next:,} are damaged on the broker's disk"
+        if self._options.fails_on_loss:
+            raise SparkError(f"{lost}; set failOnDataLoss to false to continue without them")
+        LOG.warning("%s", lost)
 
     def _read(self, start: int | str, end: int | str) -> HistoryView:
         """Read a page, and retry until the broker's `patience` is over."""
