@@ -317,9 +317,11 @@ class Notifier:
     ) -> list[QueuedEvent]:
         if not _may_read(subscription, reader):
             return []
-        self.leased.add(subscription)
         lease, digest = now + self._settings.ack_timeout, reader.rights.digest
-        return await subscription.queue.take(limit, now, lease, digest)
+        taken = await subscription.queue.take(limit, now, lease, digest)
+        # Not before: a subscription without events in flight is removed from the set.
+        self.leased.add(subscription)
+        return taken
 
     async def _wait(
         self,

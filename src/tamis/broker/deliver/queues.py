@@ -224,12 +224,14 @@ class DiskQueue(DeliveryQueue):
         """Add events that have been written to disk."""
         self._is_new = False
         for cursor in self._cursors.values():
+            # The disk may have been read between writing these and offering them.
+            new = [sequence for sequence in sequences if sequence > cursor.last]
             room = self.window - len(cursor.ready) if cursor.is_whole and self.is_attended else 0
-            taken = sequences[: max(0, room)]
+            taken = new[: max(0, room)]
             cursor.ready.extend(map(QueuedEvent, taken))
             if taken:
                 cursor.last = taken[-1]
-            cursor.is_whole = cursor.is_whole and len(taken) == len(sequences)
+            cursor.is_whole = cursor.is_whole and len(taken) == len(new)
         for wake_up in self.listeners:
             wake_up.set()
 

@@ -15,9 +15,10 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from tamis.broker.broker import Broker
 from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.sessions import Session
-from tamis.errors import DisconnectedError, ProtocolError, RefusedError
+from tamis.errors import DisconnectedError, ProtocolError, RefusedError, StorageError
 from tamis.protocol import (
     Acknowledge,
     Code,
@@ -358,6 +359,8 @@ class Connection:
             raise
         except RefusedError as error:
             await self._refuse(ref, error)
+        except StorageError as error:
+            await self._refuse(ref, refusal(error))
 
     async def _refuse_wrong(self, data: bytes, error: Exception) -> None:
         """Refuse what is not a frame: alone if it has a number, else with the connection."""

@@ -45,6 +45,7 @@ from tamis.storage import NEVER, Storage, StoredSubscription
 LOG: Final = get_logger("tamis.broker")
 
 WAIT: Final = "wait"
+EXPIRED: Final = "expired"
 # So many take some 20 ms, for which matching waits.
 SUBSCRIPTIONS_PER_STEP: Final = 100
 GRANTS_PER_TURN: Final = 500
@@ -354,15 +355,21 @@ class SubscriptionManager:
         rest = [*subscriptions]
         while rest:
             some, rest = rest[:SUBSCRIPTIONS_PER_STEP], rest[SUBSCRIPTIONS_PER_STEP:]
-            for subscription in some:
+            gone = await self._matcher.updater.do(partial(self._delete, some, reason))
+            for subscription in gone:
                 self._replayer.stop(subscription.number)
-            await self._matcher.updater.do(partial(self._delete, some))
-            await asyncio.gather(*(self._notifier.end(one, reason) for one in some))
+            await asyncio.gather(*(self._notifier.end(one, reason) for one in gone))
 
-    def _delete(self, subscriptions: Iterable[ActiveSubscription]) -> None:
+    def _delete(
+        self, subscriptions: Sequence[ActiveSubscription], reason: str
+    ) -> Sequence[ActiveSubscription]:
+        """Delete subscriptions, except those that were renewed just before; return the others."""
+        if reason == EXPIRED:
+            now = self._clock()
+            subscriptions = [one for one in subscriptions if one.stored.expires_at <= now]
         there = [one for one in subscriptions if self._index.get(one.number) is one]
         if not there:
-            return
+            return subscriptions
         try:
             self._store.state.remove_subscriptions([one.number for one in there])
         except StorageError:
@@ -373,6 +380,7 @@ class SubscriptionManager:
             self._index.remove(subscription)
             if subscription.number in self._engine:
                 self._engine.remove(subscription.number)
+        return subscriptions
 
     def _watch(self, subscription: ActiveSubscription) -> None:
         """Record when a subscription expires."""
@@ -389,7 +397,7 @@ class SubscriptionManager:
             # A renewed subscription also has a later entry.
             if subscription is not None and subscription.stored.expires_at <= now:
                 expired.append(subscription)
-        await self.delete_all(expired, "expired")
+        await self.delete_all(expired, EXPIRED)
 
     def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
         """Return the numbers of pending events and dead letters of a subscription; for a thread."""

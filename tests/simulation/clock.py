@@ -1,0 +1,22 @@
+"""A clock that somebody may set, and one that nobody can."""
+
+from __future__ import annotations
+
+from simulation.loop import SimulationLoop
+
+BEGINNING = 1_700_000_000.0
+
+
+class SimulatedClock:
+    """Wall time with jumps, and monotonic time without."""
+
+    def __init__(self, loop: SimulationLoop) -> None:
+        self._loop = loop
+        self.offset = 0.0
+        """How far the wall clock is wrong, in seconds."""
+
+    def time(self) -> float:
+        return BEGINNING + self.offset + self._loop.time()
+
+    def monotonic(self) -> float:
+        return self._loop.time()

@@ -1,0 +1,145 @@
+"""What the simulation knows: events, publications, the log, subscriptions and their progress."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import inf
+from typing import NamedTuple
+
+import msgspec
+
+from simulation.credentials import Document, parsed
+from tamis.events import Event
+
+NO, MAYBE, YES = "no", "maybe", "yes"
+
+
+class SimulatedEvent:
+    """An event, which no other is equal to."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.text = msgspec.json.encode(document)
+        self._matches: dict[str, bool] = {}
+
+    @property
+    def id(self) -> int:
+        return int(self.document["id"])
+
+    def matches(self, filter_: str) -> bool:
+        """Return whether a filter matches, by its own definition."""
+        if filter_ not in self._matches:
+            self._matches[filter_] = parsed(filter_).matches(self.event)
+        return self._matches[filter_]
+
+    @cached_property
+    def event(self) -> Event:
+        return Event(self.document)
+
+
+@dataclass(eq=False)
+class PublicationModel:
+    """Events that are stored all or none."""
+
+    publisher: str
+    sequence: int
+    """The number of the first event; 0: they are not numbered."""
+    events: list[SimulatedEvent]
+    is_acknowledged: bool = False
+    is_refused: bool = False
+    """Refused, and never sent again."""
+
+
+class LogEntry(NamedTuple):
+    """An event in the log."""
+
+    sequence: int
+    event: SimulatedEvent
+    stored_at: float
+    """When the simulation first saw it there."""
+
+
+@dataclass
+class Progress:
+    """How far one event has come with one subscription."""
+
+    deliveries: int = 0
+    attempt: int = 0
+    """The last attempt that was told."""
+    acknowledged: str = NO
+    acknowledged_at: float = inf
+    survives: str = ""
+    """Which crash the acknowledgement survives: none, a kill, or also a power cut."""
+    rejected: bool = False
+    """It was rejected, or lent and perhaps not acknowledged in time."""
+    is_last_chance_over: bool = False
+    """It may be a dead letter."""
+
+
+@dataclass(eq=False)
+class SubscriptionModel:
+    """A subscription, and what its consumers got."""
+
+    owner: str
+    name: str
+    filter: str
+    start: int
+    """The first event that it covers, as the broker told."""
+    known_since: float
+    """When the first answer about it was sent."""
+    durable: bool = True
+    policy: str = "wait"
+    max_attempts: int = 0
+    expires_from: float = inf
+    expires_by: float = inf
+    """When it expires, by the monotonic clock, as far as that is known."""
+    is_ended: str = NO
+    ended_at: float = inf
+    roles: set[tuple[str, ...]] = field(default_factory=set)
+    """The roles of all credentials that used it."""
+    progress: dict[int, Progress] = field(default_factory=dict)
+    last_first: int = 0
+    """The last event that was delivered for the first time."""
+    has_rivals: bool = False
+    """Whether several consumers take its events at the same time."""
+    told_lost: int = 0
+    told_slow: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.name}"
+
+    def of(self, sequence: int) -> Progress:
+        return self.progress.setdefault(sequence, Progress())
+
+    def wants(self, entry: LogEntry) -> bool:
+        return entry.sequence >= self.start and entry.event.matches(self.filter)
+
+    def settle(self, sequence: int, now: float, how: str = YES) -> None:
+        """Note that an event was acknowledged."""
+        progress = self.of(sequence)
+        if progress.acknowledged != YES:
+            progress.acknowledged = how
+            progress.acknowledged_at = min(progress.acknowledged_at, now)
+
+    def delivered(self) -> Iterator[tuple[int, Progress]]:
+        return ((s, one) for s, one in self.progress.items() if one.deliveries)
+
+
+class LogModel:
+    """The log as it was seen: what was there once must stay, until retention removes it."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, LogEntry] = {}
+        self.first = 1
+        self.next = 1
+        self.by_event: dict[int, int] = {}
+        """The sequence of each event, by its id."""
+        self.numbers: dict[str, int] = {}
+        """The last number of each publisher."""
+
+    def add(self, entry: LogEntry) -> None:
+        self.entries[entry.sequence] = entry
+        self.by_event[entry.event.id] = entry.sequence
+        self.next = entry.sequence + 1

@@ -1,0 +1,271 @@
+"""Simulated subscribers: prompt and slow ones, and some that vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from simulation.clients import FrameClient, Push, request
+from simulation.credentials import Credential
+from simulation.pending import PENDING
+from tamis.broker import Session
+from tamis.errors import DisconnectedError, RefusedError
+from tamis.protocol import (
+    Acknowledge,
+    Credit,
+    Deliver,
+    Delivery,
+    Ended,
+    Reject,
+    Subscribe,
+    Unsubscribe,
+)
+from tamis.protocol.frames import SlowPolicy
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+FILTERS = ("a < 5", "a = 1 or a = 4", "id is present", 'b = "x" and a > 2', "level < 4", "a >= 0")
+STARTS: tuple[int | str, ...] = ("latest", "latest", "earliest", 3)
+POLICIES: tuple[SlowPolicy, ...] = ("wait", "drop", "disconnect")
+
+
+class DurableSubscriber:
+    """Connects to one durable subscription again and again, and each time behaves differently."""
+
+    def __init__(self, world: World, principal: str, name: str) -> None:
+        self._world = world
+        self._random = world.stream(f"subscriber {principal} {name}")
+        self.principal = principal
+        self.name = name
+        random = self._random
+        self.filter = random.choice(FILTERS)
+        self._start: int | str = random.choice(STARTS)
+        self._lifetime = random.choice([None, None, None, 4.0]) if world.uses_lifetimes else None
+        self._likes_to_reject = random.random() < 0.4
+        self._max_attempts = random.choice([0, 0, 2])
+        self._life = 0
+        self.unacknowledged: dict[int, None] = {}
+        """What was received and not acknowledged: a consumer may remember it across connections."""
+
+    def rival(self) -> DurableSubscriber:
+        """Return another consumer of the same subscription."""
+        rival = DurableSubscriber(self._world, self.principal, self.name)
+        rival._random = self._world.stream(f"rival {self.principal} {self.name}")
+        for name in ("filter", "_start", "_lifetime", "_max_attempts"):
+            setattr(rival, name, getattr(self, name))
+        return rival
+
+    def wanted(self, credit: int, acknowledge: str) -> Subscribe:
+        return Subscribe(
+            ref=0,
+            filter=self.filter,
+            durable=self.name,
+            start=self._start,
+            lifetime=self._lifetime,
+            credit=credit,
+            acknowledge="manual" if acknowledge == "manual" else "auto",
+            max_attempts=self._max_attempts,
+        )
+
+    async def run(self) -> None:
+        """Come and go until the end."""
+        random = self._random
+        while not self._world.is_winding_down:
+            credential = self._world.credential(self.principal)
+            try:
+                if random.random() < 0.35:
+                    await self._fetch(credential)
+                else:
+                    await self._connect(credential)
+            except (DisconnectedError, RefusedError, TimeoutError):
+                pass
+            await asyncio.sleep(random.choice([0.01, 0.2, 1.0]) * random.random())  # virtual
+
+    # --- over a connection -----------------------------------------------------------------------
+
+    async def _connect(self, credential: Credential) -> None:
+        random, client = self._random, FrameClient(self._world, credential)
+        try:
+            await client.open()
+            acknowledge = random.choice(["manual", "manual", "auto"])
+            credit = random.choice([0, 1, 3, 100])
+            await client.call(self.wanted(credit, acknowledge))
+            until = self._world.loop.time() + random.choice([0.1, 1.0, 3.0])
+            while self._world.loop.time() < until:
+                frame = await client.next(0.3)
+                if isinstance(frame, Ended):
+                    return
+                if frame is None or random.random() < 0.2:
+                    await client.send(Credit(subscription=self.name, events=random.randint(0, 4)))
+                if isinstance(frame, Deliver) and acknowledge == "manual":
+                    await self._treat(client, frame)
+                if random.random() < 0.05:
+                    await self._be_slow(client)
+            await self._leave(client)
+        finally:
+            client.die()
+
+    async def _treat(self, client: FrameClient, frame: Deliver) -> None:
+        """Acknowledge some events, reject some, and forget some."""
+        random = self._random
+        for event in frame.events:
+            self.unacknowledged[event.sequence] = None
+            choice = random.random()
+            if self._likes_to_reject and choice < 0.25:
+                delay = random.choice([None, 0.0, 0.3])
+                await client.send(
+                    Reject(subscription=self.name, sequence=event.sequence, delay=delay)
+                )
+            elif choice < 0.8:
+                await client.send(Acknowledge(subscription=self.name, sequences=[event.sequence]))
+                self.unacknowledged.pop(event.sequence)
+            elif choice < 0.85:
+                await client.send(Acknowledge(subscription=self.name, up_to=event.sequence))
+                self.unacknowledged.clear()
+
+    async def _be_slow(self, client: FrameClient) -> None:
+        client.may_read.clear()
+        await asyncio.sleep(self._random.random() * 1.5)  # virtual
+        client.may_read.set()
+
+    async def _leave(self, client: FrameClient) -> None:
+        choice = self._random.random()
+        if choice < 0.2:
+            await client.call(Unsubscribe(ref=0, subscription=self.name))
+        elif choice < 0.24:
+            await client.call(Unsubscribe(ref=0, subscription=self.name, delete=True))
+
+    # --- by requests -----------------------------------------------------------------------------
+
+    async def _fetch(self, credential: Credential) -> None:
+        world, random = self._world, self._random
+        if random.random() < 0.5 and self.unacknowledged:
+            await self._acknowledge(credential, [*self.unacknowledged])
+        limit, wait = random.choice([1, 5, 100]), random.choice([0.0, 0.2, 2.0])
+
+        async def fetch(session: Session) -> list[Delivery]:
+            events = await session.fetch(self.name, limit=limit, wait=wait)
+            world.checker.fetched(credential, self.name, events)
+            return events
+
+        try:
+            events = await request(world, credential, fetch)
+        except RefusedError as error:
+            if error.code == "not_found":
+                world.checker.not_found((self.principal, self.name))
+            raise
+        if self._life != world.server.starts:
+            self._life = world.server.starts
+            if "late acknowledgements" in PENDING:
+                self.unacknowledged.clear()
+        for event in events:
+            self.unacknowledged[event.sequence] = None
+        # Some acknowledge late, after the broker has lent the events to others.
+        await asyncio.sleep(random.choice([0.0, 0.1, 0.1, 2.5]))  # virtual
+        if events and random.random() < 0.7:
+            await self._acknowledge(credential, [one.sequence for one in events])
+        elif events and random.random() < 0.3:
+            await self._reject(credential, events[0].sequence)
+
+    async def _acknowledge(self, credential: Credential, sequences: list[int]) -> None:
+        world = self._world
+        life = world.server.starts
+
+        async def acknowledge(session: Session) -> None:
+            if "late acknowledgements" in PENDING and (life, life) != (
+                self._life,
+                world.server.starts,
+            ):
+                return
+            await session.acknowledge(self.name, sequences)
+            world.checker.acknowledging(credential, self.name, sequences, 0)
+
+        try:
+            await request(world, credential, acknowledge)
+        except RefusedError as error:
+            if error.code == "not_found":
+                world.checker.not_found((self.principal, self.name))
+                self.unacknowledged.clear()
+            raise
+        for sequence in sequences:
+            self.unacknowledged.pop(sequence, None)
+
+    async def _reject(self, credential: Credential, sequence: int) -> None:
+        world = self._world
+
+        async def reject(session: Session) -> None:
+            world.checker.rejecting((self.principal, self.name), sequence)
+            await session.reject(self.name, sequence)
+
+        await request(world, credential, reject)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Take and acknowledge everything that is left."""
+        world = self._world
+        while not world.is_drained(self):
+            client = FrameClient(world, world.credential(self.principal, "broad"))
+            try:
+                await client.open()
+                await client.call(self.wanted(10_000, "manual"))
+                while (frame := await client.next(0.3)) is not None or not world.is_drained(self):
+                    await self._drain(client, frame)
+            except (DisconnectedError, RefusedError, TimeoutError):
+                await asyncio.sleep(0.5)  # virtual
+            finally:
+                client.die()
+
+    async def _drain(self, client: FrameClient, frame: Push | None) -> None:
+        if isinstance(frame, Deliver):
+            sequences = [event.sequence for event in frame.events]
+            await client.send(Acknowledge(subscription=self.name, sequences=sequences))
+        elif isinstance(frame, Ended):
+            raise DisconnectedError(frame.reason)
+
+
+class TemporarySubscriber:
+    """Subscribes for the time of one connection."""
+
+    def __init__(self, world: World, principal: str, number: int) -> None:
+        self._world = world
+        self._random = world.stream(f"temporary {number}")
+        self._principal = principal
+
+    async def run(self) -> None:
+        """Come and go until the end."""
+        while not self._world.is_winding_down:
+            with contextlib.suppress(RefusedError, TimeoutError):
+                await self._connect()
+            await asyncio.sleep(self._random.random())  # virtual
+
+    async def _connect(self) -> None:
+        random = self._random
+        client = FrameClient(self._world, self._world.credential(self._principal))
+        try:
+            await client.open()
+            policy = random.choice(POLICIES)
+            subscribed = await client.call(
+                Subscribe(
+                    ref=0,
+                    filter=random.choice(FILTERS),
+                    policy=policy,
+                    credit=random.choice([2, 99]),
+                )
+            )
+            until = self._world.loop.time() + 4 * random.random()
+            while self._world.loop.time() < until:
+                frame = await client.next(0.3)
+                if isinstance(frame, Ended):
+                    return
+                if isinstance(frame, Deliver):
+                    granted = Credit(subscription=subscribed.subscription, events=len(frame.events))
+                    await client.send(granted)
+                if random.random() < 0.1:
+                    client.may_read.clear()
+                    await asyncio.sleep(random.random() * 1.5)  # virtual
+                    client.may_read.set()
+        finally:
+            client.die()

@@ -1,0 +1,111 @@
+"""The verdict: after the faults end, everything promised must be there, and nothing else."""
+
+from __future__ import annotations
+
+from operator import methodcaller
+from typing import TYPE_CHECKING
+
+from simulation.clients import request
+from simulation.model import NO, LogEntry, SubscriptionModel
+from tamis.broker import Broker
+from tamis.errors import RefusedError
+
+if TYPE_CHECKING:
+    from simulation.subscribers import DurableSubscriber
+    from simulation.world import World
+
+
+class Verdict:
+    """Checks what is left of a world at its end."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._checker = world.checker
+
+    # --- events that must arrive -----------------------------------------------------------------
+
+    def is_due(self, subscription: SubscriptionModel, entry: LogEntry) -> bool:
+        """Return whether an event must reach a subscription, whatever happened."""
+        if entry.sequence < self._checker.log.first or not subscription.wants(entry):
+            return False
+        progress, until = subscription.progress.get(entry.sequence), self._world.loop.time()
+        if progress is not None and progress.acknowledged != NO:
+            until = min(until, progress.acknowledged_at)
+        return self._checker.was_always_visible(subscription, entry, until)
+
+    def missing(self, subscription: SubscriptionModel) -> list[int]:
+        """Return the events that a subscriber must still get."""
+        missing = [
+            sequence
+            for sequence, entry in self._checker.log.entries.items()
+            if not self._is_settled(subscription, sequence) and self.is_due(subscription, entry)
+        ]
+        dead = self._dead(subscription) if missing else set()
+        return [sequence for sequence in missing if sequence not in dead]
+
+    def _is_settled(self, subscription: SubscriptionModel, sequence: int) -> bool:
+        progress = subscription.progress.get(sequence)
+        return progress is not None and progress.acknowledged != NO
+
+    def _dead(self, subscription: SubscriptionModel) -> set[int]:
+        broker = self._world.server.broker
+        if broker is None:
+            return set()
+        found = broker.subscription_index.find(subscription.owner, subscription.name)
+        if found is None:
+            return set()
+        letters = broker.store.state.dead_letters(found.number, 0, 1_000_000)
+        return {letter.sequence for letter in letters}
+
+    def is_drained(self, subscriber: DurableSubscriber) -> bool:
+        """Return whether nothing is left for a subscriber."""
+        subscription = self._checker.subscriptions.get((subscriber.principal, subscriber.name))
+        return subscription is not None and not self.missing(subscription)
+
+    def not_drained(self, broker: Broker) -> None:
+        """Say what did not arrive."""
+        for key, subscription in self._checker.subscriptions.items():
+            missing = self.missing(subscription)
+            if missing:
+                self._checker.fail(f"{'/'.join(key)} did not get {missing}")
+        if not self._checker.violations:
+            self._checker.fail(f"draining does not end; problems: {broker.health.problems}")
+
+    # --- the rest --------------------------------------------------------------------------------
+
+    async def check(self, broker: Broker) -> None:
+        """Check everything at the end."""
+        self._check_publications()
+        await self._check_dead_letters()
+        self._check_health(broker)
+
+    def _check_publications(self) -> None:
+        log = self._checker.log
+        for event, publication in self._checker.publications.items():
+            if publication.is_acknowledged and event not in log.by_event:
+                self._checker.fail(f"event {event} was acknowledged and is not in the log")
+
+    async def _check_dead_letters(self) -> None:
+        for (owner, name), subscription in [*self._checker.subscriptions.items()]:
+            if not subscription.durable or self._world.loop.time() >= subscription.expires_from:
+                continue
+            credential = self._world.credential(owner, "broad")
+            try:
+                letters = await request(self._world, credential, methodcaller("dead_letters", name))
+            except RefusedError as error:
+                self._checker.fail(f"the dead letters of {subscription}: {error}")
+                continue
+            found = {one.sequence: one for one in letters}
+            for sequence, letter in found.items():
+                progress = subscription.of(sequence)
+                if not progress.is_last_chance_over:
+                    self._checker.fail(
+                        f"{subscription}: {sequence} is a dead letter after {progress.attempt} "
+                        f"attempts of {subscription.max_attempts}: {letter.reason}"
+                    )
+
+    def _check_health(self, broker: Broker) -> None:
+        # It goes on with the time as it was, for a while.
+        problems = [one for one in broker.health.problems if "clock" not in one]
+        if not broker.health.ready or problems:
+            self._checker.fail(f"not healthy at the end: {problems}")
