@@ -19,6 +19,7 @@ from typing import Any, Final, Self, cast
 from tamis.access import RateLimiter
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
+from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import DAMAGE, Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.matcher import Matcher
@@ -121,8 +122,18 @@ class Broker:
         )
         self.dead_letters = DeadLetterReader(store.state, self.decoder)
         event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES, executors.deliver)
+        self.letter_bounds = DeadLetterBounds(
+            store.state,
+            self.subscription_index,
+            settings.dead_letters,
+            settings.dead_letter_bytes,
+        )
         self.acknowledgement_writer = AcknowledgementWriter(
-            store.state, self.metrics, executors.settle
+            store.state,
+            self.metrics,
+            executors.settle,
+            self.letter_bounds,
+            self.subscription_index,
         )
         self.notifier = Notifier(
             event_cache=event_cache,
@@ -199,6 +210,7 @@ class Broker:
             subscription_manager=self.subscription_manager,
             subscription_index=self.subscription_index,
             dead_letters=self.dead_letters,
+            letter_bounds=self.letter_bounds,
             history=self.history,
             store=store,
             access_control=self.access_control,
@@ -297,6 +309,7 @@ class Broker:
         for number in self.engine.ids():
             if self.subscription_index.get(cast("int", number)) is None:
                 self.engine.remove(number)
+        self.letter_bounds.load()
         for dropped in self.store.state.dropped():
             subscription = self.subscription_index.get(dropped.number)
             if subscription is not None:

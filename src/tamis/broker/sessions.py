@@ -15,6 +15,7 @@ from tamis.access import Cost, Principal, RateLimiter, Rights, TokenRecord
 from tamis.analysis.explain import explain
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
+from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvents, Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.access_control import AccessControl
@@ -78,6 +79,7 @@ class SessionServices(NamedTuple):
     subscription_manager: SubscriptionManager
     subscription_index: SubscriptionIndex
     dead_letters: DeadLetterReader
+    letter_bounds: DeadLetterBounds
     history: History
     store: Storage
     access_control: AccessControl
@@ -414,13 +416,18 @@ class Session:
     async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
         """Queue dead letters again as if they had never been sent; return how many."""
         seen = await self._visible_letters(id_, sequences)
-        return await self._services.subscription_manager.requeue(self._find(id_), seen)
+        subscription = self._find(id_)
+        count = await self._services.subscription_manager.requeue(subscription, seen)
+        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
+        return count
 
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
         """Delete dead letters; return how many there were."""
         seen = await self._visible_letters(id_, sequences)
-        delete = self._services.store.state.delete_dead_letters
-        return await self._answer_in_thread(delete, self._find(id_).number, seen)
+        subscription, delete = self._find(id_), self._services.store.state.delete_dead_letters
+        count = await self._answer_in_thread(delete, subscription.number, seen)
+        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
+        return count
 
     async def _visible_letters(self, id_: str, sequences: Sequence[int]) -> list[int]:
         find = self._services.dead_letters.find_visible

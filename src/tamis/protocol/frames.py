@@ -197,7 +197,7 @@ class Deliver(_Frame):
 
 
 class Dropped(_Frame):
-    """Events that were dropped, and why: `slow`, `retention` or `damage`."""
+    """Events that were dropped, and why: `slow`, `retention`, `damage` or `dead_letters`."""
 
     subscription: str
     count: int

@@ -38,6 +38,7 @@ from tamis.storage.tables import (
     Counters,
     DamagedRow,
     DeadLetter,
+    DeadLetterUsage,
     DroppedEvents,
     Pending,
     Retry,
@@ -50,6 +51,8 @@ from tamis.storage.tables import (
 _COPIES: Final = (1, 2)
 _ONE: Final = "number = ? AND sequence = ?"
 _DELETE_PENDING: Final = f"DELETE FROM {PENDING.name} WHERE {_ONE}"  # noqa: S608
+# Roughly what a dead letter takes beside its payload.
+_LETTER_BYTES: Final = 200
 _NOTE_SENT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
 _NOT_NEW: Final = "NOT (attempts IS 0 AND due IS 0)"
 _STRAY: Final = "number NOT IN (SELECT number FROM subscriptions) OR (sequence > 0) IS NOT TRUE"
@@ -442,6 +445,38 @@ class StateStore:
         """Return the number of dead letters of a subscription."""
         with self._database.reading() as connection:
             return _count(connection, DEAD_LETTERS, "number = ?", number)
+
+    def dead_letter_usage(self, number: int | None = None) -> list[DeadLetterUsage]:
+        """Return how many dead letters subscriptions have, and of what size; or those of one."""
+        one = "" if number is None else "WHERE number = ?"
+        question = (
+            f"SELECT number, count(*), sum(length(payload) + {_LETTER_BYTES}) FROM dead_letters "  # noqa: S608
+            f"{one} GROUP BY number"
+        )
+        found = self._rows(question, () if number is None else (number,))
+        return [DeadLetterUsage(*row) for row in found]
+
+    def drop_dead_letters(self, number: int, reason: str, *, letters: int, bytes_: int) -> int:
+        """Drop the oldest dead letters of a subscription: at least so many, of at least this size.
+
+        They count as dropped events. Return how many they are.
+        """
+        oldest = (
+            f"SELECT sequence, length(payload) + {_LETTER_BYTES} FROM dead_letters "  # noqa: S608
+            "WHERE number = ? ORDER BY died_at, sequence"
+        )
+        with self._change(lasting=False) as (connection, counters, *_):
+            keys: list[tuple[int, int]] = []
+            size = 0
+            for sequence, length in connection.execute(oldest, (number,)).fetchall():
+                if len(keys) >= letters and size >= bytes_:
+                    break
+                keys.append((number, sequence))
+                size += length
+            counters.dead_letters -= _deleted(connection, DEAD_LETTERS, _ONE, keys)
+            if keys:
+                self._add_dropped(connection, counters, reason, {number: len(keys)})
+        return len(keys)
 
     def delete_dead_letters(self, number: int, sequences: Iterable[int]) -> int:
         """Delete dead letters of a subscription; return how many."""

@@ -71,6 +71,14 @@ class DeadLetter(NamedTuple):
     payload: bytes
 
 
+class DeadLetterUsage(NamedTuple):
+    """How many dead letters a subscription has, and about how many bytes they take."""
+
+    number: int
+    letters: int
+    bytes: int
+
+
 class StoredToken(NamedTuple):
     """A token, of which only the hash is stored."""
 

@@ -140,7 +140,7 @@ def _shown(name: str, value: Any) -> str:
         return ""
     if isinstance(value, tuple):
         return f"`{', '.join(value)}`"
-    if name in ("largest_event", "largest_frame", "largest_header", "retention_bytes"):
+    if name.endswith("_bytes") or name in ("largest_event", "largest_frame", "largest_header"):
         return f"`{format_size(value)}`"
     if isinstance(value, float):
         return f"`{format_seconds(value)}`"

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
+from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.queues import DeliveryOutcome, DiskQueue, LostEvent
-from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.metrics import Metrics
 from tamis.errors import StorageError
 from tamis.ports import Executor
@@ -27,8 +28,17 @@ class AcknowledgementWriter:
     settled at least once.
     """
 
-    def __init__(self, state: StateStore, metrics: Metrics, executor: Executor) -> None:
+    def __init__(
+        self,
+        state: StateStore,
+        metrics: Metrics,
+        executor: Executor,
+        bounds: DeadLetterBounds,
+        subscription_index: SubscriptionIndex,
+    ) -> None:
         self._state = state
+        self._bounds = bounds
+        self._index = subscription_index
         self._executor = executor
         self._metrics = metrics
         self.waiting: set[ActiveSubscription] = set()
@@ -139,8 +149,10 @@ class AcknowledgementWriter:
                 for sequence, outcome in written.items():
                     if queue.unwritten[sequence] is outcome:
                         del queue.unwritten[sequence]
+            if any(isinstance(one, DeadLetter) for *_, one in outcomes):
+                losses += await self._bound_letters(batch)
             if losses:
-                self._count_losses({one.number: one for one in self._writing}, losses)
+                self._count_losses(losses)
             if told or flushes:
                 await self._write_the_rest(told, flushes)
             self._writing.clear()
@@ -168,11 +180,26 @@ class AcknowledgementWriter:
             if not flush.done():
                 flush.set_result(None)
 
-    def _count_losses(
-        self, subscriptions: Mapping[int, ActiveSubscription], losses: Iterable[DroppedEvents]
-    ) -> None:
+    async def _bound_letters(
+        self,
+        batch: Iterable[tuple[ActiveSubscription, DiskQueue, Mapping[int, DeliveryOutcome]]],
+    ) -> list[DroppedEvents]:
+        buried = [
+            subscription
+            for subscription, _, written in batch
+            if any(isinstance(one, DeadLetter) for one in written.values())
+        ]
+        try:
+            return await self._executor.run(self._bounds.enforce, buried)
+        except StorageError:
+            # The next letter tries again.
+            return []
+
+    def _count_losses(self, losses: Iterable[DroppedEvents]) -> None:
         for lost in losses:
-            self.count_lost(subscriptions[lost.number], lost.events, lost.reason)
+            subscription = self._index.get(lost.number)
+            if subscription is not None:
+                self.count_lost(subscription, lost.events, lost.reason)
 
     def count_lost(self, subscription: ActiveSubscription, events: int, reason: str) -> None:
         """Count events that cannot be sent; the subscriber is told as soon as it can be."""

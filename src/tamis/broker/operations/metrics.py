@@ -46,7 +46,7 @@ class Metrics:
         return {sample.labels["queue"]: int(sample.value) for sample in samples}
 
     def totals(self) -> dict[str, int]:
-        """Return the counters without labels."""
+        """Return the counters without labels, and how many events were dropped for any reason."""
         counters = {
             "published": self.published,
             "matched": self.matched,
@@ -56,7 +56,8 @@ class Metrics:
             "dead": self.dead,
             "unmatched": self.unmatched,
         }
-        return {name: _value(counter) for name, counter in counters.items()}
+        totals = {name: _value(counter) for name, counter in counters.items()}
+        return {**totals, "dropped": _sum(self.dropped)}
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"tamis_{name}", text, labels, registry=self.registry)
@@ -67,3 +68,8 @@ class Metrics:
 
 def _value(counter: Counter) -> int:
     return int(next(iter(counter.collect())).samples[0].value)
+
+
+def _sum(counter: Counter) -> int:
+    samples = next(iter(counter.collect())).samples
+    return int(sum(sample.value for sample in samples if sample.name.endswith("_total")))

@@ -201,6 +201,15 @@ class BrokerSettings(BaseModel):
     max_attempts: Count = Field(
         default=10, description="Deliveries of one event before it becomes a dead letter."
     )
+    dead_letters: Count = Field(
+        default=1000,
+        description="Dead letters kept for one subscription; beyond this the oldest are dropped.",
+    )
+    dead_letter_bytes: Bytes = Field(
+        default=64 * 1024**2,
+        description="Bytes of dead letters kept for one principal; beyond this the oldest of the "
+        "subscription with the most are dropped.",
+    )
     window: Count = Field(
         default=1000, description="Events per subscription that may await an outcome."
     )
