@@ -114,6 +114,11 @@ class RateLimiter:
                 self._pay(cost, now)
         return wait
 
+    def wait_for(self, costs: Sequence[Cost]) -> float:
+        """Return 0 if all costs could be paid now, or the seconds until they can; take nothing."""
+        now = self._clock()
+        return max(self._wait(cost, now) for cost in costs)
+
     def _wait(self, cost: Cost, now: float) -> float:
         """Return 0 if the cost can be paid now, or the seconds until it can."""
         if math.isinf(cost.rate):

@@ -40,6 +40,7 @@ from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
@@ -201,7 +202,7 @@ class Broker:
             clock=clock.time,
             engine=self.engine,
             health=self.health,
-            rates=RateLimiter(clock.monotonic),
+            quota=PublishingQuota(RateLimiter(clock.monotonic)),
             decoder=self.decoder,
             numbering=self.numbering,
             committer=self.committer,

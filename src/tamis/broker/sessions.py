@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
-from tamis.access import Cost, Principal, RateLimiter, Rights, TokenRecord
+from tamis.access import Principal, Rights, TokenRecord
 from tamis.analysis.explain import explain
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
@@ -27,6 +27,7 @@ from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import InvalidEventError, Payload, PayloadDecoder
+from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.subscribe.history import History, HistoryQuery, place_of
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
@@ -70,7 +71,7 @@ class SessionServices(NamedTuple):
     clock: Callable[[], float]
     engine: Engine
     health: Health
-    rates: RateLimiter
+    quota: PublishingQuota
     decoder: PayloadDecoder
     numbering: Numbering
     committer: Committer
@@ -152,6 +153,9 @@ class Session:
                     services.numbering.check(name, sequence, skip=skip)
                 if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
                     raise self._too_large(texts)
+                # Before decoding: whoever has no quota left costs nobody time.
+                if not (isinf(limits.publications) and isinf(limits.bytes)):
+                    services.quota.take(self.principal.name, self.rights, len(texts), size)
                 if size > MAX_BYTES_DECODED_ON_LOOP:
                     payloads = await services.decode_executor.run(
                         self.principal.name, services.decoder.decode_all, texts, format
@@ -162,8 +166,6 @@ class Session:
                     payloads = services.decoder.decode_all(texts, format)
                 if not self.rights.publishes_everything:
                     self._check_rights(payloads)
-                if not (isinf(limits.publications) and isinf(limits.bytes)):
-                    self._take_rates(len(texts), size)
                 if self.closed.done() or not services.health.ready:
                     self._require_open()  # It may have closed while it waited or was decoded.
                     raise services.health.refusal()
@@ -174,6 +176,13 @@ class Session:
                 raise
             stored = await services.committer.enqueue(name, sequence, payloads, skip=skip)
         return await stored
+
+    def expect_publication(self, size: int) -> None:
+        """Refuse a body of so many bytes before it is read, if it cannot be stored anyway."""
+        self._require_open()
+        if not self.rights.may_publish:
+            raise self.rights.unpublishable("none of them allows publishing")
+        self._services.quota.check(self.principal.name, self.rights, size)
 
     def _check_rights(self, payloads: Sequence[Payload]) -> None:
         for index, payload in enumerate(payloads):
@@ -227,30 +236,6 @@ class Session:
         hidden = self.rights.unpublishable("attributes that the schema knows")
         hidden.index = error.index
         return hidden
-
-    def _take_rates(self, count: int, size: int) -> None:
-        limits, name = self.rights.limits, self.principal.name
-        costs = {
-            "events": Cost((name, "events"), limits.publications, count),
-            "bytes": Cost((name, "bytes"), limits.bytes, size),
-        }
-        for what, cost in costs.items():
-            if count > 1 and cost.amount > cost.bucket_size:
-                raise RefusedError(
-                    Code.TOO_LARGE,
-                    f"{cost.amount:,.0f} {what} at once exceed the quota of {cost.rate:,g} {what} "
-                    f"a second; publish at most {cost.bucket_size:,.0f} at once",
-                )
-        wait = self._services.rates.take_all([*costs.values()])
-        if wait > 0:
-            quota = " or ".join(
-                f"{cost.rate:,g} {what}" for what, cost in costs.items() if not isinf(cost.rate)
-            )
-            raise RefusedError(
-                Code.TOO_MANY,
-                f"{name} publishes more than {quota} a second; try again in {wait:.1f} s",
-                retry_after=wait,
-            )
 
     # --- subscriptions ---------------------------------------------------------------------------
 

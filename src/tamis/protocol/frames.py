@@ -107,7 +107,7 @@ class Acknowledge(_Frame, tag="ack"):
     """Acknowledges events: single ones, or all up to one."""
 
     subscription: str
-    sequences: list[Number] = []
+    sequences: Annotated[list[Number], msgspec.Meta(max_length=10_000)] = []
     up_to: Number = 0
 
 

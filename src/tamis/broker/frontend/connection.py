@@ -17,6 +17,7 @@ from tamis.broker.broker import Broker
 from tamis.broker.deliver.notifier import Attachment
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
+from tamis.broker.publish.batches import MAX_SMALL_BYTES, decode_large_request
 from tamis.broker.sessions import Session
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, StorageError
 from tamis.protocol import (
@@ -153,8 +154,11 @@ class Connection:
                     self._finish(_refusal(self._too_large(data)))
                     break
                 try:
-                    frame = REQUEST_DECODER.decode(data)
-                except FRAME_ERRORS as error:
+                    if len(data) <= MAX_SMALL_BYTES:
+                        frame = REQUEST_DECODER.decode(data)
+                    else:
+                        frame = decode_large_request(data, self._settings.largest_batch)
+                except (RefusedError, *FRAME_ERRORS) as error:
                     await self._refuse_wrong(data, error)
                     continue
                 await self._handle(frame)
@@ -367,9 +371,9 @@ class Connection:
         ref = None if self._session is None else find_ref(data)
         if ref is None:
             raise ProtocolError(f"this is not a frame: {error}")
-        await self._refuse(
-            ref, RefusedError(Code.BAD_REQUEST, f"the request is not valid: {error}")
-        )
+        if not isinstance(error, RefusedError):
+            error = RefusedError(Code.BAD_REQUEST, f"the request is not valid: {error}")
+        await self._refuse(ref, error)
 
     async def _refuse(self, ref: int, error: RefusedError) -> None:
         self._broker.metrics.refused.labels(error.code).inc()

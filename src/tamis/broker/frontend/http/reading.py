@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import binascii
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from http import HTTPStatus
 from typing import Any, Final, NamedTuple, TypeVar, cast
@@ -17,6 +18,7 @@ from starlette.requests import HTTPConnection, Request
 
 from tamis.broker.frontend.http.problems import HTTPRefusedError
 from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.publish.batches import split_batch, split_lines
 from tamis.errors import RefusedError
 from tamis.protocol import Code
 from tamis.protocol.frames import EventFormat
@@ -29,11 +31,16 @@ S = TypeVar("S", bound=msgspec.Struct)
 _WHERE: Final = re.compile(r" - at `\$\.?(.*)`$")
 
 
+def announced_size(request: Request) -> int:
+    """Return the size of the body that a client announces; 0 if it does not."""
+    announced = request.headers.get("content-length", "")
+    return int(announced) if announced.isascii() and announced.isdigit() else 0
+
+
 async def read_body(request: Request, settings: BrokerSettings) -> bytes:
     """Return the body; stop reading if it is too large or too slow."""
     limit = settings.largest_frame
-    announced = request.headers.get("content-length", "")
-    if announced.isascii() and announced.isdigit() and int(announced) > limit:
+    if announced_size(request) > limit:
         raise too_large(limit)
     body = bytearray()
     try:
@@ -83,15 +90,21 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 def decode_body(body: bytes, kind: type[T]) -> T:
     """Decode a JSON body, or refuse it with an explanation."""
-    try:
+    with _explained():
         found: T = _decoder(cast("Hashable", kind)).decode(body)
+    return found
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
     except msgspec.ValidationError as error:
         raise RefusedError(Code.BAD_REQUEST, f"the body is wrong{_at(str(error))}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RefusedError(Code.BAD_REQUEST, f"the body is not JSON: {error}") from None
     except RecursionError:
         raise RefusedError(Code.BAD_REQUEST, "the body is nested too deeply") from None
-    return found
 
 
 def decode_query(request: Request, kind: type[S]) -> S:
@@ -207,30 +220,31 @@ class EventsBody(NamedTuple):
         return f"[{index}]" if self.lines is None else f"line {self.lines[index]}"
 
 
-def read_events(body: bytes, media_type: str, headers: Headers) -> EventsBody:
-    """Return the events in a body."""
+def read_events(body: bytes, media_type: str, headers: Headers, most: int) -> EventsBody:
+    """Return the events in a body, at most so many."""
     match media_type:
         case "application/cloudevents+json":
             return EventsBody("cloudevents", [body])
         case "application/cloudevents-batch+json":
-            return _batch("cloudevents", body)
+            return _batch("cloudevents", body, most)
         case _ if f"{_PREFIX}specversion" in headers:
             return EventsBody("cloudevents", [_binary_mode(body, media_type, headers)])
         case "application/json":
             is_batch = body.lstrip(b" \t\r\n")[:1] == b"["
-            return _batch("json", body) if is_batch else EventsBody("json", [body])
+            return _batch("json", body, most) if is_batch else EventsBody("json", [body])
         case "application/x-ndjson" | "application/jsonl":
-            return _lines(body)
+            return _lines(body, most)
         case _:
             raise unsupported(media_type, *KNOWN)
 
 
-def _batch(format_: EventFormat, body: bytes) -> EventsBody:
-    return EventsBody(format_, [*decode_body(body, list[msgspec.Raw])], is_batch=True)
+def _batch(format_: EventFormat, body: bytes, most: int) -> EventsBody:
+    with _explained():
+        return EventsBody(format_, [*split_batch(body, most)], is_batch=True)
 
 
-def _lines(body: bytes) -> EventsBody:
-    numbered = [(n, line) for n, line in enumerate(body.split(b"\n"), 1) if line.strip()]
+def _lines(body: bytes, most: int) -> EventsBody:
+    numbered = split_lines(body, most)
     return EventsBody(
         "json", [line for _, line in numbered], [number for number, _ in numbered], is_batch=True
     )

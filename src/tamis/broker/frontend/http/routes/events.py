@@ -17,6 +17,7 @@ from tamis.broker.frontend.http.reading import (
     CLOUDEVENT_BATCH,
     JSON,
     JSON_LINES,
+    announced_size,
     media_type,
     read_body,
     read_events,
@@ -67,9 +68,10 @@ async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
     The response arrives once they are on disk. With the header `ce-specversion`, the body is the
     data of one CloudEvent in binary mode, of any media type.
     """
-    request = call.request
-    body = await read_body(request, call.settings)
-    found = read_events(body, media_type(request), request.headers)
+    request, settings = call.request, call.settings
+    call.session.expect_publication(announced_size(request))
+    body = await read_body(request, settings)
+    found = read_events(body, media_type(request), request.headers, settings.largest_batch)
     try:
         return await call.session.publish(
             found.events,
