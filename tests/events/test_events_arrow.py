@@ -432,6 +432,11 @@ def random_row(rng: Random, odd: float) -> Any:
 def check_random_rows(rng: Random) -> None:
     odd = rng.choice((0.0, 0.1, 0.9))
     rows = [random_row(rng, odd) for _ in range(rng.randint(0, 8))]
+    if rng.random() < 0.3:
+        # All have the same names, as most rows do.
+        values = ODD_VALUES if rng.random() < odd else (1, 2.5, "x", None)
+        names = rng.sample(("a", "b", "c", "a.b", "é"), rng.randint(0, 4))
+        rows = [{name: rng.choice(values) for name in names} for _ in rows]
     schema = None
     if rng.random() < 0.6:
         names = [name for name in ("a", "b", "c", "a.b", "é") if rng.random() < 0.6]
@@ -453,6 +458,15 @@ def check_random_rows(rng: Random) -> None:
         else:
             assert by_kind(batch.event(number)) == by_kind(plain)
     sound(batch)
+    wanted = {name for name in ("a", "c", "z") if rng.random() < 0.6}
+    some = EventBatch.of_events(rows, schema, total=total, wanted=wanted)
+    sound(some)
+    assert some.columns.keys() <= wanted
+    assert {n: str(e) for n, e in some.errors.items()} == {
+        n: str(e) for n, e in batch.errors.items()
+    }
+    for number in range(len(rows)):
+        assert some.event(number, sorted(wanted)) == batch.event(number, sorted(wanted))
 
 
 def _plainly(row: Any, schema: Schema | None, *, total: bool) -> Event | str:

@@ -164,6 +164,55 @@ def split_integers(
     return floats, residues if residues.any() else None
 
 
+def joined(one: Column | None, other: Column | None) -> Column:
+    """Return the values of two columns, which have no event in common."""
+    if one is None or other is None:
+        return one or other or Column({})
+    kinds = dict.fromkeys((*one.entries, *other.entries))
+    entries = {
+        kind: _joined_entries(one.entries.get(kind), other.entries.get(kind)) for kind in kinds
+    }
+    return Column(entries)
+
+
+def _joined_entries(one: Entries | None, other: Entries | None) -> Entries:
+    if one is None or other is None:
+        found = one or other
+        assert found is not None  # noqa: S101 - the kind comes from one of them
+        return found
+    events = np.concatenate((one.events, other.events))
+    order = np.argsort(events, kind="stable")
+    texts: list[str] = [*one.texts, *other.texts]
+    values: NDArray[Any] = np.concatenate((one.values, other.values))
+    if texts:
+        known = {each: code for code, each in enumerate(dict.fromkeys(texts))}
+        moved = np.array([known[each] for each in texts], np.int32)
+        values = moved[np.concatenate((one.values, other.values + len(one.texts)))]
+        texts = list(known)
+    sizes = len(one.events), len(other.events)
+    return Entries(
+        events[order],
+        values[order],
+        _concatenated((one.residues, other.residues), sizes, np.int16, order),
+        _concatenated((one.whole, other.whole), sizes, np.bool_, order),
+        texts,
+    )
+
+
+def _concatenated(
+    parts: tuple[NDArray[Any] | None, NDArray[Any] | None],
+    sizes: tuple[int, int],
+    dtype: type,
+    order: NDArray[np.int64],
+) -> NDArray[Any] | None:
+    """Return two arrays as one in a new order; None is all zeros."""
+    if parts[0] is None and parts[1] is None:
+        return None
+    filled = [np.zeros(n, dtype) if p is None else p for p, n in zip(parts, sizes, strict=True)]
+    joined: NDArray[Any] = np.concatenate(filled)[order]
+    return joined
+
+
 def value_at(kind: Kind | None, entries: Entries, at: int) -> Value:
     """Return one of the values."""
     value = entries.values[at]

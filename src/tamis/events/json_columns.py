@@ -7,16 +7,18 @@ A kernel scans the text (`json_kernels`) and declines what it does not handle; t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import TamisError
-from tamis.events.batch import Admission, EventBatch, Gathering
-from tamis.events.columns import Column, Entries, integer_entries, split_integers
+from tamis.events.batch import Admission, EventBatch
+from tamis.events.columns import Column, Entries, integer_entries, joined, split_integers
 from tamis.events.event import Event, EventLimits
+from tamis.events.gathering import gather_checked
 from tamis.events.json_kernels import (
     ESCAPED_TEXT,
     FALSE,
@@ -51,6 +53,9 @@ _EXPECTED_NAMES: Final = 64
 _EXPECTED_BYTES: Final = 2_048
 _VALUES_PER_EVENT: Final = 4
 """Room for values of lists, beside one value of each attribute."""
+_MIN_VALUE_BYTES: Final = 6
+"""A value takes so much with its name; in lists, events with more are left to the strict reader."""
+_KEPT_WORKSPACES: Final = 4
 
 
 class JsonColumnReader:
@@ -69,7 +74,6 @@ class JsonColumnReader:
         self._limits: Final = limits or EventLimits()
         self._schema = schema
         self._admission = Admission(schema, total=total)
-        self._is_total = total
         self._paths = _wanted_paths(self._names)
         self._scan_limits = ScanLimits(
             size=self._limits.size,
@@ -77,22 +81,50 @@ class JsonColumnReader:
             attributes=min(self._limits.attributes, self._limits.values),
             name=self._limits.name,
         )
+        # Fresh memory comes from the system page by page, which takes as long as the scan itself.
+        self._free: deque[tuple[ScanWorkspace, ScannedValues]] = deque(maxlen=_KEPT_WORKSPACES)
 
-    def read(self, data: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> EventBatch:
-        """Return the events that stand at these places of a text."""
+    def read(
+        self,
+        data: bytes | memoryview,
+        starts: NDArray[np.int64],
+        ends: NDArray[np.int64],
+        original: Callable[[int], str | bytes] | None = None,
+    ) -> EventBatch:
+        """Return the events that stand at these places of a text.
+
+        Args:
+            data: The text of all events, in UTF-8.
+            starts: Where each begins.
+            ends: Where each ends.
+            original: Returns the text of an event as it was given, if that was not UTF-8.
+        """
         count = len(starts)
         text = np.frombuffer(data, np.uint8)
-        found = _room(count * (len(self._names) + _VALUES_PER_EVENT))
+        work, found = self._room(count, int((ends - starts).sum()))
         declined = np.zeros(count, np.bool_)
-        size = scan_lines(
-            text, starts, ends, self._paths, self._scan_limits, self._workspace(), found, declined
-        )
-        scanned = found.some(slice(size))
-        columns, suspects = self._columns(data, text, scanned, count)
+        size = scan_lines(text, starts, ends, self._paths, self._scan_limits, work, found, declined)
+        columns, suspects = self._columns(data, text, found.some(slice(size)), count)
+        self._free.append((work, found))
         suspects |= declined
         if not suspects.any():
             return EventBatch(count, columns)
-        return self._with_strict(data, starts, ends, columns, suspects)
+        given = original or (lambda number: bytes(data[starts[number] : ends[number]]))
+        return self._with_strict(given, columns, suspects)
+
+    def read_strictly(self, text: str | bytes) -> Event:
+        """Return one event with all its attributes, or raise an error."""
+        return self._admission.admit(decode_json(text, schema=self._schema, limits=self._limits))
+
+    def _room(self, count: int, bytes_: int) -> tuple[ScanWorkspace, ScannedValues]:
+        """Return memory for the scan of some events."""
+        size = count * (len(self._names) + _VALUES_PER_EVENT)
+        size = min(size, bytes_ // _MIN_VALUE_BYTES + _VALUES_PER_EVENT)
+        try:
+            work, found = self._free.pop()
+        except IndexError:
+            work, found = self._workspace(), _values(size)
+        return work, found if len(found.events) >= size else _values(size)
 
     def _workspace(self) -> ScanWorkspace:
         depth = self._limits.depth
@@ -118,7 +150,7 @@ class JsonColumnReader:
     # --- from values to columns ------------------------------------------------------------------
 
     def _columns(
-        self, data: bytes, text: NDArray[np.uint8], found: ScannedValues, count: int
+        self, data: bytes | memoryview, text: NDArray[np.uint8], found: ScannedValues, count: int
     ) -> tuple[dict[str, Column], NDArray[np.bool_]]:
         """Return the columns, and which events the schema may refuse or convert."""
         columns: dict[str, Column] = {}
@@ -131,8 +163,10 @@ class JsonColumnReader:
             places = order[bounds[number] : bounds[number + 1]]
             declared = None if self._schema is None else self._schema.get(name)
             if declared is not None:
+                if declared.type is Type.FLOAT:
+                    _make_floats(found, places)
                 _suspect(found, places, declared, suspects)
-                if self._is_total:
+                if self._admission.total:
                     missing = np.ones(count, np.bool_)
                     missing[found.events[places]] = False
                     suspects |= missing
@@ -144,36 +178,23 @@ class JsonColumnReader:
 
     def _with_strict(
         self,
-        data: bytes,
-        starts: NDArray[np.int64],
-        ends: NDArray[np.int64],
+        given: Callable[[int], str | bytes],
         columns: Mapping[str, Column],
         suspects: NDArray[np.bool_],
     ) -> EventBatch:
         """Replace what was found of some events by what the strict reader finds."""
         errors: dict[int, TamisError] = {}
-        gathering = Gathering(self._schema, total=self._is_total)
+        read: dict[int, Event] = {}
         for number in np.flatnonzero(suspects).tolist():
             try:
-                event = self._strict(data[starts[number] : ends[number]])
+                read[number] = self.read_strictly(given(number))
             except TamisError as error:
                 errors[number] = error
-                continue
-            wanted = {name: event[name] for name in self._names if name in event}
-            gathering.add(number, Event.of_checked(wanted) if self._schema is None else event)
+        strict = gather_checked(read.values(), list(read), frozenset(self._names))
         kept = {name: column.without(suspects) for name, column in columns.items()}
-        strict = gathering.columns()
-        errors.update(gathering.errors)
-        names = dict.fromkeys((*kept, *(name for name in strict if name in self._wanted)))
-        joined = {name: _joined(kept.get(name), strict.get(name)) for name in names}
-        return EventBatch(len(suspects), joined, dict(sorted(errors.items())))
-
-    @property
-    def _wanted(self) -> frozenset[str]:
-        return frozenset(self._names)
-
-    def _strict(self, text: bytes) -> Event:
-        return self._admission.admit(decode_json(text, schema=self._schema, limits=self._limits))
+        names = dict.fromkeys((*kept, *strict))
+        both = {name: joined(kept.get(name), strict.get(name)) for name in names}
+        return EventBatch(len(suspects), both, errors)
 
 
 def _wanted_paths(names: list[str]) -> WantedPaths:
@@ -190,7 +211,7 @@ def _wanted_paths(names: list[str]) -> WantedPaths:
     return paths
 
 
-def _room(size: int) -> ScannedValues:
+def _values(size: int) -> ScannedValues:
     return ScannedValues(
         events=np.empty(size, np.int32),
         paths=np.empty(size, np.int32),
@@ -199,6 +220,14 @@ def _room(size: int) -> ScannedValues:
         floats=np.empty(size, np.float64),
         lengths=np.empty(size, np.int32),
     )
+
+
+def _make_floats(found: ScannedValues, places: NDArray[np.int64]) -> None:
+    """Convert integers to floats where that does not change them."""
+    integers = found.integers[places]
+    exact = (found.forms[places] == INTEGER) & (np.abs(integers) <= _MAX_EXACT_INTEGER)
+    found.floats[places[exact]] = integers[exact]
+    found.forms[places[exact]] = FLOAT
 
 
 def _suspect(
@@ -216,7 +245,10 @@ def _suspect(
 
 
 def _column(
-    data: bytes, text: NDArray[np.uint8], found: ScannedValues, places: NDArray[np.int64]
+    data: bytes | memoryview,
+    text: NDArray[np.uint8],
+    found: ScannedValues,
+    places: NDArray[np.int64],
 ) -> Column:
     forms, events = found.forms[places], found.events[places]
     is_single = bool((events[1:] > events[:-1]).all())
@@ -237,7 +269,9 @@ def _column(
     return Column(entries, is_single)
 
 
-def _entries(kind: Kind, data: bytes, text: NDArray[np.uint8], values: ScannedValues) -> Entries:
+def _entries(
+    kind: Kind, data: bytes | memoryview, text: NDArray[np.uint8], values: ScannedValues
+) -> Entries:
     match kind:
         case Kind.NUMBER:
             return _number_entries(values)
@@ -253,7 +287,9 @@ def _number_entries(values: ScannedValues) -> Entries:
     return Entries(values.events, np.where(whole, floats, values.floats), residues, whole)
 
 
-def _text_entries(data: bytes, text: NDArray[np.uint8], values: ScannedValues) -> Entries:
+def _text_entries(
+    data: bytes | memoryview, text: NDArray[np.uint8], values: ScannedValues
+) -> Entries:
     count = len(values.events)
     codes, firsts = np.empty(count, np.int32), np.empty(count, np.int32)
     slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
@@ -262,7 +298,7 @@ def _text_entries(data: bytes, text: NDArray[np.uint8], values: ScannedValues) -
     starts = values.integers[first]
     spans = zip(starts.tolist(), (starts + values.lengths[first]).tolist(), strict=True)
     escaped = values.forms[first] == ESCAPED_TEXT
-    texts = [data[start:end].decode() for start, end in spans]
+    texts = [str(data[start:end], "utf-8") for start, end in spans]
     if escaped.any():
         # The same text may be written with escapes and without.
         for at in np.flatnonzero(escaped).tolist():
@@ -271,52 +307,3 @@ def _text_entries(data: bytes, text: NDArray[np.uint8], values: ScannedValues) -
         codes = np.array([known[each] for each in texts], np.int32)[codes]
         texts = list(known)
     return Entries(values.events, codes, texts=texts)
-
-
-def _joined(one: Column | None, other: Column | None) -> Column:
-    """Return the values of two columns, which have no event in common."""
-    if one is None or other is None:
-        return one or other or Column({})
-    kinds = dict.fromkeys((*one.entries, *other.entries))
-    entries = {
-        kind: _joined_entries(one.entries.get(kind), other.entries.get(kind)) for kind in kinds
-    }
-    return Column(entries)
-
-
-def _joined_entries(one: Entries | None, other: Entries | None) -> Entries:
-    if one is None or other is None:
-        found = one or other
-        assert found is not None  # noqa: S101 - the kind comes from one of them
-        return found
-    events = np.concatenate((one.events, other.events))
-    order = np.argsort(events, kind="stable")
-    texts: list[str] = [*one.texts, *other.texts]
-    values: NDArray[Any] = np.concatenate((one.values, other.values))
-    if texts:
-        known = {each: code for code, each in enumerate(dict.fromkeys(texts))}
-        moved = np.array([known[each] for each in texts], np.int32)
-        values = moved[np.concatenate((one.values, other.values + len(one.texts)))]
-        texts = list(known)
-    sizes = len(one.events), len(other.events)
-    return Entries(
-        events[order],
-        values[order],
-        _concatenated((one.residues, other.residues), sizes, np.int16, order),
-        _concatenated((one.whole, other.whole), sizes, np.bool_, order),
-        texts,
-    )
-
-
-def _concatenated(
-    parts: tuple[NDArray[Any] | None, NDArray[Any] | None],
-    sizes: tuple[int, int],
-    dtype: type,
-    order: NDArray[np.int64],
-) -> NDArray[Any] | None:
-    """Return two arrays as one in a new order; None is all zeros."""
-    if parts[0] is None and parts[1] is None:
-        return None
-    filled = [np.zeros(n, dtype) if p is None else p for p, n in zip(parts, sizes, strict=True)]
-    joined: NDArray[Any] = np.concatenate(filled)[order]
-    return joined

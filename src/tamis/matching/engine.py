@@ -317,16 +317,18 @@ class Engine:
         """
         # Take the segments first: the batch may omit attributes that they do not test.
         segments = self._collection.compiled()
+        asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
+        wanted = frozenset[str]().union(*asked)
         if isinstance(events, EventBatch):
             batch = events
         elif hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
             from tamis.events.arrow import batch_of_arrow  # noqa: PLC0415 - a costly import
 
-            asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
-            wanted = frozenset[str]().union(*asked)
             batch = batch_of_arrow(events, self.schema, total=self._total, wanted=wanted)
         else:
-            batch = EventBatch.of_events(_events(events), self.schema, total=self._total)
+            batch = EventBatch.of_events(
+                _events(events), self.schema, total=self._total, wanted=wanted
+            )
         moment = self._clock() if now is None else now
         return Matches(
             batch.length,
