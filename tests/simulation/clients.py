@@ -10,7 +10,7 @@ from simulation.credentials import Credential
 from simulation.network import Link
 from tamis.broker import Session
 from tamis.errors import DisconnectedError, RefusedError
-from tamis.protocol import Deliver, Dropped, Ended, Hello, Refused, Welcome
+from tamis.protocol import Deliver, Delivery, Dropped, Ended, Hello, Refused, Welcome
 from tamis.protocol.frames import Request, decode_reply, encode
 
 if TYPE_CHECKING:
@@ -132,3 +132,16 @@ async def request(world: World, credential: Credential, do: Callable[[Session], 
     if world.loses_answers and world.random.random() < 0.05:
         raise DisconnectedError("the answer was lost")
     return result
+
+
+async def fetch(
+    world: World, credential: Credential, name: str, limit: int = 1, wait: float = 0.0
+) -> list[Delivery]:
+    """Return events of a subscription, as the broker lends them."""
+
+    async def fetching(session: Session) -> list[Delivery]:
+        events = await session.fetch(name, limit=limit, wait=wait)
+        world.checker.fetched(credential, name, events, events.dropped)
+        return events
+
+    return await request(world, credential, fetching)

@@ -155,6 +155,10 @@ class Credential:
     roles: tuple[str, ...]
     text: str = ""
     id: str = ""
+    expires_at: float = inf
+    """When it expires at the latest, by the monotonic clock."""
+    expires_from: float = inf
+    """When it expires at the earliest."""
     revoking_at: float = inf
     """When somebody first tried to revoke it."""
     revoked_at: float = inf

@@ -128,8 +128,11 @@ class Administrator:
         await asyncio.sleep(random.random() * 3)  # virtual
         while not world.is_winding_down:
             with contextlib.suppress(RefusedError):
-                if random.random() < 0.5:
+                choice = random.random()
+                if choice < 0.5:
                     self._change_policy()
+                elif choice < 0.65:
+                    await self._lend_token()
                 else:
                     await self._replace_token()
             await asyncio.sleep(random.random() * 3)  # virtual
@@ -147,11 +150,21 @@ class Administrator:
         await asyncio.sleep(self._random.random())  # virtual
         await self._revoke(old)
 
-    async def _issue(self, like: Credential) -> Credential:
+    async def _lend_token(self) -> None:
+        """Issue a token for a few seconds."""
+        world = self._world
+        like, seconds = self._random.choice(world.replaceable()), 1 + self._random.random() * 3
+        asked_at = world.loop.time()
+        lent = await self._issue(like, seconds)
+        lent.expires_from = asked_at + seconds
+        lent.expires_at = world.loop.time() + seconds
+        world.credentials.append(lent)
+
+    async def _issue(self, like: Credential, lifetime: float | None = None) -> Credential:
         issued = await request(
             self._world,
             self._world.root,
-            lambda session: session.issue_token(like.principal, like.roles),
+            lambda session: session.issue_token(like.principal, like.roles, lifetime),
         )
         return Credential(like.principal, like.roles, issued.text, issued.token.id)
 

@@ -68,6 +68,11 @@ class Progress:
     deliveries: int = 0
     attempt: int = 0
     """The last attempt that was told."""
+    attempt_written: int = 0
+    """The last attempt that was found in the state."""
+    attempt_synced: int = 0
+    attempt_floor: int = 0
+    """The next attempt must be greater."""
     acknowledged: str = NO
     acknowledged_at: float = inf
     survives: str = ""
@@ -105,7 +110,13 @@ class SubscriptionModel:
     has_rivals: bool = False
     """Whether several consumers take its events at the same time."""
     told_lost: int = 0
+    """Events that its consumers were told to be lost by retention."""
+    least_lost: int = 0
+    most_lost: int = 0
+    """Events that retention has removed, as far as that is known."""
     told_slow: int = 0
+    is_replay_over_at: int = 0
+    """From here on all events were stored after it was made."""
 
     def __str__(self) -> str:
         return f"{self.owner}/{self.name}"

@@ -99,7 +99,9 @@ class BrokerProcess:
         self.is_stopping = True
         stopping = self.spawn(self._stop())
         limit = self.world.settings.stop_timeout * 2
-        await asyncio.wait([stopping, self.ended], timeout=limit)
+        await asyncio.wait(
+            [stopping, self.ended], timeout=limit, return_when=asyncio.FIRST_COMPLETED
+        )
         if not self.life.is_over:
             if stopping.done() and stopping.exception() is not None:
                 self.world.checker.fail(f"closing failed: {stopping.exception()!r}")

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from simulation.clients import FrameClient, Push, request
+from simulation.clients import FrameClient, Push, fetch, request
 from simulation.credentials import Credential
 from simulation.pending import PENDING
 from tamis.broker import Session
@@ -15,7 +15,6 @@ from tamis.protocol import (
     Acknowledge,
     Credit,
     Deliver,
-    Delivery,
     Ended,
     Reject,
     Subscribe,
@@ -75,8 +74,13 @@ class DurableSubscriber:
         while not self._world.is_winding_down:
             credential = self._world.credential(self.principal)
             try:
-                if random.random() < 0.35:
+                choice = random.random()
+                if choice < 0.3:
                     await self._fetch(credential)
+                elif choice < 0.35:
+                    await self._read_history(credential)
+                elif choice < 0.4:
+                    await self._look_at_dead_letters(credential)
                 else:
                     await self._connect(credential)
             except (DisconnectedError, RefusedError, TimeoutError):
@@ -144,14 +148,8 @@ class DurableSubscriber:
         if random.random() < 0.5 and self.unacknowledged:
             await self._acknowledge(credential, [*self.unacknowledged])
         limit, wait = random.choice([1, 5, 100]), random.choice([0.0, 0.2, 2.0])
-
-        async def fetch(session: Session) -> list[Delivery]:
-            events = await session.fetch(self.name, limit=limit, wait=wait)
-            world.checker.fetched(credential, self.name, events)
-            return events
-
         try:
-            events = await request(world, credential, fetch)
+            events = await fetch(world, credential, self.name, limit, wait)
         except RefusedError as error:
             if error.code == "not_found":
                 world.checker.not_found((self.principal, self.name))
@@ -200,6 +198,40 @@ class DurableSubscriber:
             await session.reject(self.name, sequence)
 
         await request(world, credential, reject)
+
+    # --- the past --------------------------------------------------------------------------------
+
+    async def _read_history(self, credential: Credential) -> None:
+        world = self._world
+
+        async def read(session: Session) -> None:
+            asked_at, end = world.loop.time(), world.checker.log.next
+            page = await session.history(self.filter, limit=1_000)
+            world.checker.read_history(credential, self.filter, page.events, asked_at, end)
+
+        await request(world, credential, read)
+
+    async def _look_at_dead_letters(self, credential: Credential) -> None:
+        world, key = self._world, (self.principal, self.name)
+
+        async def look(session: Session) -> list[int]:
+            letters = await session.dead_letters(self.name)
+            world.checker.read_dead_letters(credential, self.name, letters)
+            return [one.sequence for one in letters]
+
+        async def requeue(session: Session) -> None:
+            world.checker.requeueing(key, some)
+            await session.requeue(self.name, some)
+
+        async def delete(session: Session) -> None:
+            world.checker.deleting_letters(key, some)
+            await session.delete_dead_letters(self.name, some)
+
+        some = [
+            one for one in await request(world, credential, look) if self._random.random() < 0.5
+        ]
+        if some:
+            await request(world, credential, self._random.choice([requeue, requeue, delete]))
 
     # --- the end ---------------------------------------------------------------------------------
 

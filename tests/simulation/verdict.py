@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import methodcaller
 from typing import TYPE_CHECKING
 
-from simulation.clients import request
+from simulation.clients import fetch, request
 from simulation.model import NO, LogEntry, SubscriptionModel
 from tamis.broker import Broker
 from tamis.errors import RefusedError
@@ -77,6 +77,7 @@ class Verdict:
         """Check everything at the end."""
         self._check_publications()
         await self._check_dead_letters()
+        await self._check_losses()
         self._check_health(broker)
 
     def _check_publications(self) -> None:
@@ -95,17 +96,55 @@ class Verdict:
             except RefusedError as error:
                 self._checker.fail(f"the dead letters of {subscription}: {error}")
                 continue
-            found = {one.sequence: one for one in letters}
-            for sequence, letter in found.items():
-                progress = subscription.of(sequence)
-                if not progress.is_last_chance_over:
-                    self._checker.fail(
-                        f"{subscription}: {sequence} is a dead letter after {progress.attempt} "
-                        f"attempts of {subscription.max_attempts}: {letter.reason}"
-                    )
+            for letter in letters:
+                self._checker.check_dead_letter(subscription, letter)
 
     def _check_health(self, broker: Broker) -> None:
         # It goes on with the time as it was, for a while.
         problems = [one for one in broker.health.problems if "clock" not in one]
         if not broker.health.ready or problems:
             self._checker.fail(f"not healthy at the end: {problems}")
+
+    async def _check_losses(self) -> None:
+        """Check that what retention removed was told, and that the broker counted it."""
+        for subscription in self._checker.subscriptions.values():
+            if self._world.loop.time() >= subscription.expires_from:
+                continue
+            credential = self._world.credential(subscription.owner, "broad")
+            # Whoever comes next is told.
+            await fetch(self._world, credential, subscription.name)
+            view = await request(
+                self._world, credential, methodcaller("subscription", subscription.name)
+            )
+            least, most = subscription.least_lost, subscription.most_lost
+            if not least <= view.dropped <= most:
+                self._checker.fail(
+                    f"{subscription} lost {least} to {most} events to retention; the broker "
+                    f"counts {view.dropped}"
+                )
+            if subscription.told_lost < view.dropped:
+                self._checker.fail(
+                    f"{subscription} lost {view.dropped} events and was told of "
+                    f"{subscription.told_lost}"
+                )
+
+    def check_rest(self, broker: Broker) -> None:
+        """Check that nothing is left in memory of those who have gone."""
+        left = {
+            "sessions": len(broker._sessions),
+            "connections of principals": sum(broker._connected.values()),
+            "subscriptions": sum(not one.stored.durable for one in broker.subscription_index),
+            "consumers": sum(one.attachment is not None for one in broker.subscription_index),
+            "listeners": sum(len(one.queue.listeners) for one in broker.subscription_index),
+            "publications": broker.committer._waiting.qsize(),
+            "batches": broker.matcher._waiting.qsize(),
+            "changes": broker.matcher.updater.waiting.qsize(),
+            "replays": len(broker.replayer._tasks),
+        }
+        for what, count in left.items():
+            if count:
+                self._checker.fail(f"{count} {what} are left when everybody has gone")
+        for process in self._world.server.lives:
+            for task in process.life.tasks:
+                if task.done() and getattr(task, "_log_traceback", False):
+                    self._checker.fail(f"nobody noticed that {task.get_name()} failed: {task!r}")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 from unittest import mock
 
 from simulation.checker import Checker
@@ -29,10 +29,12 @@ from simulation.server import Supervisor
 from simulation.subscribers import DurableSubscriber, TemporarySubscriber
 from simulation.verdict import Verdict
 from storage.disk import no_fault
+from tamis import ports
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.deliver.notifier import Attachment
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.subscribe import replay
+from tamis.storage import Storage
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 
@@ -100,7 +102,8 @@ class World:
             backoff_most=1.0,
             commit_queue=random.choice([2, 1000]),
             match_queue=random.choice([1, 64]),
-            retention_age=random.choice([4.0, 7 * 86_400.0, 7 * 86_400.0]),
+            retention_age=random.choice([8.0, 7 * 86_400.0, 7 * 86_400.0]),
+            retention_bytes=random.choice([3_000, 10_000_000, 10_000_000]),
             stop_timeout=10.0,
         )
 
@@ -160,12 +163,16 @@ class World:
 
     def credential(self, principal: str, role: str = "") -> Credential:
         """Return a credential of a principal, perhaps with a role."""
-        own = [one for one in self.credentials if one.principal == principal]
+        now = self.loop.time()
+        valid = [one for one in self.credentials if one.expires_from > now]
+        own = [one for one in valid if one.principal == principal]
         return self.random.choice([one for one in own if role in one.roles] or own)
 
     def replaceable(self) -> list[Credential]:
         """Return the credentials that may be revoked."""
-        return [one for one in self.credentials if one.principal in ("ann", "bob", "carl")]
+        people = ("ann", "bob", "carl")
+        lasting = [one for one in self.credentials if one.expires_at == inf]
+        return [one for one in lasting if one.principal in people]
 
     async def _issue_first(self) -> None:
         process = self.server.require()
@@ -260,6 +267,8 @@ class World:
             verdict.not_drained(broker)
             return
         await verdict.check(broker)
+        await asyncio.sleep(1.0)  # virtual: those who left are forgotten
+        verdict.check_rest(broker)
         if self.server.process is not None:
             await self.server.process.stop()
         if self.random.random() < 0.3:
@@ -361,6 +370,8 @@ def _replaced(world: World) -> Iterator[None]:
         mock.patch.object(secrets, "token_bytes", random.randbytes),
         mock.patch.object(secrets, "token_hex", token_hex),
         mock.patch.object(replay, "EVENTS_PER_STEP", 3),
+        mock.patch.object(ports, "TRUST_SECONDS", 3.0),
+        mock.patch.dict(cast("Any", Storage.open).__func__.__kwdefaults__, segment_bytes=1_000),
         # The order of sets must not depend on where things lie in memory.
         mock.patch.object(Session, "__hash__", number_of),
         mock.patch.object(Attachment, "__hash__", number_of),

@@ -1,0 +1,175 @@
+"""What a subscription must get, how often, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import TYPE_CHECKING
+
+from simulation.check_sight import SightChecker
+from simulation.credentials import APPLIED_SECONDS, Credential
+from simulation.model import MAYBE, NO, YES, LogEntry, SubscriptionModel
+from tamis.protocol import Delivery
+from tamis.protocol.views import DeadLetterView
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+GRACE_SECONDS = 1.0
+"""A delivery that was being prepared when its acknowledgement arrived may still be sent."""
+
+
+class DeliveryChecker(SightChecker):
+    """Knows the subscriptions, and the progress of each event with each of them."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.subscriptions: dict[tuple[str, str], SubscriptionModel] = {}
+        """The durable ones, by owner and name."""
+        self.deliveries = 0
+
+    def deliver(
+        self, subscription: SubscriptionModel, credential: Credential, events: Sequence[Delivery]
+    ) -> None:
+        """Check events that are about to be handed to a consumer."""
+        if not events:
+            return
+        now = self.now
+        if now > subscription.ended_at:
+            self.fail(f"{subscription} delivers after it was deleted")
+        if now > subscription.expires_by + APPLIED_SECONDS:
+            self.fail(f"{subscription} delivers after it has expired")
+        self.check_credential(credential, f"{subscription} delivers")
+        for event in events:
+            self._deliver(subscription, credential, event)
+
+    def _deliver(
+        self, subscription: SubscriptionModel, credential: Credential, delivery: Delivery
+    ) -> None:
+        self.deliveries += 1
+        entry = self.check_sight(credential, subscription.filter, delivery, f"{subscription}")
+        if entry is None:
+            return
+        sequence, now = delivery.sequence, self.now
+        if not subscription.wants(entry):
+            self.fail(
+                f"{subscription}, {subscription.filter} from {subscription.start}, gets sequence "
+                f"{sequence}, {entry.event.document}"
+            )
+        progress = subscription.of(sequence)
+        if progress.acknowledged == YES and now > progress.acknowledged_at + GRACE_SECONDS:
+            self.fail(
+                f"{subscription} gets {sequence} again, acknowledged at "
+                f"{progress.acknowledged_at:.3f}"
+            )
+        if not progress.deliveries:
+            is_late = sequence < subscription.last_first and not subscription.has_rivals
+            if is_late and self.was_always_visible(subscription, entry, now):
+                self.fail(f"{subscription} gets {sequence} after {subscription.last_first}")
+            subscription.last_first = max(subscription.last_first, sequence)
+        if delivery.attempt <= progress.attempt_floor:
+            self.fail(
+                f"{subscription} gets {sequence}, attempt {delivery.attempt} after "
+                f"{progress.attempt_floor}"
+            )
+        progress.deliveries += 1
+        progress.attempt = max(progress.attempt, delivery.attempt)
+        progress.attempt_floor = delivery.attempt
+
+    def fetched(
+        self, credential: Credential, name: str, events: Sequence[Delivery], dropped: int
+    ) -> None:
+        """Check events that are about to be returned to somebody who fetches them."""
+        got = [(one.sequence, one.attempt) for one in events]
+        self.world.trace(str(credential), "fetched", name, got)
+        subscription = self.subscriptions.get((credential.principal, name))
+        if subscription is None:
+            if events:
+                self.fail(f"{credential} fetches from {name}, which is not there")
+            return
+        subscription.roles.add(credential.roles)
+        subscription.told_lost += dropped
+        self.deliver(subscription, credential, events)
+        for event in events:
+            # Unless they are acknowledged in time, they count as rejected.
+            self.rejecting((credential.principal, name), event.sequence)
+
+    def acknowledging(
+        self, credential: Credential, name: str, sequences: Iterable[int], up_to: int
+    ) -> None:
+        """Note an acknowledgement that the broker has received."""
+        self.world.trace("checker", "acknowledged", credential, name, sequences, up_to)
+        subscription = self.subscriptions.get((credential.principal, name))
+        if subscription is None:
+            return
+        for sequence in {*sequences, *range(subscription.start, up_to + 1)}:
+            entry = self.log.entries.get(sequence)
+            if entry is not None:
+                self._acknowledge(subscription, credential, entry)
+
+    def _acknowledge(
+        self, subscription: SubscriptionModel, credential: Credential, entry: LogEntry
+    ) -> None:
+        """Note an acknowledgement, which counts if its sender may see the event."""
+        event, filter_ = entry.event, subscription.filter
+        seen = [
+            one.shown(event.document, event.event, filter_, credential.roles) is not None
+            for one in self.recent
+        ]
+        if any(seen):
+            is_sure = all(seen) and subscription.of(entry.sequence).deliveries > 0
+            subscription.settle(entry.sequence, self.now, YES if is_sure else MAYBE)
+
+    def rejecting(self, key: tuple[str, str], sequence: int) -> None:
+        """Note a rejection that the broker has received."""
+        self.world.trace("checker", "rejected", key, sequence)
+        subscription = self.subscriptions.get(key)
+        if subscription is None:
+            return
+        progress = subscription.of(sequence)
+        progress.rejected = True
+        if progress.attempt >= subscription.max_attempts:
+            progress.is_last_chance_over = True
+
+    # --- dead letters ----------------------------------------------------------------------------
+
+    def read_dead_letters(
+        self, credential: Credential, name: str, letters: Sequence[DeadLetterView]
+    ) -> None:
+        """Check dead letters that are about to be returned."""
+        subscription = self.subscriptions.get((credential.principal, name))
+        if subscription is None:
+            return
+        for letter in letters:
+            delivery = Delivery(letter.sequence, letter.time, letter.publisher, letter.data)
+            self.check_sight(credential, subscription.filter, delivery, f"a letter of {name}")
+            self.check_dead_letter(subscription, letter)
+
+    def check_dead_letter(self, subscription: SubscriptionModel, letter: DeadLetterView) -> None:
+        """Check that an event may be a dead letter."""
+        progress = subscription.of(letter.sequence)
+        if not progress.is_last_chance_over:
+            self.fail(
+                f"{subscription}: {letter.sequence} is a dead letter after {progress.attempt} "
+                f"attempts of {subscription.max_attempts}: {letter.reason}"
+            )
+
+    def requeueing(self, key: tuple[str, str], sequences: Sequence[int]) -> None:
+        """Note that dead letters become pending again, as if they had never been sent."""
+        self.world.trace("checker", "requeued", key, sequences)
+        subscription = self.subscriptions.get(key)
+        if subscription is None:
+            return
+        for sequence in sequences:
+            progress = subscription.of(sequence)
+            progress.acknowledged, progress.acknowledged_at, progress.survives = NO, inf, ""
+            progress.attempt = progress.attempt_floor = 0
+            progress.attempt_written = progress.attempt_synced = 0
+
+    def deleting_letters(self, key: tuple[str, str], sequences: Sequence[int]) -> None:
+        """Note that somebody deletes dead letters."""
+        subscription = self.subscriptions.get(key)
+        if subscription is None:
+            return
+        for sequence in sequences:
+            subscription.settle(sequence, self.now, MAYBE)
