@@ -75,6 +75,7 @@ RECOVERY_BATCH_EVENTS: Final = 1_000
 CHORE_SECONDS: Final = 0.25
 CHECKPOINT_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 5.0
+FORGET_SECONDS: Final = 600.0
 POLICY_PROBLEM: Final = "the policy file cannot be used; the previous policy stays in force"
 
 
@@ -158,7 +159,7 @@ class Broker:
             supervisor=self.supervisor,
             publishers=store.publishers,
         )
-        self.numbering = Numbering(store.publishers)
+        self.numbering = Numbering(store.publishers, max_names=settings.publishers_per_principal)
         self.committer = Committer(
             store.log,
             self.numbering,
@@ -454,6 +455,7 @@ class Broker:
             Chore("apply the policy", CHORE_SECONDS, self._reload_policy),
             Chore("write a checkpoint", CHECKPOINT_SECONDS, self.matcher.checkpoint),
             Chore("apply retention", RETENTION_SECONDS, self._apply_retention),
+            Chore("forget idle publishers", FORGET_SECONDS, self.forget_publishers),
             Chore("look for damage", CHORE_SECONDS, self.damage_watch.look),
         ]
 
@@ -485,6 +487,17 @@ class Broker:
             subscription = self.subscription_index.get(number)
             if subscription is not None:
                 self.notifier.drop_below(subscription, kept.removed.stop, count)
+
+    async def forget_publishers(self) -> None:
+        """Forget the numbers of publishers that have long been idle."""
+        age = max(self.settings.publisher_age, self.settings.retention_age)
+        if not self.clock.can_tell_age(age):
+            return
+        # First in memory: if the state keeps a name, the next start knows it again, and no more.
+        idle = self.numbering.forget(self.clock.time() - age)
+        if idle:
+            await self.executors.background.run(self.store.state.forget_publishers, idle)
+            LOG.info("idle publishers forgotten", count=len(idle))
 
     # --- for sessions ----------------------------------------------------------------------------
 

@@ -250,6 +250,13 @@ class StateStore:
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
             self._add_dropped(connection, counters, reason, events)
 
+    def forget_publishers(self, idle: Mapping[str, float]) -> None:
+        """Forget names, unless something was published under one after the time given."""
+        with self._change(lasting=False) as (connection, *_):
+            connection.executemany(
+                "DELETE FROM publishers WHERE name = ? AND time <= ?", idle.items()
+            )
+
     def commit_replay(
         self, number: int, sequences: Iterable[int], damaged: int, extra: str
     ) -> None:

@@ -167,6 +167,9 @@ class Storage:
     def _publishers(self) -> dict[str, PublisherTail]:
         """Return each publisher's numbers: from the state if matched, else from the log."""
         found, unmatched = self.state.publishers(), self.state.matched_up_to + 1
+        for name, tail in found.items():
+            if not tail.time:  # It was stored before times were.
+                found[name] = tail._replace(time=self.log.last_time)
         runs: dict[str, PublisherTail] = {}
         position = min(unmatched, self._recent_sequence())
         while records := self.log.read(position, _EVENTS_PER_READ):

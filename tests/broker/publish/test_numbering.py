@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from broker.authorization_fixture import run_async
-from clocks import ManualClock
+from clocks import SettableClock
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.local import open_bus
 from tamis.broker.publish import committer, numbering
@@ -37,7 +37,7 @@ class Publisher(NamedTuple):
 
     broker: Broker
     session: Session
-    clock: ManualClock
+    clock: SettableClock
 
     async def publish(
         self, first: int, *values: int, name: str = "p", skip: bool = False
@@ -63,11 +63,13 @@ class Publisher(NamedTuple):
 
 
 @asynccontextmanager
-async def publishing(folder: Path, role: str = "unlimited") -> AsyncIterator[Publisher]:
+async def publishing(
+    folder: Path, role: str = "unlimited", **settings_: Any
+) -> AsyncIterator[Publisher]:
     policy = folder / "policy.toml"
     policy.write_text(POLICY)
-    clock = ManualClock()
-    settings = BrokerSettings(data=folder / "data", policy=policy)
+    clock = SettableClock()
+    settings = BrokerSettings(data=folder / "data", policy=policy, **settings_)
     async with await Broker.open(settings, clock=clock) as broker:
         token, _ = await broker.access_control.issue("ann", (role,), None, "")
         yield Publisher(broker, await broker.authenticate(token), clock)
@@ -170,6 +172,52 @@ async def test_memory_for_latest_events_is_bounded_and_numbers_are_known_without
         assert len(kept.expected) == sum(bool(tail.recent) for tail in kept.tails.values()) == 3
         assert [await ann.outcome(1, 8, name=name) for name in "af"] == ["duplicate", "conflict"]
         assert await ann.outcome(3, name="a") == "out_of_order 2"
+
+
+DAY = 86_400.0
+
+
+@run_async
+async def test_the_names_of_a_principal_are_limited_and_idle_ones_are_forgotten(
+    tmp_path: Path,
+) -> None:
+    limits: dict[str, Any] = {
+        "publishers_per_principal": 3,
+        "publisher_age": 30 * DAY,
+        "retention_age": DAY,
+    }
+    async with publishing(tmp_path, **limits) as ann:
+        for name in "abc":
+            await ann.publish(1, 7, name=name)
+        with pytest.raises(RefusedError, match="ann has 3 publisher names, which is the limit"):
+            await ann.publish(1, name="d")
+        # Names without numbers are not kept, and known ones can be used.
+        assert (await ann.publish(0, 1, name="e")).count == 1
+        assert await ann.outcome(2, name="a") == "stored"
+        bob_token, _ = await ann.broker.access_control.issue("bob", ("unlimited",), None, "")
+        bob = ann._replace(session=await ann.broker.authenticate(bob_token))
+        assert await bob.outcome(1, name="d") == "stored"
+        ann.clock.now += 20 * DAY
+        await ann.publish(3, name="a")
+        await ann.broker.forget_publishers()
+        assert await ann.outcome(1, name="d") == "too_many"
+        ann.clock.now += 11 * DAY
+        await ann.broker.forget_publishers()
+        assert sorted(ann.broker.numbering.tails) == ["ann/a"]
+        assert await ann.outcome(5, name="b") == "stored"
+    async with publishing(tmp_path, **limits) as ann:
+        assert sorted(ann.broker.numbering.tails) == ["ann/a", "ann/b"]
+        assert await ann.outcome(4, name="a") == await ann.outcome(1, name="c") == "stored"
+        assert await ann.outcome(1, name="d") == "too_many"
+
+
+@run_async
+async def test_a_clock_that_jumps_makes_no_name_forgotten(tmp_path: Path) -> None:
+    async with publishing(tmp_path, publisher_age=30 * DAY) as ann:
+        await ann.publish(1)
+        ann.clock.wrong_by += 365 * DAY
+        await ann.broker.forget_publishers()
+        assert await ann.outcome(1) == "duplicate"
 
 
 @run_async

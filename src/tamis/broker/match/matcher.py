@@ -215,7 +215,9 @@ class Matcher:
         # Without rows the position can be written later.
         if rows:
             try:
-                tails = {name: self._publishers[name] for name in self._published}
+                # A name may be forgotten at any moment.
+                found = [(name, self._publishers.get(name)) for name in self._published]
+                tails = {name: tail for name, tail in found if tail is not None}
                 self._state.commit_matches(self.position, rows, tails)
                 self._published.clear()
             except StorageError:
@@ -266,7 +268,9 @@ class Matcher:
             self._commit(())
 
     def _commit(self, rows: Sequence[tuple[int, int]]) -> None:
-        tails = {name: self._publishers[name] for name in self._published}
+        # A name may be forgotten at any moment.
+        found = [(name, self._publishers.get(name)) for name in self._published]
+        tails = {name: tail for name, tail in found if tail is not None}
         self._state.commit_matches(self.position, rows, tails)
         self._published.clear()
 

@@ -187,6 +187,15 @@ class BrokerSettings(BaseModel):
         default=100_000, description="Subscriptions of one principal."
     )
 
+    publishers_per_principal: Count = Field(
+        default=100_000, description="Names under which one principal may number publications."
+    )
+    publisher_age: Seconds = Field(
+        default=30 * 86_400.0,
+        description="How long the numbers of a publisher that is idle are kept; at least as long "
+        "as events.",
+    )
+
     # --- delivery ---
     retention_age: Seconds = Field(default=7 * 86_400.0, description="How long events are kept.")
     retention_bytes: Bytes = Field(

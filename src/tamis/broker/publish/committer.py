@@ -123,9 +123,11 @@ class Committer:
             return
         # Nobody else appends, so this is still the time of these records.
         time, place = self._log.last_time, 0
-        self._numbering.tails.update(
-            {name: PublisherTail(*tail[:2], time, *tail[3:]) for name, tail in tails.items()}
-        )
+        stored = {name: PublisherTail(*tail[:2], time, *tail[3:]) for name, tail in tails.items()}
+        if stored.keys() <= self._numbering.tails.keys():
+            self._numbering.tails.update(stored)
+        else:
+            self._numbering.note_stored(stored)
         if len(self._numbering.expected) > MAX_ACTIVE_NAMES:
             self._numbering.shrink()
         events: list[StoredEvent] = []

@@ -9,8 +9,11 @@ content as far as that is known; everything else is refused.
 
 from __future__ import annotations
 
+import sys
 from array import array
+from collections import Counter
 from typing import Final
+from urllib.parse import unquote
 
 from tamis.errors import RefusedError
 from tamis.protocol import Code
@@ -23,9 +26,12 @@ MAX_ACTIVE_NAMES: Final = 5_000
 class Numbering:
     """The last numbers of all publishers, and the next ones of those that publish now."""
 
-    def __init__(self, tails: dict[str, PublisherTail]) -> None:
+    def __init__(self, tails: dict[str, PublisherTail], *, max_names: int = sys.maxsize) -> None:
+        """Keep the numbers of at most so many names for each principal."""
         self.tails: Final = tails
         """What is stored of each publisher."""
+        self._max_names: Final = max_names
+        self._names: Final = Counter(map(_owner, tails))
         self.expected: Final[dict[str, int]] = {}
         """The next numbers, counting events that wait to be stored.
 
@@ -37,10 +43,35 @@ class Numbering:
         """Refuse a number that is too high."""
         tail = self.tails.get(name)
         expected = self.expected.get(name, number)
-        if tail is not None:
+        if tail is None:
+            self._check_new_name(name)
+        else:
             expected = max(tail.last + 1, self.expected.get(name, 0))
         if number > expected and not skip:
             raise out_of_order(number, expected)
+
+    def _check_new_name(self, name: str) -> None:
+        owner = _owner(name)
+        if self._names[owner] >= self._max_names:
+            raise RefusedError(
+                Code.TOO_MANY,
+                f"{unquote(owner)} has {self._max_names:,} publisher names, which is the limit; "
+                "publish under one of them, or wait until one has been idle for `publisher_age`",
+            )
+
+    def note_stored(self, tails: dict[str, PublisherTail]) -> None:
+        """Note what is on disk of some publishers, among them new ones."""
+        self._names.update(map(_owner, tails.keys() - self.tails.keys()))
+        self.tails.update(tails)
+
+    def forget(self, before: float) -> dict[str, float]:
+        """Forget the names that have been idle since a time; return the time of each."""
+        idle = {name: tail.time for name, tail in self.tails.items() if tail.time < before}
+        for name in idle:
+            del self.tails[name]
+            self.expected.pop(name, None)
+        self._names.subtract(map(_owner, idle))
+        return idle
 
     def note_refusal(self, name: str, first: int, count: int) -> None:
         """Expect a publication that was not stored: those that follow it must wait for it."""
@@ -57,6 +88,15 @@ class Numbering:
             del self.expected[name]
             if name in self.tails:
                 self.tails[name] = PublisherTail(*self.tails[name][:3])
+
+
+def _owner(name: str) -> str:
+    """Return the principal, in quotes, whose publisher it is.
+
+    >>> _owner("ann"), _owner("ann%2Fa/b/c")
+    ('ann', 'ann%2Fa')
+    """
+    return name.partition("/")[0]
 
 
 def count_duplicates(tail: PublisherTail, first: int, checksums: array[int], *, skip: bool) -> int:
