@@ -154,8 +154,7 @@ async def test_a_question_that_waits_for_a_thread_is_refused_at_once(
             asking = asyncio.create_task(asked.pop(question))
             for unused in asked.values():
                 unused.close()
-            # Give it the time to reach the queue of the executor.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # time to reach the queue of the executor
             await root.revoke_token(id_)
             started = time.monotonic()
             assert "unauthenticated" in await refusal(asyncio.wait_for(asking, 10))
@@ -176,8 +175,7 @@ async def test_a_question_that_waits_for_a_thread_is_answered_by_the_rights_of_t
             asking = asyncio.create_task(
                 _events(ann.history("a > 0") if question == "history" else ann.dead_letters("x"))
             )
-            # Give it the time to reach the queue of the executor.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # time to reach the queue of the executor
             await fixture.change_policy(HIDING)
         assert [bytes(one.data) for one in await asking] == [b'{"a":1}']
 
