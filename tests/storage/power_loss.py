@@ -38,6 +38,7 @@ from tamis.storage import (
 )
 
 SEGMENT_BYTES = 700
+OPENING_CHANCE = 0.3
 PUBLISHERS = ("p", "q", "a publisher with a longer name")
 
 Facts = dict[str, set[Any]]
@@ -113,9 +114,12 @@ class PowerLoss:
         self.disk = Disk(folder, self.rng.randrange(1 << 32))
         self.disk.forgets_files = self.forgets_files
         self.disk.forgets_folders = self.forgets_folders
-        self.open()
-        model.versions, model.lasting = [all_of(self.store.state)], 0
+        # The power may go while the store is opened, too.
+        self.label, self.chance = "opening", OPENING_CHANCE
         self.disk.on_operation = lambda _operation, _name: self.look(self.chance)
+        self.open()
+        model.versions.append(all_of(self.store.state))
+        self.check()
 
     def open(self) -> None:
         self.store = Storage.open(
@@ -385,8 +389,13 @@ class PowerLoss:
     def go_on_with(self, moment: Moment) -> None:
         """Go on with an image: what is left in it is what there is."""
         model, before = Model(), self.model.events
+        copy = next(self.folders)
+        shutil.copytree(moment.folder, copy)
+        with Storage.open(copy, segment_bytes=SEGMENT_BYTES, files=UNSYNCED) as store:
+            model.oldest = store.log.first_sequence
+            found = everything(store.log, 100)
+            model.events = before[: model.oldest - 1] + [tuple(one[2:]) for one in found]
+            model.facts = {key: {value} for key, value in facts_of(store).items()}
+            model.versions.append(all_of(store.state))
+        shutil.rmtree(copy)
         self.start(moment.folder, model)
-        model.oldest = self.store.log.first_sequence
-        found = everything(self.store.log, 100)
-        model.events = before[: model.oldest - 1] + [tuple(one[2:]) for one in found]
-        model.facts = {key: {value} for key, value in facts_of(self.store).items()}

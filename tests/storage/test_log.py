@@ -309,3 +309,30 @@ def test_a_real_full_disk_refuses_and_goes_on(small_disk: Path) -> None:
     assert log.append([EVENT] * 37)[0] == acknowledged + 1
     assert log.verify() == ()
     log.close()
+
+
+def test_a_clock_that_was_ahead_removes_nothing_too_early(tmp_path: Path) -> None:
+    day, now = 86_400.0, [1_000.0]
+    log = EventLog(tmp_path, segment_bytes=300, clock=lambda: now[0], files=UNSYNCED)
+    for moment in (0.0, 8 * day, 3_600.0):
+        now[0] = 1_000.0 + moment
+        for _ in range(6):
+            log.append([EVENT])
+    # Times do not go back; events stored after the clock was set right have those of before.
+    times = [record.time for record in everything(log)]
+    assert times == sorted(times)
+    for passed in (3_600.0, 6.9 * day):
+        now[0] = 1_000.0 + passed
+        assert not log.retain(max_age=7 * day, keep_from=100)
+    now[0] = 1_000.0 + 7.1 * day
+    removed = log.retain(max_age=7 * day, keep_from=100)
+    assert 1 <= len(removed) <= 6
+    now[0] = 1_000.0 + 14.9 * day
+    assert not log.retain(max_age=7 * day, keep_from=100)
+    # A limit of bytes holds, whatever the times are, and so does the age once it is reached.
+    assert log.retain(max_bytes=500, keep_from=100)
+    now[0] = 1_000.0 + 15.1 * day
+    log.append([EVENT])
+    log.retain(max_age=7 * day, keep_from=100)
+    assert log.first_sequence > 12
+    log.close()

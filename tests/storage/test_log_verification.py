@@ -114,12 +114,15 @@ def test_a_state_that_begins_anew_takes_the_log_as_it_is(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["missing", "damaged"])
-def test_a_count_of_the_log_that_cannot_be_read_is_reported_once(harm: str, folder: Path) -> None:
-    path = folder / "log.count"
+@pytest.mark.parametrize("name", ["log.count", "log.first"])
+def test_a_number_of_the_log_that_cannot_be_read_is_reported_once(
+    harm: str, name: str, folder: Path
+) -> None:
+    path = folder / name
     path.unlink() if harm == "missing" else path.write_bytes(b"x" * 12)
     with reopened(folder) as store:
         assert [str(damage) for damage in store.recovery.damaged] == [
-            f"log.count, offset 0: the file is {harm}, and was written anew"
+            f"{name}, offset 0: the file is {harm}, and was written anew"
         ]
         assert store.log.next_sequence == 41
     with reopened(folder) as store:

@@ -39,7 +39,7 @@ def test_a_state_of_version_1_is_changed_to_the_present_format(quick_path: Path)
         state = StateStore(path)
         assert state.version_found == version
         assert all_of(state) == wanted
-        assert (state.damaged, state.dropped(), state.removed_below) == ((), [], 0)
+        assert (state.damaged, state.dropped()) == ((), [])
         state.close()
     state = StateStore(path)
     state.add_dropped("retention", {1: 3})

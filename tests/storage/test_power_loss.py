@@ -81,7 +81,7 @@ def test_a_disk_that_does_not_sync_is_found_out(kind: type[PowerLoss], quick_pat
         (StateStore, "_change", not_lasting("add_token")),
         (StateStore, "_change", not_lasting("revoke_token")),
         (StateStore, "_change", not_lasting("remove_subscriptions")),
-        (StateStore, "make_lasting", lambda _state: None),
+        pytest.param(StateStore, "make_lasting", lambda _state: None, marks=pytest.mark.slow),
         pytest.param(
             database.Database,
             "_note_failure",

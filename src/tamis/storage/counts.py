@@ -1,7 +1,7 @@
 """A number in a file of its own, as evidence: how much there must be elsewhere.
 
-It is written after each change that it counts, without a sync, so it is never ahead. The end of the
-process does not lose it. A power failure may leave an earlier number, which proves less.
+A count is written after each change that it counts, without a sync, so it is never ahead. The end
+of the process does not lose it. A power failure may leave an earlier number, which proves less.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from tamis.ports import Files
+from tamis.storage.files import write_all
 
 COUNT: Final = struct.Struct("<Q")
 CRC: Final = struct.Struct("<I")
+_BYTES: Final = COUNT.size + CRC.size
 
 
 class CountFile:
@@ -26,11 +28,15 @@ class CountFile:
         self.path: Final = path
         self._files = files
         self.file: Final = files.open(path, os.O_RDWR | os.O_CREAT)
-        self.is_new: Final = not files.size(self.file)
+        self.is_new: Final = not any(self._content())
+        """Whether nothing was ever written; a power failure may have left zeros of the first."""
+
+    def _content(self) -> bytes:
+        return self._files.pread(self.file, _BYTES + 1, 0)
 
     def read(self) -> int | None:
         """Return the number; None if the file is new or damaged."""
-        data = self._files.pread(self.file, COUNT.size + CRC.size + 1, 0)
+        data = self._content()
         number, crc = data[: COUNT.size], data[COUNT.size :]
         if len(number) < COUNT.size or CRC.pack(zlib.crc32(number)) != crc:
             return None
@@ -39,10 +45,15 @@ class CountFile:
     def begin(self, number: int) -> None:
         """Write a number, and sync it: a later one replaces it within one sector, or does not."""
         with suppress(OSError):
-            self._files.truncate(self.file, COUNT.size + CRC.size)
-        self.write(number)
-        with suppress(OSError):
-            self._files.sync(self.file)
+            self.write_synced(number)
+
+    def write_synced(self, number: int) -> None:
+        """Write a number and sync it, or raise OSError; this needs no free space."""
+        data = COUNT.pack(number)
+        write_all(self._files, self.file, data + CRC.pack(zlib.crc32(data)), 0)
+        if self._files.size(self.file) > _BYTES:
+            self._files.truncate(self.file, _BYTES)
+        self._files.sync(self.file)
 
     def write(self, number: int) -> None:
         """Write a number; everything is correct without it."""

@@ -206,8 +206,13 @@ class Database:
     def _check_mode(self) -> None:
         """Refuse a file whose header no longer mentions a WAL: SQLite would discard the WAL."""
         log = self._log_path
-        if not log.exists() or not log.stat().st_size or not self._path.exists():
+        if not log.exists() or not log.stat().st_size:
             return
+        if not self._path.exists() or not self._path.stat().st_size:
+            # SQLite would take the WAL for one of another file, and remove it.
+            raise StorageError(
+                self._path, f"the file is missing, although {log.name} is there", advice=_ADVICE
+            )
         file = self._files.open(self._path, os.O_RDONLY)
         try:
             mode = self._files.pread(file, 20, 0)[18:]

@@ -364,16 +364,6 @@ class StateStore:
 
     # --- dropped events ----------------------------------------------------------------------
 
-    @property
-    def removed_below(self) -> int:
-        """Return the sequence below which retention has removed, or was about to remove, events."""
-        return self._counters.removed_below
-
-    def note_removal(self, sequence: int) -> None:
-        """Note that the log is about to remove the events below a sequence."""
-        with self._change(lasting=False) as (_, counters, *_):
-            counters.removed_below = max(counters.removed_below, sequence)
-
     def drop_pending_below(self, sequence: int) -> dict[int, int]:
         """Drop pending events that the log no longer has; return counts by number."""
         return self.drop_pending(range(sequence), "retention")

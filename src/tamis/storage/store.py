@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 from zlib import crc32
 
-from tamis.errors import StorageFullError
 from tamis.ports import (
     SYSTEM_FILES,
     Clock,
@@ -23,7 +22,7 @@ from tamis.ports import (
 from tamis.storage.counts import CountFile
 from tamis.storage.damage import Damage
 from tamis.storage.database import VERSION
-from tamis.storage.files import FolderLock, make_folder, refusal, sync_folder
+from tamis.storage.files import FULL, FolderLock, make_folder, refusal, sync_folder
 from tamis.storage.log import SEGMENT_BYTES, EventLog
 from tamis.storage.publishers import PublisherTail
 from tamis.storage.state import StateStore
@@ -109,12 +108,14 @@ class Storage:
             opened.callback(self.state.close)
             count = CountFile(folder / "log.count", files)
             appended = count.read()
-            is_known = self.state.version_found == VERSION
+            self._removed = CountFile(folder / "log.first", files)
+            opened.callback(self._removed.close)
+            removed_below = self._removed.read()
             self.log: Final = EventLog(
                 folder / "log",
                 # Matching reads only what is on disk.
                 synced_up_to=max(self.state.matched_up_to, appended or 0),
-                removed_below=self.state.removed_below if is_known else None,
+                removed_below=removed_below,
                 count=count,
                 segment_bytes=segment_bytes,
                 clock=clock.time,
@@ -122,13 +123,13 @@ class Storage:
                 random=random,
             )
             opened.callback(self.log.close)
+            if removed_below is None:
+                self._removed.begin(self.log.first_sequence)
             sync_folder(files, folder)
-            if appended is None and is_known:
-                what = "missing" if count.is_new else "damaged"
-                reason = f"the file is {what}, and was written anew"
-                self.log.damage.add(Damage(count.path.name, 0, 0, range(0), reason))
-            if not is_known and self.log.first_sequence > 1:
-                self.state.note_removal(self.log.first_sequence)
+            # The files are new in a new folder, and in one that an earlier version wrote.
+            if self.state.version_found == VERSION and self.log.next_sequence > 1:
+                self._report_unknown(count, appended)
+                self._report_unknown(self._removed, removed_below)
             self.state.check_sequences(self.log.next_sequence)
             self.publishers: Final = self._publishers()
             """What is known of each publisher when the store was opened, matched or not."""
@@ -163,6 +164,12 @@ class Storage:
             )
         except OSError as error:
             raise refusal(error.filename or path, "opening the store", error) from error
+
+    def _report_unknown(self, count: CountFile, number: int | None) -> None:
+        if number is None:
+            what = "missing" if count.is_new else "damaged"
+            reason = f"the file is {what}, and was written anew"
+            self.log.damage.add(Damage(count.path.name, 0, 0, range(0), reason))
 
     def _publishers(self) -> dict[str, PublisherTail]:
         """Return each publisher's numbers: from the state if matched, else from the log."""
@@ -213,16 +220,21 @@ class Storage:
         stop = self.log.first_to_stay(max_age=max_age, max_bytes=max_bytes, keep_from=matched + 1)
         if stop <= self.log.first_sequence:
             return Retention(range(stop, stop), {})
-        with suppress(StorageFullError):
-            # Otherwise what retention removes would look like lost files. A full disk gets room
-            # first, and the note is made below.
-            self.state.note_removal(stop)
+        try:
+            # Otherwise what retention removes would look like lost files.
+            self._removed.write_synced(stop)
+        except OSError as error:
+            if error.errno in FULL:
+                # Some file systems need space even for that, and this is what makes room.
+                return self._remove(stop)
+            raise refusal(self._removed.path, "noting what is removed", error) from error
+        return self._remove(stop)
+
+    def _remove(self, stop: int) -> Retention:
         # Once the log removes events, only the state knows the numbers of their publishers, and
         # must survive a power failure.
         self.state.make_lasting()
         removed = self.log.remove_below(stop)
-        if self.state.removed_below < stop:
-            self.state.note_removal(stop)
         dropped = self.state.drop_pending_below(removed.stop) if removed else {}
         return Retention(removed, dropped)
 

@@ -203,8 +203,6 @@ class Counters(msgspec.Struct):
     tokens: int = 0
     audit: int = 0
     dropped: int = 0
-    removed_below: int = 0
-    """Retention has removed, or is about to remove, the events below this sequence."""
 
 
 COUNTERS: Final = ChecksummedTable("counters", Counters, ["copy"], by_key=True)
