@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from tamis.broker.operations.logs import get_logger
 from tamis.errors import RefusedError, StorageError, StorageFullError
 from tamis.protocol import Code
 
+LOG: Final = get_logger("tamis.broker")
+
 
 def refusal(error: StorageError) -> RefusedError:
-    """Return the refusal that a client gets when something could not be stored."""
-    return RefusedError(code_of(error), f"nothing was stored: {error}")
+    """Return the refusal that a client gets when something could not be stored.
+
+    Files are named in the log only.
+    """
+    LOG.error("nothing was stored", reason=str(error))
+    code = code_of(error)
+    why = "disk is full" if code == Code.STORAGE_FULL else "storage fails"
+    return RefusedError(code, f"nothing was stored: the broker's {why}")
 
 
 def code_of(error: StorageError) -> Code:

@@ -26,13 +26,13 @@ from tamis.broker.frontend.http.reading import (
     unsupported,
 )
 from tamis.broker.frontend.streams import make_known
+from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import (
     AccessError,
     DisconnectedError,
     RefusedError,
     StorageError,
-    StorageFullError,
 )
 from tamis.protocol import Code
 
@@ -153,12 +153,7 @@ def _as_refusal(error: Exception, path: str) -> RefusedError:
         case RefusedError():
             return error
         case StorageError():
-            full = isinstance(error, StorageFullError)
-            LOG.error("storage", path=path, reason=str(error))
-            return RefusedError(
-                Code.STORAGE_FULL if full else Code.UNAVAILABLE,
-                "there is no space to store it" if full else "the storage is not available",
-            )
+            return refusal(error)
         case _:
             LOG.error("internal error", path=path, exc_info=error)
             return RefusedError(Code.UNAVAILABLE, "an internal error; the broker's log has details")
