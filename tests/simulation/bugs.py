@@ -1,8 +1,353 @@
-"""Bugs to plant: each is a small change of the broker that the simulation must find."""
+"""Bugs to plant: each is a small change of the broker that the simulation must find.
+
+Some are what the broker once did, some are what it might do after a careless change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+from unittest import mock
 
-BUGS: dict[str, Callable[[], AbstractContextManager[object]]] = {}
+from simulation.clock import SimulatedClock
+from storage.disk import Disk, DiskFile, _apply
+from tamis.broker import Broker
+from tamis.broker.deliver import notifier as notifying
+from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
+from tamis.broker.match.matcher import Matcher
+from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.publish import committer
+from tamis.broker.publish.numbering import Numbering
+from tamis.broker.subscribe import manager, replay
+from tamis.broker.subscribe.replay import ReplayRange
+from tamis.storage import PublisherTail, StateStore
+
+Planting = Callable[[], Iterator[None]]
+
+BUGS: dict[str, Any] = {}
+"""Context managers that plant a bug, by a phrase that says what it does."""
+
+
+def bug(phrase: str) -> Callable[[Planting], Planting]:
+    """Add a bug to the list."""
+
+    def add(planting: Planting) -> Planting:
+        BUGS[phrase] = contextmanager(planting)
+        return planting
+
+    return add
+
+
+def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Any:
+    """Replace a function of the broker by one that `make` makes of it."""
+    original = getattr(owner, name)
+    return mock.patch.object(owner, name, wraps(original)(make(original)))
+
+
+# --- publishing ----------------------------------------------------------------------------------
+
+
+@bug("numbers out of order are taken for duplicates")
+def numbers() -> Iterator[None]:
+    def count(tail: PublisherTail, first: int, checksums: array[int], *, skip: bool) -> int:
+        del skip
+        return max(0, min(len(checksums), tail.last + 1 - first))
+
+    with (
+        mock.patch.object(committer, "count_duplicates", count),
+        mock.patch.object(Numbering, "check"),
+        mock.patch.object(Numbering, "note_refusal"),
+    ):
+        yield
+
+
+@bug("the log is not synced")
+def forgotten_sync() -> Iterator[None]:
+    def make(sync: Any) -> Any:
+        def forget(self: Disk, file: int) -> None:
+            if not self._open[file][0].endswith(".log"):
+                sync(self, file)
+
+        return forget
+
+    with replaced(Disk, "sync", make):
+        yield
+
+
+@bug("publications are acknowledged before they are synced")
+def early_acknowledgement() -> Iterator[None]:
+    def make(sync: Any) -> Any:
+        def sync_the_rest(self: Disk, file: int) -> None:
+            name, entry = self._open[file]
+            last = entry.changes[-1:] if isinstance(entry, DiskFile) else []
+            if not name.endswith(".log") or not last or self.plan:
+                sync(self, file)
+                return
+            assert isinstance(entry, DiskFile)
+            for change in entry.changes[:-1]:
+                _apply(entry.synced, change)
+            entry.changes = last
+
+        return sync_the_rest
+
+    with replaced(Disk, "sync", make):
+        yield
+
+
+# --- matching ------------------------------------------------------------------------------------
+
+
+@bug("the position of matching is written before the matches")
+def early_position() -> Iterator[None]:
+    def make(commit: Any) -> Any:
+        def commit_twice(
+            self: StateStore,
+            matched_up_to: int,
+            pending: Iterable[tuple[int, int]],
+            publishers: Mapping[str, PublisherTail],
+        ) -> None:
+            commit(self, matched_up_to, (), publishers)
+            commit(self, matched_up_to, pending, {})
+
+        return commit_twice
+
+    with replaced(StateStore, "commit_matches", make):
+        yield
+
+
+@bug("a matcher that fails ends without a word")
+def silent_matcher() -> Iterator[None]:
+    steps = 0
+
+    def make(step: Any) -> Any:
+        def fail_once(self: Matcher, *args: Any) -> Any:
+            nonlocal steps
+            steps += 1
+            if steps == 40:
+                raise RuntimeError("a bug in the matcher")
+            return step(self, *args)
+
+        return fail_once
+
+    with (
+        replaced(Matcher, "_step", make),
+        mock.patch.object(Supervisor, "fail"),
+    ):
+        yield
+
+
+@bug("a replay leaves out the last event before the subscription")
+def short_replay() -> Iterator[None]:
+    def shorter(position: int, end: int, *rest: Any) -> ReplayRange:
+        return ReplayRange(position, end - (not rest), *rest)
+
+    with mock.patch.object(replay, "ReplayRange", shorter):
+        yield
+
+
+# --- rights --------------------------------------------------------------------------------------
+
+
+class _Owner:
+    """A reader with the rights of all who use a subscription."""
+
+    def __init__(self, subscription: Any) -> None:
+        self.rights = subscription.rights
+
+
+@bug("a consumer sees what the subscription may see")
+def sight_of_the_subscription() -> Iterator[None]:
+    def make(prepare: Any) -> Any:
+        async def prepare_for_all(self: Notifier, subscription: Any, _: Any, taken: Any) -> Any:
+            return await prepare(self, subscription, _Owner(subscription), taken)
+
+        return prepare_for_all
+
+    with replaced(Notifier, "_prepare", make):
+        yield
+
+
+@bug("a new policy waits for the matcher")
+def late_policy() -> Iterator[None]:
+    def make(apply: Any) -> Any:
+        async def wait_first(self: Broker) -> None:
+            await self.matcher.updater.do(lambda: None)
+            await apply(self)
+
+        return wait_first
+
+    with replaced(Broker, "apply_policy", make):
+        yield
+
+
+@bug("a revocation is not synced")
+def forgotten_revocation() -> Iterator[None]:
+    def make(revoke: Any) -> Any:
+        def revoke_lightly(self: StateStore, *args: Any) -> Any:
+            change = self._change
+
+            def change_lightly(**_: Any) -> Any:
+                return change(lasting=False)
+
+            with mock.patch.object(self, "_change", change_lightly):
+                return revoke(self, *args)
+
+        return revoke_lightly
+
+    with replaced(StateStore, "revoke_token", make):
+        yield
+
+
+# --- delivering ----------------------------------------------------------------------------------
+
+
+@bug("acknowledgements after a restart are ignored")
+def ignored_acknowledgements() -> Iterator[None]:
+    async def ignore(*_: Any) -> None:
+        pass
+
+    with mock.patch.object(Notifier, "acknowledge_stored", ignore):
+        yield
+
+
+@bug("a delivery that fails ends without a word")
+def silent_delivery() -> Iterator[None]:
+    def make(end: Any) -> Any:
+        async def end_silently(self: Notifier, subscription: Any, reason: str) -> None:
+            if reason == notifying.FAILED and subscription.attachment is not None:
+                await self.detach(subscription.attachment)
+            else:
+                await end(self, subscription, reason)
+
+        return end_silently
+
+    with replaced(Notifier, "end", make):
+        yield
+
+
+@bug("pauses and leases are measured by the wall clock")
+def wall_clock() -> Iterator[None]:
+    with mock.patch.object(SimulatedClock, "monotonic", SimulatedClock.time):
+        yield
+
+
+@bug("events to be sent again are deleted")
+def lost_retries() -> Iterator[None]:
+    def make(settle: Any) -> Any:
+        def settle_all(
+            self: StateStore,
+            *,
+            acknowledged: Iterable[Any] = (),
+            retries: Iterable[Any] = (),
+            **rest: Any,
+        ) -> Any:
+            gone = [*acknowledged, *(one[:2] for one in retries)]
+            return settle(self, acknowledged=gone, **rest)
+
+        return settle_all
+
+    with replaced(StateStore, "settle", make):
+        yield
+
+
+@bug("attempts are not written")
+def forgotten_attempts() -> Iterator[None]:
+    def make(settle: Any) -> Any:
+        def settle_others(self: StateStore, *, sent: Iterable[Any] = (), **rest: Any) -> Any:
+            del sent
+            return settle(self, **rest)
+
+        return settle_others
+
+    with replaced(StateStore, "settle", make):
+        yield
+
+
+@bug("dead letters are not written")
+def lost_dead_letters() -> Iterator[None]:
+    def make(settle: Any) -> Any:
+        def settle_others(
+            self: StateStore,
+            *,
+            acknowledged: Iterable[Any] = (),
+            dead: Iterable[Any] = (),
+            **rest: Any,
+        ) -> Any:
+            gone = [*acknowledged, *(one[:2] for one in dead)]
+            return settle(self, acknowledged=gone, **rest)
+
+        return settle_others
+
+    with replaced(StateStore, "settle", make):
+        yield
+
+
+@bug("events are offered that were read from disk already")
+def offered_twice() -> Iterator[None]:
+    def make(_: Any) -> Any:
+        def offer(self: DiskQueue, sequences: Sequence[int]) -> None:
+            self._is_new = False
+            for cursor in self._cursors.values():
+                is_open = cursor.is_whole and self.is_attended
+                room = self.window - len(cursor.ready) if is_open else 0
+                taken = sequences[: max(0, room)]
+                cursor.ready.extend(map(QueuedEvent, taken))
+                if taken:
+                    cursor.last = taken[-1]
+                cursor.is_whole = cursor.is_whole and len(taken) == len(sequences)
+            self.wake()
+
+        return offer
+
+    with replaced(DiskQueue, "offer", make):
+        yield
+
+
+@bug("a lease that begins slowly never ends")
+def endless_lease() -> Iterator[None]:
+    def make(lease: Any) -> Any:
+        async def lease_once(self: Notifier, subscription: Any, *args: Any) -> Any:
+            others = self.leased
+            others.add(subscription)
+            self.leased = set()
+            try:
+                return await lease(self, subscription, *args)
+            finally:
+                self.leased = others
+
+        return lease_once
+
+    with replaced(Notifier, "_lease", make):
+        yield
+
+
+@bug("a subscription expires although it was just renewed")
+def late_expiry() -> Iterator[None]:
+    with mock.patch.object(manager, "EXPIRED", "never"):
+        yield
+
+
+@bug("losses are counted and not told")
+def untold_losses() -> Iterator[None]:
+    def make(_: Any) -> Any:
+        async def say_nothing(self: Notifier, attachment: Any) -> None:
+            writer, subscription = self._acknowledgement_writer, attachment.subscription
+            writer.note_told(subscription, {**subscription.untold})
+
+        return say_nothing
+
+    with replaced(Notifier, "_tell_losses", make):
+        yield
+
+
+@contextmanager
+def planted(phrases: Iterable[str]) -> Iterator[None]:
+    """Plant bugs."""
+    with ExitStack() as stack:
+        for phrase in phrases:
+            stack.enter_context(BUGS[phrase]())
+        yield

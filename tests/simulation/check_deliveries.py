@@ -26,6 +26,8 @@ class DeliveryChecker(SightChecker):
         super().__init__(world)
         self.subscriptions: dict[tuple[str, str], SubscriptionModel] = {}
         """The durable ones, by owner and name."""
+        self.perhaps_made: dict[tuple[str, str], tuple[int, float]] = {}
+        """Subscriptions that were asked for and not answered: where the log was, and when."""
         self.deliveries = 0
 
     def deliver(
@@ -74,7 +76,11 @@ class DeliveryChecker(SightChecker):
             )
         progress.deliveries += 1
         progress.attempt = max(progress.attempt, delivery.attempt)
-        progress.attempt_floor = delivery.attempt
+
+    def handed(self, subscription: SubscriptionModel, events: Sequence[Delivery]) -> None:
+        """Note that a consumer's connection has taken events: that counts as an attempt."""
+        for event in events:
+            subscription.of(event.sequence).attempt_floor = event.attempt
 
     def fetched(
         self, credential: Credential, name: str, events: Sequence[Delivery], dropped: int
@@ -82,14 +88,16 @@ class DeliveryChecker(SightChecker):
         """Check events that are about to be returned to somebody who fetches them."""
         got = [(one.sequence, one.attempt) for one in events]
         self.world.trace(str(credential), "fetched", name, got)
-        subscription = self.subscriptions.get((credential.principal, name))
+        key = credential.principal, name
+        subscription = self.subscriptions.get(key)
         if subscription is None:
-            if events:
+            if events and key not in self.perhaps_made:
                 self.fail(f"{credential} fetches from {name}, which is not there")
             return
         subscription.roles.add(credential.roles)
         subscription.told_lost += dropped
         self.deliver(subscription, credential, events)
+        self.handed(subscription, events)
         for event in events:
             # Unless they are acknowledged in time, they count as rejected.
             self.rejecting((credential.principal, name), event.sequence)

@@ -19,18 +19,12 @@ from tamis.protocol import Subscribe
 
 if TYPE_CHECKING:
     from simulation.server import BrokerProcess
-    from simulation.world import World
 
 KILL, POWER_CUT = "kill", "power cut"
 
 
 class Checker(DeliveryChecker):
     """Knows what must be, and says what is not."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.perhaps_made: dict[tuple[str, str], tuple[int, float]] = {}
-        """Subscriptions that were asked for and not answered: where the log was, and when."""
 
     # --- lives of the broker ---------------------------------------------------------------------
 

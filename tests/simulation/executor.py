@@ -28,11 +28,13 @@ class SimulatedExecutor:
         name: str,
         loop: SimulationLoop,
         random: Random,
+        before: Callable[[str], None],
         after: Callable[[str], None],
     ) -> None:
         self.name = name
         self._loop = loop
         self._random = random
+        self._before = before
         self._after = after
         self._free = THREADS.get(name, 1)
         self._waiting: deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = deque()
@@ -61,6 +63,7 @@ class SimulatedExecutor:
         result, error = None, None
         if not done.cancelled():
             try:
+                self._before(self.name)
                 result = work()
             except Exception as raised:
                 error = raised

@@ -7,7 +7,7 @@ import contextlib
 from math import inf
 from typing import TYPE_CHECKING
 
-from simulation.clients import request
+from simulation.clients import FrameClient, request
 from simulation.credentials import DESKS, Credential, PolicyModel
 from simulation.server import Crash
 from storage.disk import RandomFaults, no_fault
@@ -58,13 +58,15 @@ class Chaos:
         if process is None:
             return
         chance = random.choice([0.05, 0.3, 1.0])
-        which = random.choice([("write",), ("sync",), ("write", "sync")])
+        which = random.choice([("write",), ("sync",), ("write", "sync"), ("read",)])
         world.trace("chaos", "disk fails", *which, chance)
         world.disk_fails_until = inf
-        chances = dict.fromkeys(which, chance)
+        if which == ("read",):
+            process.read_fault_chance = chance
+        chances = dict.fromkeys({"write", "sync"} & {*which}, chance)
         process.disk.fault = RandomFaults(world.stream(f"faults {world.next_number()}"), **chances)
         await asyncio.sleep(random.random() * 2)  # virtual
-        process.disk.fault = no_fault
+        process.disk.fault, process.read_fault_chance = no_fault, 0.0
         world.disk_fails_until = world.loop.time()
         world.trace("chaos", "disk works")
 
@@ -115,6 +117,27 @@ class Chaos:
             world.clock.offset = 0.0
 
 
+class Burglar:
+    """Tries tokens that are no longer valid."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.stream("burglar")
+
+    async def run(self) -> None:
+        """Try until the end; the checker sees what comes of it."""
+        world = self._world
+        while not world.is_winding_down:
+            await asyncio.sleep(self._random.random())  # virtual
+            ended = [one for one in world.retired if one.revoked_at < inf]
+            ended += [one for one in world.credentials if one.expires_at < world.loop.time()]
+            if ended:
+                client = FrameClient(world, self._random.choice(ended))
+                with contextlib.suppress(RefusedError):
+                    await client.open()
+                client.die()
+
+
 class Administrator:
     """Issues and revokes tokens, and changes the policy."""
 
@@ -147,6 +170,7 @@ class Administrator:
         new = await self._issue(old)
         world.credentials.append(new)
         world.credentials.remove(old)
+        world.retired.append(old)
         await asyncio.sleep(self._random.random())  # virtual
         await self._revoke(old)
 

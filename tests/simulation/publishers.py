@@ -9,7 +9,6 @@ import msgspec
 
 from simulation.clients import FrameClient, request
 from simulation.model import PublicationModel
-from simulation.pending import PENDING
 from tamis.broker import Session
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Publish
@@ -33,7 +32,7 @@ class Publisher:
         self._last = 0
         self.unanswered: list[PublicationModel] = []
         self._pause = self._random.choice([0.02, 0.1, 0.4])
-        self._careful = "numbers" in PENDING or self._random.random() < 0.3
+        self._careful = self._random.random() < 0.3
         """Whether it sends nothing more until the last publication is answered."""
 
     async def run(self) -> None:

@@ -19,7 +19,13 @@ from storage.disk import Disk
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.frontend.connection import Connection
 from tamis.broker.operations.executors import Executors
-from tamis.errors import DisconnectedError, RefusedError, StorageError, TamisError
+from tamis.errors import (
+    BrokerFailedError,
+    DisconnectedError,
+    RefusedError,
+    StorageError,
+    TamisError,
+)
 from tamis.protocol import Code
 
 if TYPE_CHECKING:
@@ -54,12 +60,18 @@ class BrokerProcess:
         self.disk.on_operation = self._before_operation
         self._operations_left: float = inf
         self._crash: Crash = "kill"
+        self.read_fault_chance = 0.0
         self._random = world.stream(f"random {number}")
 
     def _executor(self, name: str) -> Any:
         world = self.world
         random = Random(f"{world.seed}/{self.life.name}/{name}")
-        return SimulatedExecutor(name, world.loop, random, self._after)
+        return SimulatedExecutor(name, world.loop, random, self._before, self._after)
+
+    def _before(self, name: str) -> None:
+        """Let work that only reads fail, now and then, as a disk with bad sectors does."""
+        if name == "deliver" and self._random.random() < self.read_fault_chance:
+            raise StorageError(self.folder, "reading failed: Input/output error")
 
     def _after(self, name: str) -> None:
         self.world.checker.after_work(self, name)
@@ -92,7 +104,13 @@ class BrokerProcess:
             self.kill()
             return
         self.world.checker.opened(self.broker)
+        self.broker.supervisor.failed.add_done_callback(self._on_failure)
         trace("broker", "open", self.broker.store.log.next_sequence)
+
+    def _on_failure(self, failed: asyncio.Future[BrokerFailedError]) -> None:
+        """Stop, as the server does, because a part of the broker has failed."""
+        self.world.trace("broker", "has failed", failed.result())
+        self.world.loop.create_task(self.stop(), context=contextvars.Context())
 
     async def stop(self) -> None:
         """Stop as SIGTERM does, or be killed when that takes too long."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from simulation.clients import FrameClient, Push, fetch, request
 from simulation.credentials import Credential
-from simulation.pending import PENDING
 from tamis.broker import Session
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import (
@@ -44,7 +43,6 @@ class DurableSubscriber:
         self._lifetime = random.choice([None, None, None, 4.0]) if world.uses_lifetimes else None
         self._likes_to_reject = random.random() < 0.4
         self._max_attempts = random.choice([0, 0, 2])
-        self._life = 0
         self.unacknowledged: dict[int, None] = {}
         """What was received and not acknowledged: a consumer may remember it across connections."""
 
@@ -154,10 +152,6 @@ class DurableSubscriber:
             if error.code == "not_found":
                 world.checker.not_found((self.principal, self.name))
             raise
-        if self._life != world.server.starts:
-            self._life = world.server.starts
-            if "late acknowledgements" in PENDING:
-                self.unacknowledged.clear()
         for event in events:
             self.unacknowledged[event.sequence] = None
         # Some acknowledge late, after the broker has lent the events to others.
@@ -169,14 +163,8 @@ class DurableSubscriber:
 
     async def _acknowledge(self, credential: Credential, sequences: list[int]) -> None:
         world = self._world
-        life = world.server.starts
 
         async def acknowledge(session: Session) -> None:
-            if "late acknowledgements" in PENDING and (life, life) != (
-                self._life,
-                world.server.starts,
-            ):
-                return
             await session.acknowledge(self.name, sequences)
             world.checker.acknowledging(credential, self.name, sequences, 0)
 
@@ -256,6 +244,29 @@ class DurableSubscriber:
             await client.send(Acknowledge(subscription=self.name, sequences=sequences))
         elif isinstance(frame, Ended):
             raise DisconnectedError(frame.reason)
+
+
+class PatientSubscriber(DurableSubscriber):
+    """Stays connected, takes everything, and comes back only when it is told to."""
+
+    def __init__(self, world: World, principal: str, name: str) -> None:
+        super().__init__(world, principal, name)
+        self._lifetime = None
+
+    async def run(self) -> None:
+        """Take everything until the end, and then what is left."""
+        world = self._world
+        while not (world.is_winding_down and world.is_drained(self)):
+            client = FrameClient(world, world.credential(self.principal))
+            try:
+                await client.open()
+                await client.call(self.wanted(10_000, "manual"))
+                while not (world.is_winding_down and world.is_drained(self)):
+                    await self._drain(client, await client.next(1.0))
+            except (RefusedError, TimeoutError):
+                await asyncio.sleep(0.2)  # virtual
+            finally:
+                client.die()
 
 
 class TemporarySubscriber:

@@ -80,6 +80,10 @@ class Verdict:
         await self._check_losses()
         self._check_health(broker)
 
+    def _is_surely_there(self, subscription: SubscriptionModel) -> bool:
+        is_expired = self._world.loop.time() >= subscription.expires_from
+        return subscription.is_ended == NO and not is_expired
+
     def _check_publications(self) -> None:
         log = self._checker.log
         for event, publication in self._checker.publications.items():
@@ -88,7 +92,7 @@ class Verdict:
 
     async def _check_dead_letters(self) -> None:
         for (owner, name), subscription in [*self._checker.subscriptions.items()]:
-            if not subscription.durable or self._world.loop.time() >= subscription.expires_from:
+            if not self._is_surely_there(subscription):
                 continue
             credential = self._world.credential(owner, "broad")
             try:
@@ -108,7 +112,7 @@ class Verdict:
     async def _check_losses(self) -> None:
         """Check that what retention removed was told, and that the broker counted it."""
         for subscription in self._checker.subscriptions.values():
-            if self._world.loop.time() >= subscription.expires_from:
+            if not self._is_surely_there(subscription):
                 continue
             credential = self._world.credential(subscription.owner, "broad")
             # Whoever comes next is told.

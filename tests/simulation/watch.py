@@ -20,6 +20,7 @@ from tamis.protocol import (
     Subscribed,
     Unsubscribe,
     Unsubscribed,
+    Welcome,
 )
 from tamis.protocol.frames import decode_reply, decode_request
 
@@ -65,13 +66,15 @@ class ConnectionWatch:
             case Credit() as frame:
                 self._credit[frame.subscription] += frame.events
 
-    def sending(self, text: bytes) -> None:
+    def sending(self, text: bytes) -> None:  # noqa: PLR0912 - a case for each frame
         """Look at a frame that the broker hands to the connection."""
         checker = self._checker
         checker.world.trace(self._who, "gets", text.decode())
         match decode_reply(text):
             case Published() as frame:
                 checker.published(self._publications[frame.ref], frame.duplicates, frame.first)
+            case Welcome():
+                checker.check_credential(self.credential, "a welcome is sent")
             case Subscribed() as frame:
                 self._subscribed(frame)
             case Unsubscribed() as frame:
@@ -98,11 +101,15 @@ class ConnectionWatch:
     def sent(self, text: bytes) -> None:
         """Look at a frame that the connection has taken."""
         frame = decode_reply(text) if text.startswith(b'{"type":"deliver"') else None
-        if isinstance(frame, Deliver) and not self._is_manual.get(frame.subscription, True):
-            subscription = self._attached.get(frame.subscription)
-            if subscription is not None:
-                for event in frame.events:
-                    subscription.settle(event.sequence, self._checker.now)
+        if not isinstance(frame, Deliver):
+            return
+        subscription = self._attached.get(frame.subscription)
+        if subscription is None:
+            return
+        self._checker.handed(subscription, frame.events)
+        if not self._is_manual[frame.subscription]:
+            for event in frame.events:
+                subscription.settle(event.sequence, self._checker.now)
 
     def _key(self, name: str) -> tuple[str, str]:
         return self.credential.principal, name

@@ -20,13 +20,12 @@ from unittest import mock
 from simulation.checker import Checker
 from simulation.clock import SimulatedClock
 from simulation.credentials import APPLIED_SECONDS, DESKS, Credential, PolicyModel
-from simulation.faults import Administrator, Chaos
+from simulation.faults import Administrator, Burglar, Chaos
 from simulation.loop import SimulationLoop, StuckError, bury, run_in
 from simulation.model import SimulatedEvent
-from simulation.pending import PENDING
 from simulation.publishers import Publisher
 from simulation.server import Supervisor
-from simulation.subscribers import DurableSubscriber, TemporarySubscriber
+from simulation.subscribers import DurableSubscriber, PatientSubscriber, TemporarySubscriber
 from simulation.verdict import Verdict
 from storage.disk import no_fault
 from tamis import ports
@@ -84,6 +83,8 @@ class World:
         self.server = Supervisor(self, folder / "lives")
         self.root = Credential("root", ("operator",))
         self.credentials: list[Credential] = []
+        self.retired: list[Credential] = []
+        """Those that somebody has revoked, or tries to."""
         self.publishers: list[Publisher] = []
         self.durable: list[DurableSubscriber] = []
         self.contested: set[tuple[str, str]] = set()
@@ -220,20 +221,19 @@ class World:
             self.publishers.append(Publisher(self, "mary", "m1", numbered=True))
         names = [("ann", "s1"), ("bob", "s2"), ("carl", "s3"), ("ann", "s4")]
         self.durable = [DurableSubscriber(self, *one) for one in names if random.random() < 0.7]
-        if "sight" not in PENDING:
-            # Two consumers of one subscription, with different rights, take it from each other.
-            rivals = [one.rival() for one in self.durable if random.random() < 0.3]
-            self.durable += rivals
-            self.contested = {(one.principal, one.name) for one in rivals}
+        # Two consumers of one subscription, with different rights, take it from each other.
+        rivals = [one.rival() for one in self.durable if random.random() < 0.3]
+        self.durable += rivals
+        self.contested = {(one.principal, one.name) for one in rivals}
+        patient = [PatientSubscriber(self, "carl", "s5")] if random.random() < 0.5 else []
         temporary = [
             TemporarySubscriber(self, random.choice(["ann", "bob", "carl"]), number)
             for number in range(random.choice([0, 0, 1, 2]))
         ]
         others: list[Any] = [Chaos(self)]
-        is_delayed = {Chaos.break_disk, Chaos.fill_disk, Chaos.stall} & {*self.faults}
-        if random.random() < 0.6 and not ("prompt rights" in PENDING and is_delayed):
-            others.append(Administrator(self))
-        return [*self.publishers, *self.durable, *temporary, *others]
+        if random.random() < 0.6:
+            others += [Administrator(self), Burglar(self)]
+        return [*self.publishers, *self.durable, *temporary, *patient, *others]
 
     async def _up(self) -> Broker:
         """Wait for the broker to be up."""

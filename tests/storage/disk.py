@@ -204,6 +204,7 @@ class Disk(SystemFiles):
         self.on_operation: Callable[[str, str], None] = lambda _operation, _name: None
         """Is called before each write and sync, with its file's name: a moment for an image."""
         self._open: dict[int, tuple[str, DiskFile | DiskFolder]] = {}
+        self._is_unplugged = False
         if sqlite_vfs.is_available():
             self.vfs = sqlite_vfs.plug_in(self)
 
@@ -220,6 +221,7 @@ class Disk(SystemFiles):
         """Close everything, and forget SQLite's files."""
         self.close_all()
         sqlite_vfs.unplug(self)
+        self._is_unplugged = True
 
     # --- files -------------------------------------------------------------------------------
 
@@ -237,8 +239,9 @@ class Disk(SystemFiles):
         return file
 
     def close(self, file: int) -> None:
-        self._open.pop(file, None)
-        os.close(file)
+        # What is collected later must not close a file of somebody else.
+        if self._open.pop(file, None) is not None or not self._is_unplugged:
+            os.close(file)
 
     def pwrite(self, file: int, data: bytes | memoryview, offset: int, /) -> int:  # type: ignore[override]
         name, entry = self._open[file]

@@ -330,9 +330,12 @@ class Session:
             subscription, self, sink, credit, manual=acknowledge == "manual"
         )
         self._attachments.add(attachment)
-        if self.closed.done():
-            self._services.notifier.stop(attachment)
+        try:
             self._require_open()
+            self._services.subscription_manager.require_in_force(subscription)
+        except RefusedError:
+            self._services.notifier.stop(attachment)
+            raise
         return attachment
 
     async def detach(self, attachment: Attachment) -> None:

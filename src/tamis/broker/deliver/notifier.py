@@ -228,7 +228,11 @@ class Notifier:
                     if size > FRAME_EVENT_BYTES:
                         break
                     end += 1
-                events = deliveries[sent:end]
+                # Some may have been acknowledged while they were prepared.
+                events = [one for one in deliveries[sent:end] if one.sequence in queue.in_flight]
+                if not events:
+                    sent = end
+                    continue
                 attachment.credit -= len(events)
                 if attachment.manual and isinstance(queue, DiskQueue):
                     # Before they are sent: their acknowledgements may arrive before sending ends.
@@ -283,7 +287,9 @@ class Notifier:
                 taken = await self._lease(
                     subscription, reader, min(limit, MAX_EVENTS_PER_TAKE), now
                 )
-                deliveries = (await self._prepare(subscription, reader, taken)).deliveries
+                prepared = await self._prepare(subscription, reader, taken)
+                in_flight = subscription.queue.in_flight
+                deliveries = [one for one in prepared.deliveries if one.sequence in in_flight]
                 rest = until - loop.time()
                 has_lost = subscription.untold and subscription.shows_all_to(reader.rights)
                 if deliveries or has_lost or (not taken and rest <= 0):

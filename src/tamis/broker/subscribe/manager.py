@@ -122,6 +122,7 @@ class SubscriptionManager:
         if known is not None:
             await self._resume(known, wanted, filter_, mode)
             await self.adopt(known, principal, rights)
+            self.require_in_force(known)
             return known, True
         most = min(rights.limits.subscriptions, self._settings.subscriptions_per_principal)
         since = self._since(wanted)
@@ -174,6 +175,12 @@ class SubscriptionManager:
                 f"policy {wanted.policy!r} keeps nothing on disk, so it cannot start in the past",
             )
         return place_of(log, start)
+
+    def require_in_force(self, subscription: ActiveSubscription) -> None:
+        """Refuse to use a subscription that was deleted or has expired meanwhile."""
+        if self._index.get(subscription.number) is not subscription:
+            name = subscription.stored.name
+            raise RefusedError(Code.CONFLICT, f"the subscription {name!r} has just ended")
 
     async def _resume(
         self, known: ActiveSubscription, wanted: Subscribe, filter_: Filter, mode: Mode
@@ -339,6 +346,7 @@ class SubscriptionManager:
         expires_at = _expiry(self._clock(), lifetime)
 
         def change() -> None:
+            self.require_in_force(subscription)
             self._store.state.renew_subscription(subscription.number, expires_at)
             subscription.change(expires_at=expires_at)
             self._compile_again([subscription])
