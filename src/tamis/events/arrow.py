@@ -7,7 +7,7 @@ error reads like that of any mapping.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -34,7 +34,7 @@ from tamis.events.arrow_values import (
     to_microseconds,
     type_of_arrow,
 )
-from tamis.events.batch import LIMITS, Admission, EventBatch
+from tamis.events.batch import LIMITS, Admission, EventBatch, Projection
 from tamis.events.columns import Column
 from tamis.events.event import EventLimits
 from tamis.events.kinds import Type
@@ -280,19 +280,30 @@ def batch_of_arrow(
     >>> batch.event(0), batch.event(1)
     (Event({'price': 5, 'by.name': 'a'}), Event({'by.name': 'b'}))
     """
-    if not isinstance(data, pa.Table):
-        # A record batch, or another library's table that offers its columns in Arrow's layout.
-        data = pa.table(data)
-    names = wanted if schema is None else schema
-    selection = selection_of(None if names is None else frozenset(names))
-    read, ways = selection
-    entered = [name for name in data.column_names if read is None or name in ways]
-    if len(set(entered)) < len(entered):
-        check_distinct(entered)
-    columns = {name: data.column(name) for name in entered}
-    chunks = {name: found.chunks or [found.combine_chunks()] for name, found in columns.items()}
-    wrong = np.zeros(data.num_rows, np.bool_)
-    return _Conversion(chunks, schema, total, wanted, selection, wrong).batch()
+    names = None if wanted is None else frozenset(wanted)
+    [batch] = ArrowEvents(data).event_batches(Projection(names, schema, total))
+    return batch
+
+
+class ArrowEvents(NamedTuple):
+    """The rows of a table, or of another library's data that offers Arrow's columns."""
+
+    data: Any
+
+    def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
+        """Yield all rows as one batch: nothing is copied that need not be."""
+        wanted, schema, total = projection.wanted, projection.schema, projection.total
+        data = self.data if isinstance(self.data, pa.Table) else pa.table(self.data)
+        names = wanted if schema is None else frozenset(schema)
+        selection = selection_of(names)
+        read, ways = selection
+        entered = [name for name in data.column_names if read is None or name in ways]
+        if len(set(entered)) < len(entered):
+            check_distinct(entered)
+        columns = {name: data.column(name) for name in entered}
+        chunks = {name: found.chunks or [found.combine_chunks()] for name, found in columns.items()}
+        wrong = np.zeros(data.num_rows, np.bool_)
+        yield _Conversion(chunks, schema, total, wanted, selection, wrong).batch()
 
 
 @dataclass(slots=True)

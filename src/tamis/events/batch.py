@@ -1,12 +1,15 @@
 """Many events as typed columns: for each attribute, which event holds which values of which kind.
 
-`gathering` makes them from single events, `arrow` from Arrow's columns, `json_columns` from text.
+A source of events makes them, only for the attributes that are wanted: this module from single
+events, `arrow` from Arrow's columns, `json_source` from JSON lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,6 +27,9 @@ from tamis.events.kinds import Value
 from tamis.events.schema import Schema
 from tamis.events.values import microseconds
 
+EVENTS_PER_BATCH: Final = 4_096
+"""So many events are read at a time: enough for the kernels, few enough for the caches."""
+
 __all__ = [
     "LIMITS",
     "NO_COLUMN",
@@ -31,6 +37,9 @@ __all__ = [
     "Column",
     "Entries",
     "EventBatch",
+    "EventObjects",
+    "EventSource",
+    "Projection",
     "is_arrow",
     "microseconds",
     "split_numbers",
@@ -40,6 +49,42 @@ __all__ = [
 def is_arrow(data: object) -> bool:
     """Return whether an object offers Arrow's columns, without importing Arrow to find out."""
     return hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__")
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """What is read of events; the same object for many batches, so that readers can be kept."""
+
+    wanted: frozenset[str] | None = None
+    """The attributes to read, None for all; the others are only checked."""
+    schema: Schema | None = None
+    """What all attributes that it declares are checked against, wanted or not."""
+    total: bool = False
+    """Whether an event that lacks an attribute of the schema is invalid."""
+
+
+@runtime_checkable
+class EventSource(Protocol):
+    """Holds events; `Engine.match_batch` takes any."""
+
+    def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
+        """Yield the events in order, in batches of any size; an invalid event is an error there."""
+        ...
+
+
+class EventObjects:
+    """Events one by one, as mappings or `Event` objects."""
+
+    def __init__(self, events: Iterable[Event | Mapping[str, object]]) -> None:
+        self._events = events
+
+    def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
+        """Yield the events, some thousands at a time."""
+        remaining = iter(self._events)
+        admission = Admission(projection.schema, total=projection.total)
+        while taken := list(islice(remaining, EVENTS_PER_BATCH)):
+            columns, errors = gather(taken, admission, projection.wanted)
+            yield EventBatch(len(taken), columns, errors)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +115,10 @@ class EventBatch:
         held = events if isinstance(events, list) else list(events)
         columns, errors = gather(held, Admission(schema, total=total), wanted)
         return cls(len(held), columns, errors)
+
+    def event_batches(self, _: Projection) -> Iterator[EventBatch]:
+        """Yield this batch: it is a source of events itself."""
+        yield self
 
     def part(self, first: int, last: int) -> EventBatch:
         """Return the events from `first` to before `last` as a batch of their own."""

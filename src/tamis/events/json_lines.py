@@ -13,6 +13,8 @@ from tamis.events.json_text import decode_json
 from tamis.events.schema import Schema
 
 _DISCARDED_BYTES: Final = 64 * 1024
+_BLANK: Final = " \t\n\r\x0b\x0c"
+"""What `strip` removes from bytes; from texts it would remove more, which JSON refuses."""
 
 
 class DecodedLine(NamedTuple):
@@ -93,12 +95,12 @@ def _decode_lines(
     lines: Iterable[str | bytes], decode: Callable[[str | bytes], list[Event]]
 ) -> Iterator[DecodedLine | RejectedLine]:
     for number, line in enumerate(lines, start=1):
-        if not line.strip():
+        if is_blank(line):
             continue
         try:
-            events = decode(_ended(line))
+            events = decode(ended(line))
         except (EventError, LimitError) as error:
-            yield RejectedLine(number, line, _in_line(number, error))
+            yield RejectedLine(number, line, in_line(number, error))
         else:
             for event in events:
                 yield DecodedLine(number, event)
@@ -109,14 +111,21 @@ def _discard_line(stream: BinaryIO) -> None:
         pass
 
 
-def _ended(line: str | bytes) -> str | bytes:
+def is_blank(line: str | bytes) -> bool:
+    """Return whether a line holds nothing; only ASCII's white space is nothing."""
+    return not (line.strip(_BLANK) if isinstance(line, str) else line.strip())
+
+
+def ended(line: str | bytes) -> str | bytes:
+    """Return a line without its end."""
     # Only one line end: a truncated line may end in what looks like another.
     if isinstance(line, str):
         return line.removesuffix("\n").removesuffix("\r")
     return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def _in_line(number: int, error: EventError | LimitError) -> EventError | LimitError:
+def in_line(number: int, error: EventError | LimitError) -> EventError | LimitError:
+    """Return the error of a line's event with the number of the line."""
     if isinstance(error, EventError):
         # The decoder counts from line 1, which is the current line here.
         error = type(error)(error.reason, place=error.place.removeprefix("line 1, "))

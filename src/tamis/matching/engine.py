@@ -20,21 +20,30 @@ from tamis.analysis.explain import Explanation, explain
 from tamis.analysis.lint import MAX_FILTERS, MAX_PAIRS, Findings, LintedFilter, lint
 from tamis.diagrams.pictures import Picture
 from tamis.errors import EventError, FilterError, TamisError
-from tamis.events import Event, Schema
-from tamis.events.batch import Admission, EventBatch, is_arrow
+from tamis.events import Event, EventLimits, Schema, decode_json
+from tamis.events.batch import (
+    EVENTS_PER_BATCH,
+    Admission,
+    EventObjects,
+    EventSource,
+    Projection,
+    is_arrow,
+)
 from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching.compile.programs import compile_filter, decompile
 from tamis.matching.compile.vocabulary import Vocabulary
-from tamis.matching.matches import Matches
+from tamis.matching.matches import LineMatches, MatchedBatch, Matches
 from tamis.matching.store import snapshot
 from tamis.matching.store.collection import Collection
-from tamis.matching.store.segments import CompiledSubscription
+from tamis.matching.store.segments import CompiledSubscription, Segment
 from tamis.units import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tamis.events.json_source import JsonLinesData
 
 NEVER: Final = float("inf")
 
@@ -93,6 +102,8 @@ class Engine:
         self._total = self.mode is Mode.TOTAL
         self._admission = Admission(schema, total=self._total)
         self._collection = Collection(Vocabulary(schema, total=self._total))
+        nothing = Projection(frozenset(), schema, total=self._total)
+        self._projected: tuple[tuple[Segment, ...], Projection] = (), nothing
 
     def __len__(self) -> int:
         return self._collection.count
@@ -305,9 +316,46 @@ class Engine:
             return False
         return filter_.truth_in(view) is True
 
+    def match_json(self, text: str | bytes, *, limits: EventLimits | None = None) -> list[Id]:
+        """Return the ids of the subscriptions that an event in JSON satisfies, in order of adding.
+
+        >>> engine = Engine()
+        >>> engine.add("cheap", "order.price < 10")
+        >>> engine.match_json('{"order": {"price": 5, "tags": ["new"]}}')
+        ['cheap']
+        """
+        return self.match(decode_json(text, schema=self.schema, limits=limits))
+
+    def match_json_lines(
+        self,
+        data: JsonLinesData,
+        *,
+        limits: EventLimits | None = None,
+        now: float | None = None,
+    ) -> LineMatches:
+        r"""Return for each line that holds an event the subscriptions it satisfies.
+
+        The data is one text with an event per line, or the lines one by one, such as a file. Blank
+        lines are no events. `errors` has the events that were refused, with the number of the line
+        in each sentence, and `lines` has the number of every event's line.
+
+        >>> engine = Engine()
+        >>> engine.add("cheap", "price < 10")
+        >>> matches = engine.match_json_lines('{"price": 5}\n\n{"price": }\n')
+        >>> matches[0], matches.lines.tolist()
+        (['cheap'], [1, 3])
+        >>> print(matches.errors[1])
+        line 3, column 11: this is not JSON: expecting value
+        """
+        from tamis.events.json_source import JsonLineEvents  # noqa: PLC0415 - has kernels
+
+        source = JsonLineEvents(data, limits=limits)
+        matches = self.match_batch(source, now=now)
+        return matches.with_lines(source.numbers())
+
     def match_batch(
         self,
-        events: EventBatch | Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
+        events: EventSource | Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
         *,
         now: float | None = None,
     ) -> Matches:
@@ -315,27 +363,44 @@ class Engine:
 
         Expiry is judged at `now`, in seconds since 1970; without it, by the engine's clock.
         """
-        # Take the segments first: the batch may omit attributes that they do not test.
+        # Take the segments first: a source omits attributes that they do not test.
         segments = self._collection.compiled()
-        asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
-        wanted = frozenset[str]().union(*asked)
-        if isinstance(events, EventBatch):
-            batch = events
-        elif hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
-            from tamis.events.arrow import batch_of_arrow  # noqa: PLC0415 - a costly import
-
-            batch = batch_of_arrow(events, self.schema, total=self._total, wanted=wanted)
-        else:
-            batch = EventBatch.of_events(
-                _events(events), self.schema, total=self._total, wanted=wanted
-            )
         moment = self._clock() if now is None else now
-        return Matches(
-            batch.length,
-            [segment.columns.ids for segment in segments],
-            [segment.match(batch, moment, self._threads) for segment in segments],
-            batch.errors,
-        )
+        if hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
+            from tamis.events.arrow import ArrowEvents  # noqa: PLC0415 - a costly import
+
+            source: EventSource = ArrowEvents(events)
+        else:
+            source = events if isinstance(events, EventSource) else EventObjects(_events(events))
+        most = min((segment.evaluator.max_events for segment in segments), default=EVENTS_PER_BATCH)
+        found: list[MatchedBatch] = []
+        errors: dict[int, TamisError] = {}
+        count = 0
+        for batch in source.event_batches(self._projection(segments)):
+            for first in range(0, batch.length, most):
+                part = batch
+                if batch.length > most:
+                    part = batch.part(first, min(first + most, batch.length))
+                # The bits of one batch are bounded; of many, they would not be.
+                if len(found) == 1:
+                    found[0] = found[0].condensed()
+                matches = [segment.evaluator.evaluate(part, self._threads) for segment in segments]
+                matched = MatchedBatch(part.length, matches)
+                found.append(matched.condensed() if found else matched)
+                errors.update((count + number, error) for number, error in part.errors.items())
+                count += part.length
+        return Matches(count, [segment.matched(moment) for segment in segments], found, errors)
+
+    def _projection(self, segments: tuple[Segment, ...]) -> Projection:
+        """Return what some segments want of events; the same object until that changes."""
+        known, projection = self._projected
+        if known is not segments:
+            asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
+            wanted = frozenset[str]().union(*asked)
+            if wanted != projection.wanted:
+                projection = Projection(wanted, self.schema, total=self._total)
+            self._projected = segments, projection
+        return projection
 
     def compact(self) -> None:
         """Compile all subscriptions together; matching is fastest after that."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from random import Random
 from unittest.mock import patch
 
@@ -95,6 +96,90 @@ def test_parts_of_a_batch_give_what_the_whole_gives(seed: int) -> None:
     whole = matches(BOUND)
     for working_bytes in (1, 40_000, 200_000):
         assert matches(working_bytes) == whole
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_many_events_are_matched_some_at_a_time_with_the_same_result(seed: int) -> None:
+    rng = Random(seed)
+    world = random_world(rng, typed=seed % 2 == 0)
+    filters = [random_filter(rng, world, 1 + n % 3) for n in range(600)]
+    events = [random_event(rng, world) for _ in range(700)]
+
+    def matches(most: int) -> tuple[object, ...]:
+        with patch.multiple(evaluator, MIN_BATCH_EVENTS=64, MAX_BATCH_EVENTS=most):
+            engine = Engine(world.schema, clock=lambda: 10.0)
+            for number, filter_ in enumerate(filters):
+                engine.add(number, filter_, expires_at=5.0 if number % 50 == 7 else None)
+                if number == 400:
+                    engine.compact()
+            for number in range(0, 600, 31):
+                engine.remove(number)
+            found = engine.match_batch(EventBatch.of_events(events, world.schema))
+        assert len(found._segments) > 1
+        assert len(found._batches) == -(-700 // most)
+        numbered = [array.tolist() for array in (*found.pairs(), *found.numbers())]
+        bits, lists = found.bitmap().tolist(), found.to_arrow().to_pylist()
+        return list(found), found.counts().tolist(), numbered, bits, lists, found.ids.tolist()
+
+    whole = matches(1024)
+    for most in (64, 320):
+        assert matches(most) == whole
+
+
+MANY = """
+from tamis import Engine, Subscription
+from tamis.events.batch import EventBatch
+
+def resident(what):
+    with open("/proc/self/status") as status:
+        [line] = [line for line in status if line.startswith(what)]
+    return int(line.split()[1]) * 1024
+
+engine = Engine()
+engine.add_many(
+    Subscription(n, f"a > {n} and b < {n} or a = {n} and b > {n}") for n in range(20_000)
+)
+def taken(count):
+    batch = EventBatch.of_events([{"a": n % 20_000, "b": n % 20_000 + 5} for n in range(count)])
+    with open("/proc/self/clear_refs", "w") as peak:
+        peak.write("5")
+    before = resident("VmRSS")
+    matches = engine.match_batch(batch)
+    assert matches.counts().sum() == count
+    return resident("VmHWM") - before
+taken(4_096)
+few = taken(4_096)
+print(taken(100_000) - few)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_hundred_thousand_events_take_little_more_memory_than_a_few_thousand() -> None:
+    # Their bits would take 250 MB.
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", MANY], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert int(done.stdout) <= 100 * 1024 * 1024
+
+
+def test_pairs_take_memory_for_the_matches_not_for_the_engine() -> None:
+    engine = Engine()
+    engine.add_many(Subscription(f"s{n}", f"a = {n}") for n in range(30_000))
+    engine.compact()
+    engine.add_many(Subscription(f"t{n}", f"a = {n}") for n in range(2_000))
+    matches = engine.match_batch([{"a": n} for n in range(5)])
+    assert len(matches._segments) == 2
+    # The kernels allocate for the events alone.
+    matches.counts()
+    tracemalloc.start()
+    try:
+        numbers, ids = matches.pairs()
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    expected = [(n, f"{letter}{n}") for n in range(5) for letter in "st"]
+    assert list(zip(numbers.tolist(), ids, strict=True)) == expected
+    assert peak < 100_000
 
 
 def test_a_text_that_passes_everything_is_passed_on_in_time() -> None:

@@ -45,6 +45,10 @@ MIN_TILE_WORDS: Final = 8
 MAX_ROW_BYTES: Final = 24 * 1024 * 1024
 # Whether each predicate holds for each event takes up to this much; larger batches are cut.
 MAX_PREDICATE_BYTES: Final = 128 * 1024 * 1024
+# The bits of one batch should take no more than this, but it has at least some events.
+MAX_BITMAP_BYTES: Final = 32 * 1024 * 1024
+MIN_BATCH_EVENTS: Final = 4_096
+MAX_BATCH_EVENTS: Final = 65_536
 
 
 class Evaluator:
@@ -62,6 +66,9 @@ class Evaluator:
         self._unindexed = UnindexedArrays(regions, counts, compiled.arrays.chunks, graph)
         self._rows = len(regions.begins) + len(graph.kinds) - len(graph.members)
         self._tile_words, self._max_events = self._sizes()
+        fitting = 8 * MAX_BITMAP_BYTES // max(1, len(compiled.unindexed))
+        self.max_events: Final = min(max(fitting, MIN_BATCH_EVENTS), MAX_BATCH_EVENTS) // 64 * 64
+        """How many events a batch should have at most, for the memory of its bits."""
 
     def _sizes(self) -> tuple[int, int]:
         """Return how many words of events make a tile, and how many events are taken at once."""

@@ -33,8 +33,6 @@ class SegmentMatches(NamedTuple):
     """Where the part of each event in `indexed` ends."""
     indexed: NDArray[np.int32]
     """The matching indexed subscriptions, event after event."""
-    in_force: NDArray[np.bool_] | None = None
-    """Which subscriptions are in force; None, the usual case, means all."""
 
     def events(self) -> NDArray[np.int64]:
         """Return the event of each match of an indexed subscription."""
@@ -63,11 +61,9 @@ class SegmentMatches(NamedTuple):
         counts = np.bincount(holders[kept], minlength=len(refused))
         return self._replace(ends=np.cumsum(counts), indexed=self.indexed[kept])
 
-    def rows_in_force(self) -> tuple[NDArray[np.int32], Bitmap]:
+    def rows_in_force(self, in_force: NDArray[np.bool_]) -> tuple[NDArray[np.int32], Bitmap]:
         """Return the subscriptions in force that have a row, and the rows, tile by tile."""
-        if self.in_force is None:
-            return self.unindexed, self.bitmap
-        rows = self.in_force[self.unindexed]
+        rows = in_force[self.unindexed]
         return self.unindexed[rows], self.bitmap[:, rows]
 
     def whole_bitmap(self, count: int) -> Bitmap:

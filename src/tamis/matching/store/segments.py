@@ -9,14 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.events import Event
-from tamis.events.batch import EventBatch
 from tamis.filters import Id, Mode
 from tamis.matching.compile.compiled import compile_programs
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
-from tamis.matching.evaluate.segment_matches import SegmentMatches
-from tamis.matching.matches import Ids
+from tamis.matching.matches import Ids, MatchedSegment
 
 MODES: Final = tuple(Mode)
 
@@ -138,12 +136,12 @@ class Segment(NamedTuple):
         """Return the ids of the subscriptions that were not removed."""
         return list(self.columns.ids.objects[self.alive])
 
-    def match(self, batch: EventBatch, now: float, threads: int) -> SegmentMatches:
-        """Return which events match which subscriptions, and which of those are in force."""
+    def matched(self, now: float) -> MatchedSegment:
+        """Return the ids, and which subscriptions are in force."""
         in_force = self.alive if self.removed else None
         if now >= self.columns.soonest:
             in_force = self.alive & (self.columns.expires_at > now)
-        return self.evaluator.evaluate(batch, threads)._replace(in_force=in_force)
+        return MatchedSegment(self.columns.ids, in_force)
 
     def match_one(self, event: Event, now: float) -> list[Id]:
         """Return the subscriptions in force that one event satisfies."""
