@@ -215,7 +215,7 @@ class Countdown:
     """A source of events that somebody else wrote."""
 
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
-        assert projection.wanted == {"a"}
+        assert projection.wanted == frozenset({"a"})
         for size in (70, 0, 1, 100):
             yield EventBatch.of_events([{"a": n} for n in range(size)])
 
