@@ -25,9 +25,9 @@ from waiting import eventually_async
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 # One says what is read of events, for sources of every kind.
 MAX_FUNCTIONS = 36
-# Two more judge the number of a publication by what is stored, and note it; and four are what the
-# engine does with it.
-MAX_FUNCTIONS_OF_A_PUBLICATION = 41
+# Two more judge the number of a publication by what is stored, and note it; one notes how many
+# subscriptions it reached; and four are what the engine does with it.
+MAX_FUNCTIONS_OF_A_PUBLICATION = 42
 MAX_FILES = 20
 
 # Too many nodes for a diagram, so it is evaluated as a graph.

@@ -36,7 +36,7 @@ from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.committer import Committer, FanOut
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
@@ -146,7 +146,9 @@ class Broker:
             steady_clock=self.steady_clock.time,
             supervisor=self.supervisor,
         )
+        fan_out = FanOut()
         self.matcher = Matcher(
+            fan_out=fan_out,
             engine=self.engine,
             state=store.state,
             event_cache=event_cache,
@@ -167,8 +169,8 @@ class Broker:
             self.metrics,
             executors.commit,
             max_waiting=settings.commit_queue,
+            fan_out=fan_out,
         )
-        self._client_executor = FairExecutor(executors.client, clock.monotonic)
         replays = FairExecutor(
             executors.background, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
         )
@@ -218,7 +220,11 @@ class Broker:
             access_control=self.access_control,
             revocation_writer=self.revocation_writer,
             executors=executors,
-            client_executor=self._client_executor,
+            fan_out=fan_out,
+            client_executor=FairExecutor(executors.client, clock.monotonic),
+            view_executor=FairExecutor(
+                executors.client, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+            ),
             decode_executor=FairExecutor(
                 executors.decode, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
             ),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from heapq import nsmallest
 from math import isinf
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
@@ -24,7 +25,7 @@ from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.revocations import Revocation, RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
-from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.committer import MAX_MATCHES_WAITING, Committer, FanOut
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import InvalidEventError, Payload, PayloadDecoder
 from tamis.broker.publish.quotas import PublishingQuota
@@ -86,7 +87,9 @@ class SessionServices(NamedTuple):
     access_control: AccessControl
     revocation_writer: RevocationWriter
     executors: Executors
+    fan_out: FanOut
     client_executor: FairExecutor
+    view_executor: FairExecutor
     decode_executor: FairExecutor
     status: Callable[[], dict[str, Any]]
     end_invalid_sessions: Callable[[], None]
@@ -120,7 +123,7 @@ class Session:
 
     # --- publishing ------------------------------------------------------------------------------
 
-    async def publish(
+    async def publish(  # noqa: PLR0912 - more functions would make the way longer
         self,
         events: Sequence[bytes | msgspec.Raw],
         *,
@@ -166,6 +169,14 @@ class Session:
                     payloads = services.decoder.decode_all(texts, format)
                 if not self.rights.publishes_everything:
                     self._check_rights(payloads)
+                fan_out, principal = services.fan_out, name.partition("/")[0]
+                # The first events of a principal may reach all subscriptions.
+                most = len(services.subscription_index.by_number)
+                while (
+                    fan_out.waiting.get(principal, 0) * fan_out.matches.get(principal, most)
+                    > MAX_MATCHES_WAITING
+                ):
+                    await self._while_open(fan_out.relief())
                 if self.closed.done() or not services.health.ready:
                     self._require_open()  # It may have closed while it waited or was decoded.
                     raise services.health.refusal()
@@ -268,14 +279,16 @@ class Session:
         """Return the principal's subscriptions."""
         self._require_open()
         owned = self._services.subscription_index.owned_by(self.principal.name)
-        return [await self._view(subscription) for subscription in owned]
+        return await self._views(owned)
 
     async def list_subscriptions(self, after: str = "", limit: int = 100) -> SubscriptionList:
         """Return a page of the principal's subscriptions, by id."""
-        owned = sorted(await self.subscriptions(), key=lambda one: one.id)
-        rest = [one for one in owned if one.id > after]
-        page = rest[:limit]
-        return SubscriptionList(page, page[-1].id if len(rest) > len(page) else None)
+        self._require_open()
+        owned = self._services.subscription_index.owned_by(self.principal.name)
+        rest = [one for one in owned if one.stored.name > after]
+        page = nsmallest(limit, rest, key=lambda one: one.stored.name)
+        views = await self._views(page)
+        return SubscriptionList(views, views[-1].id if len(rest) > len(views) else None)
 
     async def subscription(self, id_: str) -> SubscriptionView:
         """Return one of the principal's subscriptions."""
@@ -306,9 +319,24 @@ class Session:
         return found
 
     async def _view(self, subscription: ActiveSubscription) -> SubscriptionView:
-        counts = await self._answer_in_thread(
-            self._services.subscription_manager.counts_of, subscription
-        )
+        [view] = await self._views([subscription])
+        return view
+
+    async def _views(self, subscriptions: Sequence[ActiveSubscription]) -> list[SubscriptionView]:
+        """Return what is shown of subscriptions; that is never refused for being too much."""
+        run = self._services.view_executor.run_slices
+        counting = run(self.principal.name, self._count(subscriptions))
+        counted = await self._while_open(counting)
+        return [self._shown(*one) for one in zip(subscriptions, counted, strict=True)]
+
+    def _count(self, subscriptions: Iterable[ActiveSubscription]) -> Slices[list[tuple[int, int]]]:
+        counts = []
+        for subscription in subscriptions:
+            counts.append(self._services.subscription_manager.counts_of(subscription))
+            yield
+        return counts
+
+    def _shown(self, subscription: ActiveSubscription, counts: tuple[int, int]) -> SubscriptionView:
         view = subscription.view(*counts)
         # 0 stands for the broker's setting.
         attempts = view.max_attempts or self._services.settings.max_attempts

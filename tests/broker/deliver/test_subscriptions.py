@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tamis.broker.deliver.subscriptions import SubscriptionIndex
+from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 
 
-def test_the_subscriptions_of_an_owner_are_listed_while_another_thread_adds_one() -> None:
+def subscription(number: int, owner: str) -> ActiveSubscription:
+    stored: Any = SimpleNamespace(owner=owner)
+    made = SimpleNamespace(number=number, key=(owner, f"{number}"), stored=stored)
+    return cast("ActiveSubscription", made)
+
+
+def test_the_subscriptions_of_an_owner_are_listed_while_another_thread_changes_them() -> None:
     index = SubscriptionIndex()
+    changing = [subscription(number, "ann") for number in range(100, 1_000)]
+    index.add(subscription(1, "ann"))
 
-    class Interrupting:
-        """A subscription whose reader is interrupted by an addition to the index."""
+    def change() -> None:
+        for _ in range(50):
+            for one in changing:
+                index.add(one)
+            for one in changing:
+                index.remove(one)
 
-        def __init__(self, number: int) -> None:
-            self.number = number
+    thread = Thread(target=change)
+    thread.start()
+    while thread.is_alive():
+        assert index.owned_by("ann")[0].number == 1
+        assert {one.number for one in index} >= {1}
+    thread.join()
+    assert [one.number for one in index.owned_by("ann")] == [1]
+    assert index.count_of("ann") == 1
+    assert index.owned_by("bob") == []
 
-        @property
-        def stored(self) -> Any:
-            index.by_number[next(later)] = cast("Any", None)
-            return SimpleNamespace(owner="ann")
 
-    later: Iterator[int] = iter(range(100, 200))
-    for one in (Interrupting(1), Interrupting(2)):
-        index.by_number[one.number] = cast("Any", one)
-    assert [one.number for one in index.owned_by("ann")] == [1, 2]
+def test_the_subscriptions_of_an_owner_are_not_searched_among_all() -> None:
+    index = SubscriptionIndex()
+    for number in range(200_000):
+        index.add(subscription(number, "bob"))
+    index.add(subscription(200_000, "ann"))
+    started = time.thread_time()
+    for _ in range(100):
+        assert len(index.owned_by("ann")) == 1
+    assert time.thread_time() - started < 0.1

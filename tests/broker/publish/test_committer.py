@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tamis.broker.operations.metrics import Metrics
-from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.committer import Committer, FanOut
 from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import Payload
@@ -40,7 +40,13 @@ class Publishing:
     def __init__(self, store: Storage) -> None:
         self.passed: list[StoredEvent] = []
         self.committer = Committer(
-            store.log, Numbering({}), self._pass_on, Metrics(), THREADS, max_waiting=2
+            store.log,
+            Numbering({}),
+            self._pass_on,
+            Metrics(),
+            THREADS,
+            max_waiting=2,
+            fan_out=FanOut(),
         )
 
     async def _pass_on(self, events: list[StoredEvent]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from math import isinf
@@ -177,31 +176,39 @@ class ActiveSubscription:
 
 
 class SubscriptionIndex:
-    """All active subscriptions of a broker."""
+    """All active subscriptions of a broker; the matcher's thread changes it, any may read it."""
 
     def __init__(self) -> None:
         self.by_number: dict[int, ActiveSubscription] = {}
-        """Read by the matcher's thread as well."""
         self.by_key: dict[tuple[str, str], ActiveSubscription] = {}
-        self._owned: Counter[str] = Counter()
+        self._owned: dict[str, dict[int, ActiveSubscription]] = {}
+        self._changing = Lock()
 
     def __len__(self) -> int:
         return len(self.by_number)
 
     def __iter__(self) -> Iterator[ActiveSubscription]:
-        return iter([*self.by_number.values()])
+        with self._changing:
+            return iter([*self.by_number.values()])
 
     def add(self, subscription: ActiveSubscription) -> None:
         """Add a subscription."""
-        self.by_number[subscription.number] = subscription
-        self.by_key[subscription.key] = subscription
-        self._owned[subscription.stored.owner] += 1
+        with self._changing:
+            self.by_number[subscription.number] = subscription
+            self.by_key[subscription.key] = subscription
+            owned = self._owned.setdefault(subscription.stored.owner, {})
+            owned[subscription.number] = subscription
 
     def remove(self, subscription: ActiveSubscription) -> None:
         """Remove a subscription."""
-        if self.by_number.pop(subscription.number, None) is not None:
+        with self._changing:
+            if self.by_number.pop(subscription.number, None) is None:
+                return
             del self.by_key[subscription.key]
-            self._owned[subscription.stored.owner] -= 1
+            owner = subscription.stored.owner
+            del self._owned[owner][subscription.number]
+            if not self._owned[owner]:
+                del self._owned[owner]
 
     def get(self, number: int) -> ActiveSubscription | None:
         """Return the subscription with a number."""
@@ -213,11 +220,12 @@ class SubscriptionIndex:
 
     def owned_by(self, owner: str) -> list[ActiveSubscription]:
         """Return the subscriptions of a principal."""
-        return [one for one in self if one.stored.owner == owner]
+        with self._changing:
+            return [*self._owned.get(owner, {}).values()]
 
     def count_of(self, owner: str) -> int:
         """Return the number of subscriptions of a principal."""
-        return self._owned[owner]
+        return len(self._owned.get(owner, {}))
 
 
 def owner_of(stored: StoredSubscription) -> Principal:

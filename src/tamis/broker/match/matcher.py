@@ -7,6 +7,7 @@ every event is matched either against the subscriptions before the change or aft
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ from tamis.broker.operations.health import Health, code_of
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.publish.committer import FanOut, ReachedQueues
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.errors import StorageError, TamisError
 from tamis.matching import Engine
@@ -25,11 +27,14 @@ from tamis.storage import PublisherTail, Record, StateStore
 LOG: Final = get_logger("tamis.broker")
 
 MAX_CHANGES_PER_STEP: Final = 256
-MAX_EVENTS_PER_STEP: Final = 4_096
+# Counts an event as many times as the subscriptions that it probably reaches.
+MAX_MATCHES_PER_STEP: Final = 5_000
+OFFERS_PER_TURN: Final = 500
 # Fewer events than these are matched one by one, which is faster for them.
 MIN_BATCH_EVENTS: Final = 4
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
+NOTHING_REACHED: Final = ReachedQueues(0, 0)
 UNMATCHED: Final = "stored events cannot be matched"
 
 T = TypeVar("T")
@@ -98,6 +103,8 @@ class _StepResult(NamedTuple):
     """Rows for disk queues that could not be written."""
     unmatched: dict[int, str]
     """Sequences of events that cannot be matched, and why."""
+    reached: dict[str, ReachedQueues]
+    """What the events of each principal reached."""
 
 
 class Matcher:
@@ -117,7 +124,13 @@ class Matcher:
         executor: Executor,
         supervisor: Supervisor,
         publishers: Mapping[str, PublisherTail],
+        fan_out: FanOut,
     ) -> None:
+        self._fan_out = fan_out
+        self._rest: deque[StoredEvent] = deque()
+        """Events taken from the queue, for the next steps."""
+        self._taken = 0
+        """How many batches of the queue they are from."""
         self._executor = executor
         self._engine = engine
         self._state = state
@@ -140,21 +153,29 @@ class Matcher:
     async def enqueue(self, events: list[StoredEvent]) -> None:
         """Queue events in the order of the log; wait while the queue is full."""
         self._event_cache.put(events)
+        waiting = self._fan_out.waiting
+        for event in events:
+            principal = event.publisher.partition("/")[0]
+            waiting[principal] = waiting.get(principal, 0) + 1
         await self._waiting.put(events)
         self._work.set()
 
-    async def run(self) -> None:
+    async def run(self) -> None:  # noqa: PLR0912 - more functions would make the way longer
         """Match events and make changes until cancelled."""
+        rest, reach = self._rest, self._fan_out.matches
         while True:
             await self._work.wait()
             self._work.clear()
-            while not (self._waiting.empty() and self.updater.waiting.empty()):
+            while rest or not (self._waiting.empty() and self.updater.waiting.empty()):
                 changes = [] if self.updater.waiting.empty() else self.updater.take()
-                batches: list[list[StoredEvent]] = []
                 events: list[StoredEvent] = []
-                while len(events) < MAX_EVENTS_PER_STEP and not self._waiting.empty():
-                    batches.append(self._waiting.get_nowait())
-                    events += batches[-1]
+                size, most = 0.0, len(self._index.by_number)
+                while size < MAX_MATCHES_PER_STEP and (rest or not self._waiting.empty()):
+                    if not rest:
+                        rest.extend(self._waiting.get_nowait())
+                        self._taken += 1
+                    events.append(rest.popleft())
+                    size += reach.get(events[-1].publisher.partition("/")[0], most)
                 step = await self._executor.run(self._step, changes, events)
                 for result in step.changes:
                     result.resolve()
@@ -162,13 +183,19 @@ class Matcher:
                     self._report_unmatched(step.unmatched)
                 if step.unwritten:
                     await self._write_until_stored(step.unwritten)
-                for subscription, sequences in step.matches.items():
-                    self._metrics.matched.inc(len(sequences))
+                for place, (subscription, sequences) in enumerate(step.matches.items()):
                     subscription.queue.offer(sequences)
                     if subscription.queue.dropped and subscription.stored.policy == "disconnect":
                         self._on_overflow(subscription)
-                for _ in batches:
-                    self._waiting.task_done()
+                    if place % OFFERS_PER_TURN == OFFERS_PER_TURN - 1:
+                        await asyncio.sleep(0)
+                if events:
+                    self._fan_out.note(step.reached)
+                    self._metrics.matched.inc(sum(one.matches for one in step.reached.values()))
+                if not rest:
+                    for _ in range(self._taken):
+                        self._waiting.task_done()
+                    self._taken = 0
 
     async def drained(self) -> None:
         """Return when every queued event is matched."""
@@ -178,7 +205,7 @@ class Matcher:
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_make(change) for change in changes], {}, [], {})
+        step = _StepResult([_make(change) for change in changes], {}, [], {}, {})
         if not events:
             return step
         with self._metrics.match_seconds.time():
@@ -195,6 +222,7 @@ class Matcher:
                     step.unmatched[event.sequence] = _reason(error)
                     numbers.append(())
             for event, matched in zip(events, numbers, strict=True):
+                reached = 0
                 for number in matched:
                     subscription = self._index.by_number.get(number)
                     if (
@@ -203,6 +231,10 @@ class Matcher:
                         and (not subscription.rights.hides_anything or subscription.admits(event))
                     ):
                         step.matches.setdefault(subscription, []).append(event.sequence)
+                        reached += 1
+                principal = event.publisher.partition("/")[0]
+                so_far = step.reached.get(principal, NOTHING_REACHED)
+                step.reached[principal] = ReachedQueues(so_far[0] + 1, so_far[1] + reached)
                 if event.publisher_sequence:
                     self._published.add(event.publisher)
         self.position = events[-1].sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -20,6 +20,54 @@ from tamis.protocol.views import Receipt
 from tamis.storage import EventLog, NewRecord, PublisherTail
 
 MAX_EVENTS_PER_COMMIT: Final = 4_096
+# Some 10 to 20 ms of work for the matcher.
+MAX_MATCHES_WAITING: Final = 5_000
+# How fast a high number is forgotten, per step of the matcher.
+DECAY: Final = 0.99
+MAX_PRINCIPALS: Final = 10_000
+
+
+class ReachedQueues(NamedTuple):
+    """How many events of a publisher were matched, and how many subscriptions they reached."""
+
+    events: int
+    matches: int
+
+
+class FanOut:
+    """How many subscriptions the events of each principal reach, and how many events wait.
+
+    Events are matched in the order of the log, so everybody waits for those before. An event that
+    reaches thousands of queues takes long. Its principal therefore waits before it publishes the
+    next, and so its events fill no queue that others have to pass. Keys are the first parts of the
+    names of publishers; those on the way of a publication change the dictionaries.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[str, int] = {}
+        """How many of its events are to be stored or matched."""
+        self.matches: dict[str, float] = {}
+        """How many subscriptions its events reach, each; absent if nothing is known yet."""
+        self.relieved = asyncio.Event()
+
+    async def relief(self) -> None:
+        """Return when the matcher has made a step."""
+        self.relieved.clear()
+        await self.relieved.wait()
+
+    def note(self, reached: Mapping[str, ReachedQueues]) -> None:
+        """Record what was matched."""
+        for principal, (events, matches) in reached.items():
+            left = self.waiting.get(principal, 0) - events
+            if left > 0:
+                self.waiting[principal] = left
+            else:
+                self.waiting.pop(principal, None)
+            before = self.matches.pop(principal, 0.0)
+            self.matches[principal] = max(1.0, matches / events, DECAY * before)
+        while len(self.matches) > MAX_PRINCIPALS:
+            del self.matches[next(iter(self.matches))]
+        self.relieved.set()
 
 
 class Publication(NamedTuple):
@@ -50,8 +98,10 @@ class Committer:
         executor: Executor,
         *,
         max_waiting: int,
+        fan_out: FanOut,
     ) -> None:
         self._log = log
+        self._fan_out = fan_out
         self._executor = executor
         self._numbering = numbering
         self._pass_on = pass_on
@@ -69,12 +119,15 @@ class Committer:
         if sequence:
             expected = self._numbering.expected
             expected[publisher] = max(sequence + len(payloads), expected.get(publisher, 0))
+        waiting, principal = self._fan_out.waiting, publisher.partition("/")[0]
+        waiting[principal] = waiting.get(principal, 0) + len(payloads)
         try:
             # A full queue lets newcomers overtake; publications of one publisher must not.
             publication = Publication(publisher, sequence, skip, payloads, stored)
             async with self._turn:
                 await self._waiting.put(publication)
         except asyncio.CancelledError:
+            waiting[principal] -= len(payloads)
             self._numbering.note_refusal(publisher, sequence, len(payloads))
             raise
         if self._has_ended:
@@ -84,6 +137,7 @@ class Committer:
     async def run(self) -> None:
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
+        waiting = self._fan_out.waiting
         try:
             while True:
                 batch = [await self._waiting.get()]
@@ -92,8 +146,15 @@ class Committer:
                     batch.append(self._waiting.get_nowait())
                     size += len(batch[-1].payloads)
                 await self._commit(batch)
-                for _ in batch:
+                for publication in batch:
                     self._waiting.task_done()
+                    principal = publication.publisher.partition("/")[0]
+                    left = waiting.get(principal, 0) - len(publication.payloads)
+                    if left > 0:
+                        waiting[principal] = left
+                    else:
+                        waiting.pop(principal, None)
+                self._fan_out.relieved.set()
         finally:
             self._has_ended = True
             while not self._waiting.empty():
