@@ -22,7 +22,8 @@ from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish import committer
 from tamis.broker.publish.numbering import Numbering
-from tamis.broker.subscribe import manager, replay
+from tamis.broker.subscribe import replay
+from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import ReplayRange
 from tamis.storage import PublisherTail, StateStore
 
@@ -309,17 +310,17 @@ def offered_twice() -> Iterator[None]:
 
 @bug("a lease that begins slowly never ends")
 def endless_lease() -> Iterator[None]:
-    def make(lease: Any) -> Any:
-        async def lease_once(self: Notifier, subscription: Any, *args: Any) -> Any:
-            others = self.leased
-            others.add(subscription)
-            self.leased = set()
-            try:
-                return await lease(self, subscription, *args)
-            finally:
-                self.leased = others
+    def make(_: Any) -> Any:
+        async def lease(
+            self: Notifier, subscription: Any, reader: Any, limit: int, now: float
+        ) -> Any:
+            if not notifying._may_read(subscription, reader):
+                return []
+            self.leased.add(subscription)
+            ends, digest = now + self._settings.ack_timeout, reader.rights.digest
+            return await subscription.queue.take(limit, now, ends, digest)
 
-        return lease_once
+        return lease
 
     with replaced(Notifier, "_lease", make):
         yield
@@ -327,7 +328,13 @@ def endless_lease() -> Iterator[None]:
 
 @bug("a subscription expires although it was just renewed")
 def late_expiry() -> Iterator[None]:
-    with mock.patch.object(manager, "EXPIRED", "never"):
+    def make(delete: Any) -> Any:
+        def delete_all(self: SubscriptionManager, subscriptions: Any, _: str) -> Any:
+            return delete(self, subscriptions, "deleted")
+
+        return delete_all
+
+    with replaced(SubscriptionManager, "_delete", make):
         yield
 
 

@@ -1,0 +1,105 @@
+"""What happens at the same time: each of these was found by the simulation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from broker.authorization_clients import Collector
+from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
+from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.publish.event_cache import EventCache
+from tamis.errors import RefusedError
+from waiting import eventually_async
+
+POLICY = """
+[roles.reader]
+see = true
+"""
+
+
+@run_async
+async def test_events_that_were_read_from_disk_are_not_offered_again(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1}, {"n": 2})
+        [subscription] = fixture.broker.subscription_index
+        queue = subscription.queue
+        queue.is_attended = True
+        assert len(await queue.take(10, 0.0, 100.0)) == 2
+        # The matcher has written 2 before it was read, and offers it only now.
+        queue.offer([2])
+        assert await queue.take(10, 0.0, 100.0) == []
+
+
+@run_async
+async def test_a_lease_ends_although_reading_the_queue_took_long(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, notifier = await fixture.login("ann", "reader"), fixture.broker.notifier
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1})
+        take = DiskQueue.take
+
+        async def take_slowly(queue: DiskQueue, *args: Any) -> Any:
+            await notifier.reject_late()
+            return await take(queue, *args)
+
+        with patch.object(DiskQueue, "take", take_slowly):
+            assert await fetched(ann, "s") == [{"n": 1}]
+        fixture.clock.now += 1_000.0
+        await notifier.reject_late()
+        fixture.clock.now += 1_000.0
+        assert await fetched(ann, "s") == [{"n": 1}]
+
+
+@run_async
+async def test_a_subscription_that_is_renewed_just_in_time_does_not_expire(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        fixture.clock.now += 11.0
+        await asyncio.gather(
+            ann.renew("s", 100.0), fixture.broker.subscription_manager.purge_expired()
+        )
+        assert (await ann.subscription("s")).id == "s"
+
+
+@run_async
+async def test_a_subscription_that_has_just_expired_is_not_renewed(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        fixture.clock.now += 11.0
+        purge = asyncio.create_task(fixture.broker.subscription_manager.purge_expired())
+        renew = asyncio.create_task(ann.renew("s", 100.0))
+        await purge
+        with pytest.raises(RefusedError, match="has just ended"):
+            await renew
+
+
+@run_async
+async def test_an_event_acknowledged_while_it_is_prepared_is_not_sent(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, find, acknowledging = await fixture.login("ann", "reader"), EventCache.find, [1]
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1}, {"n": 2})
+        fixture.broker._event_cache.recent.clear()
+
+        async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
+            acknowledged, acknowledging[:] = [*acknowledging], []
+            await ann.acknowledge("s", acknowledged)
+            return await find(cache, sequences)
+
+        live = Collector()
+        with patch.object(EventCache, "find", find_slowly):
+            await ann.attach("s", live, credit=10, acknowledge="manual")
+            await eventually_async(lambda: live.got)
+        assert [one["data"] for one in live.got] == [{"n": 2}]
+        await ann.flush()
+        assert (await ann.subscription("s")).pending == 1
