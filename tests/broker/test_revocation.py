@@ -43,7 +43,7 @@ from broker.authorization_servers import (
 )
 from tamis.access import Principal, Rights
 from tamis.broker import Session
-from tamis.broker.sessions import MAX_BYTES_DECODED_ON_LOOP
+from tamis.broker.sessions.session import MAX_BYTES_DECODED_ON_LOOP
 from tamis.broker.subscribe import replay
 from tamis.protocol import Deliver, Delivery, Dropped, Ended, Hello, Ping, Subscribe
 from waiting import eventually, eventually_async, let_others_run

@@ -103,7 +103,7 @@ async def test_a_server_whose_committer_fails_refuses_and_stops(tmp_path: Path) 
 
 # Each of these is awaited where it is started, or handles all errors itself.
 AWAITED_AT_ONCE = {
-    "broker/sessions.py": 1,
+    "broker/sessions/base.py": 1,
     "broker/frontend/connection.py": 1,
     "broker/frontend/protocols.py": 1,
     "broker/frontend/server.py": 1,

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from tamis.broker.sessions import MAX_WAIT_SECONDS
+from tamis.broker.sessions.session import MAX_WAIT_SECONDS
 from tamis.protocol import Delivery
 from tamis.protocol.frames import MAX_NAME_CHARACTERS, SlowPolicy
 from tamis.protocol.management import (

@@ -4,60 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from heapq import nsmallest
 from math import isinf
-from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+from typing import Final
 
 import msgspec
 
-from tamis.access import Principal, Rights, TokenRecord
-from tamis.analysis.explain import explain
-from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
-from tamis.broker.deliver.dead_letters import DeadLetterReader
-from tamis.broker.deliver.letter_bounds import DeadLetterBounds
-from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvents, Notifier
-from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
-from tamis.broker.operations.access_control import AccessControl
-from tamis.broker.operations.executors import Executors
-from tamis.broker.operations.fair_executor import FairExecutor, Slices
-from tamis.broker.operations.health import Health
-from tamis.broker.operations.revocations import Revocation, RevocationWriter
-from tamis.broker.operations.settings import BrokerSettings
-from tamis.broker.publish.committer import MAX_MATCHES_WAITING, Committer, FanOut
-from tamis.broker.publish.numbering import Numbering
-from tamis.broker.publish.payloads import InvalidEventError, Payload, PayloadDecoder
-from tamis.broker.publish.quotas import PublishingQuota
-from tamis.broker.subscribe.history import History, HistoryQuery, place_of
-from tamis.broker.subscribe.manager import SubscriptionManager
-from tamis.errors import EventError, LimitError, RefusedError, TamisError
-from tamis.events import Event, EventLimits, decode_json
-from tamis.matching import Engine
+from tamis.access import Principal, Rights
+from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvents
+from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.operations.fair_executor import Slices
+from tamis.broker.publish.committer import MAX_MATCHES_WAITING
+from tamis.broker.publish.payloads import InvalidEventError, Payload
+from tamis.broker.sessions.administration import Administration
+from tamis.broker.sessions.base import SessionServices
+from tamis.broker.sessions.questions import Questions
+from tamis.errors import RefusedError, TamisError
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
-from tamis.protocol.management import (
-    MAX_PAGE_ITEMS,
-    OPERATIONS,
-    ExplanationView,
-    ManagementCall,
-    parse_position,
-)
 from tamis.protocol.views import (
-    AuditEntryView,
-    DeadLetterView,
-    HistoryView,
-    IssuedTokenView,
     Receipt,
     SubscriptionList,
     SubscriptionView,
-    TokenView,
-    Trial,
 )
-from tamis.storage import Storage
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 MAX_WAIT_SECONDS: Final = 60.0
 # Decoding more than this would keep other connections waiting, so a thread does it.
@@ -65,61 +35,16 @@ MAX_BYTES_DECODED_ON_LOOP: Final = 16 * 1024
 MAX_PUBLISHER_NAMES: Final = 1_000
 
 
-class SessionServices(NamedTuple):
-    """The parts of a broker that sessions use."""
-
-    settings: BrokerSettings
-    clock: Callable[[], float]
-    engine: Engine
-    health: Health
-    quota: PublishingQuota
-    decoder: PayloadDecoder
-    numbering: Numbering
-    committer: Committer
-    notifier: Notifier
-    acknowledgement_writer: AcknowledgementWriter
-    subscription_manager: SubscriptionManager
-    subscription_index: SubscriptionIndex
-    dead_letters: DeadLetterReader
-    letter_bounds: DeadLetterBounds
-    history: History
-    store: Storage
-    access_control: AccessControl
-    revocation_writer: RevocationWriter
-    executors: Executors
-    fan_out: FanOut
-    client_executor: FairExecutor
-    view_executor: FairExecutor
-    decode_executor: FairExecutor
-    status: Callable[[], dict[str, Any]]
-    end_invalid_sessions: Callable[[], None]
-    forget: Callable[[Session], None]
-
-
-class Session:
+class Session(Questions, Administration):
     """One principal's connection to the broker, or one request of it."""
 
     def __init__(self, services: SessionServices, principal: Principal, rights: Rights) -> None:
-        self.principal = principal
-        self.rights = rights
-        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Set to the reason once the principal is no longer admitted."""
-        self._services = services
+        super().__init__(services, principal, rights)
         self._publishing = asyncio.Lock()
         self._publisher_names: dict[str, str] = {}
         self._attachments: set[Attachment] = set()
         self._temporary: set[ActiveSubscription] = set()
         """Subscriptions that end with the session."""
-
-    async def perform(self, call: ManagementCall[T]) -> T:
-        """Run the method that the table names for a management call."""
-        method = getattr(self, OPERATIONS[type(call)].does)
-        arguments = msgspec.structs.asdict(call)
-        if inspect.iscoroutinefunction(method):
-            result: T = await method(**arguments)
-            return result
-        # Explaining filters is work for a thread.
-        return await self._answer_in_thread(method, **arguments)
 
     # --- publishing ------------------------------------------------------------------------------
 
@@ -306,18 +231,6 @@ class Session:
         self._temporary.discard(subscription)
         await self._services.subscription_manager.delete(subscription, "deleted")
 
-    def _require_open(self) -> None:
-        if self.closed.done():
-            code = Code.UNAUTHENTICATED if self._services.health.is_open else Code.UNAVAILABLE
-            raise RefusedError(code, self.closed.result())
-
-    def _find(self, id_: str) -> ActiveSubscription:
-        self._require_open()
-        found = self._services.subscription_index.find(self.principal.name, id_)
-        if found is None:
-            raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
-        return found
-
     async def _view(self, subscription: ActiveSubscription) -> SubscriptionView:
         [view] = await self._views([subscription])
         return view
@@ -420,229 +333,6 @@ class Session:
             return sequences
         return await self._services.notifier.visible_among(subscription, self, sequences)
 
-    async def dead_letters(
-        self, id_: str, *, after: int = 0, limit: int = 100
-    ) -> list[DeadLetterView]:
-        """Return the dead letters that the principal may see now."""
-        read, most = self._services.dead_letters.read_page, min(limit, MAX_PAGE_ITEMS)
-        return await self._answer_by_rights(
-            lambda rights: read(self._with_letters(id_), rights, after, most)
-        )
-
-    async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
-        """Queue dead letters again as if they had never been sent; return how many."""
-        seen = await self._visible_letters(id_, sequences)
-        subscription = self._find(id_)
-        count = await self._services.subscription_manager.requeue(subscription, seen)
-        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
-        return count
-
-    async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
-        """Delete dead letters; return how many there were."""
-        seen = await self._visible_letters(id_, sequences)
-        subscription, delete = self._find(id_), self._services.store.state.delete_dead_letters
-        count = await self._answer_in_thread(delete, subscription.number, seen)
-        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
-        return count
-
-    async def _visible_letters(self, id_: str, sequences: Sequence[int]) -> list[int]:
-        find = self._services.dead_letters.find_visible
-        return await self._answer_by_rights(
-            lambda rights: find(self._with_letters(id_), rights, sequences)
-        )
-
-    def _with_letters(self, id_: str) -> ActiveSubscription:
-        """Return a subscription whose dead letters may be read with these rights."""
-        subscription = self._find(id_)
-        stored = subscription.stored
-        self._services.subscription_manager.parse_allowed(
-            stored.filter, stored.language, stored.mode, self.rights
-        )
-        return subscription
-
-    async def history(
-        self,
-        filter_: str,
-        *,
-        language: str = "tamis",
-        mode: str | None = None,
-        start: int | str = "earliest",
-        end: int | str = "latest",
-        limit: int = 100,
-    ) -> HistoryView:
-        """Return past events that match a filter, and where to continue; keep no state."""
-        self._require_open()
-        log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
-        first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
-
-        def search(rights: Rights) -> Slices[HistoryView]:
-            manager = self._services.subscription_manager
-            parsed, chosen = manager.parse_allowed(filter_, language, mode, rights)
-            wanted = HistoryQuery(parsed, chosen, first, end_, most)
-            return self._services.history.read(wanted, rights)
-
-        return await self._answer_by_rights(search)
-
-    # --- trying ----------------------------------------------------------------------------------
-
-    async def try_filter(
-        self,
-        filter_: str,
-        *,
-        language: str = "tamis",
-        mode: str | None = None,
-        events: Sequence[bytes | msgspec.Raw],
-    ) -> list[Trial]:
-        """Return which sample events a filter matches; no stored event is read."""
-        self._require_open()
-        return await self._answer_in_slices(self._try(filter_, language, mode, events))
-
-    def _try(
-        self,
-        filter_: str,
-        language: str,
-        mode: str | None,
-        events: Sequence[bytes | msgspec.Raw],
-    ) -> Slices[list[Trial]]:
-        subscription_manager = self._services.subscription_manager
-        parsed, chosen = subscription_manager.parse_allowed(filter_, language, mode, self.rights)
-        own = self.rights.check_filter(parsed)
-        trials = []
-        for event in events:
-            yield
-            try:
-                sample = self._sample(event)
-                trials.append(Trial(own.matches(sample, chosen, self.rights.schema)))
-            except TamisError as error:
-                trials.append(Trial(None, str(error)))
-        return trials
-
-    def explain(
-        self,
-        *,
-        id_: str | None = None,
-        filter_: str | None = None,
-        language: str = "tamis",
-        mode: str | None = None,
-        event: bytes | msgspec.Raw,
-    ) -> ExplanationView:
-        """Explain why a sample event matches or not, without revealing the filters of roles."""
-        self._require_open()
-        subscription_manager = self._services.subscription_manager
-        if id_ is not None:
-            stored = self._find(id_).stored
-            filter_, language, mode = stored.filter, stored.language, stored.mode
-        parsed, chosen = subscription_manager.parse_allowed(
-            filter_ or "", language, mode, self.rights
-        )
-        own, schema = self.rights.check_filter(parsed), self.rights.schema
-        is_total = self._services.engine.mode == "total"
-        try:
-            sample = self._sample(event)
-            found = explain(id_ or "", own, chosen, sample, schema, total=is_total)
-            return ExplanationView(found.matched, str(found))
-        except EventError as error:
-            raise RefusedError(Code.BAD_EVENT, str(error)) from None
-        except LimitError as error:
-            raise RefusedError(Code.TOO_LARGE, str(error)) from None
-
-    def _sample(self, text: bytes | msgspec.Raw) -> Event:
-        """Parse an event of the user; errors show no more of the schema than the user may see."""
-        limits = EventLimits(size=self._services.settings.largest_event)
-        return decode_json(bytes(text), schema=self.rights.schema, limits=limits)
-
-    # --- administration --------------------------------------------------------------------------
-
-    async def issue_token(
-        self,
-        principal: str,
-        roles: Sequence[str] = (),
-        lifetime: float | None = None,
-        note: str = "",
-        undefined_roles: bool = False,
-    ) -> IssuedTokenView:
-        """Issue a token; return it with its description. Its text is shown once."""
-        self._require_admin()
-        if not undefined_roles and self._services.settings.tokens_required:
-            self._services.access_control.policy.require_roles(roles)
-        text, record = await self._services.access_control.issue(
-            principal, tuple(roles), lifetime, note
-        )
-        await self._note("issue token", f"{record.id} for {principal}")
-        return IssuedTokenView(text, _token_view(record))
-
-    async def revoke_token(self, token_id: str) -> None:
-        """Revoke a token, and end the sessions that use it."""
-        self._require_admin()
-        services = self._services
-        refused = services.access_control.refuse(token_id)
-        if refused is None:
-            raise RefusedError(Code.NOT_FOUND, f"there is no token {token_id!r:.40}")
-        # Whatever the disk does now, the token is worth nothing.
-        services.end_invalid_sessions()
-        await services.revocation_writer.write(
-            Revocation(
-                refused.hash, token_id, refused.principal, services.clock(), self.principal.name
-            )
-        )
-
-    async def tokens(self) -> list[TokenView]:
-        """Return the descriptions of the tokens."""
-        self._require_admin()
-        return [_token_view(record) for record in self._services.access_control.tokens()]
-
-    async def audit(self, after: int = 0, limit: int = 100) -> list[AuditEntryView]:
-        """Return administrative acts after a number."""
-        self._require_admin()
-        state = self._services.store.state
-        found = await self._services.executors.administration.run(
-            state.audit, after, min(limit, MAX_PAGE_ITEMS)
-        )
-        return [AuditEntryView(**entry._asdict()) for entry in found]
-
-    async def status(self) -> dict[str, Any]:
-        """Return the broker's state and its main counters."""
-        self._require_admin()
-        return self._services.status()
-
-    def _require_admin(self) -> None:
-        self._require_open()
-        if not self.rights.is_admin:
-            raise RefusedError(Code.FORBIDDEN, "only administrators may do this")
-
-    async def _note(self, act: str, detail: str) -> None:
-        state, now = self._services.store.state, self._services.clock()
-        await self._services.executors.administration.run(
-            state.add_audit, now, self.principal.name, act, detail
-        )
-
-    async def _answer_by_rights(self, ask: Callable[[Rights], Slices[T]]) -> T:
-        """Return an answer by the rights as they are when it is given."""
-        while True:
-            rights = self.rights
-            answer = await self._answer_in_slices(ask(rights))
-            if self.rights is rights:
-                return answer
-
-    async def _answer_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        run = self._services.client_executor.run
-        return await self._while_open(run(self.principal.name, work, *args, **kwargs))
-
-    async def _answer_in_slices(self, slices: Slices[T]) -> T:
-        run = self._services.client_executor.run_slices
-        return await self._while_open(run(self.principal.name, slices))
-
-    async def _while_open(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return a result, unless the principal is no longer admitted before it is there."""
-        working = asyncio.create_task(work)
-        either: list[asyncio.Future[Any]] = [working, self.closed]
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            self._require_open()
-            return await working
-        finally:
-            working.cancel()
-
     # --- the end ---------------------------------------------------------------------------------
 
     def revoke(self, reason: str) -> None:
@@ -678,14 +368,3 @@ def publisher_name(principal: str, publisher: str) -> str:
 
 def _is_name(text: str) -> bool:
     return 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable() and "/" not in text
-
-
-def _token_view(record: TokenRecord) -> TokenView:
-    return TokenView(
-        id=record.id,
-        principal=record.principal,
-        roles=[*record.roles],
-        created_at=record.created_at,
-        expires_at=None if isinf(record.expires_at) else record.expires_at,
-        note=record.note,
-    )

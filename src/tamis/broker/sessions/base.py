@@ -1,0 +1,131 @@
+"""What every session has: a principal, its rights, and how its questions are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import msgspec
+
+from tamis.access import Principal, Rights
+from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
+from tamis.broker.deliver.dead_letters import DeadLetterReader
+from tamis.broker.deliver.letter_bounds import DeadLetterBounds
+from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.operations.access_control import AccessControl
+from tamis.broker.operations.executors import Executors
+from tamis.broker.operations.fair_executor import FairExecutor, Slices
+from tamis.broker.operations.health import Health
+from tamis.broker.operations.revocations import RevocationWriter
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.publish.committer import Committer, FanOut
+from tamis.broker.publish.numbering import Numbering
+from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.publish.quotas import PublishingQuota
+from tamis.broker.subscribe.history import History
+from tamis.broker.subscribe.manager import SubscriptionManager
+from tamis.errors import RefusedError
+from tamis.matching import Engine
+from tamis.protocol import Code
+from tamis.protocol.management import (
+    OPERATIONS,
+    ManagementCall,
+)
+from tamis.storage import Storage
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SessionServices(NamedTuple):
+    """The parts of a broker that sessions use."""
+
+    settings: BrokerSettings
+    clock: Callable[[], float]
+    engine: Engine
+    health: Health
+    quota: PublishingQuota
+    decoder: PayloadDecoder
+    numbering: Numbering
+    committer: Committer
+    notifier: Notifier
+    acknowledgement_writer: AcknowledgementWriter
+    subscription_manager: SubscriptionManager
+    subscription_index: SubscriptionIndex
+    dead_letters: DeadLetterReader
+    letter_bounds: DeadLetterBounds
+    history: History
+    store: Storage
+    access_control: AccessControl
+    revocation_writer: RevocationWriter
+    executors: Executors
+    fan_out: FanOut
+    client_executor: FairExecutor
+    view_executor: FairExecutor
+    decode_executor: FairExecutor
+    status: Callable[[], dict[str, Any]]
+    end_invalid_sessions: Callable[[], None]
+    forget: Callable[[Any], None]
+
+
+class SessionBase:
+    """A principal and its rights, as long as it is admitted."""
+
+    def __init__(self, services: SessionServices, principal: Principal, rights: Rights) -> None:
+        self.principal = principal
+        self.rights = rights
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Set to the reason once the principal is no longer admitted."""
+        self._services = services
+
+    async def perform(self, call: ManagementCall[T]) -> T:
+        """Run the method that the table names for a management call."""
+        method = getattr(self, OPERATIONS[type(call)].does)
+        arguments = msgspec.structs.asdict(call)
+        if inspect.iscoroutinefunction(method):
+            result: T = await method(**arguments)
+            return result
+        # Explaining filters is work for a thread.
+        return await self._answer_in_thread(method, **arguments)
+
+    def _require_open(self) -> None:
+        if self.closed.done():
+            code = Code.UNAUTHENTICATED if self._services.health.is_open else Code.UNAVAILABLE
+            raise RefusedError(code, self.closed.result())
+
+    def _find(self, id_: str) -> ActiveSubscription:
+        self._require_open()
+        found = self._services.subscription_index.find(self.principal.name, id_)
+        if found is None:
+            raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
+        return found
+
+    async def _answer_by_rights(self, ask: Callable[[Rights], Slices[T]]) -> T:
+        """Return an answer by the rights as they are when it is given."""
+        while True:
+            rights = self.rights
+            answer = await self._answer_in_slices(ask(rights))
+            if self.rights is rights:
+                return answer
+
+    async def _answer_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        run = self._services.client_executor.run
+        return await self._while_open(run(self.principal.name, work, *args, **kwargs))
+
+    async def _answer_in_slices(self, slices: Slices[T]) -> T:
+        run = self._services.client_executor.run_slices
+        return await self._while_open(run(self.principal.name, slices))
+
+    async def _while_open(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return a result, unless the principal is no longer admitted before it is there."""
+        working = asyncio.create_task(work)
+        either: list[asyncio.Future[Any]] = [working, self.closed]
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            self._require_open()
+            return await working
+        finally:
+            working.cancel()

@@ -1,0 +1,164 @@
+"""Questions about events: dead letters, history, trials of filters, explanations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tamis.access import Rights
+from tamis.analysis.explain import explain
+from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.operations.fair_executor import Slices
+from tamis.broker.sessions.base import SessionBase
+from tamis.broker.subscribe.history import HistoryQuery, place_of
+from tamis.errors import EventError, LimitError, RefusedError, TamisError
+from tamis.events import Event, EventLimits, decode_json
+from tamis.protocol import Code
+from tamis.protocol.management import (
+    MAX_PAGE_ITEMS,
+    ExplanationView,
+    parse_position,
+)
+from tamis.protocol.views import (
+    DeadLetterView,
+    HistoryView,
+    Trial,
+)
+
+
+class Questions(SessionBase):
+    """What a session may ask; the answers show what its rights allow."""
+
+    # --- stored events ---------------------------------------------------------------------------
+
+    async def dead_letters(
+        self, id_: str, *, after: int = 0, limit: int = 100
+    ) -> list[DeadLetterView]:
+        """Return the dead letters that the principal may see now."""
+        read, most = self._services.dead_letters.read_page, min(limit, MAX_PAGE_ITEMS)
+        return await self._answer_by_rights(
+            lambda rights: read(self._with_letters(id_), rights, after, most)
+        )
+
+    async def requeue(self, id_: str, sequences: Sequence[int]) -> int:
+        """Queue dead letters again as if they had never been sent; return how many."""
+        seen = await self._visible_letters(id_, sequences)
+        subscription = self._find(id_)
+        count = await self._services.subscription_manager.requeue(subscription, seen)
+        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
+        return count
+
+    async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
+        """Delete dead letters; return how many there were."""
+        seen = await self._visible_letters(id_, sequences)
+        subscription, delete = self._find(id_), self._services.store.state.delete_dead_letters
+        count = await self._answer_in_thread(delete, subscription.number, seen)
+        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
+        return count
+
+    async def _visible_letters(self, id_: str, sequences: Sequence[int]) -> list[int]:
+        find = self._services.dead_letters.find_visible
+        return await self._answer_by_rights(
+            lambda rights: find(self._with_letters(id_), rights, sequences)
+        )
+
+    def _with_letters(self, id_: str) -> ActiveSubscription:
+        """Return a subscription whose dead letters may be read with these rights."""
+        subscription = self._find(id_)
+        stored = subscription.stored
+        self._services.subscription_manager.parse_allowed(
+            stored.filter, stored.language, stored.mode, self.rights
+        )
+        return subscription
+
+    async def history(
+        self,
+        filter_: str,
+        *,
+        language: str = "tamis",
+        mode: str | None = None,
+        start: int | str = "earliest",
+        end: int | str = "latest",
+        limit: int = 100,
+    ) -> HistoryView:
+        """Return past events that match a filter, and where to continue; keep no state."""
+        self._require_open()
+        log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
+        first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
+
+        def search(rights: Rights) -> Slices[HistoryView]:
+            manager = self._services.subscription_manager
+            parsed, chosen = manager.parse_allowed(filter_, language, mode, rights)
+            wanted = HistoryQuery(parsed, chosen, first, end_, most)
+            return self._services.history.read(wanted, rights)
+
+        return await self._answer_by_rights(search)
+
+    # --- trying ----------------------------------------------------------------------------------
+
+    async def try_filter(
+        self,
+        filter_: str,
+        *,
+        language: str = "tamis",
+        mode: str | None = None,
+        events: Sequence[bytes | msgspec.Raw],
+    ) -> list[Trial]:
+        """Return which sample events a filter matches; no stored event is read."""
+        self._require_open()
+        return await self._answer_in_slices(self._try(filter_, language, mode, events))
+
+    def _try(
+        self,
+        filter_: str,
+        language: str,
+        mode: str | None,
+        events: Sequence[bytes | msgspec.Raw],
+    ) -> Slices[list[Trial]]:
+        subscription_manager = self._services.subscription_manager
+        parsed, chosen = subscription_manager.parse_allowed(filter_, language, mode, self.rights)
+        own = self.rights.check_filter(parsed)
+        trials = []
+        for event in events:
+            yield
+            try:
+                sample = self._sample(event)
+                trials.append(Trial(own.matches(sample, chosen, self.rights.schema)))
+            except TamisError as error:
+                trials.append(Trial(None, str(error)))
+        return trials
+
+    def explain(
+        self,
+        *,
+        id_: str | None = None,
+        filter_: str | None = None,
+        language: str = "tamis",
+        mode: str | None = None,
+        event: bytes | msgspec.Raw,
+    ) -> ExplanationView:
+        """Explain why a sample event matches or not, without revealing the filters of roles."""
+        self._require_open()
+        subscription_manager = self._services.subscription_manager
+        if id_ is not None:
+            stored = self._find(id_).stored
+            filter_, language, mode = stored.filter, stored.language, stored.mode
+        parsed, chosen = subscription_manager.parse_allowed(
+            filter_ or "", language, mode, self.rights
+        )
+        own, schema = self.rights.check_filter(parsed), self.rights.schema
+        is_total = self._services.engine.mode == "total"
+        try:
+            sample = self._sample(event)
+            found = explain(id_ or "", own, chosen, sample, schema, total=is_total)
+            return ExplanationView(found.matched, str(found))
+        except EventError as error:
+            raise RefusedError(Code.BAD_EVENT, str(error)) from None
+        except LimitError as error:
+            raise RefusedError(Code.TOO_LARGE, str(error)) from None
+
+    def _sample(self, text: bytes | msgspec.Raw) -> Event:
+        """Parse an event of the user; errors show no more of the schema than the user may see."""
+        limits = EventLimits(size=self._services.settings.largest_event)
+        return decode_json(bytes(text), schema=self.rights.schema, limits=limits)
