@@ -298,7 +298,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.clock.now += 100
         for name, known in self.known.items():
             due = self._due(known)
-            while got := self.run(self.session.fetch(name, limit=100, wait=0.2 if due else 0.01)):
+            while got := self.run(self.session.fetch(name, limit=100, wait=5.0 if due else 0.01)):
                 self._check(name, got)
                 sequences = [delivery.sequence for delivery in got]
                 due.difference_update(sequences)

@@ -19,8 +19,10 @@ from broker.authorization_fixture import (
     run_async,
     subscribe,
 )
+from clocks import ManualClock
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.operations.executors import Executors
+from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.errors import RefusedError
 from tamis.ports import ThreadExecutor
 from tamis.protocol.management import ManagementCall, TryFilter
@@ -144,3 +146,16 @@ async def test_the_replays_of_one_principal_do_not_hold_up_those_of_another(tmp_
         await eventually_async(lambda: bobs.number not in replays)
         assert len(replays) > 15
         assert len(await fetched(bob, "s")) == 100
+
+
+@run_async
+async def test_a_machine_that_slept_during_a_piece_does_not_pause_as_long() -> None:
+    clock = ManualClock()
+
+    def sleeping() -> Slices[str]:
+        clock.now += 8 * 3600
+        yield
+        return "done"
+
+    executor = FairExecutor(ThreadExecutor("test"), clock.monotonic)
+    assert await asyncio.wait_for(executor.run_slices("ann", sleeping()), 10) == "done"

@@ -23,6 +23,8 @@ Slices = Generator[None, None, T]
 """Work that yields between pieces, and returns its result."""
 
 SLICE_SECONDS: Final = 0.003
+# A piece seems to have taken longer if the machine slept meanwhile.
+MAX_PAUSE_SECONDS: Final = 1.0
 MAX_WAITING: Final = 16
 MAX_WAITING_IN_ALL: Final = 2_000
 RETRY_AFTER_SECONDS: Final = 1.0
@@ -75,7 +77,7 @@ class FairExecutor:
                 piece = await self._executor.run(self._advance, slices)
                 if piece.is_last:
                     return piece.result  # type: ignore[return-value]
-                await asyncio.sleep(piece.seconds)
+                await asyncio.sleep(min(piece.seconds, MAX_PAUSE_SECONDS))
 
     def _advance(self, slices: Slices[T]) -> _SliceResult:
         started, seconds = self._clock(), 0.0
