@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from broker.server import running
@@ -30,12 +32,20 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)  # noqa: S603, S607
 
 
-def fill(disk: Path) -> Path:
+def fill(disk: Path, leave: int = 200_000) -> Path:
     """Take nearly all of the room that is left."""
     ballast = disk / "ballast"
     room = os.statvfs(disk)
-    ballast.write_bytes(b"\0" * max(0, room.f_bavail * room.f_bsize - 200_000))
+    ballast.write_bytes(b"\0" * max(0, room.f_bavail * room.f_bsize - leave))
     return ballast
+
+
+def publish_until_refused(client: httpx.Client) -> httpx.Response:
+    for _ in range(2_000):
+        answer = client.post("/v1/events", json=EVENT)
+        if answer.status_code != 200:
+            return answer
+    raise AssertionError("there is still room")
 
 
 def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk: Path) -> None:
@@ -64,3 +74,31 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk: Path) ->
             sequences = [event["sequence"] for event in got]
             client.post("/v1/subscriptions/all/acknowledge", json={"sequences": sequences})
         assert seen == acknowledged
+
+
+def test_with_a_full_disk_everything_is_answered_and_nothing_hangs(small_disk: Path) -> None:
+    with running(small_disk, log_level="debug") as server, server.client() as client:
+        made = client.post("/v1/subscriptions", json={"filter": "a = 1", "id": "all"})
+        assert made.status_code == 201, made.text
+        assert client.get("/ready").status_code == 200
+        fill(small_disk, leave=20_000)
+        answers = [publish_until_refused(client)]
+        # The state may have had some room left when the log had none.
+        for number in range(200):
+            wanted = {"filter": f"b = {number}", "id": f"s{number}"}
+            answers.append(client.post("/v1/subscriptions", json=wanted, timeout=5))
+            if answers[-1].status_code == 507:
+                break
+        answers.append(client.patch("/v1/subscriptions/all", json={"lifetime": 60}, timeout=5))
+        answers.append(client.get("/v1/events?filter=true", timeout=5))
+        answers.append(client.delete("/v1/subscriptions/all", timeout=5))
+        for answer in (answers[0], *answers[-4:]):
+            assert answer.status_code == 507, answer.text
+            assert answer.json()["code"] == "storage_full"
+            assert str(small_disk) not in answer.text
+        publish_until_refused(client)
+        assert client.get("/ready").status_code == 503
+        assert str(small_disk) in server.log
+        started = time.monotonic()
+        assert server.stop() == 0, server.log
+        assert time.monotonic() - started < 15

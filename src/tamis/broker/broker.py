@@ -76,6 +76,7 @@ CHORE_SECONDS: Final = 0.25
 CHECKPOINT_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 5.0
 FORGET_SECONDS: Final = 600.0
+RECOVERING: Final = "stored events are still to be matched"
 POLICY_PROBLEM: Final = "the policy file cannot be used; the previous policy stays in force"
 
 
@@ -170,6 +171,7 @@ class Broker:
             executors.commit,
             max_waiting=settings.commit_queue,
             fan_out=fan_out,
+            health=self.health,
         )
         replays = FairExecutor(
             executors.background, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
@@ -273,9 +275,10 @@ class Broker:
             )
             try:
                 await broker._recover()
-            except BaseException:
+            except BaseException as error:
                 await broker.supervisor.close()
-                raise
+                cause = error.__cause__ if isinstance(error, BrokerFailedError) else None
+                raise cause if isinstance(cause, TamisError) else error from None
             opened.pop_all()
         return broker
 
@@ -293,7 +296,7 @@ class Broker:
         supervisor.restart("acknowledgement writer", self.acknowledgement_writer.run)
         supervisor.restart("subscription manager", self.subscription_manager.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
-        await supervisor.unless_failed(self._match_again())
+        await supervisor.unless_failed(self._begin_matching())
         for subscription in restored:
             self.subscription_manager.replay(subscription)
         self.health.set_open(True)
@@ -332,6 +335,16 @@ class Broker:
             # Only the next start takes longer.
             LOG.warning("no snapshot written", reason=str(error))
 
+    async def _begin_matching(self) -> None:
+        """Match what is not matched; if the disk is full, that goes on after the broker is open."""
+        self.health.report(RECOVERING, "publications are accepted afterwards")
+        recovery = self.supervisor.depend_on("recovery", self._match_again)
+        stuck = asyncio.ensure_future(self.matcher.stuck.wait())
+        try:
+            await asyncio.wait([recovery, stuck], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stuck.cancel()
+
     async def _match_again(self) -> None:
         """Match events that were stored but perhaps not matched when the broker last ended."""
         position = first = self.store.state.matched_up_to + 1
@@ -350,6 +363,7 @@ class Broker:
             position = records[-1].sequence + 1
         await self.matcher.drained()
         await self._tell_unmatched_losses(first)
+        self.health.clear(RECOVERING)
 
     async def _tell_unmatched_losses(self, first: int) -> None:
         """Tell all subscribers how many events could not be matched: any might have been theirs."""
@@ -371,10 +385,14 @@ class Broker:
         self.health.set_open(False)
         for session in [*self._sessions]:
             session.revoke("the broker stops")
-            await session.close()
-        await self.replayer.close()
-        with contextlib.suppress(BrokerFailedError):
-            await self.supervisor.unless_failed(self._finish())
+        try:
+            async with asyncio.timeout(self.settings.stop_timeout):
+                await self.supervisor.unless_failed(self._finish())
+        except BrokerFailedError:
+            pass
+        except TimeoutError:
+            # As after a crash, the next start matches and delivers what is in the log.
+            LOG.warning("stopped before all work was done", problems=self.health.problems)
         await self.supervisor.close()
         await self.revocation_writer.close()
         await self.executors.background.run(self._save_snapshot)
@@ -383,6 +401,9 @@ class Broker:
         LOG.info("broker closed")
 
     async def _finish(self) -> None:
+        for session in [*self._sessions]:
+            await session.close()
+        await self.replayer.close()
         await self.committer.drained()
         await self.matcher.drained()
         await self.acknowledgement_writer.settled()

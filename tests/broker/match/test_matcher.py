@@ -14,8 +14,9 @@ from broker.authorization_fixture import fetched, refusal, run_async, subscribe
 from broker.log_lines import log_lines
 from tamis.broker import Broker, BrokerSettings
 from tamis.broker.match.matcher import Matcher
-from tamis.errors import BrokerFailedError
+from tamis.errors import BrokerFailedError, StorageFullError
 from tamis.filters import Mode
+from tamis.storage import StateStore
 from waiting import eventually_async
 
 OPEN_SECONDS = 20.0
@@ -98,4 +99,50 @@ async def test_a_matcher_that_dies_ends_everything_and_loses_nothing(tmp_path: P
     assert failed.levelname == "CRITICAL"
     async with await Broker.open(settings) as again:
         session = await again.authenticate(None)
+        assert await fetched(session, "all") == [{"a": 1}]
+
+
+FULL = StorageFullError(Path("state.db"), "the disk is full", advice="free space")
+
+
+@run_async
+async def test_a_broker_opens_while_its_matches_cannot_be_stored(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"a": "int"}')
+    data = await crashed_folder(tmp_path, schema, [b'{"a": 1}', b'{"a": 2}'])
+    settings = BrokerSettings(data=data, schema_file=schema, mode=Mode.TOTAL)
+    with patch.object(StateStore, "commit_matches", side_effect=FULL):
+        broker = await asyncio.wait_for(Broker.open(settings), OPEN_SECONDS)
+        session = await broker.authenticate(None)
+        assert not broker.health.ready
+        assert "storage_full" in await refusal(session.publish([b'{"a": 3}']))
+    async with broker:
+        await eventually_async(lambda: broker.health.ready)
+        await session.publish([b'{"a": 3}'])
+        await broker.matcher.drained()
+        assert await fetched(session, "all") == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+
+@run_async
+async def test_changes_are_made_and_no_position_written_while_matches_cannot_be_stored(
+    tmp_path: Path,
+) -> None:
+    settings = BrokerSettings(data=tmp_path, stop_timeout=1)
+    broker = await Broker.open(settings)
+    session = await broker.authenticate(None)
+    await subscribe(session, "a > 0", "all")
+    state = broker.store.state
+    with patch.object(StateStore, "commit_matches", side_effect=FULL):
+        await session.publish([b'{"a": 1}'])
+        await asyncio.wait_for(broker.matcher.stuck.wait(), 10)
+        before = state.matched_up_to
+        await asyncio.wait_for(subscribe(session, "b > 0", "other"), 10)
+        await asyncio.wait_for(session.delete("other"), 10)
+        with patch.object(Matcher, "_commit") as commit:
+            await asyncio.wait_for(broker.matcher.checkpoint(), 10)
+        assert not commit.called
+        assert state.matched_up_to == before
+        await asyncio.wait_for(broker.close(), 10)
+    async with await Broker.open(settings) as broker:
+        session = await broker.authenticate(None)
         assert await fetched(session, "all") == [{"a": 1}]

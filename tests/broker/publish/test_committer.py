@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tamis.broker.operations.health import Health
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.committer import Committer, FanOut
 from tamis.broker.publish.event_cache import StoredEvent
@@ -47,6 +48,7 @@ class Publishing:
             THREADS,
             max_waiting=2,
             fan_out=FanOut(),
+            health=Health(),
         )
 
     async def _pass_on(self, events: list[StoredEvent]) -> None:

@@ -111,9 +111,13 @@ class Server(uvicorn.Server):
         LOG.info("stopping", streams=len(self._streams))
         for server in self.servers:
             server.close()
+        loop, timeout = asyncio.get_running_loop(), self.config.settings.stop_timeout
+        until = loop.time() + timeout
         with suppress(TimeoutError):
-            async with asyncio.timeout(self.config.settings.stop_timeout):
+            async with asyncio.timeout_at(until):
                 await self._streams.stop()
+        # What is left of the time is for requests.
+        self.config.timeout_graceful_shutdown = max(1, int(until - loop.time()))
         await super().shutdown(sockets)
 
     def stop_after(self, failed: asyncio.Future[BrokerFailedError]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
-from tamis.broker.operations.health import Health, code_of
+from tamis.broker.operations.health import Health, code_of, refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
@@ -148,6 +148,8 @@ class Matcher:
         self._published: set[str] = set()
         """The publishers whose last numbers the state does not have yet."""
         self._unmatched = 0
+        self.stuck = asyncio.Event()
+        """Set while matches cannot be stored."""
         metrics.watch_queue("match", self._waiting)
 
     async def enqueue(self, events: list[StoredEvent]) -> None:
@@ -296,7 +298,8 @@ class Matcher:
         await self.updater.do(self._write_position)
 
     def _write_position(self) -> None:
-        if self.position > self._state.matched_up_to:
+        # Before the matches themselves, the position must not be written.
+        if self.position > self._state.matched_up_to and not self.stuck.is_set():
             self._commit(())
 
     def _commit(self, rows: Sequence[tuple[int, int]]) -> None:
@@ -313,15 +316,35 @@ class Matcher:
                 await self._executor.run(self._commit, rows)
             except StorageError as error:
                 self._health.report(PROBLEM, str(error), code_of(error))
-                await asyncio.sleep(RETRY_SECONDS)
+                self.stuck.set()
+                await self._make_changes_meanwhile()
             else:
                 self._health.clear(PROBLEM)
+                self.stuck.clear()
                 return
+
+    async def _make_changes_meanwhile(self) -> None:
+        """Make changes for a while; those that need the disk are refused, but do not wait."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + RETRY_SECONDS
+        while loop.time() < until:
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._work.wait()
+            except TimeoutError:
+                return
+            self._work.clear()
+            if not self.updater.waiting.empty():
+                step = await self._executor.run(self._step, self.updater.take(), ())
+                for result in step.changes:
+                    result.resolve()
 
 
 def _make(change: SubscriptionChange) -> ChangeResult:
     try:
         return ChangeResult(change.done, change.make(), None)
+    except StorageError as error:
+        return ChangeResult(change.done, None, refusal(error))
     except Exception as error:
         return ChangeResult(change.done, None, error)
 

@@ -33,29 +33,38 @@ class Health:
     def __init__(self) -> None:
         self.is_open = False
         self.recovery = ""
-        self.ready = False
-        """Whether publications are accepted."""
+        self.accepts = False
+        """Whether publications are looked at; otherwise they are refused."""
+        self._failures: dict[str, str] = {}
         self._problems: dict[str, str] = {}
         self._codes: dict[str, Code] = {}
         self._warnings: dict[str, str] = {}
 
     @property
+    def ready(self) -> bool:
+        """Return whether publications are probably stored."""
+        return self.accepts and not self._failures
+
+    @property
     def problems(self) -> list[str]:
         """Return a sentence for each problem."""
-        return [
-            f"{what}: {why}" for what, why in (*self._problems.items(), *self._warnings.items())
-        ]
+        all_ = self._problems | self._failures | self._warnings
+        return [f"{what}: {why}" for what, why in all_.items()]
 
     def set_open(self, is_open: bool) -> None:
         """Note whether the broker has started and is not stopping."""
         self.is_open = is_open
-        self.ready = is_open and not self._problems
+        self.accepts = is_open and not self._problems
 
     def report(self, what: str, why: str, code: Code = Code.UNAVAILABLE) -> None:
         """Note a problem that prevents publishing; publishers are refused with this code."""
         self._problems[what] = why
         self._codes[what] = code
-        self.ready = False
+        self.accepts = False
+
+    def fail(self, what: str, why: str) -> None:
+        """Note a problem that prevented publishing, until a publication is tried again."""
+        self._failures[what] = why
 
     def warn(self, what: str, why: str) -> None:
         """Note a problem that the broker can work with."""
@@ -63,12 +72,13 @@ class Health:
 
     def clear(self, what: str) -> None:
         """Note that a problem is over."""
-        self._problems.pop(what, None)
-        self._warnings.pop(what, None)
-        self.ready = self.is_open and not self._problems
+        for problems in (self._problems, self._failures, self._warnings):
+            problems.pop(what, None)
+        self.accepts = self.is_open and not self._problems
 
     def refusal(self) -> RefusedError:
         """Return why publications are not accepted; details are for administrators only."""
         why = "; ".join(self._problems) or "the broker is starting or stopping"
-        code = next((self._codes[what] for what in self._problems), Code.UNAVAILABLE)
+        codes = {self._codes[what] for what in self._problems}
+        code = Code.STORAGE_FULL if Code.STORAGE_FULL in codes else Code.UNAVAILABLE
         return RefusedError(code, f"nothing was stored: {why}")

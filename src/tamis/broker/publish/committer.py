@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from tamis.broker.operations.health import refusal
+from tamis.broker.operations.health import Health, refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.numbering import MAX_ACTIVE_NAMES, Numbering, count_duplicates
@@ -19,6 +19,9 @@ from tamis.protocol import Code
 from tamis.protocol.views import Receipt
 from tamis.storage import EventLog, NewRecord, PublisherTail
 
+PROBLEM: Final = "publications cannot be stored"
+# A broker that nobody publishes to, because it is not ready, would never learn that it is.
+HOPE_SECONDS: Final = 5.0
 MAX_EVENTS_PER_COMMIT: Final = 4_096
 # Some 10 to 20 ms of work for the matcher.
 MAX_MATCHES_WAITING: Final = 5_000
@@ -99,7 +102,9 @@ class Committer:
         *,
         max_waiting: int,
         fan_out: FanOut,
+        health: Health,
     ) -> None:
+        self._health = health
         self._log = log
         self._fan_out = fan_out
         self._executor = executor
@@ -109,6 +114,7 @@ class Committer:
         self._waiting: asyncio.Queue[Publication] = asyncio.Queue(max_waiting)
         self._turn = asyncio.Lock()
         self._has_ended = False
+        self._hope: asyncio.TimerHandle | None = None
         metrics.watch_queue("commit", self._waiting)
 
     async def enqueue(
@@ -179,9 +185,12 @@ class Committer:
                 with self._metrics.commit_seconds.time():
                     sequences = await self._executor.run(self._log.append, records)
         except StorageError as error:
+            self._note_failure(error)
             for publication, _ in accepted:
                 self._refuse(publication, refusal(error))
             return
+        if self._hope is not None and records:
+            self._note_success()
         # Nobody else appends, so this is still the time of these records.
         time, place = self._log.last_time, 0
         stored = {name: PublisherTail(*tail[:2], time, *tail[3:]) for name, tail in tails.items()}
@@ -207,6 +216,19 @@ class Committer:
         if events:
             self._metrics.published.inc(len(events))
             await self._pass_on(events)
+
+    def _note_failure(self, error: StorageError) -> None:
+        """Report that nothing is stored, until something is, or nobody has tried for a while."""
+        self._health.fail(PROBLEM, str(error))
+        if self._hope is not None:
+            self._hope.cancel()
+        self._hope = asyncio.get_running_loop().call_later(HOPE_SECONDS, self._note_success)
+
+    def _note_success(self) -> None:
+        if self._hope is not None:
+            self._hope.cancel()
+        self._hope = None
+        self._health.clear(PROBLEM)
 
     def _abandon(self, publication: Publication) -> None:
         if not publication.stored.done():

@@ -102,7 +102,7 @@ class Session(Questions, Administration):
                     > MAX_MATCHES_WAITING
                 ):
                     await self._while_open(fan_out.relief())
-                if self.closed.done() or not services.health.ready:
+                if self.closed.done() or not services.health.accepts:
                     self._require_open()  # It may have closed while it waited or was decoded.
                     raise services.health.refusal()
             except RefusedError as error:
