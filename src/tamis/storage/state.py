@@ -9,35 +9,31 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from threading import Lock
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 from zlib import crc32
 
 import msgspec
 
 from tamis.errors import StorageError
-from tamis.ports import SYSTEM_FILES, Files
-from tamis.storage.counts import CountFile
-from tamis.storage.database import Database
 from tamis.storage.publishers import PublisherTail, parse_gaps, print_gaps
+from tamis.storage.state_base import (
+    StateBase,
+    change_rows,
+    count_rows,
+    delete_rows,
+    insert_rows,
+)
 from tamis.storage.tables import (
     AUDIT,
-    COUNTED,
-    COUNTERS,
     DEAD_LETTERS,
     DROPPED,
     PENDING,
     PUBLISHERS,
-    SCHEMA,
     SUBSCRIPTIONS,
     TOKENS,
     AuditEntry,
-    ChecksummedTable,
     Counters,
-    DamagedRow,
     DeadLetter,
     DeadLetterUsage,
     DroppedEvents,
@@ -46,95 +42,21 @@ from tamis.storage.tables import (
     Row,
     StoredSubscription,
     StoredToken,
-    is_whole,
 )
 
-_COPIES: Final = (1, 2)
 _ONE: Final = "number = ? AND sequence = ?"
 _DELETE_PENDING: Final = f"DELETE FROM {PENDING.name} WHERE {_ONE}"  # noqa: S608
 # Roughly what a dead letter takes beside its payload.
 _LETTER_BYTES: Final = 200
 _NOTE_SENT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
-_NOT_NEW: Final = "NOT (attempts IS 0 AND due IS 0)"
-_STRAY: Final = "number NOT IN (SELECT number FROM subscriptions) OR (sequence > 0) IS NOT TRUE"
-_MOST_DAMAGE_KEPT: Final = 1_000
-_ACCEPT: Final = (
-    "put back state.db-wal and state.count if they were removed, or accept the loss with "
-    "'tamis repair --accept-lost-changes' and check the tokens"
-)
 
 
-class _Transaction(NamedTuple):
-    """A transaction: its connection, and its effect on cached counters."""
-
-    connection: sqlite3.Connection
-    counters: Counters
-    added: set[int]
-    removed: set[int]
-    """Numbers of subscriptions."""
-
-
-class StateStore:
+class StateStore(StateBase):
     """Subscriptions, pending events, dead letters, publishers, tokens, audit log.
 
     All methods may be called from any thread. One thread writes at a time; readers do not wait for
     it.
     """
-
-    def __init__(
-        self,
-        path: Path,
-        *,
-        files: Files = SYSTEM_FILES,
-        accept_lost_changes: bool = False,
-    ) -> None:
-        self._path: Final = path
-        self._writing = Lock()
-        self._damaged: dict[tuple[str, str], DamagedRow] = {}
-        self._database = Database(path, SCHEMA, files)
-        self.version_found: Final = self._database.version_found
-        """The format of the file before it was opened; 0 if there was none."""
-        try:
-            self._counters = self._read_counters()
-            self._numbers = {number for (number,) in self._rows("SELECT number FROM subscriptions")}
-            self._check_rows()
-            self._count = CountFile(path.with_suffix(".count"), files)
-            try:
-                self.lost_changes: Final = self._lost_changes(accept_lost_changes)
-                """The number of durable changes that have been lost."""
-            except BaseException:
-                self._count.close()
-                raise
-        except BaseException:
-            self._database.close()
-            raise
-
-    @property
-    def damaged(self) -> tuple[DamagedRow, ...]:
-        """Return the damage found since the state was opened."""
-        return tuple(self._damaged.copy().values())
-
-    def check_sequences(self, stop: int) -> None:
-        """Report rows for events that the log never had: those from a sequence on."""
-        with self._database.reading() as connection:
-            for table in (PENDING, DEAD_LETTERS):
-                strays = _count(connection, table, "sequence >= ?", stop)
-                if strays:
-                    self._note(table.name, "ahead", f"{strays:,} rows are for events to come")
-
-    def make_lasting(self) -> None:
-        """Sync everything committed to disk; this needs no free space."""
-        # What is not on disk yet is in the WAL.
-        if self._database.has_failed:
-            with self._writing:
-                self._database.write_log_again()
-        self._database.sync_log()
-
-    def close(self) -> None:
-        """Close; nothing is lost otherwise."""
-        with self._writing:
-            self._database.close()
-            self._count.close()
 
     # --- subscriptions -----------------------------------------------------------------------
 
@@ -174,7 +96,7 @@ class StateStore:
             removed.update(numbers)
             keys = [(number,) for number in removed]
             gone = {
-                table: _deleted(connection, table, "number = ?", keys)
+                table: delete_rows(connection, table, "number = ?", keys)
                 for table in (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, DROPPED)
             }
             counters.subscriptions -= gone[SUBSCRIPTIONS]
@@ -273,7 +195,7 @@ class StateStore:
         with self._change(lasting=False) as (connection, counters, *_):
             rows = (PENDING.row((number, sequence, 0, 0.0)) for sequence in sequences)
             if self._alter(connection, number, extra=extra):
-                counters.pending += _changed(connection, PENDING.insert_new, rows)
+                counters.pending += change_rows(connection, PENDING.insert_new, rows)
                 if damaged:
                     self._add_dropped(connection, counters, "damage", {number: damaged})
 
@@ -307,7 +229,7 @@ class StateStore:
     def pending_count(self, number: int) -> int:
         """Return the number of pending events of a subscription."""
         with self._database.reading() as connection:
-            return _count(connection, PENDING, "number = ?", number)
+            return count_rows(connection, PENDING, "number = ?", number)
 
     def settle(
         self,
@@ -357,16 +279,16 @@ class StateStore:
     ) -> None:
         rows = {row[:2]: row for row in retries if row.number in self._numbers}
         # Rows are deleted first: they may be here already, or not yet.
-        counters.pending -= _changed(connection, _DELETE_PENDING, rows)
-        counters.pending += _inserted(connection, PENDING, rows.values())
+        counters.pending -= change_rows(connection, _DELETE_PENDING, rows)
+        counters.pending += insert_rows(connection, PENDING, rows.values())
 
     def _write_dead_letters(
         self, connection: sqlite3.Connection, counters: Counters, dead: Iterable[DeadLetter]
     ) -> None:
         rows = {row[:2]: row for row in dead if row.number in self._numbers}
-        counters.pending -= _changed(connection, _DELETE_PENDING, rows)
-        counters.dead_letters -= _deleted(connection, DEAD_LETTERS, _ONE, rows)
-        counters.dead_letters += _inserted(connection, DEAD_LETTERS, rows.values())
+        counters.pending -= change_rows(connection, _DELETE_PENDING, rows)
+        counters.dead_letters -= delete_rows(connection, DEAD_LETTERS, _ONE, rows)
+        counters.dead_letters += insert_rows(connection, DEAD_LETTERS, rows.values())
 
     # --- dropped events ----------------------------------------------------------------------
 
@@ -387,7 +309,7 @@ class StateStore:
                 bounds,
             )
             dropped = dict(found.fetchall())
-            counters.pending -= _deleted(connection, PENDING, between, [bounds])
+            counters.pending -= delete_rows(connection, PENDING, between, [bounds])
             self._add_dropped(connection, counters, reason, dropped)
         return dropped
 
@@ -424,8 +346,8 @@ class StateStore:
             before = self._dropped(connection, number, reason) or DroppedEvents(number, reason, 0)
             row = before._replace(events=before.events + count)
             key = "number = ? AND reason = ?"
-            counters.dropped -= _deleted(connection, DROPPED, key, [(number, reason)])
-            counters.dropped += _inserted(connection, DROPPED, [row])
+            counters.dropped -= delete_rows(connection, DROPPED, key, [(number, reason)])
+            counters.dropped += insert_rows(connection, DROPPED, [row])
 
     def _dropped(
         self, connection: sqlite3.Connection, number: int, reason: str
@@ -447,7 +369,7 @@ class StateStore:
     def dead_letter_count(self, number: int) -> int:
         """Return the number of dead letters of a subscription."""
         with self._database.reading() as connection:
-            return _count(connection, DEAD_LETTERS, "number = ?", number)
+            return count_rows(connection, DEAD_LETTERS, "number = ?", number)
 
     def dead_letter_usage(self, number: int | None = None) -> list[DeadLetterUsage]:
         """Return how many dead letters subscriptions have, and of what size; or those of one."""
@@ -476,7 +398,7 @@ class StateStore:
                     break
                 keys.append((number, sequence))
                 size += length
-            counters.dead_letters -= _deleted(connection, DEAD_LETTERS, _ONE, keys)
+            counters.dead_letters -= delete_rows(connection, DEAD_LETTERS, _ONE, keys)
             if keys:
                 self._add_dropped(connection, counters, reason, {number: len(keys)})
         return len(keys)
@@ -485,7 +407,7 @@ class StateStore:
         """Delete dead letters of a subscription; return how many."""
         keys = [(number, sequence) for sequence in sequences]
         with self._change(lasting=True) as (connection, counters, *_):
-            gone = _deleted(connection, DEAD_LETTERS, _ONE, keys)
+            gone = delete_rows(connection, DEAD_LETTERS, _ONE, keys)
             counters.dead_letters -= gone
         return gone
 
@@ -499,9 +421,9 @@ class StateStore:
             keys = ((number, sequence) for sequence in sequences if sequence >= oldest)
             rows = (row for key in keys for row in connection.execute(one, key).fetchall())
             found = [row[:2] for row in self._whole(DEAD_LETTERS, rows)]
-            counters.dead_letters -= _deleted(connection, DEAD_LETTERS, _ONE, found)
-            gone = _deleted(connection, PENDING, _ONE, found)
-            again = _inserted(connection, PENDING, ((*pair, 0, 0.0) for pair in found))
+            counters.dead_letters -= delete_rows(connection, DEAD_LETTERS, _ONE, found)
+            gone = delete_rows(connection, PENDING, _ONE, found)
+            again = insert_rows(connection, PENDING, ((*pair, 0, 0.0) for pair in found))
             counters.pending += again - gone
         return [sequence for _, sequence in found]
 
@@ -547,123 +469,7 @@ class StateStore:
         )
         return [AuditEntry(*row[:-1]) for row in self._whole(AUDIT, rows)]
 
-    # --- opening -----------------------------------------------------------------------------
-
-    def _read_counters(self) -> Counters:
-        there = self._rows(COUNTERS.select)
-        whole = self._whole(COUNTERS, there)
-        if not whole and (there or self._rows(SUBSCRIPTIONS.select)):
-            raise StorageError(
-                self._path,
-                "both rows of the counters are damaged, so the position of matching is unknown",
-                advice="restore state.db from a backup",
-            )
-        if len(there) == 1:
-            self._note(COUNTERS.name, "", "one of two rows is missing")
-        return Counters(*whole[0][:-1]) if whole else Counters()
-
-    def _check_rows(self) -> None:
-        """Check all rows that might otherwise go unread for long, and look for missing ones."""
-        with self._database.reading() as connection:
-            for table in COUNTED:
-                there, due = _count(connection, table, "TRUE"), getattr(self._counters, table.name)
-                if there != due:
-                    self._note(table.name, "", f"{there:,} rows are there, and {due:,} should be")
-            # A valid key is checked together with the neighbouring rows.
-            for table in (PENDING, DEAD_LETTERS):
-                strays = _count(connection, table, _STRAY)
-                if strays:
-                    self._note(table.name, "", f"{strays:,} rows are for nobody or no event")
-            for table in (SUBSCRIPTIONS, PUBLISHERS, TOKENS, AUDIT, DROPPED):
-                self._whole(table, connection.execute(table.select))
-            self._whole(PENDING, connection.execute(f"{PENDING.select} WHERE {_NOT_NEW}"))
-
-    def _lost_changes(self, accept: bool) -> int:
-        """Compare the number of durable changes with the count; refuse if any may be missing."""
-        promised, found = self._count.read(), self._counters.changes
-        name, problem = self._count.path.name, ""
-        lost = max(0, (promised or 0) - found)
-        if lost:
-            problem = f"the last {lost:,} changes of subscriptions, tokens and audit are missing"
-        elif promised is None and (found or not self._count.is_new):
-            what = "missing" if self._count.is_new else "damaged"
-            problem = f"{name} is {what}, so nobody can tell whether the last changes are there"
-            self._note(name, "", f"the file is {what}, and was written anew")
-        if problem and not accept:
-            raise StorageError(
-                self._path, f"{problem}; a revoked token may be valid again", advice=_ACCEPT
-            )
-        self._count.begin(found)
-        return lost
-
-    # --- rows --------------------------------------------------------------------------------
-
-    @contextmanager
-    def _change(self, *, lasting: bool) -> Iterator[_Transaction]:
-        """Yield a connection and the counters that change with it, all or none."""
-        with self._writing:
-            counters = msgspec.structs.replace(self._counters)
-            counters.changes += lasting
-            with self._database.writing(lasting=lasting) as connection:
-                change = _Transaction(connection, counters, set(), set())
-                yield change
-                for copy in _COPIES:
-                    counters.copy = copy
-                    row = COUNTERS.row(msgspec.structs.astuple(counters))
-                    connection.execute(COUNTERS.replace, row)
-            self._counters = counters
-            self._numbers |= change.added
-            self._numbers -= change.removed
-            if lasting:
-                self._count.write(counters.changes)
-
-    def _rows(self, question: str, values: Sequence[Any] = ()) -> list[Row]:
-        with self._database.reading() as connection:
-            return connection.execute(question, values).fetchall()
-
-    def _whole(self, table: ChecksummedTable, rows: Iterable[Row]) -> list[Row]:
-        """Return the intact rows, and report the others."""
-        found = []
-        for row in rows:
-            if is_whole(row):
-                found.append(row)
-            else:
-                self._note(table.name, table.key_of(row), "the checksum of the row is wrong")
-        return found
-
-    def _note(self, table: str, key: str, reason: str) -> None:
-        if len(self._damaged) < _MOST_DAMAGE_KEPT:
-            self._damaged.setdefault((table, key), DamagedRow(table, key, reason))
-
 
 def _subscription(row: Row) -> StoredSubscription:
     fields = dict(zip(SUBSCRIPTIONS.columns, row, strict=False))
     return StoredSubscription(**fields | {"durable": bool(fields["durable"])})
-
-
-def _count(
-    connection: sqlite3.Connection, table: ChecksummedTable, condition: str, *values: object
-) -> int:
-    question = f"SELECT count(*) FROM {table.name} WHERE {condition}"  # noqa: S608
-    (number,) = connection.execute(question, values).fetchone()
-    return int(number)
-
-
-def _deleted(
-    connection: sqlite3.Connection,
-    table: ChecksummedTable,
-    condition: str,
-    keys: Iterable[Sequence[Any]],
-) -> int:
-    return _changed(connection, f"DELETE FROM {table.name} WHERE {condition}", keys)  # noqa: S608
-
-
-def _inserted(
-    connection: sqlite3.Connection, table: ChecksummedTable, rows: Iterable[Sequence[Any]]
-) -> int:
-    return _changed(connection, table.insert, map(table.row, rows))
-
-
-def _changed(connection: sqlite3.Connection, statement: str, rows: Iterable[Sequence[Any]]) -> int:
-    """Run a statement for each row, and return how many rows it affected."""
-    return max(0, connection.executemany(statement, rows).rowcount)
