@@ -48,5 +48,6 @@ class WebSocketApp:
         with self._frontend.streams.holding(connection):
             with contextlib.suppress(*DISCONNECTS):
                 await socket.accept()
-            await connection.run()
+            # A task of its own, by whose name debuggers show what the connection waits for.
+            await broker.supervisor.start("connection", connection.run())
         LOG.info("disconnected", principal=connection.principal, reason=connection.end_reason)
