@@ -16,7 +16,7 @@ THREADS = {"deliver": 2, "client": 2}
 
 # How long work waits before it is done, and how long its result takes to arrive.
 COMMON_SECONDS = 0.002
-RARE_SECONDS = 0.15
+RARE_SECONDS = 0.4
 RARE_SHARE = 0.03
 
 

@@ -259,6 +259,9 @@ class PatientSubscriber(DurableSubscriber):
         while not (world.is_winding_down and world.is_drained(self)):
             client = FrameClient(world, world.credential(self.principal))
             try:
+                if self._random.random() < 0.5:
+                    # What is lent to it comes back, also over the connection.
+                    await fetch(world, client.credential, self.name, limit=5)
                 await client.open()
                 await client.call(self.wanted(10_000, "manual"))
                 while not (world.is_winding_down and world.is_drained(self)):

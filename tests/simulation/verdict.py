@@ -111,26 +111,31 @@ class Verdict:
 
     async def _check_losses(self) -> None:
         """Check that what retention removed was told, and that the broker counted it."""
-        for subscription in self._checker.subscriptions.values():
-            if not self._is_surely_there(subscription):
-                continue
-            credential = self._world.credential(subscription.owner, "broad")
-            # Whoever comes next is told.
-            await fetch(self._world, credential, subscription.name)
-            view = await request(
-                self._world, credential, methodcaller("subscription", subscription.name)
+        for subscription in [*self._checker.subscriptions.values()]:
+            if self._is_surely_there(subscription):
+                try:
+                    await self._check_loss(subscription)
+                except RefusedError as error:
+                    self._checker.fail(f"{subscription} cannot be looked at: {error}")
+
+    async def _check_loss(self, subscription: SubscriptionModel) -> None:
+        credential = self._world.credential(subscription.owner, "broad")
+        # Whoever comes next is told.
+        await fetch(self._world, credential, subscription.name)
+        view = await request(
+            self._world, credential, methodcaller("subscription", subscription.name)
+        )
+        least, most = subscription.least_lost, subscription.most_lost
+        if not least <= view.dropped <= most:
+            self._checker.fail(
+                f"{subscription} lost {least} to {most} events to retention; the broker counts "
+                f"{view.dropped}"
             )
-            least, most = subscription.least_lost, subscription.most_lost
-            if not least <= view.dropped <= most:
-                self._checker.fail(
-                    f"{subscription} lost {least} to {most} events to retention; the broker "
-                    f"counts {view.dropped}"
-                )
-            if subscription.told_lost < view.dropped:
-                self._checker.fail(
-                    f"{subscription} lost {view.dropped} events and was told of "
-                    f"{subscription.told_lost}"
-                )
+        if subscription.told_lost < view.dropped:
+            self._checker.fail(
+                f"{subscription} lost {view.dropped} events and was told of "
+                f"{subscription.told_lost}"
+            )
 
     def check_rest(self, broker: Broker) -> None:
         """Check that nothing is left in memory of those who have gone."""

@@ -39,6 +39,26 @@ async def test_events_that_were_read_from_disk_are_not_offered_again(tmp_path: P
 
 
 @run_async
+async def test_events_that_another_reader_has_settled_are_not_offered(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        [subscription] = fixture.broker.subscription_index
+        queue = subscription.queue
+        queue.is_attended = True
+        assert await queue.take(10, 0.0, 100.0, "slow reader") == []
+        await fixture.publish({"n": 1})
+        queue._cursors["slow reader"].ready.clear()
+        queue._cursors["slow reader"].last = 0
+        # As above, but the one who read it from disk has other rights, and acknowledges it.
+        assert len(await queue.take(10, 0.0, 100.0, "quick reader")) == 1
+        await ann.acknowledge("s", [1])
+        await ann.flush()
+        queue.offer([1])
+        assert await queue.take(10, 0.0, 100.0, "slow reader") == []
+
+
+@run_async
 async def test_a_lease_ends_although_reading_the_queue_took_long(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, POLICY) as fixture:
         ann, notifier = await fixture.login("ann", "reader"), fixture.broker.notifier

@@ -223,9 +223,13 @@ class DiskQueue(DeliveryQueue):
     def offer(self, sequences: Sequence[int]) -> None:
         """Add events that have been written to disk."""
         self._is_new = False
+        # The disk may have been read between writing these and offering them.
+        read = max([cursor.last for cursor in self._cursors.values()], default=0)
         for cursor in self._cursors.values():
-            # The disk may have been read between writing these and offering them.
             new = [sequence for sequence in sequences if sequence > cursor.last]
+            if new and new[0] <= read:
+                # Another reader has had them, and they may be settled: the disk knows.
+                cursor.is_whole = False
             room = self.window - len(cursor.ready) if cursor.is_whole and self.is_attended else 0
             taken = new[: max(0, room)]
             cursor.ready.extend(map(QueuedEvent, taken))
