@@ -45,6 +45,7 @@ async def test_events_that_another_reader_has_settled_are_not_offered(tmp_path: 
         await subscribe(ann, "n > 0", "s")
         [subscription] = fixture.broker.subscription_index
         queue = subscription.queue
+        assert isinstance(queue, DiskQueue)
         queue.is_attended = True
         assert await queue.take(10, 0.0, 100.0, "slow reader") == []
         await fixture.publish({"n": 1})
