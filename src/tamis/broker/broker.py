@@ -42,6 +42,7 @@ from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.sessions import Session, SessionServices
+from tamis.broker.subscribe.expired_at_start import ExpiredAtStart
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
@@ -201,6 +202,9 @@ class Broker:
         self.damage_watch = DamageWatch(
             store, self.health, self.metrics, clock, executors.background
         )
+        self.expired_at_start = ExpiredAtStart(
+            store, self.clock, self.health, executors.administration
+        )
         self.housekeeping = Housekeeping(self._chores(), self.health)
         self._services = SessionServices(
             settings=settings,
@@ -306,7 +310,7 @@ class Broker:
         restored, now = [], self.steady_clock.time()
         for stored in self.store.state.subscriptions():
             if not stored.durable or stored.expires_at <= now:
-                self.store.state.remove_subscription(stored.number)
+                self.expired_at_start.remove(stored)
                 continue
             try:
                 restored.append(self.subscription_manager.restore(stored, self._marks))
@@ -317,6 +321,7 @@ class Broker:
                     subscription=stored.name,
                     reason=str(error),
                 )
+        self.expired_at_start.report()
         for number in self.engine.ids():
             if self.subscription_index.get(cast("int", number)) is None:
                 self.engine.remove(number)
@@ -477,6 +482,9 @@ class Broker:
                 "delete expired subscriptions",
                 CHORE_SECONDS,
                 self.subscription_manager.purge_expired,
+            ),
+            Chore(
+                "delete what expired before the start", CHORE_SECONDS, self.expired_at_start.decide
             ),
             Chore("reject late deliveries", CHORE_SECONDS, self.notifier.reject_late),
             Chore("apply the policy", CHORE_SECONDS, self._reload_policy),

@@ -145,3 +145,36 @@ async def test_a_credential_has_expired_if_either_clock_says_so(
         await broker.housekeeping.do_all()
         await eventually_async(session.closed.done)
         assert "unauthenticated" in await refusal(broker.authenticate(token))
+
+
+@run_async
+async def test_a_clock_ahead_at_a_start_deletes_no_subscription(tmp_path: Path) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    for wrong_by in (0.0, 8 * DAY_SECONDS, 0.0):
+        clock.wrong_by = wrong_by
+        async with await Broker.open(wanted, clock=clock) as broker:
+            if clock.now == SettableClock().now:
+                session = await broker.authenticate(None)
+                await subscribe(session, "true", "week", lifetime=7 * DAY_SECONDS)
+                await session.publish([b'{"n": 1}'])
+                await broker.matcher.drained()
+            seems_expired = any("seem to have expired" in one for one in broker.health.problems)
+            assert seems_expired == (wrong_by > 0)
+            clock.now += 60.0
+            await broker.housekeeping.do_all()
+    async with await Broker.open(wanted, clock=clock) as broker:
+        assert await numbers(broker, "week") == [1]
+
+
+@run_async
+async def test_what_expired_while_the_broker_was_stopped_is_deleted(tmp_path: Path) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "true", "week", lifetime=7 * DAY_SECONDS)
+    clock.now += 8 * DAY_SECONDS
+    async with await Broker.open(wanted, clock=clock) as broker:
+        clock.now += 601.0
+        await broker.housekeeping.do_all()
+        assert broker.store.state.subscriptions() == []
+        assert not broker.health.problems
