@@ -101,6 +101,27 @@ async def test_a_server_whose_committer_fails_refuses_and_stops(tmp_path: Path) 
             await serving
 
 
+@run_async
+async def test_a_part_that_is_cancelled_has_failed_unless_the_broker_closes() -> None:
+    supervisor, starts = new_supervisor(), 0
+
+    async def cancelled() -> None:
+        nonlocal starts
+        starts += 1
+        never = asyncio.get_running_loop().create_future()
+        never.cancel()
+        await never
+
+    supervisor.restart("housekeeping", cancelled)
+    await eventually_async(lambda: starts > 1)
+    supervisor.depend_on("matcher", cancelled)
+    await eventually_async(supervisor.failed.done)
+    closing = new_supervisor()
+    closing.depend_on("matcher", asyncio.Event().wait)  # type: ignore[arg-type]
+    await closing.close()
+    assert not closing.failed.done()
+
+
 # Each of these is awaited where it is started, or handles all errors itself.
 AWAITED_AT_ONCE = {
     "broker/sessions/base.py": 1,

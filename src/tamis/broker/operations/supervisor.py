@@ -23,6 +23,8 @@ LONGEST_PAUSE_SECONDS: Final = 30.0
 # A part that has run for this long again counts as sound.
 SOUND_SECONDS: Final = 10.0
 
+_CANCELLED: Final = RuntimeError("it was cancelled, though the broker does not close")
+
 T = TypeVar("T")
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -34,6 +36,7 @@ class Supervisor:
         self._health = health
         self._metrics = metrics
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closing = False
         self.failed: asyncio.Future[BrokerFailedError] = asyncio.get_running_loop().create_future()
         """Set once a part has failed that the broker cannot do without."""
 
@@ -47,7 +50,7 @@ class Supervisor:
 
     def depend_on(self, name: str, work: Work) -> asyncio.Task[None]:
         """Run work without which the broker cannot go on: it ends if the work fails."""
-        return self._start(name, work(), self.fail)
+        return self._start(name, work(), self.fail, may_be_cancelled=False)
 
     async def unless_failed(self, waiting: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
         """Return the result of waiting for a part; raise if one has failed or fails meanwhile."""
@@ -63,6 +66,7 @@ class Supervisor:
 
     async def close(self) -> None:
         """Cancel all tasks, and return when they have ended."""
+        self._is_closing = True
         tasks = self._tasks - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -90,7 +94,7 @@ class Supervisor:
                     await asyncio.wait([task])
             finally:
                 task.cancel()
-            error = task.exception()
+            error = _CANCELLED if task.cancelled() else task.exception()
             if error is None:
                 self._health.clear(problem)
                 return
@@ -105,13 +109,19 @@ class Supervisor:
         name: str,
         work: Coroutine[Any, Any, T],
         on_failure: Callable[[str, BaseException], None],
+        *,
+        may_be_cancelled: bool = True,
     ) -> asyncio.Task[T]:
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
 
         def note_end(task: asyncio.Task[T]) -> None:
             self._tasks.discard(task)
-            error = None if task.cancelled() else task.exception()
+            if not task.cancelled():
+                error = task.exception()
+            else:
+                is_over = self._is_closing or self.failed.done()
+                error = None if may_be_cancelled or is_over else _CANCELLED
             if error is not None:
                 on_failure(name, error)
 
