@@ -216,13 +216,24 @@ class StateStore(StateBase):
         return [Pending(*row[1:-1]) for row in self._whole(PENDING, rows)]
 
     def pending_among(
-        self, number: int, sequences: Sequence[int], up_to: int, *, after: int, limit: int
+        self,
+        number: int,
+        sequences: Sequence[int],
+        up_to: int,
+        *,
+        after: int,
+        limit: int,
+        received: bool = False,
     ) -> list[int]:
-        """Return pending events of a subscription, in order: those listed, and all up to one."""
+        """Return pending events of a subscription, in order: those listed, and all up to one.
+
+        With `received`, only those that were sent, and nobody has rejected.
+        """
         found = self._rows(
             "SELECT sequence FROM pending WHERE number = ? AND sequence > ? AND (sequence <= ? "
-            "OR sequence IN (SELECT value FROM json_each(?))) ORDER BY sequence LIMIT ?",
-            (number, after, up_to, msgspec.json.encode(sequences).decode(), limit),
+            "OR sequence IN (SELECT value FROM json_each(?))) "
+            "AND (attempts > 0 AND due = 0 OR NOT ?) ORDER BY sequence LIMIT ?",
+            (number, after, up_to, msgspec.json.encode(sequences).decode(), received, limit),
         )
         return [sequence for (sequence,) in found]
 

@@ -148,6 +148,55 @@ def test_with_manual_acknowledgements_unacknowledged_events_are_redelivered(
         assert [stream.event()["data"]["n"] for _ in range(2)] == [2, 3]
 
 
+def with_work_elsewhere(client: httpx.Client, id_: str) -> int:
+    """Make a subscription with a rejected event and two that a worker has; return the first."""
+    make(client, id_, f"kind = '{id_}'")
+    first = publish(client, *({"kind": id_, "n": n} for n in range(3)))
+    assert len(fetch(client, id_)) == 3
+    rejected = {"sequence": first, "delay": 3600.0}
+    path = f"/v1/subscriptions/{id_}/reject"
+    assert client.post(path, json=rejected).status_code == 204
+    return first
+
+
+@pytest.mark.parametrize("names_last", [False, True])
+def test_a_stream_acknowledges_nothing_that_was_rejected_or_is_leased(
+    server: ServerProcess, client: httpx.Client, *, names_last: bool
+) -> None:
+    id_ = f"elsewhere-{names_last}"
+    first, path = with_work_elsewhere(client, id_), f"/v1/subscriptions/{id_}"
+    publish(client, {"kind": id_, "n": 3})
+    last = first + 2 if names_last else None
+    with server.client() as reader, streaming(reader, f"{path}/events", last=last) as stream:
+        assert stream.event()["data"]["n"] == 3
+        until(lambda: client.get(path).json()["pending"] <= 3, wanted=True)
+        assert client.get(path).json()["pending"] == 3
+
+
+def test_last_event_id_does_not_acknowledge_what_was_rejected_and_sent_again(
+    server: ServerProcess, client: httpx.Client
+) -> None:
+    make(client, "again", "kind = 'again'")
+    first = publish(client, *({"kind": "again", "n": n} for n in range(2)))
+    path = "/v1/subscriptions/again"
+    with (
+        server.client() as reader,
+        streaming(reader, f"{path}/events", acknowledge="manual") as stream,
+    ):
+        assert [stream.event()["data"]["n"] for _ in range(2)] == [0, 1]
+        rejected = {"sequence": first, "delay": 0.0}
+        assert client.post(f"{path}/reject", json=rejected).status_code == 204
+        # The client may not get this one: its connection breaks.
+        assert stream.event()["attempt"] == 2
+    until(lambda: client.get(path).json()["connected"], wanted=False)
+    with (
+        server.client() as reader,
+        streaming(reader, f"{path}/events", last=first + 1, acknowledge="manual") as stream,
+    ):
+        again = stream.event()
+        assert (again["data"]["n"], again["attempt"]) == (0, 3)
+
+
 def test_a_stream_ends_with_its_subscription(server: ServerProcess, client: httpx.Client) -> None:
     make(client, "short", "true")
     path = "/v1/subscriptions/short"

@@ -108,6 +108,11 @@ class Attachment:
         self.credit += events
         self.subscription.queue.wake()
 
+    def holds(self, sequence: int, attempt: int) -> bool:
+        """Return whether an attempt is in flight here: it was not rejected or settled since."""
+        sent = self.subscription.queue.in_flight.get(sequence)
+        return sent is not None and sent.holder is self and sent.attempts == attempt
+
 
 class Notifier:
     """Sends events to connections, and sends them again until they are settled."""
@@ -200,7 +205,8 @@ class Notifier:
                     if may_send:
                         limit = min(attachment.credit, MAX_EVENTS_PER_TAKE)
                         # A connected subscriber may take as long as it likes over an event.
-                        taken = await queue.take(limit, now, inf, reader.rights.digest)
+                        digest = reader.rights.digest
+                        taken = await queue.take(limit, now, inf, digest, attachment)
                     if taken:
                         await self._send(attachment, taken)
                     elif may_send and queue.retries:
@@ -238,7 +244,12 @@ class Notifier:
                     # Before they are sent: their acknowledgements may arrive before sending ends.
                     queue.unwritten.update(
                         {
-                            one.sequence: Retry(queue.number, one.sequence, one.attempt, 0.0)
+                            one.sequence: Retry(
+                                queue.number,
+                                one.sequence,
+                                one.attempt,
+                                queue.in_flight[one.sequence].due,
+                            )
                             for one in events
                         }
                     )
@@ -252,8 +263,8 @@ class Notifier:
                     if delivery.attempt > 1:
                         self._metrics.redelivered.inc()
                 if not attachment.manual:
-                    sequences = [delivery.sequence for delivery in events]
-                    writer.acknowledge(subscription, sequences)
+                    held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
+                    writer.acknowledge(subscription, [one.sequence for one in held])
                 sent = end
             taken = queued[sent:]
 
@@ -309,9 +320,10 @@ class Notifier:
         for delivery in deliveries:
             self._metrics.delivery_seconds.observe(max(0.0, self._clock() - delivery.time))
         if deliveries:
-            number = subscription.number
+            number, in_flight = subscription.number, subscription.queue.in_flight
             sent = {
-                one.sequence: Retry(number, one.sequence, one.attempt, 0.0) for one in deliveries
+                one.sequence: Retry(number, one.sequence, one.attempt, in_flight[one.sequence].due)
+                for one in deliveries
             }
             self._acknowledgement_writer.write(subscription, {**sent})
         if lost:
@@ -360,8 +372,13 @@ class Notifier:
         reader: EventReader,
         sequences: Sequence[int],
         up_to: int,
+        *,
+        received: bool = False,
     ) -> None:
-        """Acknowledge events on disk that memory does not have: they were sent before a restart."""
+        """Acknowledge events on disk that memory does not have: they were sent before a restart.
+
+        With `received`, only those that were sent, and nobody has rejected.
+        """
         queue = subscription.queue
         if not isinstance(queue, DiskQueue):
             return
@@ -369,10 +386,12 @@ class Notifier:
             return
         found, after = [0], 0
         while found:
-            found = await queue.find_stored(sequences, up_to, after)
+            found = await queue.find_stored(sequences, up_to, after, received=received)
             visible = found
             if not subscription.shows_all_to(reader.rights):
                 visible = await self.visible_among(subscription, reader, found)
+            if received:
+                visible = queue.others_among(visible)
             self._acknowledgement_writer.acknowledge_stored(subscription, queue, visible)
             after = found[-1] if found else after
 
@@ -441,7 +460,7 @@ class Notifier:
             found = await self._event_cache.find([queued.sequence for queued in taken])
         if subscription.is_suspended:
             for queued in taken:
-                subscription.queue.put_back(queued.sequence, queued.attempts, 0.0)
+                subscription.queue.put_back(queued.sequence, queued.attempts, queued.due)
             return prepared
         rights = reader.rights
         for queued, stored in zip(taken, found, strict=True):

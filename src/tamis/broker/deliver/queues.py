@@ -46,6 +46,8 @@ class QueuedEvent(NamedTuple):
 
     sequence: int
     attempts: int = 0
+    due: float = 0.0
+    """When it was due after it was rejected; 0: nobody has rejected it."""
 
 
 class InFlightEvent(NamedTuple):
@@ -54,6 +56,10 @@ class InFlightEvent(NamedTuple):
     attempts: int
     lease: float
     """When it counts as not received."""
+    due: float = 0.0
+    """As in the queue."""
+    holder: object = None
+    """The attachment that sends it; None: it was fetched."""
 
 
 class DeliveryQueue:
@@ -145,6 +151,11 @@ class DeliveryQueue:
             wake_up.set()
         return settled
 
+    def received_up_to(self, sequence: int) -> list[int]:
+        """Return the events up to one that a connection was sent, and nobody has rejected."""
+        sent = [s for s, one in self.in_flight.items() if one.lease == inf and not one.due]
+        return [s for s in (*sent, *(s for due, s, _ in self.retries if not due)) if s <= sequence]
+
     def late(self, now: float) -> list[int]:
         """Return the events whose lease has run out."""
         return [sequence for sequence, sent in self.in_flight.items() if sent.lease <= now]
@@ -152,8 +163,8 @@ class DeliveryQueue:
     def _take_due(self, limit: int, now: float) -> list[QueuedEvent]:
         taken: list[QueuedEvent] = []
         while len(taken) < limit and self.retries and self.retries[0][0] <= now:
-            _, sequence, attempts = heapq.heappop(self.retries)
-            taken.append(QueuedEvent(sequence, attempts))
+            due, sequence, attempts = heapq.heappop(self.retries)
+            taken.append(QueuedEvent(sequence, attempts, due))
         return taken
 
 
@@ -240,11 +251,11 @@ class DiskQueue(DeliveryQueue):
             wake_up.set()
 
     async def take(
-        self, limit: int, now: float, lease: float, reader: str = ""
+        self, limit: int, now: float, lease: float, reader: str = "", holder: object = None
     ) -> list[QueuedEvent]:
         """Return the events to send now, no more than may be unsettled; they are then in flight.
 
-        `reader` is the digest of the reader's rights.
+        `reader` is the digest of the reader's rights, `holder` the attachment that sends them.
         """
         cursor = self._cursors.get(reader) or self._add_cursor(reader)
         if not cursor.ready and not cursor.is_whole:
@@ -260,7 +271,9 @@ class DiskQueue(DeliveryQueue):
             taken += cursor.ready[:room]
             del cursor.ready[:room]
         for queued in taken:
-            self.in_flight[queued.sequence] = InFlightEvent(queued.attempts + 1, lease)
+            self.in_flight[queued.sequence] = InFlightEvent(
+                queued.attempts + 1, lease, queued.due, holder
+            )
         if taken and len(self._cursors) > 1:
             self._remove_from_others(cursor, taken)
         if taken and cursor.ready and len(self.listeners) > 1:
@@ -283,12 +296,18 @@ class DiskQueue(DeliveryQueue):
     def forget_sent(self) -> None:
         """Schedule everything in flight again, after the connection has gone."""
         for sequence, sent in sorted(self.in_flight.items()):
-            heapq.heappush(self.retries, (0.0, sequence, sent.attempts))
+            # What was rejected once stays so: an event stream must not acknowledge it by another.
+            heapq.heappush(self.retries, (sent.due, sequence, sent.attempts))
         self.in_flight.clear()
         self.wake()
 
-    async def find_stored(self, sequences: Sequence[int], up_to: int, after: int) -> list[int]:
-        """Return some events on disk, in order: those listed, and all up to one."""
+    async def find_stored(
+        self, sequences: Sequence[int], up_to: int, after: int, *, received: bool = False
+    ) -> list[int]:
+        """Return some events on disk, in order: those listed, and all up to one.
+
+        With `received`, only those that were sent, and nobody has rejected.
+        """
         # What a replay has not passed yet was not sent.
         most = int(min(up_to, self.below - 1))
         return await self._executor.run(
@@ -298,7 +317,14 @@ class DiskQueue(DeliveryQueue):
             most,
             after=after,
             limit=STORED_PER_READ,
+            received=received,
         )
+
+    def others_among(self, sequences: Iterable[int]) -> list[int]:
+        """Return stored events without those that were rejected or are leased."""
+        kept = {s for s, one in self.in_flight.items() if one.due or one.lease != inf}
+        kept.update(sequence for due, sequence, _ in self.retries if due)
+        return [sequence for sequence in sequences if sequence not in kept]
 
     def settle_stored(self, sequences: Iterable[int]) -> list[int]:
         """Settle events on disk, in memory or not; return those that were not settled yet."""
@@ -440,6 +466,7 @@ class MemoryQueue(DeliveryQueue):
         now: float,
         lease: float,
         reader: str = "",  # noqa: ARG002 - nothing is kept for others
+        holder: object = None,
     ) -> list[QueuedEvent]:
         """Return the events to send now; they are then in flight."""
         taken = self._take_due(limit, now)
@@ -447,7 +474,9 @@ class MemoryQueue(DeliveryQueue):
         taken += self._ready[:room]
         del self._ready[:room]
         for queued in taken:
-            self.in_flight[queued.sequence] = InFlightEvent(queued.attempts + 1, lease)
+            self.in_flight[queued.sequence] = InFlightEvent(
+                queued.attempts + 1, lease, queued.due, holder
+            )
         return taken
 
     def leave(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import isinf
 from typing import Final
@@ -311,6 +311,23 @@ class Session(Questions, Administration):
         if up_to or len(known) < len(sequences):
             others = [one for one in sequences if one not in {*known}]
             await self._services.notifier.acknowledge_stored(subscription, self, others, up_to)
+
+    def acknowledge_arrived(self, attachment: Attachment, attempts: Mapping[int, int]) -> None:
+        """Acknowledge what an attachment sent, by sequence, unless it was rejected since."""
+        arrived = [one for one, attempt in attempts.items() if attachment.holds(one, attempt)]
+        self._services.acknowledgement_writer.acknowledge(attachment.subscription, arrived)
+
+    async def resume_after(self, id_: str, sequence: int) -> None:
+        """Acknowledge what a connection was sent up to an event, and nobody has rejected.
+
+        What somebody has fetched is theirs to settle.
+        """
+        subscription, services = self._find(id_), self._services
+        queue = subscription.queue
+        visible = await self._visible_among(subscription, queue.received_up_to(sequence))
+        received = {*visible}.intersection(queue.received_up_to(sequence))
+        services.acknowledgement_writer.acknowledge(subscription, received)
+        await services.notifier.acknowledge_stored(subscription, self, (), sequence, received=True)
 
     async def flush(self) -> None:
         """Return when all acknowledgements and rejections so far are on disk."""

@@ -97,7 +97,7 @@ class EventStream(Response):
             while not self._over.done():
                 pause = heartbeat - loop.time()
                 await asyncio.wait([self._over], timeout=min(pause, self._next_look()))
-                await self._acknowledge_arrivals()
+                self._acknowledge_arrivals()
                 if loop.time() >= heartbeat:
                     heartbeat = loop.time() + interval
                     await self._write(HEARTBEAT)
@@ -107,10 +107,10 @@ class EventStream(Response):
     def _next_look(self) -> float:
         return ARRIVAL_CHECK_SECONDS if self._arrivals is not None else float("inf")
 
-    async def _acknowledge_arrivals(self) -> None:
-        arrived = self._arrivals.take() if self._arrivals is not None else 0
-        if arrived:
-            await self._call.session.acknowledge(self._id, up_to=arrived)
+    def _acknowledge_arrivals(self) -> None:
+        arrived = self._arrivals.take() if self._arrivals is not None else {}
+        if arrived and self._attachment is not None:
+            self._call.session.acknowledge_arrived(self._attachment, arrived)
 
     async def _say_goodbye(self, send: Send) -> None:
         reason = self._over.result()
@@ -140,7 +140,7 @@ class EventStream(Response):
         for piece in _pieces(map(_event, frame.events)):
             await self._write(piece)
         if self._arrivals is not None:
-            self._arrivals.sent(frame.events[-1].sequence)
+            self._arrivals.sent(frame.events)
         if self._attachment is not None:
             self._attachment.give_credit(len(frame.events))
 
@@ -198,25 +198,19 @@ class ArrivalTracker:
 
     def __init__(self, transport: asyncio.Transport | None) -> None:
         self._transport = transport
-        self._on_the_way = 0
-        """The last event sent."""
-        self._arrived = 0
+        self._on_the_way: dict[int, int] = {}
+        """The attempts, by sequence."""
 
-    @property
-    def is_something_on_the_way(self) -> bool:
-        """Return whether events are in flight."""
-        return self._on_the_way > self._arrived
+    def sent(self, events: Iterable[Delivery]) -> None:
+        """Record events that the system has accepted."""
+        self._on_the_way.update((one.sequence, one.attempt) for one in events)
 
-    def sent(self, sequence: int) -> None:
-        """Record an event that the system has accepted."""
-        self._on_the_way = max(self._on_the_way, sequence)
-
-    def take(self) -> int:
-        """Return the event up to which all have newly arrived, or 0."""
-        if not self.is_something_on_the_way or not self._is_quiet():
-            return 0
-        self._arrived = self._on_the_way
-        return self._arrived
+    def take(self) -> dict[int, int]:
+        """Return the attempts that have newly arrived, by sequence."""
+        if not self._on_the_way or not self._is_quiet():
+            return {}
+        arrived, self._on_the_way = self._on_the_way, {}
+        return arrived
 
     def _is_quiet(self) -> bool:
         return self._transport is None or has_all_arrived(self._transport)

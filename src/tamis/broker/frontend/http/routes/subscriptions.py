@@ -62,11 +62,12 @@ async def stream_subscription(
     """Stream the events of a subscription, as Server-Sent Events.
 
     Events are acknowledged when they reach the client's machine, unless the client acknowledges
-    them itself. `Last-Event-ID` acknowledges all events up to that one. If no token is required,
-    a client that is not a browser must send `Tamis-Request: 1`, which no foreign page can.
+    them itself. `Last-Event-ID` acknowledges the events up to that one that were sent over a
+    connection, without those that were rejected. If no token is required, a client that is not a
+    browser must send `Tamis-Request: 1`, which no foreign page can.
     """
     await call.session.subscription(subscription)
     require_proof(call.request.headers, call.settings)
     if headers.after is not None:
-        await call.session.acknowledge(subscription, up_to=headers.after)
+        await call.session.resume_after(subscription, headers.after)
     return EventStream(call, subscription, acknowledge=query.acknowledge, on_arrival=True)
