@@ -36,8 +36,9 @@ from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.committer import Committer, FanOut
+from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.publish.fan_out import FanOut
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.quotas import PublishingQuota
@@ -149,6 +150,8 @@ class Broker:
             supervisor=self.supervisor,
         )
         fan_out = FanOut()
+        # Whoever waits for room must learn that there is none to wait for.
+        self.health.when_refusing(fan_out.wake_all)
         self.matcher = Matcher(
             fan_out=fan_out,
             engine=self.engine,

@@ -11,8 +11,9 @@ import pytest
 
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.metrics import Metrics
-from tamis.broker.publish.committer import Committer, FanOut
+from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import StoredEvent
+from tamis.broker.publish.fan_out import FanOut
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import Payload
 from tamis.errors import RefusedError

@@ -17,8 +17,9 @@ from tamis.broker.operations.health import Health, code_of, refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.committer import FanOut, ReachedQueues
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
+from tamis.broker.publish.fan_out import FanOut, ReachedQueues
+from tamis.broker.publish.numbering import owner_of
 from tamis.errors import StorageError, TamisError
 from tamis.matching import Engine
 from tamis.ports import Executor
@@ -155,16 +156,12 @@ class Matcher:
     async def enqueue(self, events: list[StoredEvent]) -> None:
         """Queue events in the order of the log; wait while the queue is full."""
         self._event_cache.put(events)
-        waiting = self._fan_out.waiting
-        for event in events:
-            principal = event.publisher.partition("/")[0]
-            waiting[principal] = waiting.get(principal, 0) + 1
         await self._waiting.put(events)
         self._work.set()
 
     async def run(self) -> None:  # noqa: PLR0912 - more functions would make the way longer
         """Match events and make changes until cancelled."""
-        rest, reach = self._rest, self._fan_out.matches
+        rest = self._rest
         while True:
             await self._work.wait()
             self._work.clear()
@@ -177,7 +174,7 @@ class Matcher:
                         rest.extend(self._waiting.get_nowait())
                         self._taken += 1
                     events.append(rest.popleft())
-                    size += reach.get(events[-1].publisher.partition("/")[0], most)
+                    size += self._fan_out.reach(owner_of(events[-1].publisher), most)
                 step = await self._executor.run(self._step, changes, events)
                 for result in step.changes:
                     result.resolve()
@@ -234,9 +231,9 @@ class Matcher:
                     ):
                         step.matches.setdefault(subscription, []).append(event.sequence)
                         reached += 1
-                principal = event.publisher.partition("/")[0]
-                so_far = step.reached.get(principal, NOTHING_REACHED)
-                step.reached[principal] = ReachedQueues(so_far[0] + 1, so_far[1] + reached)
+                owner = owner_of(event.publisher)
+                so_far = step.reached.get(owner, NOTHING_REACHED)
+                step.reached[owner] = ReachedQueues(so_far[0] + 1, so_far[1] + reached)
                 if event.publisher_sequence:
                     self._published.add(event.publisher)
         self.position = events[-1].sequence

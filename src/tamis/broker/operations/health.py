@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from tamis.broker.operations.logs import get_logger
@@ -39,6 +40,7 @@ class Health:
         self._problems: dict[str, str] = {}
         self._codes: dict[str, Code] = {}
         self._warnings: dict[str, str] = {}
+        self._when_refusing: list[Callable[[], None]] = []
 
     @property
     def ready(self) -> bool:
@@ -61,6 +63,12 @@ class Health:
         self._problems[what] = why
         self._codes[what] = code
         self.accepts = False
+        for tell in self._when_refusing:
+            tell()
+
+    def when_refusing(self, tell: Callable[[], None]) -> None:
+        """Call this whenever a problem is reported that prevents publishing."""
+        self._when_refusing.append(tell)
 
     def fail(self, what: str, why: str) -> None:
         """Note a problem that prevented publishing, until a publication is tried again."""

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
 from tamis.broker.operations.health import Health, refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.event_cache import StoredEvent
-from tamis.broker.publish.numbering import MAX_ACTIVE_NAMES, Numbering, count_duplicates
+from tamis.broker.publish.fan_out import FanOut
+from tamis.broker.publish.numbering import (
+    MAX_ACTIVE_NAMES,
+    Numbering,
+    count_duplicates,
+    owner_of,
+)
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import RefusedError, StorageError
 from tamis.ports import Executor
@@ -23,54 +29,6 @@ PROBLEM: Final = "publications cannot be stored"
 # A broker that nobody publishes to, because it is not ready, would never learn that it is.
 HOPE_SECONDS: Final = 5.0
 MAX_EVENTS_PER_COMMIT: Final = 4_096
-# Some 10 to 20 ms of work for the matcher.
-MAX_MATCHES_WAITING: Final = 5_000
-# How fast a high number is forgotten, per step of the matcher.
-DECAY: Final = 0.99
-MAX_PRINCIPALS: Final = 10_000
-
-
-class ReachedQueues(NamedTuple):
-    """How many events of a publisher were matched, and how many subscriptions they reached."""
-
-    events: int
-    matches: int
-
-
-class FanOut:
-    """How many subscriptions the events of each principal reach, and how many events wait.
-
-    Events are matched in the order of the log, so everybody waits for those before. An event that
-    reaches thousands of queues takes long. Its principal therefore waits before it publishes the
-    next, and so its events fill no queue that others have to pass. Keys are the first parts of the
-    names of publishers; those on the way of a publication change the dictionaries.
-    """
-
-    def __init__(self) -> None:
-        self.waiting: dict[str, int] = {}
-        """How many of its events are to be stored or matched."""
-        self.matches: dict[str, float] = {}
-        """How many subscriptions its events reach, each; absent if nothing is known yet."""
-        self.relieved = asyncio.Event()
-
-    async def relief(self) -> None:
-        """Return when the matcher has made a step."""
-        self.relieved.clear()
-        await self.relieved.wait()
-
-    def note(self, reached: Mapping[str, ReachedQueues]) -> None:
-        """Record what was matched."""
-        for principal, (events, matches) in reached.items():
-            left = self.waiting.get(principal, 0) - events
-            if left > 0:
-                self.waiting[principal] = left
-            else:
-                self.waiting.pop(principal, None)
-            before = self.matches.pop(principal, 0.0)
-            self.matches[principal] = max(1.0, matches / events, DECAY * before)
-        while len(self.matches) > MAX_PRINCIPALS:
-            del self.matches[next(iter(self.matches))]
-        self.relieved.set()
 
 
 class Publication(NamedTuple):
@@ -125,15 +83,14 @@ class Committer:
         if sequence:
             expected = self._numbering.expected
             expected[publisher] = max(sequence + len(payloads), expected.get(publisher, 0))
-        waiting, principal = self._fan_out.waiting, publisher.partition("/")[0]
-        waiting[principal] = waiting.get(principal, 0) + len(payloads)
+        self._fan_out.enter(publisher, len(payloads))
         try:
             # A full queue lets newcomers overtake; publications of one publisher must not.
             publication = Publication(publisher, sequence, skip, payloads, stored)
             async with self._turn:
                 await self._waiting.put(publication)
         except asyncio.CancelledError:
-            waiting[principal] -= len(payloads)
+            self._fan_out.leave(owner_of(publisher), len(payloads))
             self._numbering.note_refusal(publisher, sequence, len(payloads))
             raise
         if self._has_ended:
@@ -143,7 +100,6 @@ class Committer:
     async def run(self) -> None:
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
-        waiting = self._fan_out.waiting
         try:
             while True:
                 batch = [await self._waiting.get()]
@@ -152,15 +108,8 @@ class Committer:
                     batch.append(self._waiting.get_nowait())
                     size += len(batch[-1].payloads)
                 await self._commit(batch)
-                for publication in batch:
+                for _ in batch:
                     self._waiting.task_done()
-                    principal = publication.publisher.partition("/")[0]
-                    left = waiting.get(principal, 0) - len(publication.payloads)
-                    if left > 0:
-                        waiting[principal] = left
-                    else:
-                        waiting.pop(principal, None)
-                self._fan_out.relieved.set()
         finally:
             self._has_ended = True
             while not self._waiting.empty():
@@ -209,7 +158,9 @@ class Committer:
             first_sequence = sequences[place] if new else None
             place += len(new)
             count = len(publication.payloads)
-            self._metrics.duplicates.inc(count - len(new))
+            if len(new) < count:
+                self._metrics.duplicates.inc(count - len(new))
+                self._fan_out.leave(owner_of(publication.publisher), count - len(new))
             if not publication.stored.done():
                 receipt = Receipt(count, count - len(new), first_sequence)
                 publication.stored.set_result(receipt)
@@ -272,5 +223,6 @@ class Committer:
     def _refuse(self, publication: Publication, error: RefusedError) -> None:
         name, first, _, payloads, _ = publication
         self._numbering.note_refusal(name, first, len(payloads))
+        self._fan_out.leave(owner_of(name), len(payloads))
         if not publication.stored.done():
             publication.stored.set_exception(error)

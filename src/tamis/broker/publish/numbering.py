@@ -31,7 +31,7 @@ class Numbering:
         self.tails: Final = tails
         """What is stored of each publisher."""
         self._max_names: Final = max_names
-        self._names: Final = Counter(map(_owner, tails))
+        self._names: Final = Counter(map(owner_of, tails))
         self.expected: Final[dict[str, int]] = {}
         """The next numbers, counting events that wait to be stored.
 
@@ -51,7 +51,7 @@ class Numbering:
             raise out_of_order(number, expected)
 
     def _check_new_name(self, name: str) -> None:
-        owner = _owner(name)
+        owner = owner_of(name)
         if self._names[owner] >= self._max_names:
             raise RefusedError(
                 Code.TOO_MANY,
@@ -61,7 +61,7 @@ class Numbering:
 
     def note_stored(self, tails: dict[str, PublisherTail]) -> None:
         """Note what is on disk of some publishers, among them new ones."""
-        self._names.update(map(_owner, tails.keys() - self.tails.keys()))
+        self._names.update(map(owner_of, tails.keys() - self.tails.keys()))
         self.tails.update(tails)
 
     def forget(self, before: float) -> dict[str, float]:
@@ -70,7 +70,7 @@ class Numbering:
         for name in idle:
             del self.tails[name]
             self.expected.pop(name, None)
-        self._names.subtract(map(_owner, idle))
+        self._names.subtract(map(owner_of, idle))
         return idle
 
     def note_refusal(self, name: str, first: int, count: int) -> None:
@@ -90,10 +90,10 @@ class Numbering:
                 self.tails[name] = PublisherTail(*self.tails[name][:3])
 
 
-def _owner(name: str) -> str:
+def owner_of(name: str) -> str:
     """Return the principal, in quotes, whose publisher it is.
 
-    >>> _owner("ann"), _owner("ann%2Fa/b/c")
+    >>> owner_of("ann"), owner_of("ann%2Fa/b/c")
     ('ann', 'ann%2Fa')
     """
     return name.partition("/")[0]

@@ -21,7 +21,8 @@ from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
-from tamis.broker.publish.committer import Committer, FanOut
+from tamis.broker.publish.committer import Committer
+from tamis.broker.publish.fan_out import FanOut
 from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.quotas import PublishingQuota

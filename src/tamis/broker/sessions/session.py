@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import isinf
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,7 +15,6 @@ from tamis.access import Principal, Rights
 from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvents
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
-from tamis.broker.publish.committer import MAX_MATCHES_WAITING
 from tamis.broker.publish.payloads import InvalidEventError, Payload
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.base import SessionServices
@@ -48,7 +47,7 @@ class Session(Questions, Administration):
 
     # --- publishing ------------------------------------------------------------------------------
 
-    async def publish(  # noqa: PLR0912 - more functions would make the way longer
+    async def publish(
         self,
         events: Sequence[bytes | msgspec.Raw],
         *,
@@ -94,17 +93,7 @@ class Session(Questions, Administration):
                     payloads = services.decoder.decode_all(texts, format)
                 if not self.rights.publishes_everything:
                     self._check_rights(payloads)
-                fan_out, principal = services.fan_out, name.partition("/")[0]
-                # The first events of a principal may reach all subscriptions.
-                most = len(services.subscription_index.by_number)
-                while (
-                    fan_out.waiting.get(principal, 0) * fan_out.matches.get(principal, most)
-                    > MAX_MATCHES_WAITING
-                ):
-                    await self._while_open(fan_out.relief())
-                if self.closed.done() or not services.health.accepts:
-                    self._require_open()  # It may have closed while it waited or was decoded.
-                    raise services.health.refusal()
+                await self._wait_for_room(name)
             except RefusedError as error:
                 services.numbering.note_refusal(name, sequence, len(texts))
                 if isinstance(error, InvalidEventError):
@@ -112,6 +101,18 @@ class Session(Questions, Administration):
                 raise
             stored = await services.committer.enqueue(name, sequence, payloads, skip=skip)
         return await stored
+
+    async def _wait_for_room(self, name: str) -> None:
+        """Return when events of a publisher may be stored; refuse them if they cannot be."""
+        services = self._services
+        while services.health.accepts and not self.closed.done():
+            relief = services.fan_out.relief(name, len(services.subscription_index.by_number))
+            if relief is None:
+                return
+            either: list[asyncio.Future[Any]] = [relief, self.closed]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        self._require_open()
+        raise services.health.refusal()
 
     def expect_publication(self, size: int) -> None:
         """Refuse a body of so many bytes before it is read, if it cannot be stored anyway."""
