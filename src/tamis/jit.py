@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.extending import intrinsic
 
 try:
     from tamis.kernel_cache import KernelCache
@@ -68,3 +69,22 @@ def inlined(function: Kernel) -> Kernel:
 def mixed_in(mixed: int, value: int) -> int:
     """Return a hash with one more value in it, of 42 bits, so that no step takes more than 64."""
     return (mixed * 1_000_003 + int(value)) & 0x3FF_FFFF_FFFF
+
+
+def _trailing_zeros(number: int) -> int:
+    """Return how many zeros a number other than 0 ends with, in binary."""
+    return (int(number) & -int(number)).bit_length() - 1
+
+
+@intrinsic
+def _count_trailing_zeros(_: Any, __: Any) -> Any:
+    """Return the same, in one instruction."""
+
+    def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
+        return builder.cttz(given[0], context.get_constant(numba.types.boolean, 1))
+
+    return numba.types.uint64(numba.types.uint64), generate
+
+
+_IS_PLAIN: Final = numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+trailing_zeros: Final[Any] = _trailing_zeros if _IS_PLAIN else _count_trailing_zeros

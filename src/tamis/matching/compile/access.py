@@ -182,11 +182,16 @@ def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
         keys=np.empty(sides * MAX_CELLS_PER_LEAF, np.int64),
     )
     layout = CellLayout(variables.chains != FREE, offsets, variables.first)
-    usual = min(1.0, ATTRIBUTES_PER_EVENT / max(1, len(variables.blocks)))
+    usual = usual_presence(len(variables.blocks))
     used = find_leaf_keys(variables.leaves, predicate, layout, usual, MAX_CELLS_PER_LEAF, found)
     starts = np.zeros(sides + 1, np.int64)
     np.cumsum(found.counts, out=starts[1:])
     return _Keys(found.cost, starts, found.keys[:used].copy())
+
+
+def usual_presence(attributes: int) -> float:
+    """Return the share of events assumed to have an attribute, of so many that filters test."""
+    return min(1.0, ATTRIBUTES_PER_EVENT / max(1, attributes))
 
 
 def _expand(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +50,11 @@ class Postings(NamedTuple):
 class CompoundKeys(NamedTuple):
     """Keys that are two or three cells at once, for conjunctions that need all of them."""
 
-    kinds: NDArray[np.int32]
+    kinds: Annotated[NDArray[np.int32], 2]
     """The two or three attributes of each kind of compound; NONE for no third."""
     table: NDArray[np.int32]
     """Open hashing of the compounds."""
-    keys: NDArray[np.int64]
+    keys: Annotated[NDArray[np.int64], 2]
     """The cells of each compound."""
     first: NDArray[np.int64]
     """The key of the first compound."""

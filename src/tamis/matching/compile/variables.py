@@ -183,7 +183,7 @@ class RegionList(NamedTuple):
         order = np.argsort(block, kind="stable")
         firsts, block = firsts[order], block[order]
         starts, taken = gather(self.starts, firsts)
-        base = np.append(first[:-1], 0)[block]
+        base = np.append(first[:-1], np.int32(0))[block]
         guard = self.guard[firsts]
         place = np.empty(len(order), np.int32)
         place[order] = np.arange(len(order))

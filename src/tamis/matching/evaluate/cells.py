@@ -13,7 +13,7 @@ from tamis.diagrams.kernels import NONE
 from tamis.diagrams.value_order import BRACKET_OF_KIND, NUMBERS, OTHER, TEXTS, Partition
 from tamis.events import Kind
 from tamis.events.batch import Column, Entries, EventBatch, split_numbers
-from tamis.events.kinds import KINDS
+from tamis.events.kinds import KINDS, Value, kind_of
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.batch_kernels import CellsByAttribute, RankTable, look_up
 from tamis.matching.evaluate.predicates import PredicateIndex
@@ -47,7 +47,7 @@ class CellFinder:
     def __init__(self, compiled: Compiled) -> None:
         self.predicates: Final = PredicateIndex(compiled.variables.predicates, compiled.schema)
         blocks = compiled.variables.blocks
-        self._rankers: Final = {name: Ranker(block.partition) for name, block in blocks.items()}
+        self.rankers: Final = {name: Ranker(block.partition) for name, block in blocks.items()}
         self.predicate: Final = np.full(len(compiled.variables), NONE, np.int32)
         """The predicate of each variable, or NONE."""
         for number, variable in enumerate(compiled.variables.predicates.values()):
@@ -57,7 +57,7 @@ class CellFinder:
         """Return the cells and predicates of a batch."""
         found, starts = [_NOTHING], [0]
         multivalued, names = None, set[str]()
-        for name, ranker in self._rankers.items():
+        for name, ranker in self.rankers.items():
             column = batch.columns.get(name)
             if column is not None:
                 found.append(ranker.rank(column))
@@ -86,6 +86,7 @@ class Ranker:
             None: base[OTHER],
             **{kind: base[bracket] for kind, bracket in BRACKET_OF_KIND.items()},
         }
+        self._keys: Final = {kind: keys[bracket] for kind, bracket in BRACKET_OF_KIND.items()}
         self._numbers: Final = _NumberBreakpoints(keys[NUMBERS])
         self._texts: Final[Sequence[str]] = keys[TEXTS]
         self._passed_at: Final = {text: passed for passed, text in enumerate(self._texts, 1)}
@@ -94,6 +95,16 @@ class Ranker:
             for kind, traits in KINDS.items()
             if traits.store is not None
         }
+
+    def cell(self, value: Value) -> int:
+        """Return the cell of a single value."""
+        kind = kind_of(value)
+        base = self._base[kind]
+        if kind is Kind.TEXT:
+            return base + (self._passed_at.get(value) or bisect_right(self._texts, value))
+        # Bits are tested one by one and have no keys.
+        keys = self._keys[kind] if kind is not None else ()
+        return base + bisect_right(keys, value) if keys else base
 
     def rank(self, column: Column) -> EventCells:
         """Return the event and the cell of every value; an absent attribute has none."""

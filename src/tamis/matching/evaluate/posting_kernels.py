@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ class CellsByEvent(NamedTuple):
     starts: NDArray[np.int64]
     blocks: NDArray[np.int32]
     cells: NDArray[np.int32]
-    passing: NDArray[np.bool_]
+    passing: Annotated[NDArray[np.bool_], 2]
     """For each event and predicate."""
     predicate: NDArray[np.int32]
     """For each variable the predicate that it is, or NONE."""

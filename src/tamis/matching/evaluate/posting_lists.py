@@ -20,7 +20,7 @@ MAX_STAMPS: Final = 1 << 30
 SPARE_MATCHES: Final = 1024
 
 
-class _Workspace(NamedTuple):
+class _PostingMemory(NamedTuple):
     arrays: PostingWorkspace
     found: NDArray[np.int32]
 
@@ -30,7 +30,7 @@ class PostingLists:
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
-        self._free: deque[_Workspace] = deque()
+        self._free: deque[_PostingMemory] = deque()
         self.is_empty = len(compiled.unindexed) == compiled.count
 
     def match(self, cells: CellsByEvent) -> Lists:
@@ -40,7 +40,7 @@ class PostingLists:
         try:
             arrays, found = self._free.pop()
         except IndexError:
-            arrays, found = self._new_workspace()
+            arrays, found = self._new_memory()
         # Any event may hold very many values, and has up to two keys for each.
         most = 2 * int(np.diff(cells.starts).max(initial=0)) + len(arrays.postings.compound.kinds)
         if most > len(arrays.keys):
@@ -58,19 +58,24 @@ class PostingLists:
         if arrays.stamps[0] > MAX_STAMPS:
             arrays.stamps[0] = 0
             arrays.seen[:] = 0
-        self._free.append(_Workspace(arrays, found))
+        self._free.append(_PostingMemory(arrays, found))
         return ends, parts[0] if len(parts) == 1 else np.concatenate([found[:0], *parts])
 
-    def _new_workspace(self) -> _Workspace:
+    def _new_memory(self) -> _PostingMemory:
+        found = np.empty(2 * self._compiled.count + SPARE_MATCHES, np.int32)
+        return _PostingMemory(self.new_workspace(), found)
+
+    def new_workspace(self, most_values: int = 0) -> PostingWorkspace:
+        """Return memory for a search, for events of up to this many values."""
         compiled = self._compiled
-        arrays = PostingWorkspace(
-            compiled.arrays.postings,
+        postings = compiled.arrays.postings
+        return PostingWorkspace(
+            postings,
             *compiled.programs,
             compiled.variables.leaves,
             seen=np.zeros(compiled.count, np.int32),
             stamps=np.zeros(1, np.int64),
             cell_of=np.zeros(len(compiled.variables.blocks), np.int32),
-            keys=np.empty(0, np.int64),
+            keys=np.empty(2 * most_values + len(postings.compound.kinds), np.int64),
             stack=np.empty(compiled.programs.longest + 1, np.int8),
         )
-        return _Workspace(arrays, np.empty(2 * compiled.count + SPARE_MATCHES, np.int32))

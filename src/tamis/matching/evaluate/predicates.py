@@ -226,6 +226,21 @@ class TextIndex:
             groups.setdefault(op, []).append(Placed(row, atom, text))
         return [finder for op, tests in groups.items() for finder in FINDERS.get(op, _each)(tests)]
 
+    @cached_property
+    def _twins(self) -> dict[int, list[int]]:
+        """The rows that ask the same as a row."""
+        twins: dict[int, list[int]] = {}
+        for row, original in self._copies.items():
+            twins.setdefault(original, []).append(row)
+        return twins
+
+    def rows_passed(self, text: str) -> list[int]:
+        """Return the rows of the predicates that a text passes."""
+        rows = [row for finder in self._finders for row in finder.find(text)]
+        if self._copies:
+            rows += [twin for row in rows for twin in self._twins.get(row, ())]
+        return rows
+
     def set_rows(self, entries: Entries, rows: NDArray[np.bool_]) -> None:
         """Mark the events that pass each predicate in its row."""
         starts = np.zeros(len(entries.texts) + 1, np.int64)
@@ -313,12 +328,18 @@ class PredicateIndex:
     def __init__(self, predicates: Collection[Predicate], schema: Schema | None) -> None:
         self._count: Final = len(predicates)
         self._schema: Final = schema
-        self._texts: Final[dict[str, TextIndex]] = {}
+        self.texts: Final[dict[str, TextIndex]] = {}
+        """The text predicates of each attribute."""
         self._bits: Final[list[tuple[int, HasBits]]] = []
         self._relations: Final[list[tuple[int, Relation, Predicate]]] = []
         self._by_default: Final[dict[str, list[int]]] = {}
         for row, predicate in enumerate(predicates):
             self._add(row, predicate)
+
+    @property
+    def is_only_texts(self) -> bool:
+        """Return whether all test texts, and none holds for an absent one."""
+        return not (self._bits or self._relations or self._by_default)
 
     def find(self, batch: EventBatch) -> Rows:
         """Return whether each predicate, in the given order, holds for each event.
@@ -326,7 +347,7 @@ class PredicateIndex:
         There are columns up to a multiple of 64, so that the rows can be packed into words.
         """
         rows = np.zeros((self._count, -(-batch.length // 64) * 64), np.bool_)
-        for name, tests in self._texts.items():
+        for name, tests in self.texts.items():
             column = batch.columns.get(name, NO_COLUMN)
             if Kind.TEXT in column.entries:
                 tests.set_rows(column.entries[Kind.TEXT], rows)
@@ -350,7 +371,7 @@ class PredicateIndex:
         if isinstance(atom, HasBits):
             self._bits.append((row, atom))
         else:
-            self._texts.setdefault(atom.attribute, TextIndex()).add(row, atom)
+            self.texts.setdefault(atom.attribute, TextIndex()).add(row, atom)
         declared = self._schema.get(atom.attribute) if self._schema else None
         if predicate.completed and declared is not None and atom.passes(declared.default):
             self._by_default.setdefault(atom.attribute, []).append(row)

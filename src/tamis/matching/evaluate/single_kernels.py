@@ -1,4 +1,8 @@
-"""One event at a time: truth spreads upward from the regions that the event lies in."""
+"""One event at a time, in one call: cells, posting lists, and truth that spreads upward.
+
+Truth spreads from the regions that the event lies in to the nodes of the graph above them, so
+neither time nor memory depends on what the event does not touch.
+"""
 
 from __future__ import annotations
 
@@ -7,129 +11,168 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.bindings import reader
 from tamis.diagrams.kernels import NONE
-from tamis.jit import inlined, kernel
-from tamis.matching.compile.chunk_kernels import Chunks
+from tamis.jit import inlined, kernel, trailing_zeros
 from tamis.matching.compile.graph_kernels import ALL, ANY, ODD, Graph, Regions, VariableCounts
+from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
+from tamis.matching.evaluate.ranking_kernels import Ranking, number_cell
 
-# The state of a node: the number of missing children, and from this bit on that of true terms.
-ODD_UNIT: Final = 1 << 24
-COUNT_MASK: Final = ODD_UNIT - 1
+# --- the plan -------------------------------------------------------------------------------------
 
 
-# What remains to check: nothing; the parity of the true terms; the other children.
-NO_QUESTION, PARITY, LOOK_UP = range(3)
+# How a row that is true leads to a node: it makes the node true; it does if other regions are true,
+# which the record names; the node is a parity of regions, which are looked up; or the node depends
+# on other nodes, and waits until their truths are known.
+REACHES, CHECKS, LOOKS_UP, WAITS = range(4)
+CODE_BITS: Final = 2
+CODE_MASK: Final = (1 << CODE_BITS) - 1
+
+MAX_CELL: Final = (1 << 31) - 1
+
+
+class Intervals(NamedTuple):
+    """The cells of regions as intervals, by attribute, by width, and then by their first cell.
+
+    Widths are in groups, each up to twice as wide as the one before, so that of the intervals whose
+    first cell is near enough to a cell, half or more hold it.
+    """
+
+    of_block: NDArray[np.int32]
+    """Attribute b has the groups from of_block[b] to of_block[b + 1]."""
+    starts: NDArray[np.int64]
+    """Group g has the intervals from starts[g] to starts[g + 1]."""
+    widest: NDArray[np.int32]
+    """For each group the width of the widest interval."""
+    low: NDArray[np.int32]
+    high: NDArray[np.int32]
+    """Interval i holds the cells low[i] <= c < high[i]."""
+    region: NDArray[np.int32]
+
+
+class RegionTests(NamedTuple):
+    """How the regions that an event lies in are found."""
+
+    regions: Regions
+    counts: VariableCounts
+    intervals: Intervals
+    """Of all regions that no predicate decides."""
+    other_starts: NDArray[np.int32]
+    """Attribute b has the other regions others[other_starts[b] : other_starts[b + 1]]."""
+    others: NDArray[np.int32]
+    base_starts: NDArray[np.int32]
+    """Attribute b has the regions base[base_starts[b] : base_starts[b + 1]]."""
+    base: NDArray[np.int32]
+    """The regions that an event without attributes lies in."""
+    always: NDArray[np.int32]
+    """The attributes whose predicates may hold even where they are absent."""
 
 
 class Upward(NamedTuple):
     """The graph from its rows upward.
 
-    A node that needs all its children, or all its terms, depends on the rarest of them, where they
-    are all regions: then their truths are known, and can be looked up when that one is true.
+    A node that needs all its children, or all its terms, is reached only from the rarest of them.
+    Then the others are looked up.
     """
 
     starts: NDArray[np.int64]
-    """Row r goes up to the nodes parents[starts[r] : starts[r + 1]] // 2."""
-    parents: NDArray[np.int32]
-    """Odd where the row is the true side of a term of a parity."""
-    needed: NDArray[np.int32]
-    """How many rows that go up to it make each node true, or known if it is a parity."""
-    question: NDArray[np.int8]
-    """What remains to check for a node whose required rows are all true."""
+    """Row r has the records from starts[r] to starts[r + 1]."""
+    records: NDArray[np.int32]
+    """Each has a node and, in its last bits, how the row leads to it; a record that CHECKS also
+    has the number of other rows, and the rows."""
+    level: NDArray[np.int32]
+    """For each node: those that it depends on have smaller levels."""
+    subscription: NDArray[np.int32]
+    """For each top its subscription."""
 
 
-class Usual(NamedTuple):
-    """What is true of an event without attributes."""
+class NodePlan(NamedTuple):
+    """How each node is reached, and by which of its children."""
 
-    regions: NDArray[np.int32]
-    blocks: NDArray[np.int32]
-    """For each of those regions its attribute."""
-    always: NDArray[np.int32]
-    """The attributes with predicates, which a default may satisfy where the attribute is absent."""
-
-
-class SingleWorkspace(NamedTuple):
-    """Memory for one event; between events it describes an event without attributes."""
-
-    truth: NDArray[np.bool_]
-    """For every region."""
-    is_present: NDArray[np.bool_]
-    """For every attribute, and for the constants, which belong to none."""
-    nodes: NDArray[np.bool_]
-    """For one chunk; the first is false, the second true."""
-    queue: NDArray[np.int32]
-    """Rows of the graph that are true: the regions, and then the nodes that follow from them."""
-    states: NDArray[np.int32]
-    """For every node of the graph the number of children it still needs; above that, in units of
-    their own, the number of true terms of a parity."""
-    touched: NDArray[np.int32]
-    """The parents whose states must be restored."""
-    found: NDArray[np.int32]
-    """The matches: rows of diagrams, then tops of the graph; one place more than needed."""
+    code: NDArray[np.int8]
+    first: NDArray[np.int64]
+    last: NDArray[np.int64]
+    share: NDArray[np.float64]
+    """About which share of events makes each row true."""
 
 
 @kernel
-def _width(regions: Regions, region: int) -> int:
-    """Return about how many cells a region has."""
-    first, last = regions.starts[region], regions.starts[region + 1]
-    if regions.begins[region] or last - first != 2:
-        return 1 << 30
-    return int(regions.breakpoints[first + 1] - regions.breakpoints[first])
-
-
-@kernel
-def _rarest(children: NDArray[np.int32], step: int, regions: Regions) -> int:
-    """Return the place of the narrowest child; with a step of 2, among every second one."""
-    best, width = 0, 1 << 31
+def _rarest(children: NDArray[np.int32], step: int, share: NDArray[np.float64]) -> int:
+    """Return the place of the rarest child, or of the rarest term of two."""
+    best, least = 0, np.inf
     for place in range(0, len(children), step):
-        if _width(regions, children[place]) < width:
-            best, width = place, _width(regions, children[place])
+        own = share[children[place]]
+        if step == 2:
+            own += share[children[place + 1]]
+        if own < least:
+            best, least = place, own
     return best
 
 
 @kernel
-def plan_upward(
-    graph: Graph,
-    regions: Regions,
-    upward: Upward,
-    first: NDArray[np.int64],
-    last: NDArray[np.int64],
-) -> None:
-    """Choose for each node the children that lead up to it, and how many of them it needs."""
+def plan_nodes(graph: Graph, regions: int, plan: NodePlan, level: NDArray[np.int32]) -> None:
+    """Choose for each node how its children lead to it, and which of them."""
+    share, inner = plan.share, len(graph.kinds) - len(graph.members)
     for node in range(len(graph.kinds)):
         kind, start, end = graph.kinds[node], graph.starts[node], graph.starts[node + 1]
-        first[node], last[node] = start, end
-        step = 1 if kind <= ANY else 2
-        upward.needed[node] = 1 if kind == ANY else (end - start) // step
-        upward.question[node] = NO_QUESTION if kind <= ANY else PARITY
         children = graph.children[start:end]
-        if kind != ANY and children.max() < len(regions.begins):
-            first[node] = start + _rarest(children, step, regions)
-            last[node] = first[node] + step
-            upward.needed[node] = 1
-            upward.question[node] = LOOK_UP
+        level[node] = 1
+        for child in children:
+            if child >= regions:
+                level[node] = max(level[node], level[child - regions] + 1)
+        plan.code[node], plan.first[node], plan.last[node] = REACHES, start, end
+        total = 0.0
+        if kind == ANY:
+            for child in children:
+                total += share[child]
+        else:
+            step = 1 if kind == ALL else 2
+            rarest = _rarest(children, step, share)
+            total = share[children[rarest]]
+            if step == 2:
+                total += share[children[rarest + 1]]
+            plan.first[node], plan.last[node] = start + rarest, start + rarest + step
+            plan.code[node] = CHECKS if kind == ALL else LOOKS_UP
+            if level[node] > 1:
+                plan.code[node] = WAITS
+        if node < inner:
+            share[regions + node] = min(1.0, total)
 
 
 @kernel
-def turn_upward(
-    graph: Graph, upward: Upward, first: NDArray[np.int64], last: NDArray[np.int64]
-) -> None:
-    """Write the parents of every row; `starts` must be zeros."""
-    starts = upward.starts
+def size_records(graph: Graph, plan: NodePlan, starts: NDArray[np.int64]) -> None:
+    """Write where the records of each row will begin; `starts` must be zeros."""
     for node in range(len(graph.kinds)):
-        for child in graph.children[first[node] : last[node]]:
-            starts[child + 1] += 1
+        size = 1
+        if plan.code[node] == CHECKS:
+            size += graph.starts[node + 1] - graph.starts[node]
+        for child in graph.children[plan.first[node] : plan.last[node]]:
+            starts[child + 1] += size
     for row in range(len(starts) - 1):
         starts[row + 1] += starts[row]
+
+
+@kernel
+def write_records(graph: Graph, plan: NodePlan, upward: Upward) -> None:
+    """Write the records of all rows."""
+    places, records = upward.starts.copy(), upward.records
     for node in range(len(graph.kinds)):
-        for place in range(first[node], last[node]):
-            holds = graph.kinds[node] > ANY and (place - graph.starts[node]) % 2 == 0
-            child = graph.children[place]
-            upward.parents[starts[child]] = 2 * node + (1 if holds else 0)
-            starts[child] += 1
-    for row in range(len(starts) - 1, 0, -1):
-        starts[row] = starts[row - 1]
-    starts[0] = 0
+        for at in range(plan.first[node], plan.last[node]):
+            child = graph.children[at]
+            place = places[child]
+            records[place] = node << CODE_BITS | int(plan.code[node])
+            place += 1
+            if plan.code[node] == CHECKS:
+                records[place] = graph.starts[node + 1] - graph.starts[node] - 1
+                place += 1
+                for other in range(graph.starts[node], graph.starts[node + 1]):
+                    if other != at:
+                        records[place] = graph.children[other]
+                        place += 1
+            places[child] = place
+
+
+# --- regions --------------------------------------------------------------------------------------
 
 
 @inlined
@@ -151,161 +194,349 @@ def _lies_in(
 
 
 @kernel
-def set_truths(
+def find_base(
     regions: Regions,
     counts: VariableCounts,
-    blocks: NDArray[np.int32],
-    cells: NDArray[np.int32],
+    is_base: NDArray[np.bool_],
+    asks: NDArray[np.bool_],
     passing: NDArray[np.bool_],
-    usual: Usual,
-    workspace: SingleWorkspace,
-) -> int:
-    """Write the regions that an event lies in to the queue; return their number."""
-    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
-    starts, begins, changes = regions.starts, regions.begins, regions.breakpoints
-    guards, truth, queue = regions.guard, workspace.truth, workspace.queue
-    tail = 0
-    for number in range(len(blocks) + len(usual.always)):
-        held = number < len(blocks)
-        block = blocks[number] if held else usual.always[number - len(blocks)]
-        if workspace.is_present[block]:
-            continue
-        workspace.is_present[block] = True
-        cell, breakpoints = cells[number] if held else 0, counts.breakpoints[block]
-        passes = passing[counts.predicates[block] : counts.predicates[block + 1]]
+) -> None:
+    """Find the regions that an event without attributes lies in, and those with predicates."""
+    for block in range(len(regions.of_block) - 1):
+        # The constants come last; they belong to no attribute.
+        is_attribute = block < len(counts.breakpoints)
+        breakpoints = counts.breakpoints[block] if is_attribute else 0
+        passes = passing
+        if is_attribute:
+            passes = passing[counts.predicates[block] : counts.predicates[block + 1]]
         for region in range(regions.of_block[block], regions.of_block[block + 1]):
-            own = changes[starts[region] : starts[region + 1]]
-            holds = _lies_in(own, bool(begins[region]), guards[region], cell, breakpoints, passes)
-            truth[region] = holds
-            if holds:
+            own = regions.breakpoints[regions.starts[region] : regions.starts[region + 1]]
+            begins, guard = bool(regions.begins[region]), regions.guard[region]
+            is_base[region] = _lies_in(own, begins, guard, 0, breakpoints, passes)
+            asks[region] = guard != NONE
+            for variable in own:
+                asks[region] |= variable >= breakpoints
+
+
+@kernel
+def list_intervals(
+    regions: Regions,
+    asks: NDArray[np.bool_],
+    low: NDArray[np.int32],
+    high: NDArray[np.int32],
+    region_of: NDArray[np.int32],
+) -> int:
+    """Write the intervals of all regions that no predicate decides; return their number."""
+    count = 0
+    for region in range(len(regions.begins)):
+        if asks[region]:
+            continue
+        inside, start = bool(regions.begins[region]), 0
+        for variable in regions.breakpoints[regions.starts[region] : regions.starts[region + 1]]:
+            if inside:
+                low[count], high[count], region_of[count] = start, variable + 1, region
+                count += 1
+            inside, start = not inside, variable + 1
+        if inside:
+            low[count], high[count], region_of[count] = start, MAX_CELL, region
+            count += 1
+    return count
+
+
+class SingleWorkspace(NamedTuple):
+    """Memory for one event; between events it describes an event without attributes."""
+
+    blocks: NDArray[np.int64]
+    """The attributes of the event; the complement of one whose cell is given."""
+    values: NDArray[np.float64]
+    """The numbers that they hold, or the cells."""
+    held: NDArray[np.int64]
+    """The attributes in order, each with its cell in the lower half."""
+    truth: NDArray[np.bool_]
+    """For every region, and for every node."""
+    is_present: NDArray[np.bool_]
+    """For every attribute, and for the constants, which belong to none."""
+    queue: NDArray[np.int32]
+    """Rows of the graph that are true: the regions, and then the nodes that follow from them."""
+    first_waiting: NDArray[np.int32]
+    """For each level the first node that waits there, or NONE."""
+    next_waiting: NDArray[np.int32]
+    """For each node that waits the next one on its level, or NONE."""
+    found: NDArray[np.int32]
+    """The matches."""
+    bits: NDArray[np.uint64]
+    """A bit for each subscription, to sort many matches."""
+
+
+class SingleArrays(NamedTuple):
+    """All that a single event reads and writes."""
+
+    ranking: Ranking
+    tests: RegionTests
+    graph: Graph
+    upward: Upward
+    postings: PostingWorkspace
+    cells: CellsByEvent
+    ends: NDArray[np.int64]
+    """Memory for the number of matches in posting lists."""
+    workspace: SingleWorkspace
+
+
+arrays_at = reader(SingleArrays)
+
+_LOWER_HALF: Final = (1 << 32) - 1
+# Stamps are 32-bit numbers; before they run out, they restart at 1.
+MAX_STAMPS: Final = 1 << 30
+
+
+@kernel
+def hold_values(ranking: Ranking, workspace: SingleWorkspace, count: int) -> None:
+    """Find the cells of the event's values, and put its attributes in order."""
+    held = workspace.held
+    for number in range(count):
+        block, value = workspace.blocks[number], workspace.values[number]
+        if block >= 0:
+            cell = number_cell(ranking, block, value)
+        else:
+            block, cell = ~block, int(value)
+        insert(held, number, block << 32 | cell)
+
+
+@inlined
+def insert(held: NDArray[np.int64], count: int, entry: int) -> None:
+    """Insert an entry in `count` ascending ones."""
+    # Events mostly name their attributes in one order, and mostly in the filters' order.
+    place = count
+    while place > 0 and held[place - 1] > entry:
+        held[place] = held[place - 1]
+        place -= 1
+    held[place] = entry
+
+
+@inlined
+def _after(low: NDArray[np.int32], first: int, last: int, cell: int) -> int:
+    """Return the place after the last interval of a group that begins at a cell or before."""
+    while first < last:
+        middle = (first + last) >> 1
+        if low[middle] <= cell:
+            first = middle + 1
+        else:
+            last = middle
+    return first
+
+
+@kernel
+def _set_truths(
+    tests: RegionTests, passing: NDArray[np.bool_], workspace: SingleWorkspace, count: int
+) -> int:
+    """Set the truths of the regions, and write the true ones to the queue; return their number."""
+    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
+    of_block, starts, widest, low, high, region_of = tests.intervals
+    always, others = tests.always, tests.others
+    truth, queue, is_present = workspace.truth, workspace.queue, workspace.is_present
+    base, base_starts, other_starts = tests.base, tests.base_starts, tests.other_starts
+    regions, counts = tests.regions, tests.counts
+    tail = 0
+    for number in range(count + len(always)):
+        entry = workspace.held[number] if number < count else np.int64(always[number - count]) << 32
+        block, cell = int(entry >> 32), int(entry & _LOWER_HALF)
+        if is_present[block]:
+            continue
+        is_present[block] = True
+        for region in base[base_starts[block] : base_starts[block + 1]]:
+            truth[region] = False
+        begin = tail
+        for group in range(of_block[block], of_block[block + 1]):
+            place = _after(low, starts[group], starts[group + 1], cell) - 1
+            nearest = cell - widest[group]
+            while place >= starts[group] and low[place] > nearest:
+                # Without a branch, which would often be mispredicted.
+                queue[tail] = region_of[place]
+                tail += int(cell < high[place])
+                place -= 1
+        breakpoints = counts.breakpoints[block]
+        for region in others[other_starts[block] : other_starts[block + 1]]:
+            passes = passing[counts.predicates[block] : counts.predicates[block + 1]]
+            own = regions.breakpoints[regions.starts[region] : regions.starts[region + 1]]
+            inside, guard = bool(regions.begins[region]), regions.guard[region]
+            if _lies_in(own, inside, guard, cell, breakpoints, passes):
                 queue[tail] = region
                 tail += 1
-    for number in range(len(usual.regions)):
-        if not workspace.is_present[usual.blocks[number]]:
-            queue[tail] = usual.regions[number]
-            tail += 1
+        for place in range(begin, tail):
+            truth[queue[place]] = True
+    for block in range(len(base_starts) - 1 if len(base) else 0):
+        if not is_present[block]:
+            for region in base[base_starts[block] : base_starts[block + 1]]:
+                queue[tail] = region
+                tail += 1
     return tail
 
 
 @kernel
-def reset_truths(
-    regions: Regions, blocks: NDArray[np.int32], usual: Usual, workspace: SingleWorkspace
-) -> None:
-    """Restore the truth of the regions for an event without attributes."""
-    for number in range(len(blocks) + len(usual.always)):
-        held = number < len(blocks)
-        block = blocks[number] if held else usual.always[number - len(blocks)]
+def _reset_truths(tests: RegionTests, workspace: SingleWorkspace, count: int, tail: int) -> None:
+    """Restore the truths for an event without attributes, given that these rows are true."""
+    truth = workspace.truth
+    for row in workspace.queue[:tail]:
+        truth[row] = False
+    for number in range(count):
+        workspace.is_present[workspace.held[number] >> 32] = False
+    for block in tests.always:
         workspace.is_present[block] = False
-        for region in range(regions.of_block[block], regions.of_block[block + 1]):
-            workspace.truth[region] = regions.begins[region]
+    for region in tests.base:
+        truth[region] = True
 
 
-@kernel
-def evaluate_chunks_once(chunks: Chunks, workspace: SingleWorkspace) -> int:
-    """Write the rows whose diagram is true; return how many there are."""
-    count = 0
-    values, truth = workspace.nodes, workspace.truth
-    for chunk in range(len(chunks.node_starts) - 1):
-        nodes = slice(chunks.node_starts[chunk], chunks.node_starts[chunk + 1])
-        tests, lows, highs = chunks.test[nodes], chunks.low[nodes], chunks.high[nodes]
-        regions = chunks.regions[chunks.region_starts[chunk] : chunks.region_starts[chunk + 1]]
-        for node in range(len(tests)):
-            # Read both, so that the choice needs no branch that could be mispredicted.
-            low, high = values[lows[node]], values[highs[node]]
-            values[node + 2] = high if truth[regions[tests[node]]] else low
-        for root in range(chunks.root_starts[chunk], chunks.root_starts[chunk + 1]):
-            if values[chunks.roots[root]]:
-                workspace.found[count] = chunks.members[root]
-                count += 1
-    return count
-
-
-@kernel
-def evaluate_graph_once(
-    graph: Graph,
-    upward: Upward,
-    workspace: SingleWorkspace,
-    tail: int,
-    count: int,
-) -> int:
-    """Write the true tops, given the true regions; return where they end.
-
-    A node is queued when the last row that it needs is true. Whether it is gets added to the tail,
-    without a branch, which would be mispredicted every second time. The queue is first in, first
-    out, so the next rows are known and can be fetched while the last one is still being counted.
-    """
-    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
-    starts, parents, states = upward.starts, upward.parents, workspace.states
-    queue, touched, found, truth = (
-        workspace.queue,
-        workspace.touched,
-        workspace.found,
-        workspace.truth,
-    )
-    kinds, children, first_child = graph.kinds, graph.children, graph.starts
-    question = upward.question
-    inner, rows, last, first, head = len(kinds) - len(graph.members), len(truth), 0, count, 0
-    while head < tail:
-        row = queue[head]
-        head += 1
-        node = row - rows
-        if node >= 0 and question[node] != NO_QUESTION:
-            own = children[first_child[node] : first_child[node + 1]]
-            if not _answer(question[node], kinds[node], states[node], own, truth):
-                continue
-        for place in range(starts[row], starts[row + 1]):
-            parent = parents[place]
-            node = parent >> 1
-            state = states[node] - 1 + (parent & 1) * ODD_UNIT
-            states[node] = state
-            touched[last] = parent
-            last += 1
-            is_ready = state & COUNT_MASK == 0
-            queue[tail] = rows + node
-            tail += is_ready & (node < inner)
-            found[count] = node - inner
-            count += is_ready & (node >= inner)
-    kept = first
-    for number in range(first, count):
-        node = found[number] + inner
-        if question[node] != NO_QUESTION:
-            own = children[first_child[node] : first_child[node + 1]]
-            if not _answer(question[node], kinds[node], states[node], own, truth):
-                continue
-        found[kept] = found[number]
-        kept += 1
-    for parent in touched[:last]:
-        states[parent >> 1] += 1 - (parent & 1) * ODD_UNIT
-    return kept
+# --- the graph ------------------------------------------------------------------------------------
 
 
 @inlined
-def _answer(
-    question: int,
-    kind: int,
-    state: int,
-    children: NDArray[np.int32],
-    truth: NDArray[np.bool_],
-) -> bool:
-    """Return whether a node whose required rows are all true is true itself."""
-    is_odd, known = state & ODD_UNIT != 0, True
-    if question == LOOK_UP:
-        is_odd, known = _look_up(kind, children, truth)
-    return bool(known and (kind == ALL or is_odd == (kind == ODD)))
-
-
-@inlined
-def _look_up(kind: int, children: NDArray[np.int32], truth: NDArray[np.bool_]) -> tuple[bool, bool]:
-    """Return whether an odd number of terms is true, and whether all terms are known."""
-    is_odd = False
-    if kind == ALL:
-        for child in children:
-            if not truth[child]:
-                return is_odd, False
-        return is_odd, True
+def _is_parity(kind: int, children: NDArray[np.int32], truth: NDArray[np.bool_]) -> bool:
+    """Return whether all terms of a parity are known, and an odd or even number is true."""
+    is_odd = kind == ODD
     for term in range(0, len(children), 2):
         if truth[children[term]]:
             is_odd = not is_odd
         elif not truth[children[term + 1]]:
-            return is_odd, False
-    return is_odd, True
+            return False
+    return not is_odd
+
+
+@inlined
+def _are_true(children: NDArray[np.int32], truth: NDArray[np.bool_]) -> bool:
+    for child in children:  # noqa: SIM110 - a kernel has no generators
+        if not truth[child]:
+            return False
+    return True
+
+
+@kernel
+def _spread(graph: Graph, upward: Upward, workspace: SingleWorkspace, tail: int) -> int:
+    """Add to the true regions in the queue the nodes that follow; return where they end."""
+    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
+    starts, records, queue, truth = upward.starts, upward.records, workspace.queue, workspace.truth
+    kinds, children, child_starts = graph.kinds, graph.children, graph.starts
+    first_waiting, next_waiting = workspace.first_waiting, workspace.next_waiting
+    level, inner = upward.level, len(kinds) - len(upward.subscription)
+    regions, head, waiting = len(truth) - len(kinds), 0, len(first_waiting)
+    while True:
+        while head < tail:
+            row = queue[head]
+            head += 1
+            # Tops lead nowhere.
+            if row - regions >= inner:
+                continue
+            place, end = starts[row], starts[row + 1]
+            while place < end:
+                record = records[place]
+                code, node = record & CODE_MASK, record >> CODE_BITS
+                place += 1
+                if code == CHECKS:
+                    other = place + 1
+                    place = other + records[place]
+                    while other < place and truth[records[other]]:
+                        other += 1
+                    if other < place:
+                        continue
+                elif code == REACHES:
+                    if truth[regions + node]:
+                        continue
+                elif code == LOOKS_UP:
+                    own = children[child_starts[node] : child_starts[node + 1]]
+                    if not _is_parity(kinds[node], own, truth):
+                        continue
+                else:
+                    next_waiting[node] = first_waiting[level[node]]
+                    first_waiting[level[node]] = node
+                    waiting = min(waiting, level[node])
+                    continue
+                truth[regions + node] = True
+                queue[tail] = regions + node
+                tail += 1
+        # All rows below the lowest level at which a node waits have their truths now.
+        while waiting < len(first_waiting) and first_waiting[waiting] == NONE:
+            waiting += 1
+        if waiting == len(first_waiting):
+            return tail
+        node = first_waiting[waiting]
+        first_waiting[waiting] = NONE
+        while node != NONE:
+            own = children[child_starts[node] : child_starts[node + 1]]
+            if kinds[node] == ALL:
+                holds = _are_true(own, truth)
+            else:
+                holds = _is_parity(kinds[node], own, truth)
+            if holds:
+                truth[regions + node] = True
+                queue[tail] = regions + node
+                tail += 1
+            node = next_waiting[node]
+
+
+@kernel
+def _take_tops(upward: Upward, workspace: SingleWorkspace, tail: int, count: int) -> int:
+    """Write the subscriptions whose top is among the true rows; return where they end."""
+    queue, found, subscription = workspace.queue, workspace.found, upward.subscription
+    first = len(workspace.truth) - len(subscription)
+    for place in range(tail):
+        top = queue[place] - first
+        if top >= 0:
+            found[count] = subscription[top]
+            count += 1
+    return count
+
+
+# --- the event ------------------------------------------------------------------------------------
+
+
+@kernel
+def _sort(found: NDArray[np.int32], bits: NDArray[np.uint64], count: int) -> None:
+    """Sort the matches; many of them by marking each with a bit."""
+    if 16 * count < len(bits) or count < 32:
+        found[:count].sort()
+        return
+    for place in range(count):
+        bits[found[place] >> 6] |= np.uint64(1) << np.uint64(found[place] & 63)
+    place = 0
+    for word in range(len(bits)):
+        left = bits[word]
+        if left == 0:
+            continue
+        bits[word] = np.uint64(0)
+        while left:
+            found[place] = word << 6 | trailing_zeros(left)
+            place += 1
+            left &= left - np.uint64(1)
+
+
+@kernel
+def match_held(arrays: SingleArrays, count: int) -> int:
+    """Match an event whose attributes and cells are held; return the number of matches."""
+    workspace, cells, postings = arrays.workspace, arrays.cells, arrays.postings
+    found = 0
+    if len(postings.postings.records):
+        for number in range(count):
+            cells.blocks[number] = workspace.held[number] >> 32
+            cells.cells[number] = workspace.held[number] & _LOWER_HALF
+        cells.starts[1] = count
+        match_postings(postings, cells, 0, arrays.ends, workspace.found)
+        found = arrays.ends[0]
+        postings.stamps[0] += 1
+        if postings.stamps[0] > MAX_STAMPS:
+            postings.stamps[0] = 0
+            postings.seen[:] = 0
+    if len(arrays.upward.subscription):
+        tail = _set_truths(arrays.tests, cells.passing[0], workspace, count)
+        tail = _spread(arrays.graph, arrays.upward, workspace, tail)
+        found = _take_tops(arrays.upward, workspace, tail, found)
+        _reset_truths(arrays.tests, workspace, count, tail)
+    if found > 1:
+        _sort(workspace.found, workspace.bits, found)
+    return found
+
+
+@kernel
+def match_values(address: int, count: int) -> int:
+    """Match the event whose values are in the workspace; return the number of matches."""
+    arrays = arrays_at(address)
+    hold_values(arrays.ranking, arrays.workspace, count)
+    return match_held(arrays, count)

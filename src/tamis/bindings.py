@@ -1,0 +1,131 @@
+"""ArrayTuple bound once, for kernels that are called for every single event.
+
+Numba examines each array of each argument at every call, which takes longer than such a kernel
+runs. A `Binding` notes once where the arrays of a named tuple lie. The kernel gets the address of
+that note, an integer, and rebuilds the tuple from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, TypeVar, cast, get_args, get_type_hints
+
+import numba
+import numpy as np
+from numba.extending import intrinsic
+from numba.np import arrayobj, numpy_support
+from numpy.typing import NDArray
+
+ArrayTuple = TypeVar("ArrayTuple", bound=tuple[Any, ...])
+
+IS_COMPILED: Final = not numba.config.DISABLE_JIT  # type: ignore[attr-defined]
+"""Whether there are addresses; with NUMBA_DISABLE_JIT, kernels get the tuple itself."""
+
+
+class Binding(Generic[ArrayTuple]):
+    """The arrays of a named tuple, bound; as long as it lives, kernels may use its address."""
+
+    def __init__(self, arrays: ArrayTuple) -> None:
+        self.arrays: Final = arrays
+        self._words = np.array(list(_words(arrays, type(arrays))), np.int64)
+        self.address: Final[Any] = int(self._words.ctypes.data) if IS_COMPILED else arrays
+
+
+def reader(cls: type[ArrayTuple]) -> Callable[[Any], ArrayTuple]:
+    """Return the function by which a kernel gets the arrays of such a tuple from an address.
+
+    Each field of the tuple is annotated as an array, which has two dimensions where the annotation
+    says so (`Annotated[NDArray[np.int32], 2]`), or as another such tuple.
+    """
+    if not IS_COMPILED:
+        return lambda arrays: arrays
+    layout = _layout(cls)
+
+    @intrinsic
+    def read(_: Any, __: Any) -> Any:
+        return layout(numba.types.int64), lambda context, builder, _, given: _Reading(
+            context, builder, given[0]
+        ).value(layout)
+
+    return cast("Callable[[Any], ArrayTuple]", read)
+
+
+def _fields(cls: type[tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:
+    hints = get_type_hints(cls, include_extras=True)
+    yield from ((name, hints[name]) for name in cls._fields)  # type: ignore[attr-defined]
+
+
+def _is_tuple(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, tuple)
+
+
+def _dtype_and_dimensions(hint: Any) -> tuple[np.dtype[Any], int]:
+    # Of Annotated[NDArray[np.int32], 2] the first argument is the array's type.
+    (dimensions,) = getattr(hint, "__metadata__", (1,))
+    array = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
+    (scalar,) = get_args(get_args(array)[1])
+    return np.dtype(scalar), dimensions
+
+
+def _layout(cls: type[tuple[Any, ...]]) -> Any:
+    """Return Numba's type of such a tuple."""
+    parts = []
+    for _, hint in _fields(cls):
+        if _is_tuple(hint):
+            parts.append(_layout(hint))
+        else:
+            dtype, dimensions = _dtype_and_dimensions(hint)
+            item = numpy_support.from_dtype(dtype)
+            parts.append(numba.types.Array(item, dimensions, "C"))
+    return numba.types.BaseTuple.from_types(parts, cls)  # type: ignore[no-untyped-call]
+
+
+def _words(arrays: tuple[Any, ...], cls: type[tuple[Any, ...]]) -> Iterator[int]:
+    """Yield the address and the shape of each array; refuse one that a kernel would misread."""
+    for (name, hint), part in zip(_fields(cls), arrays, strict=True):
+        if _is_tuple(hint):
+            yield from _words(part, hint)
+            continue
+        dtype, dimensions = _dtype_and_dimensions(hint)
+        array: NDArray[Any] = part
+        if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
+            raise TypeError(f"{cls.__name__}.{name} cannot be bound as an array of {dtype}")
+        yield array.ctypes.data
+        yield from array.shape
+
+
+class _Reading:
+    """The code that reads the words of a binding, one after the other."""
+
+    def __init__(self, context: Any, builder: Any, address: Any) -> None:
+        self._context = context
+        self._builder = builder
+        self._word = context.get_value_type(numba.types.int64)
+        self._words = builder.inttoptr(address, self._word.as_pointer())
+        self._place = 0
+
+    def _next(self) -> Any:
+        place = self._context.get_constant(numba.types.intp, self._place)
+        self._place += 1
+        return self._builder.load(self._builder.gep(self._words, [place]))
+
+    def value(self, type_: Any) -> Any:
+        if isinstance(type_, numba.types.Array):
+            return self._array(type_)
+        return self._context.make_tuple(self._builder, type_, [self.value(part) for part in type_])
+
+    def _array(self, type_: Any) -> Any:
+        context, builder = self._context, self._builder
+        item = context.get_data_type(type_.dtype)
+        size = context.get_constant(numba.types.intp, context.get_abi_sizeof(item))
+        data = builder.inttoptr(self._next(), item.as_pointer())
+        shape = [self._next() for _ in range(type_.ndim)]
+        strides = [size]
+        for length in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+        array = context.make_array(type_)(context, builder)
+        # Nobody owns the memory here: the binding keeps the arrays.
+        arrayobj.populate_array(  # type: ignore[no-untyped-call]
+            array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None
+        )
+        return array._getvalue()  # noqa: SLF001
