@@ -27,7 +27,15 @@ FILTERS_PER_PART: Final = 50_000
 Counts = NDArray[np.int64]
 
 
-class Workload(Protocol):
+class SizedFilters(Protocol):
+    """Subscriptions, a number of them."""
+
+    count: int
+
+    def filters(self, first: int = 0, last: int | None = None) -> list[Filter]: ...
+
+
+class Workload(SizedFilters, Protocol):
     """Subscriptions with matching events."""
 
     @property
@@ -38,8 +46,6 @@ class Workload(Protocol):
 
     @property
     def predicates(self) -> Predicates: ...
-
-    def filters(self, first: int = 0, last: int | None = None) -> list[Filter]: ...
 
     def events(self, count: int, seed: int) -> Events: ...
 
@@ -56,7 +62,7 @@ class Case(NamedTuple):
         return Engine(self.schema, self.mode)
 
 
-def filters_in_parts(work: Workload, last: int) -> Iterator[Filter]:
+def filters_in_parts(work: SizedFilters, last: int) -> Iterator[Filter]:
     """Yield the first `last` filters, building a part at a time, and show the progress."""
     with step(f"took in {last:,} filters") as show:
         for first in range(0, last, FILTERS_PER_PART):
@@ -64,10 +70,10 @@ def filters_in_parts(work: Workload, last: int) -> Iterator[Filter]:
             yield from work.filters(first, min(first + FILTERS_PER_PART, last))
 
 
-def engine_of(work: Workload, case: Case | None = None, last: int | None = None) -> Engine:
+def engine_of(work: SizedFilters, case: Case | None = None, last: int | None = None) -> Engine:
     """Return an engine with the first `last` subscriptions of a workload, or all of them."""
     engine = Engine() if case is None else case.engine()
-    fill(engine, filters_in_parts(work, len(work.programs) if last is None else last))
+    fill(engine, filters_in_parts(work, work.count if last is None else last))
     with step(f"compiled {len(engine):,} subscriptions"):
         engine.compact()
     return engine

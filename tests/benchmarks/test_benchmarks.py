@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.doors import __main__ as doors
 from benchmarks.engines import engine_of, fill
 from benchmarks.harness import Contender, DisagreementError, Latency, agree, fitting, measure
 from benchmarks.reporting import crossed, latencies
@@ -25,12 +26,17 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     ),
     "churn": (churn.main, "--subscriptions 300", ["churning", "remove"]),
     "conjunctions": (conjunctions.main, "--subscriptions 500 900", ["C, 900: Tamis, JSON"]),
+    "doors": (
+        doors.main,
+        "--divide 1000 --only A texts C",
+        ["A, 1,000: JSON lines", "texts, 100: one dict at a time", "list of dicts / Arrow"],
+    ),
     "imports": (imports.main, "--repeats 1", ["tamis --help", "times of import typer"]),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
 # Almost a minute of these is the compilation of other algorithms' kernels.
-SLOW = {"boolean", "building", "conjunctions", "paper"}
+SLOW = {"boolean", "building", "conjunctions", "doors", "paper"}
 BENCHMARKS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SMALL]
 
 
@@ -39,7 +45,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "REPEATS", 1)
     monkeypatch.setattr(harness, "SECONDS_PER_RUN", 0.01)
     monkeypatch.setattr(building, "CHANGES", 5)
-    for module in (boolean, conjunctions, growth):
+    for module in (boolean, conjunctions, doors, growth):
         monkeypatch.setattr(module, "EVENTS", 256)
     monkeypatch.setattr(paper, "MESSAGES", 256)
     monkeypatch.setattr(churn, "EVENTS", 180)

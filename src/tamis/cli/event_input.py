@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from time import monotonic
 from typing import BinaryIO, Final, NamedTuple, TypeVar
@@ -28,6 +29,7 @@ from tamis.events import (
     decode_json_lines,
     read_lines,
 )
+from tamis.events.json_lines import is_blank
 
 STDIN: Final = "-"
 
@@ -47,25 +49,50 @@ class EventLine(NamedTuple):
     text: bytes
 
 
-def read_events(
-    stream: BinaryIO, schema: Schema | None, *, cloudevents: bool, advance: Callable[[int], None]
-) -> Iterator[EventLine | RejectedLine]:
-    """Yield the events of a stream of JSON lines; call `advance` with the bytes read."""
-    text = b""
+class EventInput(NamedTuple):
+    """A stream of JSON lines, and how it is to be read."""
 
-    def lines() -> Iterator[bytes]:
-        nonlocal text
-        for line in read_lines(stream):
-            text = line
-            advance(len(line))
+    stream: BinaryIO
+    schema: Schema | None
+    cloudevents: bool = False
+    limit: int | None = None
+    """The most events to read."""
+    advance: Callable[[int], None] = lambda _: None
+    """Gets the number of bytes read."""
+
+    def events(self) -> Iterator[EventLine | RejectedLine]:
+        """Yield the events decoded."""
+        text = b""
+
+        def lines() -> Iterator[bytes]:
+            nonlocal text
+            for line in self._lines():
+                text = line
+                yield line
+
+        decode = decode_cloudevent_lines if self.cloudevents else decode_json_lines
+        # A line is read only when all events of the one before have been taken.
+        for found in islice(decode(lines(), schema=self.schema), self.limit):
+            yield (
+                found
+                if isinstance(found, RejectedLine)
+                else EventLine(found.number, found.event, text)
+            )
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the lines, blank ones too, up to the last that is wanted; not for CloudEvents."""
+        left = self.limit
+        for line in self._lines() if left != 0 else ():
             yield line
+            if left is not None and not is_blank(line):
+                left -= 1
+                if not left:
+                    return
 
-    decode = decode_cloudevent_lines if cloudevents else decode_json_lines
-    # A line is read only when all events of the one before have been taken.
-    for found in decode(lines(), schema=schema):
-        yield (
-            found if isinstance(found, RejectedLine) else EventLine(found.number, found.event, text)
-        )
+    def _lines(self) -> Iterator[bytes]:
+        for line in read_lines(self.stream):
+            self.advance(len(line))
+            yield line
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import TamisError
 from tamis.events.batch import Admission, EventBatch
+from tamis.events.column_kernels import number_texts, order_by_path
 from tamis.events.columns import Column, Entries, integer_entries, joined, split_integers
 from tamis.events.event import Event, EventLimits
 from tamis.events.gathering import gather_checked
@@ -32,8 +33,6 @@ from tamis.events.json_kernels import (
     ScanWorkspace,
     WantedPaths,
     fill_slots,
-    number_texts,
-    order_by_path,
     scan_lines,
 )
 from tamis.events.json_text import decode_json

@@ -57,11 +57,14 @@ class LineBlock(NamedTuple):
 class JsonLineEvents:
     """Events as JSON lines: one text with a line for each, or the lines one by one."""
 
-    def __init__(self, data: JsonLinesData, *, limits: EventLimits | None = None) -> None:
+    def __init__(
+        self, data: JsonLinesData, *, limits: EventLimits | None = None, first_line: int = 1
+    ) -> None:
         if not isinstance(data, Iterable):
             raise EventError(f"JSON lines are text, bytes, or lines of these, not {data!r:.60}")
         self._data = data
         self._limits = limits or EventLimits()
+        self._before = first_line - 1
         self._numbers = [np.empty(0, np.int64)]
 
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
@@ -69,8 +72,9 @@ class JsonLineEvents:
         reader = reader_of(projection, self._limits)
         for block in self._blocks():
             batch = reader.read(block.data, block.starts, block.ends, block.original)
-            self._numbers.append(block.numbers)
-            errors = {n: _in_line(block.numbers[n], error) for n, error in batch.errors.items()}
+            numbers = block.numbers + self._before
+            self._numbers.append(numbers)
+            errors = {n: _in_line(numbers[n], error) for n, error in batch.errors.items()}
             yield EventBatch(len(batch), batch.columns, errors)
 
     def numbers(self) -> NDArray[np.int64]:
@@ -123,6 +127,17 @@ class _Surrogates(NamedTuple):
     def line(self, number: int) -> str:
         data, starts, ends, *_ = self.block
         return str(data[starts[number] : ends[number]], "utf-8", "surrogatepass")
+
+
+def lines_of(data: bytes, longest: int) -> LineBlock:
+    """Return the lines of a text that are not blank, each cut off after so many bytes."""
+    text = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(text == _NEWLINE)
+    if len(text) and text[-1] != _NEWLINE:
+        ends = np.append(ends, len(text))
+    starts = np.concatenate((np.zeros(1, np.int64), ends + 1))[: len(ends)]
+    cut = np.minimum(ends, starts + longest)
+    return _filled(data, text, starts, cut, np.arange(1, len(ends) + 1))
 
 
 def _blocks_of_bytes(data: bytes) -> Iterator[LineBlock]:

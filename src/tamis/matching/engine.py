@@ -331,13 +331,15 @@ class Engine:
         data: JsonLinesData,
         *,
         limits: EventLimits | None = None,
+        first_line: int = 1,
         now: float | None = None,
     ) -> LineMatches:
         r"""Return for each line that holds an event the subscriptions it satisfies.
 
         The data is one text with an event per line, or the lines one by one, such as a file. Blank
         lines are no events. `errors` has the events that were refused, with the number of the line
-        in each sentence, and `lines` has the number of every event's line.
+        in each sentence, and `lines` has the number of every event's line; `first_line` is that of
+        the first, if the data is part of something larger.
 
         >>> engine = Engine()
         >>> engine.add("cheap", "price < 10")
@@ -349,7 +351,7 @@ class Engine:
         """
         from tamis.events.json_source import JsonLineEvents  # noqa: PLC0415 - has kernels
 
-        source = JsonLineEvents(data, limits=limits)
+        source = JsonLineEvents(data, limits=limits, first_line=first_line)
         matches = self.match_batch(source, now=now)
         return matches.with_lines(source.numbers())
 

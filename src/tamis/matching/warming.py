@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -40,6 +41,7 @@ def load_kernels() -> None:
     engine.match(_EVENTS[0])
     engine.remove(1)
     engine.match_batch([*_EVENTS, {**_EVENTS[0], "text": ["a1", "a2"]}]).pairs()
+    engine.match_json_lines(map(json.dumps, _EVENTS)).counts()
     wide = Engine()
     wide.add("wide", _WIDE)
     wide.match_batch(_EVENTS)

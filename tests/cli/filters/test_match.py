@@ -250,8 +250,25 @@ def test_many_filters_are_matched_by_the_engine_with_the_same_result(
     assert tamis("match", "-f", filters, events) == expected
     live = tamis("match", "-f", filters, stdin=events.read_text())
     assert live.json == expected.json
-    monkeypatch.setattr("tamis.cli.filters.outcomes.MAX_BATCH_PAIRS", 1_000)
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MAX_BATCH_LINES", 7)
     assert tamis("match", "-f", filters, events) == expected
+
+
+@pytest.mark.parametrize(
+    "options", [("--raw",), ("--only-matched",), ("--limit", 7), ("--limit", 0), ("--limit", 99)]
+)
+def test_the_engine_reads_lines_as_the_reference_semantics_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[object, ...]
+) -> None:
+    filters, events = many_filters(tmp_path), tmp_path / "events.jsonl"
+    lines = events_for_many().splitlines()[:60]
+    lines[3:3] = ["", "  \t", "no event", '{"price": 1, "price": 2}', ' {"size": 4} ']
+    events.write_bytes("\r\n".join(lines).encode() + b'\n{"tag": "\xff"}\n{"price": 1}')
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MIN_PAIRS_FOR_ENGINE", 0)
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MAX_BATCH_LINES", 7)
+    found = tamis("match", "-f", filters, events, *options)
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MIN_FILTERS_FOR_ENGINE", 10**9)
+    assert found == tamis("match", "-f", filters, events, *options)
 
 
 def test_the_engine_refuses_what_the_reference_semantics_refuses(
@@ -266,6 +283,11 @@ def test_the_engine_refuses_what_the_reference_semantics_refuses(
     stdin = '{"at": "2026-01-01T00:00:00Z", "n": 1}\n{"n": 7}\n{"n": "x"}\n'
     options = ("match", "-f", filters, "-s", schema, "-m", "total")
     found = tamis(*options, stdin=stdin)
+    events = tmp_path / "events.jsonl"
+    events.write_text(stdin)
+    monkeypatch.setattr("tamis.cli.filters.outcomes.MIN_PAIRS_FOR_ENGINE", 0)
+    from_file = tamis(*options, events)
     monkeypatch.setattr("tamis.cli.filters.outcomes.MIN_FILTERS_FOR_ENGINE", 10**9)
     assert found == tamis(*options, stdin=stdin)
+    assert from_file == tamis(*options, events)
     assert "rejected: line 2, at: the event lacks it" in found.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.contract import Sub, compiled
 from tamis.errors import EventError, SchemaError
+from tamis.events import EventLimits, read_lines
 from tamis.spark import CompileReport, Tally, match, match_files
+from tamis.spark.files import readers
 from tamis.spark.files.readers import read_json_lines
 from tamis.spark.files.splits import Split, group_into_tasks, split_files
 
@@ -116,6 +119,41 @@ def test_every_line_is_in_one_split(size: int, end: bytes, tmp_path: Path) -> No
     splits = split_files([path], "json", size)
     read = [batch.column(2).to_pylist() for batch in read_json_lines(splits)]
     assert [line for lines in read for line in lines] == [b"1", b"22", b"333", b"4444"]
+
+
+def one_by_one(path: Path, limits: EventLimits) -> list[tuple[int, bytes]]:
+    """Return the position and text of the lines of a file."""
+    found, position = [], 0
+    with path.open("rb") as stream:
+        for line in read_lines(stream, limits=limits):
+            if line.strip():
+                found.append((position, line.removesuffix(b"\n").removesuffix(b"\r")))
+            position = stream.tell()
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_blocks_hold_the_lines_that_reading_one_by_one_gives(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = Random(seed)
+    monkeypatch.setattr(readers, "LONGEST_LINE_BYTES", 202)
+    monkeypatch.setattr(readers, "BYTES_PER_BLOCK", rng.choice((50, 300, 5_000)))
+    lengths = (0, 1, 5, 80, 199, 200, 201, 202, 203, 700)
+    lines = [
+        b" " * rng.randint(0, 1) + b"x" * rng.choice(lengths) + rng.choice((b"", b"\r"))
+        for _ in range(150)
+    ]
+    path = tmp_path / "lines.json"
+    path.write_bytes(b"\n".join(lines) + rng.choice((b"", b"\n")))
+    wanted = one_by_one(path, EventLimits(size=200))
+    for split in split_files([path], "json", rng.choice((30, 900, 1 << 23))):
+        rows = [
+            (position.as_py(), text.as_py())
+            for batch in read_json_lines([split])
+            for position, text in zip(batch.column(1), batch.column(2), strict=True)
+        ]
+        assert rows == [row for row in wanted if split.first <= row[0] < split.last]
 
 
 def test_small_splits_share_a_task() -> None:

@@ -14,7 +14,7 @@ from tamis.analysis.lint import Finding, LintedFilter, Linter
 from tamis.analysis.mistakes import MistakeFinder, Sample, tested_attributes
 from tamis.analysis.rules import LintRule
 from tamis.cli.console import Format, say, stderr, stdout, write_json
-from tamis.cli.event_input import read_events
+from tamis.cli.event_input import EventInput
 from tamis.cli.exits import FINDING, FINE, MISTAKE
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, RejectedFilter, read_filters
 from tamis.cli.options import (
@@ -183,7 +183,7 @@ def read_sample(path: Path, schema: Schema | None) -> Sample:
     """Return what the events of a file hold; report lines that hold no event."""
     sample, rejected = Sample(), 0
     with path.open("rb") as stream:
-        for line in read_events(stream, schema, cloudevents=False, advance=lambda _: None):
+        for line in EventInput(stream, schema).events():
             if isinstance(line, RejectedLine):
                 rejected += 1
                 if rejected <= _MAX_REJECTED_SHOWN:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Protocol
 
@@ -22,7 +21,7 @@ from tamis.cli.console import (
     stdout,
     write_json,
 )
-from tamis.cli.event_input import STDIN, opened, progress, read_events, watched
+from tamis.cli.event_input import STDIN, EventInput, opened, progress, watched
 from tamis.cli.event_output import brief_event, plain_event
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, accepted, read_filters
@@ -134,8 +133,8 @@ def match(
     )
     visible = sys.stderr.isatty() and not (sys.stdout.isatty() and writer.streams)
     with opened(name) as stream, progress(name, err, visible=visible) as advance:
-        lines = read_events(stream, defaults.schema, cloudevents=cloudevents, advance=advance)
-        found = matching(islice(lines, limit))
+        given = EventInput(stream, defaults.schema, cloudevents, limit, advance)
+        found = matching(given)
         counts = _write(found, writer, "" if live else f"{name}: ", only_matched=only_matched)
     writer.close()
     say(err, str(counts))

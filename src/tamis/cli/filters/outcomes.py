@@ -7,13 +7,15 @@ compile its kernels on first use; with a few filters that is longer than it save
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
-from tamis.cli.event_input import EventLine
+from tamis.cli.event_input import EventInput, EventLine
 from tamis.cli.filters.files import NamedFilter
 from tamis.errors import EventError, LimitError, TamisError
-from tamis.events import Event, RejectedLine, Schema
+from tamis.events import Event, RejectedLine, Schema, decode_json
+from tamis.events.json_lines import ended
 from tamis.events.places import inside
 from tamis.filters import Mode
 
@@ -22,22 +24,28 @@ from tamis.filters import Mode
 MIN_FILTERS_FOR_ENGINE: Final = 100
 MIN_PAIRS_FOR_ENGINE: Final = 500_000
 _BYTES_PER_EVENT: Final = 100
-# A batch holds at most this many events, and at most this many pairs of an event and a filter.
-MAX_BATCH_EVENTS: Final = 1_000
-MAX_BATCH_PAIRS: Final = 5_000_000
+# A batch holds about this many lines or bytes: enough for the engine, and soon read.
+MAX_BATCH_LINES: Final = 4_096
+MAX_BATCH_BYTES: Final = 1 << 24
 
 
 class Matched(NamedTuple):
     """An event and the ids of the filters that it satisfies, perhaps none."""
 
     line: int
-    event: Event
     ids: Sequence[str]
     text: bytes
+    read: Callable[[], Event]
+    """Returns the event; an engine need not have read all of it."""
+
+    @property
+    def event(self) -> Event:
+        """Return the event."""
+        return self.read()
 
 
 Outcome = Matched | RejectedLine
-Matching = Callable[[Iterable[EventLine | RejectedLine]], Iterator[Outcome]]
+Matching = Callable[[EventInput], Iterator[Outcome]]
 
 
 def matching_of(
@@ -47,7 +55,7 @@ def matching_of(
     input_bytes: int | None,
     watch: Callable[[Sequence[NamedFilter]], Iterable[NamedFilter]] = iter,
 ) -> Matching:
-    """Return the function from lines to outcomes.
+    """Return the function from input to outcomes.
 
     Args:
         named: The filters.
@@ -56,10 +64,8 @@ def matching_of(
         watch: Passes the filters on while they are compiled, to show progress.
     """
     if not _is_work_for_engine(len(named), input_bytes):
-        return lambda lines: _by_reference(lines, named, schema)
-    size = max(1, min(MAX_BATCH_EVENTS, MAX_BATCH_PAIRS // len(named)))
-    size = 1 if input_bytes is None else size
-    return _EngineMatching(named, schema, size, watch)
+        return lambda given: _by_reference(given.events(), named, schema)
+    return _EngineMatching(named, schema, watch, live=input_bytes is None)
 
 
 def _is_work_for_engine(filters: int, input_bytes: int | None) -> bool:
@@ -83,7 +89,7 @@ def _by_reference(
             # The event was read, but in mode `total` it lacks an attribute.
             yield _rejected(line, error)
         else:
-            yield Matched(line.number, line.event, ids, line.text)
+            yield _matched(line, ids)
 
 
 class _EngineMatching:
@@ -91,25 +97,31 @@ class _EngineMatching:
         self,
         named: Sequence[NamedFilter],
         schema: Schema | None,
-        batch_size: int,
         watch: Callable[[Sequence[NamedFilter]], Iterable[NamedFilter]],
+        *,
+        live: bool,
     ) -> None:
         # Numba takes a while to load.
         from tamis.matching import Engine  # noqa: PLC0415
 
-        self._batch_size = batch_size
+        self._live = live
         total = any(one.mode is Mode.TOTAL for one in named)
         self._engine = Engine(schema, Mode.TOTAL if total else Mode.SQL)
         for one in watch(named):
             self._engine.add(one.id, one.filter, mode=one.mode)
 
-    def __call__(self, lines: Iterable[EventLine | RejectedLine]) -> Iterator[Outcome]:
-        if self._batch_size == 1:
-            yield from map(self._outcome, lines)
-            return
-        remaining = iter(lines)
-        while batch := list(islice(remaining, self._batch_size)):
-            yield from self._outcomes(batch)
+    def __call__(self, given: EventInput) -> Iterator[Outcome]:
+        if self._live:
+            yield from map(self._outcome, given.events())
+        elif given.cloudevents:
+            remaining = given.events()
+            while batch := list(islice(remaining, MAX_BATCH_LINES)):
+                yield from self._outcomes(batch)
+        else:
+            first = 1
+            for lines in _batches(given.lines()):
+                yield from self._outcomes_of_lines(lines, first)
+                first += len(lines)
 
     def _outcome(self, line: EventLine | RejectedLine) -> Outcome:
         if isinstance(line, RejectedLine):
@@ -118,7 +130,7 @@ class _EngineMatching:
             ids = self._engine.match(line.event)
         except (EventError, LimitError) as error:
             return _rejected(line, error)
-        return Matched(line.number, line.event, [str(id_) for id_ in ids], line.text)
+        return _matched(line, [str(id_) for id_ in ids])
 
     def _outcomes(self, batch: Sequence[EventLine | RejectedLine]) -> Iterator[Outcome]:
         found = self._engine.match_batch(
@@ -132,11 +144,46 @@ class _EngineMatching:
             error = found.errors.get(number)
             ids = [str(id_) for id_ in found[number]]
             number += 1
-            yield (
-                Matched(line.number, line.event, ids, line.text)
-                if error is None
-                else _rejected(line, error)
-            )
+            yield _matched(line, ids) if error is None else _rejected(line, error)
+
+    def _outcomes_of_lines(self, lines: Sequence[bytes], first: int) -> Iterator[Outcome]:
+        """Match lines as they are; `first` is the number of the first."""
+        found = self._engine.match_json_lines(lines, first_line=first)
+        for at, number in enumerate(found.lines.tolist()):
+            text, error = lines[number - first], found.errors.get(at)
+            read = partial(decode_json, ended(text), schema=self._engine.schema)
+            if error is None:
+                yield Matched(number, [str(id_) for id_ in found[at]], text, read)
+            elif isinstance(error, EventError | LimitError):
+                # One that can be read lacks an attribute, in mode `total`.
+                yield RejectedLine(number, "" if _is_readable(read) else text, error)
+            else:
+                raise error
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size = 0
+    for line in lines:
+        batch.append(line)
+        size += len(line)
+        if len(batch) == MAX_BATCH_LINES or size >= MAX_BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _is_readable(read: Callable[[], Event]) -> bool:
+    try:
+        read()
+    except TamisError:
+        return False
+    return True
+
+
+def _matched(line: EventLine, ids: Sequence[str]) -> Matched:
+    return Matched(line.number, ids, line.text, lambda: line.event)
 
 
 def _rejected(line: EventLine, error: TamisError) -> RejectedLine:

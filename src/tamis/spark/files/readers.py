@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import numpy as np
@@ -11,12 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tamis.events import read_lines
+from tamis.events import EventLimits
+from tamis.events.column_kernels import copy_spans
+from tamis.events.json_source import LineBlock, lines_of
 from tamis.spark.files.splits import Split
 
 # Larger than Spark's batches: nothing is handed over here, and kernels prefer long columns.
 ROWS_PER_BATCH: Final = 32_768
-LINES_PER_BATCH: Final = 10_000
+BYTES_PER_BLOCK: Final = 2 * 1024 * 1024
+# As long as the limit, and the end of the line.
+LONGEST_LINE_BYTES: Final = EventLimits().size + len(b"\r\n")
 _BYTES_PER_SKIP: Final = 64 * 1024
 
 
@@ -62,33 +65,59 @@ def _cast(column: pa.Array[Any], type_: pa.DataType) -> pa.Array[Any]:
 
 
 def read_json_lines(splits: Iterable[Split]) -> Iterator[pa.RecordBatch]:
-    """Yield the lines of splits: file, position, text."""
+    """Yield the lines of splits, except blank ones: file, position, text."""
     for split in splits:
         with open(split.path, "rb") as stream:
-            lines = _lines(stream, split)
-            while chunk := list(islice(lines, LINES_PER_BATCH)):
-                positions, texts = zip(*chunk, strict=True)
+            for block in _blocks(stream, split):
+                count = len(block.lines.starts)
                 yield pa.RecordBatch.from_arrays(
                     [
-                        pa.repeat(split.path, len(chunk)),
-                        pa.array(positions, pa.int64()),
-                        pa.array(texts, pa.binary()),
+                        pa.repeat(split.path, count),
+                        pa.array(block.position + block.lines.starts),
+                        _texts(block.lines),
                     ],
                     ["c0", "c1", "c2"],
                 )
 
 
-def _lines(stream: BinaryIO, split: Split) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines that begin in a split, except blank ones."""
+class _PlacedLines(NamedTuple):
+    """Lines of a file, and where in the file their text begins."""
+
+    lines: LineBlock
+    position: int
+
+
+def _blocks(stream: BinaryIO, split: Split) -> Iterator[_PlacedLines]:
+    """Yield the lines that begin in a split; a longer one than the limit is cut off."""
     if split.first:
         stream.seek(split.first - 1)
         _skip_line(stream)
-    position = stream.tell()
-    lines = read_lines(stream)
-    while position < split.last and (line := next(lines, None)) is not None:
-        if line.strip():
-            yield position, line.removesuffix(b"\n").removesuffix(b"\r")
-        position = stream.tell()
+    position, data = stream.tell(), b""
+    while position < split.last:
+        left = split.last - position - len(data)
+        read = stream.read(min(left, BYTES_PER_BLOCK) if left > 0 else _BYTES_PER_SKIP)
+        data += read
+        end = data.rfind(b"\n") + 1 if read else len(data)
+        if not end and len(data) > LONGEST_LINE_BYTES:
+            _skip_line(stream)
+            end = len(data)
+        found = lines_of(data[:end], LONGEST_LINE_BYTES)
+        inside = int(np.searchsorted(found.starts, split.last - position))
+        if inside:
+            yield _PlacedLines(found.part(0, inside), position)
+        if not read:
+            return
+        position = stream.tell() if end == len(data) else position + end
+        data = data[end:]
+
+
+def _texts(lines: LineBlock) -> pa.Array[Any]:
+    offsets = np.zeros(len(lines.starts) + 1, np.int32)
+    np.cumsum(lines.ends - lines.starts, out=offsets[1:])
+    texts = np.empty(offsets[-1], np.uint8)
+    copy_spans(np.frombuffer(lines.data, np.uint8), lines.starts, lines.ends, texts)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(texts)]
+    return pa.Array.from_buffers(pa.binary(), len(lines.starts), buffers)
 
 
 def _skip_line(stream: BinaryIO) -> None:

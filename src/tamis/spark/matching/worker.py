@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from tamis.errors import EventError, JSONError, TamisError
-from tamis.events import EventLimits, Schema, schema_of
+from tamis.errors import EventError
+from tamis.events import Schema, schema_of
 from tamis.events.arrow import batch_of_arrow
 from tamis.events.batch import EventBatch
-from tamis.events.json_text import kind_of_json, parse_json
+from tamis.events.json_columns import JsonColumnReader
 from tamis.filters import Mode
 from tamis.spark.library.library import Shard
 from tamis.spark.matching.outputs import (
@@ -95,7 +98,7 @@ class RowMatcher:
     def _events(self, rows: pa.RecordBatch) -> EventBatch:
         layout = self._job.layout
         if layout.text is not None:
-            return self._decoder.from_json(rows.column(layout.text).to_pylist())
+            return self._decoder.from_json(rows.column(layout.text))
         names = [name for name, _ in layout.attributes]
         if not names:
             return EventBatch(rows.num_rows, {})
@@ -124,37 +127,45 @@ class RowMatcher:
         return pa.RecordBatch.from_arrays([*kept, *added.columns], self._names)
 
 
-class EventDecoder(NamedTuple):
+class EventDecoder:
     """Decodes rows to batches of events, checked against a schema."""
 
-    schema: Schema | None
-    total: bool
-    wanted: Collection[str]
-    limits: EventLimits = EventLimits()
+    def __init__(self, schema: Schema | None, total: bool, wanted: Collection[str]) -> None:
+        self._schema = schema
+        self._total = total
+        self._wanted = wanted
 
     def from_columns(self, rows: pa.RecordBatch) -> EventBatch:
         """Decode rows with a column per attribute."""
-        return batch_of_arrow(rows, self.schema, total=self.total, wanted=self.wanted)
+        return batch_of_arrow(rows, self._schema, total=self._total, wanted=self._wanted)
 
-    def from_json(self, texts: Iterable[str | bytes | None]) -> EventBatch:
-        """Decode texts that each hold a JSON object."""
-        events: list[dict[str, object]] = []
-        errors: dict[int, TamisError] = {}
-        for number, text in enumerate(texts):
-            try:
-                events.append(self._object(text))
-            except TamisError as error:
-                errors[number] = error
-                events.append({})
-        batch = EventBatch.of_events(events, self.schema, total=self.total)
-        return EventBatch(len(batch), batch.columns, dict(sorted((batch.errors | errors).items())))
+    def from_json(self, texts: pa.Array[Any]) -> EventBatch:
+        """Decode texts, strings or binary, that each hold a JSON object."""
+        data, starts, ends = _spans(texts)
+        batch = self._reader.read(data, starts, ends)
+        if not texts.null_count:
+            return batch
+        nulls = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False)).tolist()
+        missing = EventError("there is no event: the text is null")
+        errors = batch.errors | dict.fromkeys(nulls, missing)
+        return EventBatch(len(batch), batch.columns, dict(sorted(errors.items())))
 
-    def _object(self, text: str | bytes | None) -> dict[str, object]:
-        if text is None:
-            raise EventError("there is no event: the text is null")
-        data = parse_json(text, self.limits)
-        if not isinstance(data, dict):
-            raise JSONError(
-                f"an event is a JSON object, not {kind_of_json(data)}", place="top level"
-            )
-        return data
+    @cached_property
+    def _reader(self) -> JsonColumnReader:
+        return JsonColumnReader(self._wanted, self._schema, total=self._total)
+
+
+def _spans(
+    texts: pa.Array[Any],
+) -> tuple[memoryview, NDArray[np.int64], NDArray[np.int64]]:
+    """Return the data of an array of texts, and where each begins and ends; a null is empty."""
+    array = texts.cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    count = len(array)
+    places = np.zeros(1, np.int64)
+    if count:
+        places = np.frombuffer(offsets, np.int64)[array.offset : array.offset + count + 1]
+    starts, ends = places[:-1], places[1:]
+    if array.null_count:
+        starts = np.where(array.is_valid().to_numpy(zero_copy_only=False), starts, ends)
+    return memoryview(data if data is not None else b""), starts, ends
