@@ -11,10 +11,18 @@ from unittest.mock import patch
 import pytest
 
 from broker.authorization_clients import Collector
-from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
+from broker.authorization_fixture import (
+    BrokerFixture,
+    broker_fixture,
+    fetched,
+    run_async,
+    subscribe,
+)
 from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import RefusedError
+from tamis.protocol import Dropped, Ended
 from waiting import eventually_async
 
 POLICY = """
@@ -124,3 +132,78 @@ async def test_an_event_acknowledged_while_it_is_prepared_is_not_sent(tmp_path: 
         assert [one["data"] for one in live.got] == [{"n": 2}]
         await ann.flush()
         assert (await ann.subscription("s")).pending == 1
+
+
+class SlowSink(Collector):
+    """Takes its time over frames of one kind."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__()
+        self.kind = kind
+        self.is_waiting = False
+        self.may_go_on = asyncio.Event()
+
+    async def send(self, frame: Any) -> None:
+        if isinstance(frame, self.kind):
+            self.is_waiting = True
+            await self.may_go_on.wait()
+        await super().send(frame)
+
+
+@run_async
+async def test_of_two_connections_at_the_same_time_one_is_ended(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, both = await fixture.login("ann", "reader"), [Collector(), Collector()]
+        await subscribe(ann, "n > 0", "s")
+        await ann.attach("s", SlowSink(Ended), credit=10)
+        attaching = [asyncio.create_task(ann.attach("s", one, credit=10)) for one in both]
+        attachments = [await one for one in attaching]
+        [subscription] = fixture.broker.subscription_index
+        [running] = [one for one in attachments if one.task is not None and not one.task.done()]
+        assert subscription.attachment is running
+        assert sorted(one.end for one in both) == ["", "taken over by another connection"]
+        await fixture.publish({"n": 1}, {"n": 2})
+        [told] = [one for one in both if not one.end]
+        await eventually_async(lambda: len(told.got) == 2)
+
+
+@run_async
+async def test_a_loss_is_told_once_while_somebody_else_fetches(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, sink = await fixture.login("ann", "reader"), SlowSink(Dropped)
+        await subscribe(ann, "n > 0", "s")
+        subscription = subscription_of(fixture)
+        fetching = asyncio.create_task(ann.fetch("s", wait=0.5))
+        await eventually_async(lambda: len(subscription.queue.listeners) == 1)
+        await ann.attach("s", sink, credit=10)
+        await eventually_async(lambda: len(subscription.queue.listeners) == 2)
+        subscription.lose(3, "retention")
+        subscription.queue.listeners[-1].set()
+        await eventually_async(lambda: sink.is_waiting)
+        subscription.queue.wake()
+        got = await fetching
+        sink.may_go_on.set()
+        await eventually_async(lambda: sink.lost)
+        await fixture.publish({"n": 1})
+        await eventually_async(lambda: sink.got or sink.end)
+        assert (got.dropped, sink.lost, sink.end) == (0, [(3, "retention")], "")
+        assert not subscription.untold
+
+
+@run_async
+async def test_a_loss_that_could_not_be_told_is_told_again(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, sink, next_sink = await fixture.login("ann", "reader"), SlowSink(Dropped), Collector()
+        await subscribe(ann, "n > 0", "s")
+        fixture.broker.acknowledgement_writer.count_lost(subscription_of(fixture), 3, "retention")
+        attachment = await ann.attach("s", sink, credit=10)
+        await eventually_async(lambda: sink.is_waiting)
+        await ann.detach(attachment)
+        await ann.attach("s", next_sink, credit=10)
+        await eventually_async(lambda: next_sink.lost)
+        assert (sink.lost, next_sink.lost) == ([], [(3, "retention")])
+
+
+def subscription_of(fixture: BrokerFixture) -> ActiveSubscription:
+    [subscription] = fixture.broker.subscription_index
+    return subscription

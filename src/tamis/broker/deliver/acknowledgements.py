@@ -92,12 +92,11 @@ class AcknowledgementWriter:
 
     def note_told(self, subscription: ActiveSubscription, told: Mapping[str, int]) -> None:
         """Write that a subscriber knows of losses, by reason."""
-        for reason, count in told.items():
-            subscription.untold[reason] -= count
-            if not subscription.untold[reason]:
-                del subscription.untold[reason]
-            if isinstance(subscription.queue, DiskQueue):
-                self._told.append(DroppedEvents(subscription.number, reason, count, told=count))
+        if isinstance(subscription.queue, DiskQueue):
+            self._told += [
+                DroppedEvents(subscription.number, reason, count, told=count)
+                for reason, count in told.items()
+            ]
         self.write(subscription, {})
 
     async def flush(self) -> None:

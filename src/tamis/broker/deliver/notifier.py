@@ -151,7 +151,8 @@ class Notifier:
         manual: bool,
     ) -> Attachment:
         """Start sending to a sink, and stop sending to the previous one."""
-        if subscription.attachment is not None:
+        # Another may have come while the previous one was told.
+        while subscription.attachment is not None:
             await self.end(subscription, "taken over by another connection")
         attachment = Attachment(subscription, reader, sink, credit, manual=manual)
         subscription.attachment = attachment
@@ -161,17 +162,16 @@ class Notifier:
 
     async def detach(self, attachment: Attachment) -> None:
         """Stop sending; events without an outcome are delivered again on the next connection."""
-        subscription = attachment.subscription
-        if subscription.attachment is not attachment:
-            return
-        subscription.attachment = None
-        subscription.queue.is_attended = False
-        task = attachment.task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-        subscription.queue.forget_sent()
+        subscription, task = attachment.subscription, attachment.task
+        if subscription.attachment is attachment:
+            subscription.attachment = None
+            subscription.queue.is_attended = False
+        try:
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.wait([task])
+        finally:
+            subscription.queue.forget_sent()
 
     def stop(self, attachment: Attachment) -> None:
         """Send nothing more from this moment on, without telling the connection."""
@@ -180,9 +180,10 @@ class Notifier:
 
     async def end(self, subscription: ActiveSubscription, reason: str) -> None:
         """Stop sending and say why; a connection that does not read delays nobody else."""
-        attachment = subscription.attachment
-        if attachment is None:
-            return
+        if subscription.attachment is not None:
+            await self._end(subscription.attachment, reason)
+
+    async def _end(self, attachment: Attachment, reason: str) -> None:
         await self.detach(attachment)
         notice = self._supervisor.start("end notice", _send_end(attachment, reason))
         await asyncio.wait([notice], timeout=END_NOTICE_SECONDS)
@@ -216,7 +217,7 @@ class Notifier:
         except DisconnectedError:
             await self.detach(attachment)
         except Exception:
-            await self.end(subscription, FAILED)
+            await self._end(attachment, FAILED)
             raise
 
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
@@ -278,10 +279,17 @@ class Notifier:
         subscription = attachment.subscription
         if not subscription.shows_all_to(attachment.reader.rights):
             return
-        for reason, count in [*subscription.untold.items()]:
-            dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
-            await attachment.sink.send(dropped)
-            self._acknowledgement_writer.note_told(subscription, {reason: count})
+        writer = self._acknowledgement_writer
+        # Meanwhile, nobody else tells them.
+        untold, subscription.untold = subscription.untold, {}
+        try:
+            while untold:
+                reason, count = next(iter(untold.items()))
+                dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
+                await attachment.sink.send(dropped)
+                writer.note_told(subscription, {reason: untold.pop(reason)})
+        finally:
+            subscription.keep_untold(untold)
 
     # --- fetching --------------------------------------------------------------------------------
 
@@ -304,7 +312,9 @@ class Notifier:
                 rest = until - loop.time()
                 has_lost = subscription.untold and subscription.shows_all_to(reader.rights)
                 if deliveries or has_lost or (not taken and rest <= 0):
-                    lost = {**subscription.untold} if has_lost else {}
+                    lost: Mapping[str, int] = {}
+                    if has_lost:
+                        lost, subscription.untold = subscription.untold, {}
                     return self._fetched(subscription, deliveries, lost)
                 if not taken:
                     await self._wait(wake_up, subscription, now, rest)

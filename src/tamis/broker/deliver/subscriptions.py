@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from math import isinf
 from threading import Lock
@@ -127,7 +127,12 @@ class ActiveSubscription:
         """Count events that were lost; the subscriber knows of some of them."""
         self.dropped += events
         if events > told:
-            self.untold[reason] = self.untold.get(reason, 0) + events - told
+            self.keep_untold({reason: events - told})
+
+    def keep_untold(self, losses: Mapping[str, int]) -> None:
+        """Keep losses, by reason, that the subscriber could not be told."""
+        for reason, count in losses.items():
+            self.untold[reason] = self.untold.get(reason, 0) + count
 
     def grant(self, rights: Rights) -> None:
         """Set new rights, which hold for sending at once and for matching later.

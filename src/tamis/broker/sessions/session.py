@@ -276,7 +276,7 @@ class Session(Questions, Administration):
             self._require_open()
             self._services.subscription_manager.require_in_force(subscription)
         except RefusedError:
-            self._services.notifier.stop(attachment)
+            await self.detach(attachment)
             raise
         return attachment
 
