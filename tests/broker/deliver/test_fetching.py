@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.authorization_clients import Collector
 from broker.authorization_fixture import broker_fixture, run_async, subscribe
 from tamis.broker import Session
+from waiting import eventually_async
 
 READER = "[roles.reader]\nsee = true\n"
 
@@ -73,3 +75,18 @@ async def test_an_event_that_is_due_reaches_a_fetch_that_comes_before(tmp_path: 
         await asyncio.sleep(0.01)  # time to begin waiting
         fixture.clock.now += 1.0
         assert await asyncio.wait_for(fetch, 5) == [1]
+
+
+@run_async
+async def test_a_connection_that_goes_leaves_the_leases_of_others(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann, sink = await fixture.login("ann", "reader"), Collector()
+        await subscribe(ann, "true", "x")
+        await fixture.publish({"n": 1})
+        assert [one.sequence for one in await ann.fetch("x")] == [1]
+        await fixture.publish({"n": 2})
+        attachment = await ann.attach("x", sink, credit=10, acknowledge="manual")
+        await eventually_async(lambda: sink.got)
+        await ann.detach(attachment)
+        again = await ann.fetch("x")
+        assert [(one.sequence, one.attempt) for one in again] == [(2, 2)]

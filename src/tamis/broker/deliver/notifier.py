@@ -171,7 +171,7 @@ class Notifier:
                 task.cancel()
                 await asyncio.wait([task])
         finally:
-            subscription.queue.forget_sent()
+            subscription.queue.forget_sent(attachment)
 
     def stop(self, attachment: Attachment) -> None:
         """Send nothing more from this moment on, without telling the connection."""

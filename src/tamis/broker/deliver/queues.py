@@ -160,6 +160,13 @@ class DeliveryQueue:
         """Return the events whose lease has run out."""
         return [sequence for sequence, sent in self.in_flight.items() if sent.lease <= now]
 
+    def _take_held(self, holder: object) -> list[tuple[int, InFlightEvent]]:
+        """Remove what an attachment has in flight, and return it in order."""
+        held = sorted(one for one in self.in_flight.items() if one[1].holder is holder)
+        for sequence, _ in held:
+            del self.in_flight[sequence]
+        return held
+
     def _take_due(self, limit: int, now: float) -> list[QueuedEvent]:
         taken: list[QueuedEvent] = []
         while len(taken) < limit and self.retries and self.retries[0][0] <= now:
@@ -293,12 +300,11 @@ class DiskQueue(DeliveryQueue):
         if len(self.listeners) > 1:
             self.wake()
 
-    def forget_sent(self) -> None:
-        """Schedule everything in flight again, after the connection has gone."""
-        for sequence, sent in sorted(self.in_flight.items()):
+    def forget_sent(self, holder: object = None) -> None:
+        """Schedule what an attachment had in flight again, after its connection has gone."""
+        for sequence, sent in self._take_held(holder):
             # What was rejected once stays so: an event stream must not acknowledge it by another.
             heapq.heappush(self.retries, (sent.due, sequence, sent.attempts))
-        self.in_flight.clear()
         self.wake()
 
     async def find_stored(
@@ -488,6 +494,6 @@ class MemoryQueue(DeliveryQueue):
         for queued in hidden:
             self.in_flight.pop(queued.sequence, None)
 
-    def forget_sent(self) -> None:
-        """Send nothing again."""
-        self.in_flight.clear()
+    def forget_sent(self, holder: object = None) -> None:
+        """Send nothing again that an attachment had in flight."""
+        self._take_held(holder)
