@@ -207,3 +207,25 @@ async def test_a_loss_that_could_not_be_told_is_told_again(tmp_path: Path) -> No
 def subscription_of(fixture: BrokerFixture) -> ActiveSubscription:
     [subscription] = fixture.broker.subscription_index
     return subscription
+
+
+@run_async
+async def test_an_event_acknowledged_while_it_is_buried_is_no_dead_letter(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, find = await fixture.login("ann", "reader"), EventCache.find
+        await subscribe(ann, "n > 0", "s", max_attempts=1)
+        await fixture.publish({"n": 1}, {"n": 2})
+        await ann.fetch("s")
+
+        async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
+            if 1 in sequences:
+                await ann.acknowledge("s", [1])
+                await ann.flush()
+            return await find(cache, sequences)
+
+        with patch.object(EventCache, "find", find_slowly):
+            await ann.reject("s", 1)
+            await asyncio.gather(ann.reject("s", 2), ann.reject("s", 2))
+        await ann.flush()
+        assert [letter.sequence for letter in await ann.dead_letters("s")] == [2]
+        assert fixture.broker.metrics.dead._value.get() == 1

@@ -435,6 +435,9 @@ class Notifier:
         self, subscription: ActiveSubscription, sequence: int, sent: InFlightEvent, reason: str
     ) -> None:
         [stored] = await self._event_cache.find([sequence])
+        if subscription.queue.in_flight.get(sequence) is not sent:
+            # It was acknowledged, rejected or returned to the queue meanwhile.
+            return
         subscription.queue.settle([sequence], 0)
         if stored is None:
             self._lose(subscription, [sequence])
