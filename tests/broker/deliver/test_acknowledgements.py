@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from time import thread_time
 
 import pytest
 
@@ -64,3 +65,17 @@ async def test_a_flush_waits_for_the_disk_and_only_for_what_came_before(
         await ann.flush()
         assert (await ann.subscription("x")).pending == 0
         assert attempts == ["sync"] * 3
+
+
+@run_async
+async def test_many_unknown_sequences_do_not_stop_the_broker(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "true", "x")
+        await fixture.publish(*({"n": n} for n in range(1_000)))
+        known: list[int] = []
+        while got := await ann.fetch("x"):
+            known += [one.sequence for one in got]
+        before = thread_time()
+        await ann.acknowledge("x", [*known, *range(10**6, 10**6 + 50_000)])
+        assert thread_time() - before < 0.2

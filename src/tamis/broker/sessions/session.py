@@ -310,7 +310,8 @@ class Session(Questions, Administration):
         else:
             known = writer.acknowledge(subscription, sequences, up_to)
         if up_to or len(known) < len(sequences):
-            others = [one for one in sequences if one not in {*known}]
+            settled = {*known}
+            others = [one for one in sequences if one not in settled]
             await self._services.notifier.acknowledge_stored(subscription, self, others, up_to)
 
     def acknowledge_arrived(self, attachment: Attachment, attempts: Mapping[int, int]) -> None:
