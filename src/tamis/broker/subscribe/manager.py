@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -30,6 +29,7 @@ from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.subscribe.expiries import ExpiryCalendar
 from tamis.broker.subscribe.history import place_of
 from tamis.broker.subscribe.replay import Replayer
 from tamis.errors import BrokerFailedError, FilterError, RefusedError, StorageError, TamisError
@@ -99,7 +99,7 @@ class SubscriptionManager:
         self._notifier = notifier
         self._replayer = replayer
         self._rights_of = rights_of
-        self._expiries: list[tuple[float, int]] = []
+        self._expiries = ExpiryCalendar()
         self._settings = settings
         self._filter_limits = FilterLimits(
             steps=steps_within(settings.pattern_seconds, settings.largest_event)
@@ -366,6 +366,7 @@ class SubscriptionManager:
             gone = await self._matcher.updater.do(partial(self._delete, some, reason))
             for subscription in gone:
                 self._replayer.stop(subscription.number)
+                self._expiries.discard(subscription.number)
             await asyncio.gather(*(self._notifier.end(one, reason) for one in gone))
 
     def _delete(
@@ -392,20 +393,22 @@ class SubscriptionManager:
 
     def _watch(self, subscription: ActiveSubscription) -> None:
         """Record when a subscription expires."""
-        expires_at = subscription.stored.expires_at
-        if expires_at != NEVER:
-            heapq.heappush(self._expiries, (expires_at, subscription.number))
+        if self._index.get(subscription.number) is subscription:
+            self._expiries.put(subscription.number, subscription.stored.expires_at)
 
     async def purge_expired(self) -> None:
         """Delete subscriptions that have expired."""
-        now, expired = self._clock(), []
-        while self._expiries and self._expiries[0][0] <= now:
-            _, number = heapq.heappop(self._expiries)
-            subscription = self._index.get(number)
-            # A renewed subscription also has a later entry.
-            if subscription is not None and subscription.stored.expires_at <= now:
-                expired.append(subscription)
-        await self.delete_all(expired, EXPIRED)
+        expired = [
+            subscription
+            for number in self._expiries.take_expired(self._clock())
+            if (subscription := self._index.get(number)) is not None
+        ]
+        try:
+            await self.delete_all(expired, EXPIRED)
+        finally:
+            # Those that are still there: the disk is full, or the clock was set back.
+            for subscription in expired:
+                self._watch(subscription)
 
     def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
         """Return the numbers of pending events and dead letters of a subscription; for a thread."""
