@@ -273,3 +273,56 @@ async def test_a_revoked_reader_is_refused_while_its_answer_waits_for_a_thread(
         await asyncio.sleep(0.01)  # time to begin waiting
         ann.revoke("the credential is no longer valid")
         assert (await refusal(asked)).startswith("unauthenticated")  # type: ignore[arg-type]
+
+
+# --- what a narrow credential may do to the subscription of a broad one --------------------------
+
+CHANGES = """
+[roles.broad]
+see = true
+[roles.narrow]
+see = { filter = "level < 3", hide = ["secret"] }
+[roles.publisher]
+publish = true
+[roles.admin]
+admin = true
+"""
+HIDDEN = "forbidden: the filter mentions secret, which is not an attribute that you may see"
+NOTHING = "forbidden: your roles allow you to see no events"
+
+
+@pytest.mark.parametrize(("role", "no"), [("narrow", HIDDEN), ("publisher", NOTHING)])
+@run_async
+async def test_who_may_not_subscribe_changes_and_deletes_nothing(
+    tmp_path: Path, role: str, no: str
+) -> None:
+    async with broker_fixture(tmp_path, CHANGES, max_attempts=1) as fixture:
+        broad, other = await fixture.login("ann", "broad"), await fixture.login("ann", role)
+        await subscribe(broad, "secret is present", "s")
+        await fixture.publish(LOW, HIGH)
+        [first, _] = await broad.fetch("s")
+        await broad.reject("s", first.sequence)
+        await fixture.broker.acknowledgement_writer.settled()
+        assert await refusal(other.renew("s", 0.01)) == no
+        assert await refusal(other.delete("s")) == no
+        assert await refusal(other.requeue("s", [first.sequence])) == no
+        assert await refusal(other.delete_dead_letters("s", [first.sequence])) == no
+        view = await broad.subscription("s")
+        assert (view.pending, view.dead, view.expires_at) == (1, 1, None)
+        await broad.renew("s", 60.0)
+        await broad.delete("s")
+
+
+@run_async
+async def test_administrators_delete_and_a_session_ends_with_its_own(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, CHANGES) as fixture:
+        broad, admin = await fixture.login("ann", "broad"), await fixture.login("ann", "admin")
+        await subscribe(broad, "secret is present", "s")
+        await subscribe(broad, "secret is present")
+        await admin.delete("s")
+        # Its role shows nothing any more, but what it has may go.
+        await subscribe(broad, "secret is present", "suspended")
+        await fixture.change_policy(CHANGES.replace("see = true", "see = { hide = ['secret'] }"))
+        await broad.delete("suspended")
+        await broad.close()
+        assert await admin.subscriptions() == []

@@ -123,6 +123,10 @@ class ActiveSubscription:
         """
         return not rights.hides_anything or {*self.rights.roles} <= {*rights.roles}
 
+    def has_only_roles_of(self, principal: Principal) -> bool:
+        """Return whether a credential has the roles of all credentials that have used it."""
+        return {*self.owner.roles} <= {*principal.roles}
+
     def lose(self, events: int, reason: str, told: int = 0) -> None:
         """Count events that were lost; the subscriber knows of some of them."""
         self.dropped += events

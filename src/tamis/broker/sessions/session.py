@@ -222,15 +222,18 @@ class Session(Questions, Administration):
 
     async def renew(self, id_: str, lifetime: float | None) -> SubscriptionView:
         """Set a subscription to expire in this many seconds; None: never."""
-        subscription = self._find(id_)
-        await self._services.subscription_manager.renew(subscription, lifetime)
+        subscription, manager = self._find(id_), self._services.subscription_manager
+        manager.require_allowed(subscription, self.principal, self.rights)
+        await manager.renew(subscription, lifetime)
         return await self._view(subscription)
 
     async def delete(self, id_: str) -> None:
         """Delete a subscription and its queued events."""
-        subscription = self._find(id_)
+        subscription, manager = self._find(id_), self._services.subscription_manager
+        if not self.rights.is_admin:
+            manager.require_allowed(subscription, self.principal, self.rights)
         self._temporary.discard(subscription)
-        await self._services.subscription_manager.delete(subscription, "deleted")
+        await manager.delete(subscription, "deleted")
 
     async def _view(self, subscription: ActiveSubscription) -> SubscriptionView:
         [view] = await self._views([subscription])

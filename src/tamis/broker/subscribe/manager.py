@@ -159,6 +159,17 @@ class SubscriptionManager:
             raise RefusedError(Code.BAD_FILTER, str(error)) from None
         return filter_, chosen, effective
 
+    def require_allowed(
+        self, subscription: ActiveSubscription, principal: Principal, rights: Rights
+    ) -> None:
+        """Refuse to change a subscription with a credential that may not subscribe so.
+
+        One that has all roles that have used it may always: a suspended one can be deleted.
+        """
+        if not subscription.has_only_roles_of(principal):
+            stored = subscription.stored
+            self.parse_allowed(stored.filter, stored.language, stored.mode, rights)
+
     def _since(self, wanted: Subscribe) -> int | None:
         """Return the first event of the past that is wanted; None: new events only."""
         start, log = wanted.start, self._store.log
