@@ -27,6 +27,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     filter: str
+    """Empty for a credential that may not mention its attributes."""
     language: str
     mode: str
     durable: bool

@@ -19,6 +19,7 @@ from broker.authorization_fixture import (
     subscribe,
 )
 from tamis.broker import Session
+from tamis.broker.deliver.dead_letters import HIDDEN_REASON
 from waiting import eventually_async
 
 POLICY = """
@@ -326,3 +327,33 @@ async def test_administrators_delete_and_a_session_ends_with_its_own(tmp_path: P
         await broad.delete("suspended")
         await broad.close()
         assert await admin.subscriptions() == []
+
+
+@run_async
+async def test_what_a_broad_credential_wrote_does_not_reach_a_narrow_one(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, CHANGES, max_attempts=1) as fixture:
+        broad, narrow = await fixture.login("ann", "broad"), await fixture.login("ann", "narrow")
+        await subscribe(broad, "secret = 'TOP'", "by secret")
+        await subscribe(broad, "level > 0", "by level")
+        await fixture.publish(LOW)
+        [event] = await broad.fetch("by level")
+        await broad.reject("by level", event.sequence, reason="secret is s")
+        await fixture.broker.acknowledgement_writer.settled()
+        [letter] = await narrow.dead_letters("by level")
+        assert (letter.sequence, letter.reason) == (event.sequence, HIDDEN_REASON)
+        assert [one.reason for one in await broad.dead_letters("by level")] == ["secret is s"]
+        assert (await narrow.subscription("by secret")).filter == ""
+        assert {one.id: one.filter for one in await narrow.subscriptions()} == {
+            "by secret": "",
+            "by level": "level > 0",
+        }
+        assert [one.filter for one in (await narrow.list_subscriptions()).subscriptions] == [
+            "level > 0",
+            "",
+        ]
+        assert await refusal(subscribe(narrow, "level > 0", "by secret")) == (
+            "conflict: the subscription 'by secret' has another filter; delete it first, or use "
+            "another name"
+        )
+        assert "secret = 'TOP'" in await refusal(subscribe(broad, "level > 0", "by secret"))
+        assert (await broad.subscription("by secret")).filter == "secret = 'TOP'"

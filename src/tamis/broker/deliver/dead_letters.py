@@ -17,6 +17,8 @@ from tamis.protocol.views import DeadLetterView
 from tamis.storage import DeadLetter, StateStore
 
 LETTERS_PER_READ: Final = 50
+# A consumer that sees more may have quoted that in the reason.
+HIDDEN_REASON: Final = "not shown: a credential with other roles may have written it"
 
 
 class DeadLetterReader:
@@ -75,7 +77,7 @@ class DeadLetterReader:
             died_at=letter.died_at,
             publisher=letter.publisher,
             attempts=letter.attempts,
-            reason=letter.reason,
+            reason=letter.reason if subscription.shows_all_to(rights) else HIDDEN_REASON,
             data=msgspec.Raw(data),
             format=payload.format,
         )

@@ -127,6 +127,14 @@ class ActiveSubscription:
         """Return whether a credential has the roles of all credentials that have used it."""
         return {*self.owner.roles} <= {*principal.roles}
 
+    def shows_filter_to(self, principal: Principal, rights: Rights) -> bool:
+        """Return whether a credential may read its filter: it may use it, or has all its roles."""
+        return (
+            not rights.hides_anything
+            or self.has_only_roles_of(principal)
+            or rights.may_mention(self.filter.attributes())
+        )
+
     def lose(self, events: int, reason: str, told: int = 0) -> None:
         """Count events that were lost; the subscriber knows of some of them."""
         self.dropped += events

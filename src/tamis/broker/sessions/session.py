@@ -250,6 +250,9 @@ class Session(Questions, Administration):
         counts = []
         for subscription in subscriptions:
             counts.append(self._services.subscription_manager.counts_of(subscription))
+            if self.rights.hides_anything:
+                # Parsing it here, if it was not yet, spares the event loop that.
+                _ = subscription.filter
             yield
         return counts
 
@@ -258,6 +261,8 @@ class Session(Questions, Administration):
         # 0 stands for the broker's setting.
         attempts = view.max_attempts or self._services.settings.max_attempts
         view = msgspec.structs.replace(view, max_attempts=attempts)
+        if not subscription.shows_filter_to(self.principal, self.rights):
+            view = msgspec.structs.replace(view, filter="")
         if subscription.shows_all_to(self.rights):
             return view
         # It is matched by roles that this credential does not have, so its counts stay hidden.

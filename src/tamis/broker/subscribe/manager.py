@@ -120,7 +120,9 @@ class SubscriptionManager:
         filter_, mode, effective = self._parse(wanted.filter, wanted.language, wanted.mode, rights)
         known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
-            await self._resume(known, wanted, filter_, mode)
+            is_shown = known.shows_filter_to(principal, rights)
+            shown = f", {known.stored.filter!r}" if is_shown else ""
+            await self._resume(known, wanted, filter_, mode, shown)
             await self.adopt(known, principal, rights)
             self.require_in_force(known)
             return known, True
@@ -194,16 +196,16 @@ class SubscriptionManager:
             raise RefusedError(Code.CONFLICT, f"the subscription {name!r} has just ended")
 
     async def _resume(
-        self, known: ActiveSubscription, wanted: Subscribe, filter_: Filter, mode: Mode
+        self, known: ActiveSubscription, asked: Subscribe, filter_: Filter, mode: Mode, shown: str
     ) -> None:
         if (known.filter, known.stored.mode) != (filter_, mode.value):
             raise RefusedError(
                 Code.CONFLICT,
-                f"the subscription {wanted.durable!r} has another filter, {known.stored.filter!r}; "
-                "delete it first, or use another name",
+                f"the subscription {asked.durable!r} has another filter{shown}; delete it first, "
+                "or use another name",
             )
-        if wanted.lifetime is not None:
-            await self.renew(known, wanted.lifetime)
+        if asked.lifetime is not None:
+            await self.renew(known, asked.lifetime)
 
     async def adopt(
         self, subscription: ActiveSubscription, principal: Principal, rights: Rights
