@@ -25,10 +25,10 @@ from waiting import eventually_async
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 # One says what is read of events, for sources of every kind.
 MAX_FUNCTIONS = 36
-# Two more judge the number of a publication by what is stored, and note it; six are how publishers
-# with many subscribers wait for room, and one of them notes how many were reached; and four are
-# what the engine does with it.
-MAX_FUNCTIONS_OF_A_PUBLICATION = 47
+# Six judge the number of a publication by what is stored or in flight, and note it; six are how
+# publishers with many subscribers wait for room, and one of them notes how many were reached; and
+# four are what the engine does with it.
+MAX_FUNCTIONS_OF_A_PUBLICATION = 51
 MAX_FILES = 22
 
 # Too many nodes for a diagram, so it is evaluated as a graph.

@@ -12,12 +12,7 @@ from tamis.broker.operations.health import Health, refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.fan_out import FanOut
-from tamis.broker.publish.numbering import (
-    MAX_ACTIVE_NAMES,
-    Numbering,
-    count_duplicates,
-    owner_of,
-)
+from tamis.broker.publish.numbering import Numbering, count_duplicates, owner_of
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import RefusedError, StorageError
 from tamis.ports import Executor
@@ -81,17 +76,15 @@ class Committer:
         """Queue events in order; return the future of their receipt."""
         stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         if sequence:
-            expected = self._numbering.expected
-            expected[publisher] = max(sequence + len(payloads), expected.get(publisher, 0))
+            self._numbering.enter(publisher, sequence, len(payloads))
         self._fan_out.enter(publisher, len(payloads))
+        publication = Publication(publisher, sequence, skip, payloads, stored)
         try:
             # A full queue lets newcomers overtake; publications of one publisher must not.
-            publication = Publication(publisher, sequence, skip, payloads, stored)
             async with self._turn:
                 await self._waiting.put(publication)
         except asyncio.CancelledError:
-            self._fan_out.leave(owner_of(publisher), len(payloads))
-            self._numbering.note_refusal(publisher, sequence, len(payloads))
+            self._drop(publication)
             raise
         if self._has_ended:
             self._abandon(publication)
@@ -143,12 +136,7 @@ class Committer:
         # Nobody else appends, so this is still the time of these records.
         time, place = self._log.last_time, 0
         stored = {name: PublisherTail(*tail[:2], time, *tail[3:]) for name, tail in tails.items()}
-        if stored.keys() <= self._numbering.tails.keys():
-            self._numbering.tails.update(stored)
-        else:
-            self._numbering.note_stored(stored)
-        if len(self._numbering.expected) > MAX_ACTIVE_NAMES:
-            self._numbering.shrink()
+        self._numbering.note_stored(stored)
         events: list[StoredEvent] = []
         for publication, new in accepted:
             events += [
@@ -158,6 +146,8 @@ class Committer:
             first_sequence = sequences[place] if new else None
             place += len(new)
             count = len(publication.payloads)
+            if publication.sequence:
+                self._numbering.leave(publication.publisher)
             if len(new) < count:
                 self._metrics.duplicates.inc(count - len(new))
                 self._fan_out.leave(owner_of(publication.publisher), count - len(new))
@@ -221,8 +211,14 @@ class Committer:
         return accepted, tails
 
     def _refuse(self, publication: Publication, error: RefusedError) -> None:
-        name, first, _, payloads, _ = publication
-        self._numbering.note_refusal(name, first, len(payloads))
-        self._fan_out.leave(owner_of(name), len(payloads))
+        self._drop(publication)
         if not publication.stored.done():
             publication.stored.set_exception(error)
+
+    def _drop(self, publication: Publication) -> None:
+        """Note that a publication is not stored."""
+        name, first, count = publication.publisher, publication.sequence, len(publication.payloads)
+        self._fan_out.leave(owner_of(name), count)
+        self._numbering.note_refusal(name, first, count)
+        if first:
+            self._numbering.leave(name)

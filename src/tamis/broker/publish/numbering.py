@@ -21,6 +21,8 @@ from tamis.storage import PublisherTail
 
 MAX_ACTIVE_NAMES: Final = 5_000
 """Publishers whose latest events are compared with what they send again."""
+MAX_REFUSED_NAMES: Final = 1_000
+"""Publishers of one principal of which nothing is stored, because it was refused."""
 
 
 class Numbering:
@@ -32,62 +34,103 @@ class Numbering:
         """What is stored of each publisher."""
         self._max_names: Final = max_names
         self._names: Final = Counter(map(owner_of, tails))
+        self._active: Final = dict.fromkeys(name for name, tail in tails.items() if tail.recent)
+        """Names whose latest events are known; the one that was idle longest is the first."""
         self.expected: Final[dict[str, int]] = {}
-        """The next numbers, counting events that wait to be stored.
+        """The next numbers, as far as they do not follow from what is stored.
 
-        A name of which nothing is stored may begin with any number. But if its first publication
-        was refused, that number is expected: a later one must not become the first.
+        That is, of publishers with events in flight, and of new ones that were refused some: a name
+        of which nothing is stored may begin with any number. But if its first publication was
+        refused, that number is expected: a later one must not become the first.
         """
+        self._in_flight: Final[Counter[str]] = Counter()
+        """How many publications of each name wait to be stored."""
+        self._refused: Final[dict[str, dict[str, None]]] = {}
+        """Names in `expected` with nothing in flight, by principal; the oldest ones first."""
 
-    def check(self, name: str, number: int, *, skip: bool) -> None:
-        """Refuse a number that is too high."""
+    def check(self, name: str, number: int, *, skip: bool, new_names: int = 0) -> None:
+        """Refuse a number that is too high, or a name too many beside so many new ones."""
         tail = self.tails.get(name)
         expected = self.expected.get(name, number)
         if tail is None:
-            self._check_new_name(name)
+            self._check_new_name(name, new_names)
         else:
             expected = max(tail.last + 1, self.expected.get(name, 0))
         if number > expected and not skip:
             raise out_of_order(number, expected)
 
-    def _check_new_name(self, name: str) -> None:
+    def _check_new_name(self, name: str, new_names: int) -> None:
         owner = owner_of(name)
-        if self._names[owner] >= self._max_names:
+        if self._names[owner] + new_names >= self._max_names:
             raise RefusedError(
                 Code.TOO_MANY,
                 f"{unquote(owner)} has {self._max_names:,} publisher names, which is the limit; "
                 "publish under one of them, or wait until one has been idle for `publisher_age`",
             )
 
+    def enter(self, name: str, first: int, count: int) -> None:
+        """Expect what follows a publication that is now in flight."""
+        self.expected[name] = max(first + count, self.expected.get(name, 0))
+        self._in_flight[name] += 1
+        self._refused.get(owner_of(name), {}).pop(name, None)
+
+    def leave(self, name: str) -> None:
+        """Note that a publication is stored or refused."""
+        self._in_flight[name] -= 1
+        if not self._in_flight[name]:
+            del self._in_flight[name]
+            if name in self.tails:
+                del self.expected[name]
+            else:
+                self._remember_refused(name)
+
     def note_stored(self, tails: dict[str, PublisherTail]) -> None:
         """Note what is on disk of some publishers, among them new ones."""
         self._names.update(map(owner_of, tails.keys() - self.tails.keys()))
         self.tails.update(tails)
-
-    def forget(self, before: float) -> dict[str, float]:
-        """Forget the names that have been idle since a time; return the time of each."""
-        idle = {name: tail.time for name, tail in self.tails.items() if tail.time < before}
-        for name in idle:
-            del self.tails[name]
-            self.expected.pop(name, None)
-        self._names.subtract(map(owner_of, idle))
-        return idle
+        for name in tails:
+            self._active.pop(name, None)
+            self._active[name] = None
+        while len(self._active) > MAX_ACTIVE_NAMES:
+            name = next(iter(self._active))
+            del self._active[name]
+            self.tails[name] = PublisherTail(*self.tails[name][:3])
 
     def note_refusal(self, name: str, first: int, count: int) -> None:
         """Expect a publication that was not stored: those that follow it must wait for it."""
-        tail = self.tails.get(name, PublisherTail())
-        following = max(first, tail.last + 1)
+        last = self.tails.get(name, PublisherTail()).last
+        following = max(first, last + 1)
         if first and following < first + count:
-            self.expected[name] = min(following, self.expected.get(name, following))
-        self.shrink()
+            if name in self._in_flight:
+                self.expected[name] = min(following, self.expected[name])
+            elif not last:
+                self.expected[name] = min(following, self.expected.get(name, following))
+                self._remember_refused(name)
 
-    def shrink(self) -> None:
-        """Forget what is needed only for publishers that are active, if these are too many."""
-        while len(self.expected) > MAX_ACTIVE_NAMES:
-            name = next(iter(self.expected))
-            del self.expected[name]
-            if name in self.tails:
-                self.tails[name] = PublisherTail(*self.tails[name][:3])
+    def forget(self, before: float) -> dict[str, float]:
+        """Forget the names that have been idle since a time; return the time of each."""
+        idle = {
+            name: tail.time
+            for name, tail in self.tails.items()
+            if tail.time < before and name not in self._in_flight
+        }
+        for name in idle:
+            del self.tails[name]
+            self._active.pop(name, None)
+        self._names.subtract(map(owner_of, idle))
+        return idle
+
+    def _remember_refused(self, name: str) -> None:
+        """Keep what is expected of a name with nothing in flight or stored, among few others.
+
+        Only names of the same principal are forgotten for it, so nobody can do that to others.
+        """
+        refused = self._refused.setdefault(owner_of(name), {})
+        refused.pop(name, None)
+        refused[name] = None
+        if len(refused) > MAX_REFUSED_NAMES:
+            oldest = next(iter(refused))
+            del refused[oldest], self.expected[oldest]
 
 
 def owner_of(name: str) -> str:

@@ -76,7 +76,7 @@ class Session(Questions, Administration):
         # Publications are stored in the order of their frames, wherever they are decoded.
         async with self._publishing:
             try:
-                if sequence and sequence != services.numbering.expected.get(name):
+                if sequence:
                     services.numbering.check(name, sequence, skip=skip)
                 if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
                     raise self._too_large(texts)

@@ -1,0 +1,107 @@
+"""Publications that wait to be stored: what happens meanwhile is not ignored, nor others' doing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from broker.authorization_fixture import broker_fixture, run_async
+from tamis.broker import Session
+from tamis.broker.publish import numbering
+from tamis.errors import RefusedError
+from tamis.storage import EventLog
+from waiting import eventually_async
+
+POLICY = "[roles.user]\nsee = true\npublish = true\n[roles.root]\nadmin = true\n"
+
+
+class SlowDisk:
+    """A disk whose writes wait until they may go on."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.has_begun = threading.Event()
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        append = EventLog.append
+
+        def slow(log: EventLog, records: Sequence[Any]) -> range:
+            self.has_begun.set()
+            self.go_on.wait(30)
+            return append(log, records)
+
+        with patch.object(EventLog, "append", slow):
+            try:
+                yield
+            finally:
+                self.go_on.set()
+
+
+async def outcome(session: Session, number: int = 1, **named: Any) -> str:
+    """Return `stored` or the code of the refusal."""
+    try:
+        await session.publish([b'{"n": %d}' % number], **named)
+    except RefusedError as error:
+        return str(error.code)
+    return "stored"
+
+
+@run_async
+async def test_refusals_of_one_principal_make_no_other_out_of_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(numbering, "MAX_REFUSED_NAMES", 10, raising=False)
+    monkeypatch.setattr(numbering, "MAX_ACTIVE_NAMES", 10)
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, mallory = await fixture.login("ann", "user"), await fixture.login("mallory", "user")
+        kept = fixture.broker.numbering
+        disk = SlowDisk()
+        assert await outcome(ann, publisher="known", sequence=1) == "stored"
+        with disk.waiting():
+            waiting = []
+            for number in (2, 3):
+                for name in ("known", "new"):
+                    publication = outcome(ann, number, publisher=name, sequence=number)
+                    waiting.append(asyncio.create_task(publication))
+            await eventually_async(disk.has_begun.is_set)
+            await eventually_async(lambda: len(kept.expected) == 2)
+            for number in range(50):
+                with pytest.raises(RefusedError):
+                    await mallory.publish([b"broken"], publisher=f"n{number}", sequence=1)
+            waiting += [
+                asyncio.create_task(outcome(ann, 4, publisher=name, sequence=4))
+                for name in ("known", "new")
+            ]
+            # They are refused at once if they are.
+            await asyncio.sleep(0.05)
+            disk.go_on.set()
+            assert await asyncio.gather(*waiting) == ["stored"] * 6
+        # What is not in flight needs no memory, and what was refused has little.
+        assert len(kept.expected) == 10
+        assert await outcome(mallory, publisher="n49", sequence=2) == "out_of_order"
+        assert await outcome(mallory, publisher="n49", sequence=1) == "stored"
+
+
+@run_async
+async def test_what_waits_when_the_broker_stops_is_stored(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        fixture = await stack.enter_async_context(broker_fixture(tmp_path, POLICY))
+        ann, disk = await fixture.login("ann", "user"), SlowDisk()
+        with disk.waiting():
+            first = asyncio.create_task(outcome(ann))
+            await eventually_async(disk.has_begun.is_set)
+            second = asyncio.create_task(outcome(ann))
+            # Let it get as far as it can.
+            await asyncio.sleep(0.05)
+            loop = asyncio.get_running_loop()
+            ann.closed.add_done_callback(lambda _: loop.call_soon(disk.go_on.set))
+            await stack.aclose()
+            assert [await first, await second] == ["stored", "stored"]
