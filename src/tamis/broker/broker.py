@@ -463,6 +463,12 @@ class Broker:
         if session in self._sessions:
             self._sessions.discard(session)
             self._connected[session.principal.name] -= 1
+            if not self._connected[session.principal.name]:
+                del self._connected[session.principal.name]
+
+    def has_others_than(self, principal: str) -> bool:
+        """Return whether another principal has a session."""
+        return len(self._connected) > (principal in self._connected)
 
     def end_invalid_sessions(self) -> None:
         """End the sessions whose credentials are no longer valid."""

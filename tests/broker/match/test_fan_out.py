@@ -49,8 +49,7 @@ async def test_unread_subscriptions_of_one_principal_do_not_delay_another(
 
         sessions = [ann, *[await fixture.login("ann", "user") for _ in range(7)]]
         floods = [asyncio.create_task(flood(one)) for one in sessions]
-        # Let the flood fill whatever can be filled.
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(1.0)  # let the flood fill whatever can be filled
         times = [await asyncio.wait_for(round_trip(bob, n), 20) for n in range(10)]
         is_over = True
         await asyncio.gather(*floods)

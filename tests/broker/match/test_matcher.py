@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -146,3 +147,22 @@ async def test_changes_are_made_and_no_position_written_while_matches_cannot_be_
     async with await Broker.open(settings) as broker:
         session = await broker.authenticate(None)
         assert await fetched(session, "all") == [{"a": 1}]
+
+
+@run_async
+async def test_an_event_does_not_wait_for_all_changes_before_it(tmp_path: Path) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "a > 0", "all")
+        made = 0
+
+        def slow_change() -> None:
+            nonlocal made
+            time.sleep(0.02)  # as long as a sync of the disk
+            made += 1
+
+        changes = [asyncio.create_task(broker.matcher.updater.do(slow_change)) for _ in range(100)]
+        await session.publish([b'{"a": 1}'])
+        assert await fetched(session, "all", wait=10.0) == [{"a": 1}]
+        assert made < 20
+        await asyncio.gather(*changes)

@@ -27,7 +27,8 @@ from tamis.storage import PublisherTail, Record, StateStore
 
 LOG: Final = get_logger("tamis.broker")
 
-MAX_CHANGES_PER_STEP: Final = 256
+# Each may take as long as a sync of the disk, and events wait for it.
+MAX_CHANGES_PER_STEP: Final = 4
 # Counts an event as many times as the subscriptions that it probably reaches.
 MAX_MATCHES_PER_STEP: Final = 5_000
 OFFERS_PER_TURN: Final = 500

@@ -71,6 +71,8 @@ class Endpoint:
                 session = await self._frontend.broker.authenticate(bearer_token(request))
                 call = OperationCall(request, self._frontend, session)
                 make_known(request.scope)
+                pacing = self._frontend.pacing
+                await pacing.wait_for_turn(session.principal.name, session.closed)
             response = _as_response(operation, await _perform(operation, call))
             await response(request.scope, request.receive, answer)
         except (ClientDisconnect, DisconnectedError):
