@@ -82,7 +82,7 @@ class CautiousClock:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._offset = clock.time() - clock.monotonic()
+        self._start_offset = self._offset = clock.time() - clock.monotonic()
         self.monotonic = clock.monotonic
         self.observed_since: Final = clock.monotonic()
         self.jump: ClockJump | None = None
@@ -106,8 +106,8 @@ class CautiousClock:
         return self.jump is None and observed >= min(seconds, TRUST_SECONDS)
 
     def latest(self) -> float:
-        """Return the later of the times: what ends by either of the clocks has ended."""
-        return max(self._clock.time(), self.time())
+        """Return the latest of the times: what ends by any of the clocks has ended."""
+        return max(self._clock.time(), self.time(), self._start_offset + self.monotonic())
 
 
 class Executor(Protocol):

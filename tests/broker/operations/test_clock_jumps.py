@@ -178,3 +178,19 @@ async def test_what_expired_while_the_broker_was_stopped_is_deleted(tmp_path: Pa
         await broker.housekeeping.do_all()
         assert broker.store.state.subscriptions() == []
         assert not broker.health.problems
+
+
+@run_async
+async def test_a_credential_that_has_expired_stays_so_when_the_clock_is_set_back_for_good(
+    tmp_path: Path,
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(FEED)
+    async with broker_with_clock(tmp_path, policy=policy) as (broker, clock):
+        token, _ = await broker.access_control.issue("feed", ("feed",), 60.0, "")
+        clock.wrong_by = -HOUR_SECONDS
+        for _ in range(700):
+            clock.now += 1.0
+            await broker.housekeeping.do_all()
+        assert not broker.status()["problems"]
+        assert "unauthenticated" in await refusal(broker.authenticate(token))

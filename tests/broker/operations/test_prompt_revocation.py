@@ -194,9 +194,9 @@ async def test_a_connection_with_many_subscriptions_is_closed_within_a_second(
         root = await fixture.login("root", "operator")
         connection = MemoryConnection(fixture.broker)
         await connection.send_frame(Hello(token=token))
-        for ref in range(1_000):
+        for ref in range(500):
             await connection.send_frame(Subscribe(ref=ref, filter=f"a = {ref}"))
-        await connection.answer(999)
+            await connection.answer(ref)
         started = time.monotonic()
         await root.revoke_token(id_)
         await eventually_async(lambda: connection.closed is not None)
