@@ -57,7 +57,7 @@ class Publishing:
 
     async def publish(self, sequence: int, *numbers: int) -> tuple[int, int | None]:
         payloads = [payload(number) for number in numbers]
-        receipt = await (await self.committer.enqueue("ann", sequence, payloads))
+        receipt = await (await self.committer.enqueue("ann", sequence, payloads, lambda: None))
         return receipt.duplicates, receipt.first
 
 

@@ -20,6 +20,7 @@ from tamis.storage import EventLog
 from waiting import eventually_async
 
 POLICY = "[roles.user]\nsee = true\npublish = true\n[roles.root]\nadmin = true\n"
+WITHOUT_PUBLISHING = "[roles.user]\nsee = true\n[roles.root]\nadmin = true\n"
 
 
 class SlowDisk:
@@ -91,6 +92,42 @@ async def test_refusals_of_one_principal_make_no_other_out_of_order(
 
 
 @run_async
+async def test_what_waits_when_a_token_is_revoked_is_not_stored(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY, commit_queue=1) as fixture:
+        root, disk = await fixture.login("root", "root"), SlowDisk()
+        text, token = await fixture.broker.access_control.issue("ann", ("user",), None, "")
+        sessions = [await fixture.broker.authenticate(text) for _ in range(4)]
+        with disk.waiting():
+            first = asyncio.create_task(outcome(sessions[0]))
+            await eventually_async(disk.has_begun.is_set)
+            others = [asyncio.create_task(outcome(one)) for one in sessions[1:]]
+            # Let all of them get as far as they can.
+            await asyncio.sleep(0.05)
+            # Whoever has left is not told that the token is revoked.
+            await sessions[1].close()
+            await root.revoke_token(token.id)
+            disk.go_on.set()
+            assert await first == "stored"
+            assert await asyncio.gather(*others) == ["unauthenticated"] * 3
+        assert fixture.broker.store.log.next_sequence == 2
+
+
+@run_async
+async def test_what_waits_when_a_right_is_withdrawn_is_not_stored(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, disk = await fixture.login("ann", "user"), SlowDisk()
+        with disk.waiting():
+            first = asyncio.create_task(outcome(ann))
+            await eventually_async(disk.has_begun.is_set)
+            second = asyncio.create_task(outcome(ann))
+            # Let it get as far as it can.
+            await asyncio.sleep(0.05)
+            await fixture.change_policy(WITHOUT_PUBLISHING)
+            disk.go_on.set()
+            assert [await first, await second] == ["stored", "forbidden"]
+
+
+@run_async
 async def test_what_waits_when_the_broker_stops_is_stored(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         fixture = await stack.enter_async_context(broker_fixture(tmp_path, POLICY))
@@ -105,3 +142,23 @@ async def test_what_waits_when_the_broker_stops_is_stored(tmp_path: Path) -> Non
             ann.closed.add_done_callback(lambda _: loop.call_soon(disk.go_on.set))
             await stack.aclose()
             assert [await first, await second] == ["stored", "stored"]
+
+
+@run_async
+async def test_new_names_in_one_commit_count_together(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY, publishers_per_principal=3) as fixture:
+        ann, disk = await fixture.login("ann", "user"), SlowDisk()
+        with disk.waiting():
+            first = asyncio.create_task(outcome(ann))
+            await eventually_async(disk.has_begun.is_set)
+            names = [f"n{number}" for number in range(6)]
+            others = [
+                asyncio.create_task(outcome(ann, publisher=name, sequence=1)) for name in names * 2
+            ]
+            # Let all of them get as far as they can.
+            await asyncio.sleep(0.05)
+            disk.go_on.set()
+            assert await first == "stored"
+            expected = (["stored"] * 3 + ["too_many"] * 3) * 2
+            assert await asyncio.gather(*others) == expected
+        assert sorted(fixture.broker.numbering.tails) == ["ann/n0", "ann/n1", "ann/n2"]

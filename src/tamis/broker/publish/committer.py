@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -35,6 +36,8 @@ class Publication(NamedTuple):
     skip: bool
     """Whether numbers before it may be left out."""
     payloads: Sequence[Payload]
+    require_right: Callable[[], None]
+    """Refuses it if it may no longer be stored."""
     stored: asyncio.Future[Receipt]
 
 
@@ -71,14 +74,23 @@ class Committer:
         metrics.watch_queue("commit", self._waiting)
 
     async def enqueue(
-        self, publisher: str, sequence: int, payloads: Sequence[Payload], *, skip: bool = False
+        self,
+        publisher: str,
+        sequence: int,
+        payloads: Sequence[Payload],
+        require_right: Callable[[], None],
+        *,
+        skip: bool = False,
     ) -> asyncio.Future[Receipt]:
-        """Queue events in order; return the future of their receipt."""
+        """Queue events in order; return the future of their receipt.
+
+        They may wait for long, so their right to be stored is required once more at the end.
+        """
         stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
         if sequence:
             self._numbering.enter(publisher, sequence, len(payloads))
         self._fan_out.enter(publisher, len(payloads))
-        publication = Publication(publisher, sequence, skip, payloads, stored)
+        publication = Publication(publisher, sequence, skip, payloads, require_right, stored)
         try:
             # A full queue lets newcomers overtake; publications of one publisher must not.
             async with self._turn:
@@ -184,26 +196,30 @@ class Committer:
     def _accept(
         self, batch: Sequence[Publication]
     ) -> tuple[list[AcceptedPublication], dict[str, PublisherTail]]:
-        """Return the publications whose numbers are right, and the tails of their publishers."""
+        """Return the publications that may be stored, and the tails of their publishers."""
         accepted: list[AcceptedPublication] = []
         tails: dict[str, PublisherTail] = {}
+        new_names: Counter[str] = Counter()
         for publication in batch:
-            name, first, skip, payloads, _ = publication
-            if not first:
-                accepted.append((publication, [(0, payload) for payload in payloads]))
-                continue
+            name, first, skip, payloads, require_right, _ = publication
             tail = tails.get(name) or self._numbering.tails.get(name)
             checksums = array("I", [crc32(one.text, NUMBER_OF[one.format]) for one in payloads])
             duplicates = 0
-            if tail is None or first != tail.last + 1:
-                try:
-                    if tail is None:
-                        self._numbering.check(name, first, skip=skip)
-                    tail = tail or PublisherTail()
-                    duplicates = count_duplicates(tail, first, checksums, skip=skip)
-                except RefusedError as error:
-                    self._refuse(publication, error)
+            try:
+                require_right()
+                if not first:
+                    accepted.append((publication, [(0, payload) for payload in payloads]))
                     continue
+                if tail is None:
+                    owner = owner_of(name)
+                    self._numbering.check(name, first, skip=skip, new_names=new_names[owner])
+                    new_names[owner] += 1
+                tail = tail or PublisherTail()
+                if first != tail.last + 1:
+                    duplicates = count_duplicates(tail, first, checksums, skip=skip)
+            except RefusedError as error:
+                self._refuse(publication, error)
+                continue
             new = [*enumerate(payloads[duplicates:], start=first + duplicates)]
             if new:
                 tails[name] = tail.append(first + duplicates, checksums[duplicates:], 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from heapq import nsmallest
 from math import isinf
 from typing import Any, Final
@@ -42,6 +43,7 @@ class Session(Questions, Administration):
         self._publishing = asyncio.Lock()
         self._publisher_names: dict[str, str] = {}
         self._attachments: set[Attachment] = set()
+        self._has_ended = False
         self._temporary: set[ActiveSubscription] = set()
         """Subscriptions that end with the session."""
 
@@ -91,16 +93,32 @@ class Session(Questions, Administration):
                     payloads = [services.decoder.decode(texts[0], format)]
                 else:
                     payloads = services.decoder.decode_all(texts, format)
-                if not self.rights.publishes_everything:
-                    self._check_rights(payloads)
+                rights = self.rights
+                if not rights.publishes_everything:
+                    _check_rights(rights, payloads)
                 await self._wait_for_room(name)
             except RefusedError as error:
                 services.numbering.note_refusal(name, sequence, len(texts))
                 if isinstance(error, InvalidEventError):
                     raise self._hide_reason(error) from None
                 raise
-            stored = await services.committer.enqueue(name, sequence, payloads, skip=skip)
+            require_right = partial(self._require_right, rights, payloads)
+            stored = await services.committer.enqueue(
+                name, sequence, payloads, require_right, skip=skip
+            )
         return await stored
+
+    def _require_right(self, rights: Rights, payloads: Sequence[Payload]) -> None:
+        """Refuse events that were allowed by earlier rights, if they no longer are."""
+        access, current = self._services.access_control, self.rights
+        # A session that has ended is told neither of revocations nor of other rights.
+        if self.closed.done() or self._has_ended:
+            if not access.is_welcome(self.principal):
+                message = "nothing was stored: the credential is no longer valid"
+                raise RefusedError(Code.UNAUTHENTICATED, message)
+            current = access.rights(self.principal)
+        if current is not rights:
+            _check_rights(current, payloads)
 
     async def _wait_for_room(self, name: str) -> None:
         """Return when events of a publisher may be stored; refuse them if they cannot be."""
@@ -120,14 +138,6 @@ class Session(Questions, Administration):
         if not self.rights.may_publish:
             raise self.rights.unpublishable("none of them allows publishing")
         self._services.quota.check(self.principal.name, self.rights, size)
-
-    def _check_rights(self, payloads: Sequence[Payload]) -> None:
-        for index, payload in enumerate(payloads):
-            try:
-                self.rights.check_publish(payload.source)
-            except RefusedError as error:
-                error.index = index
-                raise
 
     def _publisher_name(self, publisher: str) -> str:
         name = publisher_name(self.principal.name, publisher)
@@ -375,6 +385,7 @@ class Session(Questions, Administration):
 
     async def close(self) -> None:
         """Stop all deliveries; delete subscriptions that are not durable."""
+        self._has_ended = True
         self._services.forget(self)
         for attachment in [*self._attachments]:
             await self.detach(attachment)
@@ -391,6 +402,15 @@ def publisher_name(principal: str, publisher: str) -> str:
     """
     owner = principal.replace("%", "%25").replace("/", "%2F")
     return f"{owner}/{publisher}" if publisher else owner
+
+
+def _check_rights(rights: Rights, payloads: Sequence[Payload]) -> None:
+    for index, payload in enumerate(payloads):
+        try:
+            rights.check_publish(payload.source)
+        except RefusedError as error:
+            error.index = index
+            raise
 
 
 def _is_name(text: str) -> bool:
