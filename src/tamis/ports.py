@@ -120,11 +120,14 @@ class Executor(Protocol):
         """Accept no more work."""
 
 
+THREAD_PREFIX: Final = "tamis-"
+
+
 class ThreadExecutor:
     """A fixed number of threads of its own."""
 
     def __init__(self, name: str, threads: int = 1) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"tamis-{name}")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{THREAD_PREFIX}{name}")
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of a function that runs in one of the threads."""

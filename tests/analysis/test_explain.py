@@ -199,6 +199,27 @@ def test_an_unknown_id_is_an_error_and_an_expired_one_is_mentioned() -> None:
     assert str(found).endswith("The subscription has expired, so it is not reported.")
 
 
+def test_a_search_that_takes_too_long_is_cut_off() -> None:
+    names = range(60)
+    filter_ = parse(" and ".join(f"a{n} + b{n} > {n}" for n in names))
+    event = {f"{letter}{n}": list(range(11)) for letter in "ab" for n in names}
+    asked = 0
+
+    def is_late() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 20
+
+    found = explain("", filter_, Mode.SQL, event, None, is_late=is_late)
+    assert asked < 40
+    assert not found.matched
+    assert found.cut_off
+    assert found.reasons
+    assert str(found).endswith(
+        "The search for a change that would make it match took too long and was cut off."
+    )
+
+
 def test_large_filters_are_explained_in_bounded_time() -> None:
     text = " and ".join(f"(a{n} = {n} xor b{n % 7} > {n})" for n in range(300))
     found = explained(text, {f"a{n}": n for n in range(0, 300, 2)})

@@ -7,7 +7,7 @@ possible. The reference semantics confirms the result, and the work is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, islice
 from typing import Final, Literal, NamedTuple
 
@@ -33,6 +33,10 @@ Changes = dict[str, Values]
 Distance = tuple[int, tuple[int, float]]
 
 
+Lateness = Callable[[], bool]
+"""Tells whether a search has to end with what it has found."""
+
+
 class Counterfactual(NamedTuple):
     """New values by attribute, None for one to remove, and the resulting event."""
 
@@ -41,10 +45,16 @@ class Counterfactual(NamedTuple):
 
 
 def nearest_counterfactual(
-    filter_: Filter, mode: Mode, event: Event, schema: Schema | None, *, total: bool
+    filter_: Filter,
+    mode: Mode,
+    event: Event,
+    schema: Schema | None,
+    *,
+    total: bool,
+    is_late: Lateness,
 ) -> Counterfactual | Literal[False] | None:
-    """Return the nearest counterfactual found; False if there is none, None if unsure."""
-    search = _CounterfactualSearch(filter_, mode, event, schema, total=total)
+    """Return the nearest counterfactual found in time; False if there is none, None if unsure."""
+    search = _CounterfactualSearch(filter_, mode, event, schema, total=total, is_late=is_late)
     found = search.of_one() or search.of_two() or search.of_any()
     if found is None or found is False:
         return found
@@ -70,8 +80,16 @@ def _plain(values: Values) -> object:
 
 class _CounterfactualSearch:
     def __init__(
-        self, filter_: Filter, mode: Mode, event: Event, schema: Schema | None, *, total: bool
+        self,
+        filter_: Filter,
+        mode: Mode,
+        event: Event,
+        schema: Schema | None,
+        *,
+        total: bool,
+        is_late: Lateness = lambda: False,
     ) -> None:
+        self._is_late = is_late
         self._filter = filter_
         self._mode = mode
         self._event = event
@@ -99,6 +117,8 @@ class _CounterfactualSearch:
         """Yield for each attribute the nearest change that suffices, if there is one."""
         self._work = MAX_EVALUATIONS
         for name in self._names:
+            if self._is_spent():
+                return
             for values in self._first_to_flip(name, self._event, {}):
                 yield {name: values}
 
@@ -107,7 +127,7 @@ class _CounterfactualSearch:
         self._work = MAX_EVALUATIONS
         found: list[Changes] = []
         for first, second in combinations(self._names, 2):
-            if self._work < 0:
+            if self._is_spent():
                 break
             for values in islice(
                 self._distinct_contents(first, self._event), MAX_CONTENTS_PER_ATTRIBUTE
@@ -132,7 +152,7 @@ class _CounterfactualSearch:
         atoms = [atom for atom in self._atoms if name in atom.attributes()]
         known: set[tuple[bool | None, ...]] = set()
         for values in self._candidates(name, event):
-            if self._work < 0:
+            if self._is_spent():
                 return
             self._work -= len(atoms) + 1
             view = seen_as(self.apply({name: values}, event), self._mode, self._schema)
@@ -161,6 +181,8 @@ class _CounterfactualSearch:
         """Return changes that lead to an event from the diagram; False if there is none."""
         self._work = MAX_EVALUATIONS
         none = False
+        if self._is_spent():
+            return None
         for many in (False, True) if self._schema is None else (False,):
             encoding = Encoding(
                 [self._filter], self._mode, self._schema, many=many, budget=BUDGET_STEPS
@@ -172,21 +194,23 @@ class _CounterfactualSearch:
             none = root == FALSE
             witness = find_witness(encoding, root, self._is_other)
             if witness is not None:
-                return self._brought_back(witness) if self._work >= 0 else None
+                return None if self._is_spent() else self._brought_back(witness)
         return False if none else None
 
     def _is_other(self, event: Event) -> bool:
         # When the budget is spent, accepting any event ends the search.
-        return self._work < 0 or self._flips(self._changes_to(event))
+        return self._is_spent() or self._flips(self._changes_to(event))
 
     def _brought_back(self, witness: Event) -> Changes:
         """Return the changes that lead to a witness, without superfluous ones, each minimised."""
         changes = self._changes_to(witness)
         for name in list(changes):
+            if self._is_spent():
+                return changes
             fewer = {other: values for other, values in changes.items() if other != name}
             if self._flips(fewer):
                 changes = fewer
-        for name in list(changes) if self._work >= 0 else ():
+        for name in () if self._is_spent() else list(changes):
             rest = self.apply({other: v for other, v in changes.items() if other != name})
             for values in self._first_to_flip(name, rest, changes):
                 nearer = {**changes, name: values}
@@ -207,6 +231,12 @@ class _CounterfactualSearch:
         return not (self._total and self._schema is not None and name in self._schema)
 
     # --- the answer --------------------------------------------------------------------------
+
+    def _is_spent(self) -> bool:
+        """Return whether the search is to end: one evaluation may be long, so time counts too."""
+        if self._is_late():
+            self._work = -1
+        return self._work < 0
 
     def _matches(self, event: Event) -> bool:
         self._work -= len(self._atoms)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from tamis.analysis.counterfactuals import Counterfactual, nearest_counterfactual
+from tamis.analysis.counterfactuals import (
+    Counterfactual,
+    Lateness,
+    nearest_counterfactual,
+)
 from tamis.analysis.reasons import deciding_atoms
 from tamis.events import Event, Schema, Value
 from tamis.events.kinds import kind_of
@@ -28,6 +33,8 @@ from tamis.filters.printing import show_name, show_value
 
 # The most reasons or values that a sentence lists.
 MAX_SHOWN: Final = 12
+# How long to search for a change, unless the caller says.
+SEARCH_SECONDS: Final = 10.0
 
 
 class Reason(NamedTuple):
@@ -62,6 +69,8 @@ class Explanation(NamedTuple):
     mode: Mode
     expired: bool = False
     """Whether the subscription has expired, so that its matches are not reported."""
+    cut_off: bool = False
+    """Whether the search for a change took too long, so that there may be a nearer one or one."""
 
     def __bool__(self) -> bool:
         return self.matched
@@ -87,6 +96,11 @@ class Explanation(NamedTuple):
         if self.fixed:
             return "Every event matches it." if self.matched else "No event can match it."
         wanted = "no longer match" if self.matched else "match"
+        if self.cut_off:
+            return (
+                f"The search for a change that would make it {wanted} took too long and was "
+                "cut off."
+            )
         return f"No change was found that would make it {wanted}."
 
 
@@ -99,17 +113,22 @@ def explain(
     *,
     total: bool = False,
     expired: bool = False,
+    is_late: Lateness | None = None,
 ) -> Explanation:
     """Explain whether `event` satisfies a filter that is bound to `schema`.
 
-    With `total`, no counterfactual lacks an attribute of the schema.
+    With `total`, no counterfactual lacks an attribute of the schema. Once `is_late` returns True,
+    by default after 10 seconds, the search for a counterfactual ends.
     """
+    if is_late is None:
+        end = time.monotonic() + SEARCH_SECONDS
+        is_late = lambda: time.monotonic() > end  # noqa: E731 - one expression
     given = view_of(event, Mode.TOTAL if total else Mode.SQL, schema).event
     view = view_of(given, mode, schema)
     matched = filter_.matches(given, mode, schema)
     truths = {atom: atom.truth_in(view) for atom in dict.fromkeys(filter_.atoms())}
     deciding = deciding_atoms(filter_, mode, truths)
-    change = nearest_counterfactual(filter_, mode, given, schema, total=total)
+    change = nearest_counterfactual(filter_, mode, given, schema, total=total, is_late=is_late)
     return Explanation(
         id=id_,
         matched=matched,
@@ -120,6 +139,7 @@ def explain(
         filter=filter_,
         mode=mode,
         expired=expired,
+        cut_off=change is not False and is_late(),
     )
 
 

@@ -10,6 +10,8 @@ import signal
 import socket
 import ssl
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -29,6 +31,7 @@ from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
 from tamis.errors import BrokerFailedError, SettingsError
 from tamis.matching import load_kernels
+from tamis.ports import THREAD_PREFIX
 
 LOG: Final = get_logger("tamis.server")
 
@@ -38,6 +41,8 @@ LOADING_SECONDS: Final = 3.0
 # How long a thread that computes may keep the event loop waiting. With Python's 5 ms, each of the
 # steps of a publication would wait that long while somebody searches the log.
 SWITCH_SECONDS: Final = 0.0005
+# How long the process waits for threads that still compute after everything is closed.
+LEAVING_SECONDS: Final = 1.0
 
 
 def serve(settings: BrokerSettings) -> None:
@@ -47,6 +52,23 @@ def serve(settings: BrokerSettings) -> None:
         LOG.warning("unknown variable", reason=sentence)
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.run(_serve(settings))
+    end_without_threads()
+
+
+def end_without_threads(seconds: float = LEAVING_SECONDS) -> None:
+    """End the process if a thread of the closed broker still computes; nobody needs its result.
+
+    Python would wait for it, however long that takes.
+    """
+    until = time.monotonic() + seconds
+    threads = [one for one in threading.enumerate() if one.name.startswith(THREAD_PREFIX)]
+    for thread in threads:
+        thread.join(max(0.0, until - time.monotonic()))
+    if any(thread.is_alive() for thread in threads):
+        LOG.warning("stopped while a thread was still computing")
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(0)
 
 
 async def _serve(settings: BrokerSettings) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
@@ -25,6 +26,8 @@ from tamis.protocol.views import (
     HistoryView,
     Trial,
 )
+
+EXPLANATION_SECONDS: Final = 1.0
 
 
 class Questions(SessionBase):
@@ -151,12 +154,20 @@ class Questions(SessionBase):
         is_total = self._services.engine.mode == "total"
         try:
             sample = self._sample(event)
-            found = explain(id_ or "", own, chosen, sample, schema, total=is_total)
+            found = explain(
+                id_ or "", own, chosen, sample, schema, total=is_total, is_late=self._lateness()
+            )
             return ExplanationView(found.matched, str(found))
         except EventError as error:
             raise RefusedError(Code.BAD_EVENT, str(error)) from None
         except LimitError as error:
             raise RefusedError(Code.TOO_LARGE, str(error)) from None
+
+    def _lateness(self) -> Callable[[], bool]:
+        """Return what ends a search: its time is over, or the session is."""
+        clock = self._services.clock
+        end = clock() + EXPLANATION_SECONDS
+        return lambda: clock() > end or self.closed.done()
 
     def _sample(self, text: bytes | msgspec.Raw) -> Event:
         """Parse an event of the user; errors show no more of the schema than the user may see."""
