@@ -73,8 +73,8 @@ class ClientOptions(NamedTuple):
         if (given.publisher is None) is not (given.sequence is None):
             raise OptionError(
                 "publisher",
-                "and sequence go together: when a name is used again, the broker ignores the "
-                "numbers it has seen before",
+                "and sequence go together: when a name is used again, the broker expects its "
+                "numbers to go on",
             )
         if given.publisher is not None and given.sequence is not None:
             checks.check_name("publisher", given.publisher)

@@ -182,7 +182,7 @@ class Cursor:
 
     def __init__(self, *, is_whole: bool) -> None:
         self.ready: list[QueuedEvent] = []
-        """The next events; nobody else has them."""
+        """The next events; other cursors may have them, too, until somebody takes them."""
         self.last = 0
         """The last event that came into memory."""
         self.is_whole = is_whole

@@ -78,8 +78,8 @@ class Fetch(_RequestBody):
 class Fetched(_ResponseBody):
     """Events; they are delivered again unless they are acknowledged in time.
 
-    `dropped` counts those that retention removed before they could be delivered; each is reported
-    once.
+    `dropped` counts those that are lost: retention removed them before they could be delivered,
+    they are damaged, or there were too many dead letters. Each is reported once.
     """
 
     events: list[Delivery]
