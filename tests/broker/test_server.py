@@ -21,6 +21,8 @@ from broker.fork_server import fork_server
 from broker.frontend.sockets import Talk, raw, read_all
 from broker.server import ServerProcess, running
 from cli.commands import tamis
+from tamis import connect_sync
+from tamis.errors import DisconnectedError
 from waiting import eventually
 
 
@@ -166,6 +168,20 @@ def test_silent_tls_handshakes_end_soon_and_keep_nobody_out(
         # All but the latest have made room for others at once.
         assert [read_all(connection) for connection in silent] == [b""] * 60
         assert time.monotonic() - began < 10
+
+
+def test_the_client_trusts_what_the_system_trusts(
+    tmp_path: Path, certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, key = certificate
+    with running(tmp_path, tls_certificate=path, tls_key=key) as server:
+        refused = connect_sync(server.url, timeout=2)
+        with pytest.raises(DisconnectedError, match="certificate"), refused:
+            pass
+        # Where OpenSSL looks for the certificates of the system.
+        monkeypatch.setenv("SSL_CERT_FILE", str(path))
+        with connect_sync(server.url) as bus:
+            assert bus.publish({"a": 1}).count == 1
 
 
 def test_tls_and_websockets_over_it(tmp_path: Path, certificate: tuple[Path, Path]) -> None:

@@ -49,7 +49,9 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "sentence"), REFUSED, ids=[str(one)[:40] for one, _ in REFUSED])
+@pytest.mark.parametrize(
+    ("event", "sentence"), REFUSED, ids=[sentence[:40] for _, sentence in REFUSED]
+)
 def test_what_json_would_change_is_refused_with_its_place(event: Any, sentence: str) -> None:
     with pytest.raises(tamis.EventError) as caught:
         encode_event(event)

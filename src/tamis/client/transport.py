@@ -153,7 +153,8 @@ def websocket_dial(
                     close_timeout=_SECONDS_TO_CLOSE,
                     ping_interval=_SECONDS_BETWEEN_PINGS,
                     proxy=None if address.is_loopback else True,
-                    ssl=tls if address.is_secure else None,
+                    # True stands for the certificates that the system trusts.
+                    ssl=(tls or True) if address.is_secure else None,
                 )
             )
         except InvalidStatus as error:

@@ -32,6 +32,14 @@ def folder(tmp_path: Path) -> Path:
     return left
 
 
+def test_a_folder_that_is_no_brokers_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    done = tamis("repair", "--data", tmp_path)
+    assert (done.code, done.out) == (2, "")
+    assert "is not the data folder of a broker" in done.err
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
 def test_a_whole_folder_is_clean(folder: Path) -> None:
     done = tamis("repair", "--data", folder)
     assert (done.code, done.err) == (0, "")

@@ -59,6 +59,9 @@ def repair(
     if not data.is_dir():
         say_error(f"{data} is not a folder")
         return MISTAKE
+    if not (data / "state.db").exists() and not (data / "log").is_dir():
+        say_error(f"{data} is not the data folder of a broker")
+        return MISTAKE
     with Storage.open(data, accept_lost_changes=accept_lost_changes) as store:
         store.log.verify()
         found = store.recovery._replace(damaged=store.log.damage.places)
