@@ -123,12 +123,13 @@ class Checker(DeliveryChecker):
     def _lose(self, subscription: SubscriptionModel, entry: LogEntry) -> None:
         progress = subscription.of(entry.sequence)
         subscription.most_lost += progress.acknowledged != YES or progress.survives != POWER_CUT
-        subscription.least_lost += (
+        if (
             progress.acknowledged == NO
             and not progress.is_last_chance_over
             and entry.sequence >= subscription.is_replay_over_at
             and self.was_always_visible(subscription, entry, self.now)
-        )
+        ):
+            subscription.removed.append(entry.sequence)
 
     # --- subscriptions ---------------------------------------------------------------------------
 

@@ -111,9 +111,10 @@ class SubscriptionModel:
     """Whether several consumers take its events at the same time."""
     told_lost: int = 0
     """Events that its consumers were told to be lost by retention."""
-    least_lost: int = 0
+    removed: list[int] = field(default_factory=list)
+    """Events that retention has removed while they were pending."""
     most_lost: int = 0
-    """Events that retention has removed, as far as that is known."""
+    """How many it may have removed."""
     told_slow: int = 0
     is_replay_over_at: int = 0
     """From here on all events were stored after it was made."""
@@ -133,6 +134,11 @@ class SubscriptionModel:
         if progress.acknowledged != YES:
             progress.acknowledged = how
             progress.acknowledged_at = min(progress.acknowledged_at, now)
+
+    @property
+    def least_lost(self) -> int:
+        """Return how many events are lost: some may still have been in memory."""
+        return sum(self.of(sequence).acknowledged == NO for sequence in self.removed)
 
     def delivered(self) -> Iterator[tuple[int, Progress]]:
         return ((s, one) for s, one in self.progress.items() if one.deliveries)
