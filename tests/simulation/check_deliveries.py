@@ -26,6 +26,7 @@ class DeliveryChecker(SightChecker):
         super().__init__(world)
         self.subscriptions: dict[tuple[str, str], SubscriptionModel] = {}
         """The durable ones, by owner and name."""
+        self.temporary: dict[tuple[str, str], SubscriptionModel] = {}
         self.perhaps_made: dict[tuple[str, str], tuple[int, float]] = {}
         """Subscriptions that were asked for and not answered: where the log was, and when."""
         self.deliveries = 0
@@ -138,6 +139,24 @@ class DeliveryChecker(SightChecker):
         progress.rejected = True
         if progress.attempt >= subscription.max_attempts:
             progress.is_last_chance_over = True
+
+    def check_temporary(self, credential: Credential, name: str, before: float) -> None:
+        """Check that a temporary subscription got what was stored before, or was told."""
+        subscription = self.temporary[credential.principal, name]
+        missing = [
+            entry.sequence
+            for entry in self.log.entries.values()
+            if entry.sequence >= self.log.first
+            and entry.stored_at < before
+            and subscription.wants(entry)
+            and not subscription.of(entry.sequence).deliveries
+            and self.was_always_visible(subscription, entry, self.now)
+        ]
+        told = 0 if subscription.policy == "wait" else subscription.told_slow
+        if len(missing) > told or (credential.principal == "carl" and len(missing) < told):
+            self.fail(
+                f"{subscription}, {subscription.policy}, lacks {missing}, and was told {told}"
+            )
 
     # --- dead letters ----------------------------------------------------------------------------
 

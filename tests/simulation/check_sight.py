@@ -62,7 +62,7 @@ class SightChecker(LogChecker):
     ) -> bool:
         """Return whether all who used a subscription could see an event since it was stored."""
         event, filter_ = entry.event, subscription.filter
-        return all(
+        return subscription.was_in_force(entry.stored_at, until) and all(
             subscription.owner not in version.blocked
             and version.allows(filter_, roles)
             and version.shown(event.document, event.event, filter_, roles) is not None

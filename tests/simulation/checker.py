@@ -10,7 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from simulation.check_deliveries import DeliveryChecker
-from simulation.credentials import Credential
+from simulation.credentials import APPLIED_SECONDS, Credential
 from simulation.model import MAYBE, NO, YES, LogEntry, SubscriptionModel
 from storage.disk import DiskFile
 from tamis.broker import Broker
@@ -92,7 +92,8 @@ class Checker(DeliveryChecker):
     def _look_at_settled(self, process: BrokerProcess, broker: Broker) -> None:
         """Note which acknowledgements are in the state, and which of them are synced."""
         wal = process.disk.entry(process.folder / "data" / "state.db-wal")
-        is_synced = isinstance(wal, DiskFile) and not wal.changes
+        # A sync that failed leaves no changes either, and perhaps not what was changed.
+        is_synced = isinstance(wal, DiskFile) and not wal.changes and not process.has_bad_syncs
         with broker.store.state._database.reading() as connection:
             rows = connection.execute("SELECT number, sequence, attempts FROM pending").fetchall()
         pending = {(number, sequence): attempts for number, sequence, attempts in rows}
@@ -158,6 +159,8 @@ class Checker(DeliveryChecker):
         known = self.subscriptions.get(key)
         if resumed and known is None and key not in self.perhaps_made:
             self.fail(f"{key} was resumed, and nobody made it, or it had ended")
+        if resumed and known is not None and asked_at > known.expires_by + APPLIED_SECONDS:
+            self.fail(f"{known} was resumed after it had expired")
         # Of two who ask at the same time, the one who did not make it may be answered first.
         if not resumed and known is not None and asked_at > known.known_since:
             self._check_may_be_gone(known)
@@ -177,10 +180,11 @@ class Checker(DeliveryChecker):
                 max_attempts=wanted.max_attempts or self.world.settings.max_attempts,
             )
             self._check_start(known, wanted, key)
-            if known.durable:
-                self.subscriptions[key] = known
+            (self.subscriptions if known.durable else self.temporary)[key] = known
         self.perhaps_made.pop(key, None)
         if wanted.lifetime is not None:
+            if self.now >= known.expires_from:
+                known.doubts.append((known.expires_from, self.now))
             known.expires_from = asked_at + wanted.lifetime
             # With two who renew it, the answer to one does not tell what the other did.
             known.expires_by = inf if known.has_rivals else self.now + wanted.lifetime

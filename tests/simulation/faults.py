@@ -61,6 +61,7 @@ class Chaos:
         which = random.choice([("write",), ("sync",), ("write", "sync"), ("read",)])
         world.trace("chaos", "disk fails", *which, chance)
         world.disk_fails_until = inf
+        process.has_bad_syncs |= "sync" in which
         if which == ("read",):
             process.read_fault_chance = chance
         chances = dict.fromkeys({"write", "sync"} & {*which}, chance)

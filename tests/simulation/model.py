@@ -13,6 +13,8 @@ import msgspec
 from simulation.credentials import Document, parsed
 from tamis.events import Event
 
+MATCHED_SECONDS = 6.0
+"""How long an event may wait to be matched, in the worst case."""
 NO, MAYBE, YES = "no", "maybe", "yes"
 
 
@@ -100,6 +102,8 @@ class SubscriptionModel:
     expires_from: float = inf
     expires_by: float = inf
     """When it expires, by the monotonic clock, as far as that is known."""
+    doubts: list[tuple[float, float]] = field(default_factory=list)
+    """When it may have been expired, before it was renewed."""
     is_ended: str = NO
     ended_at: float = inf
     roles: set[tuple[str, ...]] = field(default_factory=set)
@@ -139,6 +143,13 @@ class SubscriptionModel:
     def least_lost(self) -> int:
         """Return how many events are lost: some may still have been in memory."""
         return sum(self.of(sequence).acknowledged == NO for sequence in self.removed)
+
+    def was_in_force(self, stored_at: float, now: float) -> bool:
+        """Return whether an event was surely matched before the subscription could expire."""
+        doubts = self.doubts
+        if now >= self.expires_from:
+            doubts = [*doubts, (self.expires_from, inf)]
+        return not any(start - MATCHED_SECONDS <= stored_at <= end for start, end in doubts)
 
     def delivered(self) -> Iterator[tuple[int, Progress]]:
         return ((s, one) for s, one in self.progress.items() if one.deliveries)

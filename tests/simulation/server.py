@@ -61,6 +61,8 @@ class BrokerProcess:
         self._operations_left: float = inf
         self._crash: Crash = "kill"
         self.read_fault_chance = 0.0
+        self.has_bad_syncs = False
+        """Whether some syncs of its disk may have failed."""
         self._random = world.stream(f"random {number}")
 
     def _executor(self, name: str) -> Any:

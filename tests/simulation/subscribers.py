@@ -301,17 +301,28 @@ class TemporarySubscriber:
                     credit=random.choice([2, 99]),
                 )
             )
-            until = self._world.loop.time() + 4 * random.random()
+            name, until = subscribed.subscription, self._world.loop.time() + 4 * random.random()
             while self._world.loop.time() < until:
                 frame = await client.next(0.3)
                 if isinstance(frame, Ended):
                     return
-                if isinstance(frame, Deliver):
-                    granted = Credit(subscription=subscribed.subscription, events=len(frame.events))
-                    await client.send(granted)
+                if isinstance(frame, Deliver) and random.random() < 0.7:
+                    await client.send(Credit(subscription=name, events=len(frame.events)))
                 if random.random() < 0.1:
                     client.may_read.clear()
                     await asyncio.sleep(random.random() * 1.5)  # virtual
                     client.may_read.set()
+            if not self._world.has_disk_faults and random.random() < 0.5:
+                await self._take_all(client, name)
         finally:
             client.die()
+
+    async def _take_all(self, client: FrameClient, name: str) -> None:
+        """Read everything that is there, and check that nothing is missing."""
+        asked_at = self._world.loop.time()
+        await client.send(Credit(subscription=name, events=10_000))
+        while (frame := await client.next(6.0)) is not None:
+            if isinstance(frame, Ended):
+                return
+        if not self._world.has_disk_faults:
+            self._world.checker.check_temporary(client.credential, name, asked_at)

@@ -96,7 +96,7 @@ class World:
             data=self._folder / "unused",
             policy=self._folder / "policy.toml",
             window=random.choice([2, 5, 1000]),
-            buffer=random.choice([3, 1000]),
+            buffer=random.choice([2, 5, 1000]),
             max_attempts=random.choice([2, 3, 10]),
             ack_timeout=random.choice([0.5, 2.0]),
             backoff_first=0.1,

@@ -21,8 +21,9 @@ from broker.authorization_fixture import (
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.publish.event_cache import EventCache
-from tamis.errors import RefusedError
-from tamis.protocol import Dropped, Ended
+from tamis.errors import RefusedError, StorageFullError
+from tamis.protocol import Dropped, Ended, Subscribe
+from tamis.storage import StateStore
 from waiting import eventually_async
 
 POLICY = """
@@ -229,3 +230,35 @@ async def test_an_event_acknowledged_while_it_is_buried_is_no_dead_letter(tmp_pa
         await ann.flush()
         assert [letter.sequence for letter in await ann.dead_letters("s")] == [2]
         assert fixture.broker.metrics.dead._value.get() == 1
+
+
+@run_async
+async def test_an_expired_subscription_is_made_anew_and_not_resumed(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        await fixture.publish({"n": 1})
+        fixture.clock.now += 10.5
+        _, is_resumed = await ann.open_subscription(
+            Subscribe(ref=0, filter="n > 0", durable="s", lifetime=10.0)
+        )
+        assert not is_resumed
+        assert await fetched(ann, "s") == []
+
+
+@run_async
+async def test_an_expired_subscription_that_could_not_be_deleted_is_deleted_later(
+    tmp_path: Path,
+) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, manager = await fixture.login("ann", "reader"), fixture.broker.subscription_manager
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        fixture.clock.now += 11.0
+        full = StorageFullError("disk", "full")
+        with (
+            patch.object(StateStore, "remove_subscriptions", side_effect=full),
+            pytest.raises(RefusedError, match="full"),
+        ):
+            await manager.purge_expired()
+        await manager.purge_expired()
+        assert await ann.subscriptions() == []

@@ -119,6 +119,10 @@ class SubscriptionManager:
         """Add or resume a subscription; return it and whether it was resumed."""
         filter_, mode, effective = self._parse(wanted.filter, wanted.language, wanted.mode, rights)
         known = self._index.find(principal.name, wanted.durable or "")
+        if known is not None and known.stored.expires_at <= self._clock():
+            # It has missed what came since; a new one says so.
+            await self.delete_all([known], EXPIRED)
+            known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
             is_shown = known.shows_filter_to(principal, rights)
             shown = f", {known.stored.filter!r}" if is_shown else ""
