@@ -104,20 +104,32 @@ class DeliveryChecker(SightChecker):
             self.rejecting((credential.principal, name), event.sequence)
 
     def acknowledging(
-        self, credential: Credential, name: str, sequences: Iterable[int], up_to: int
+        self,
+        credential: Credential,
+        name: str,
+        sequences: Iterable[int],
+        up_to: int,
+        *,
+        surely: bool = True,
     ) -> None:
         """Note an acknowledgement that the broker has received."""
-        self.world.trace("checker", "acknowledged", credential, name, sequences, up_to)
+        how = "acknowledged" if surely else "acknowledges"
+        self.world.trace("checker", how, credential, name, sequences, up_to)
         subscription = self.subscriptions.get((credential.principal, name))
         if subscription is None:
             return
         for sequence in {*sequences, *range(subscription.start, up_to + 1)}:
             entry = self.log.entries.get(sequence)
             if entry is not None:
-                self._acknowledge(subscription, credential, entry)
+                self._acknowledge(subscription, credential, entry, surely=surely)
 
     def _acknowledge(
-        self, subscription: SubscriptionModel, credential: Credential, entry: LogEntry
+        self,
+        subscription: SubscriptionModel,
+        credential: Credential,
+        entry: LogEntry,
+        *,
+        surely: bool,
     ) -> None:
         """Note an acknowledgement, which counts if its sender may see the event."""
         event, filter_ = entry.event, subscription.filter
@@ -126,7 +138,7 @@ class DeliveryChecker(SightChecker):
             for one in self.recent
         ]
         if any(seen):
-            is_sure = all(seen) and subscription.of(entry.sequence).deliveries > 0
+            is_sure = surely and all(seen) and subscription.of(entry.sequence).deliveries > 0
             subscription.settle(entry.sequence, self.now, YES if is_sure else MAYBE)
 
     def rejecting(self, key: tuple[str, str], sequence: int) -> None:
@@ -146,7 +158,8 @@ class DeliveryChecker(SightChecker):
         missing = [
             entry.sequence
             for entry in self.log.entries.values()
-            if entry.sequence >= self.log.first
+            # What is kept in memory is kept after retention, too.
+            if (entry.sequence >= self.log.first or subscription.policy != "wait")
             and entry.stored_at < before
             and subscription.wants(entry)
             and not subscription.of(entry.sequence).deliveries

@@ -79,9 +79,9 @@ class Checker(DeliveryChecker):
         for subscription in self.subscriptions.values():
             for progress in subscription.progress.values():
                 is_power_cut = how == POWER_CUT
-                progress.attempt_floor = (
-                    progress.attempt_synced if is_power_cut else progress.attempt_written
-                )
+                if is_power_cut:
+                    progress.attempt_written = progress.attempt_synced
+                progress.attempt_floor = progress.attempt_written
                 is_lost = progress.survives != POWER_CUT and (
                     how == POWER_CUT or not progress.survives
                 )

@@ -165,6 +165,8 @@ class DurableSubscriber:
         world = self._world
 
         async def acknowledge(session: Session) -> None:
+            # A request that fails may have acknowledged some of them.
+            world.checker.acknowledging(credential, self.name, sequences, 0, surely=False)
             await session.acknowledge(self.name, sequences)
             world.checker.acknowledging(credential, self.name, sequences, 0)
 
