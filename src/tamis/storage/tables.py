@@ -156,11 +156,16 @@ class ChecksummedTable:
         row = tuple(
             [convert(value) for convert, value in zip(self._converters, values, strict=True)]
         )
-        return (*row, zlib.crc32(msgspec.msgpack.encode(row)))
+        return with_checksum(row)
 
     def key_of(self, row: Row) -> str:
         """Return a phrase that names the row."""
         return ", ".join(f"{self.columns[place]} {row[place]!r}" for place in self.key)
+
+
+def with_checksum(row: Row) -> Row:
+    """Return a row to write, of values that are of the types of their columns."""
+    return (*row, zlib.crc32(msgspec.msgpack.encode(row)))
 
 
 def is_whole(row: Row) -> bool:

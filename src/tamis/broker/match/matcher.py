@@ -160,7 +160,7 @@ class Matcher:
         await self._waiting.put(events)
         self._work.set()
 
-    async def run(self) -> None:  # noqa: PLR0912 - more functions would make the way longer
+    async def run(self) -> None:
         """Match events and make changes until cancelled."""
         rest = self._rest
         while True:
@@ -168,14 +168,7 @@ class Matcher:
             self._work.clear()
             while rest or not (self._waiting.empty() and self.updater.waiting.empty()):
                 changes = [] if self.updater.waiting.empty() else self.updater.take()
-                events: list[StoredEvent] = []
-                size, most = 0.0, len(self._index.by_number)
-                while size < MAX_MATCHES_PER_STEP and (rest or not self._waiting.empty()):
-                    if not rest:
-                        rest.extend(self._waiting.get_nowait())
-                        self._taken += 1
-                    events.append(rest.popleft())
-                    size += self._fan_out.reach(owner_of(events[-1].publisher), most)
+                events = self._take()
                 step = await self._executor.run(self._step, changes, events)
                 for result in step.changes:
                     result.resolve()
@@ -196,6 +189,18 @@ class Matcher:
                     for _ in range(self._taken):
                         self._waiting.task_done()
                     self._taken = 0
+
+    def _take(self) -> list[StoredEvent]:
+        """Return the next events, as many as one step may match."""
+        rest, events = self._rest, list[StoredEvent]()
+        size, most = 0.0, len(self._index.by_number)
+        while size < MAX_MATCHES_PER_STEP and (rest or not self._waiting.empty()):
+            if not rest:
+                rest.extend(self._waiting.get_nowait())
+                self._taken += 1
+            events.append(rest.popleft())
+            size += self._fan_out.reach(owner_of(events[-1].publisher), most)
+        return events
 
     async def drained(self) -> None:
         """Return when every queued event is matched."""
@@ -247,11 +252,7 @@ class Matcher:
         # Without rows the position can be written later.
         if rows:
             try:
-                # A name may be forgotten at any moment.
-                found = [(name, self._publishers.get(name)) for name in self._published]
-                tails = {name: tail for name, tail in found if tail is not None}
-                self._state.commit_matches(self.position, rows, tails)
-                self._published.clear()
+                self._commit(rows)
             except StorageError:
                 step.unwritten.extend(rows)
         return step
