@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,6 +100,26 @@ def test_what_the_strict_reader_refuses_is_refused_in_the_same_words(text: str) 
         decode_json(text, limits=limits)
     [found] = read([text.encode()], reader)
     assert str(found) == str(wanted.value)
+
+
+CASES = tomllib.loads(Path(__file__).with_name("json_cases.toml").read_text(encoding="utf-8"))
+REFUSED = [*(text.encode() for text in CASES["refused"]), *map(bytes.fromhex, CASES["hex"])]
+
+
+@pytest.mark.parametrize("text", CASES["accepted"])
+def test_both_readers_accept_what_is_json(text: str) -> None:
+    wanted = strictly(text.encode(), None, WANTED)
+    assert isinstance(wanted, Event)
+    [found] = read([text.encode()], JsonColumnReader(WANTED))
+    assert same(found, wanted)
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_both_readers_refuse_what_is_not(text: bytes) -> None:
+    wanted = strictly(text, None, WANTED)
+    assert isinstance(wanted, TamisError)
+    [found] = read([text], JsonColumnReader(WANTED))
+    assert same(found, wanted)
 
 
 def test_lines_of_other_shapes_in_turn_are_read_alike() -> None:
