@@ -224,9 +224,12 @@ def test_any_source_of_events_can_be_matched() -> None:
     engine = Engine(Schema({"a": attribute("int")}))
     engine.add("low", "a < 3")
     engine.add("high", "a > 68")
+    engine.add("third", f"a in ({', '.join(map(str, range(0, 100, 3)))})")
     matches = engine.match_batch(Countdown())
     expected = [
-        (["low"] if n < 3 else []) + (["high"] if n > 68 else [])
+        (["low"] if n < 3 else [])
+        + (["high"] if n > 68 else [])
+        + (["third"] if n % 3 == 0 else [])
         for size in (70, 1, 100)
         for n in range(size)
     ]
@@ -235,4 +238,4 @@ def test_any_source_of_events_can_be_matched() -> None:
         [int(row[event >> 6]) >> (event & 63) & 1 for event in range(len(matches))]
         for row in matches.bitmap()
     ]
-    assert bits == [[int(id_ in one) for one in expected] for id_ in ("low", "high")]
+    assert bits == [[int(id_ in one) for one in expected] for id_ in ("low", "high", "third")]

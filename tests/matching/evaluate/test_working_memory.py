@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from strategies import random_event, random_filter, random_world
 from tamis.events.batch import EventBatch
-from tamis.matching import Engine, Subscription
+from tamis.matching import Engine, Matches, Subscription
 from tamis.matching.evaluate import evaluator, predicates
 from tamis.matching.evaluate.predicates import PredicateIndex
 
@@ -124,6 +124,26 @@ def test_many_events_are_matched_some_at_a_time_with_the_same_result(seed: int) 
     whole = matches(1024)
     for most in (64, 320):
         assert matches(most) == whole
+
+
+def test_bits_of_many_events_become_lists_with_the_same_members() -> None:
+    rng = Random(1)
+    events = [{"a": rng.randrange(900), "b": rng.randrange(900)} for _ in range(1_000)]
+
+    def matches(most: int) -> Matches:
+        with patch.multiple(evaluator, MIN_BATCH_EVENTS=64, MAX_BATCH_EVENTS=most):
+            engine = Engine()
+            for n in range(900):
+                engine.add(n, f"a > {n} and b < {n} and a < {n + 9} or b > {n} and b < {n + 3}")
+                if n == 700:
+                    engine.compact()
+            return engine.match_batch(EventBatch.of_events(events))
+
+    whole, parts = matches(4_096), matches(64)
+    assert any(len(found.unindexed) for found in whole._batches[0].segments)
+    assert not any(len(f.unindexed) for batch in parts._batches for f in batch.segments)
+    assert list(parts) == list(whole)
+    assert parts.bitmap().tolist() == whole.bitmap().tolist()
 
 
 MANY = """
