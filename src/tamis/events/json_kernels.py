@@ -202,7 +202,7 @@ def _code_unit(data: NDArray[np.uint8], at: int, end: int) -> int:
         return _FAILED
     code = 0
     for place in range(at + 2, at + 6):
-        digit = _hex_digit(data[place])
+        digit = _hex_digit(int(data[place]))
         if digit < 0:
             return _FAILED
         code = code * 16 + digit
