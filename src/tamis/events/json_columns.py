@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.bindings import Binding
 from tamis.errors import TamisError
 from tamis.events.batch import Admission, EventBatch
 from tamis.events.column_kernels import number_texts, order_by_path
@@ -27,16 +28,18 @@ from tamis.events.json_kernels import (
     INTEGER,
     TEXT,
     TRUE,
+    BoundScan,
     ExpectedNames,
     ScanLimits,
     ScannedValues,
     ScanWorkspace,
     WantedPaths,
     fill_slots,
+    scan_bound,
     scan_lines,
 )
 from tamis.events.json_text import decode_json
-from tamis.events.kinds import Kind, Type
+from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, Value
 from tamis.events.schema import Attribute, Schema
 
 _POWERS: Final = np.array([10.0**n for n in range(23)])
@@ -54,6 +57,8 @@ _VALUES_PER_EVENT: Final = 4
 """Room for values of lists, beside one value of each attribute."""
 _MIN_VALUE_BYTES: Final = 6
 """A value takes so much with its name; in lists, events with more are left to the strict reader."""
+_MOST: Final = 1_024
+"""Wanted values of a single event; those with more are left to the strict reader."""
 _KEPT_WORKSPACES: Final = 4
 
 
@@ -82,6 +87,7 @@ class JsonColumnReader:
         )
         # Fresh memory comes from the system page by page, which takes as long as the scan itself.
         self._free: deque[tuple[ScanWorkspace, ScannedValues]] = deque(maxlen=_KEPT_WORKSPACES)
+        self._single: deque[_SingleScan] = deque(maxlen=_KEPT_WORKSPACES)
 
     def read(
         self,
@@ -114,6 +120,39 @@ class JsonColumnReader:
     def read_strictly(self, text: str | bytes) -> Event:
         """Return one event with all its attributes, or raise an error."""
         return self._admission.admit(decode_json(text, schema=self._schema, limits=self._limits))
+
+    def read_event(self, text: str | bytes) -> Event:
+        """Return one event with its wanted attributes, or raise an error."""
+        try:
+            data = text if isinstance(text, bytes) else text.encode()
+        except UnicodeEncodeError:
+            return self.read_strictly(text)
+        try:
+            memory = self._single.pop()
+        except IndexError:
+            memory = _SingleScan(self._paths, self._scan_limits, self._workspace(), _values(_MOST))
+        values = memory.scan(data, self._names)
+        self._single.append(memory)
+        if values is None or not self._conforms(values):
+            return self.read_strictly(text)
+        event = Event.of_checked(values)
+        event.conforms_to = self._schema
+        return event
+
+    def _conforms(self, values: Mapping[str, tuple[Value, ...]]) -> bool:
+        """Return whether values are as declared without any conversion."""
+        if self._schema is None:
+            return True
+        if self._admission.total and any(name not in values for name in self._schema):
+            return False
+        for name, held in values.items():
+            declared = self._schema.get(name)
+            if declared is not None and (
+                (len(held) > 1 and not declared.many)
+                or any(TYPE_OF_CLASS[type(value)] is not declared.type for value in held)
+            ):
+                return False
+        return True
 
     def _room(self, count: int, bytes_: int) -> tuple[ScanWorkspace, ScannedValues]:
         """Return memory for the scan of some events."""
@@ -194,6 +233,41 @@ class JsonColumnReader:
         names = dict.fromkeys((*kept, *strict))
         both = {name: joined(kept.get(name), strict.get(name)) for name in names}
         return EventBatch(len(suspects), both, errors)
+
+
+class _SingleScan:
+    """Memory for one event at a time, bound for the kernel."""
+
+    def __init__(
+        self, paths: WantedPaths, limits: ScanLimits, work: ScanWorkspace, found: ScannedValues
+    ) -> None:
+        self._binding = Binding(BoundScan(paths, np.array(limits, np.int64), work, found))
+        # Single items of a view are read twice as fast as those of an array.
+        views: Any = [memoryview(array) for array in found[1:]]  # type: ignore[arg-type]
+        self._paths, self._forms, self._integers, self._floats, self._lengths = views
+
+    def scan(self, data: bytes, names: list[str]) -> dict[str, tuple[Value, ...]] | None:
+        """Return the wanted values of an event; None if it is declined."""
+        count = scan_bound(self._binding.address, np.frombuffer(data, np.uint8))
+        if count < 0:
+            return None
+        values: dict[str, tuple[Value, ...]] = {}
+        for at in range(count):
+            name, value = names[self._paths[at]], self._value(data, at)
+            values[name] = (*values[name], value) if name in values else (value,)
+        return values
+
+    def _value(self, data: bytes, at: int) -> Value:
+        form: int = self._forms[at]
+        integer: int = self._integers[at]
+        if form == INTEGER:
+            return integer
+        if form == FLOAT:
+            return float(self._floats[at])
+        if form in (TRUE, FALSE):
+            return form == TRUE
+        text = str(data[integer : integer + self._lengths[at]], "utf-8")
+        return text if form == TEXT else str(json.loads(f'"{text}"'))
 
 
 def _wanted_paths(names: list[str]) -> WantedPaths:

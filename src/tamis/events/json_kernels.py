@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.bindings import reader
 from tamis.jit import inlined, kernel, mixed_in
 
 INTEGER = 0
@@ -556,6 +557,28 @@ def scan_event(
     if has_dots and is_nested:
         return _FAILED
     return count if _skip_space(data, at, end) == end else _FAILED
+
+
+class BoundScan(NamedTuple):
+    """All that a scan needs besides the text."""
+
+    wanted: WantedPaths
+    limits: NDArray[np.int64]
+    """The fields of `ScanLimits`."""
+    work: ScanWorkspace
+    found: ScannedValues
+
+
+_bound_scan = reader(BoundScan)
+
+
+@kernel
+def scan_bound(address: int, data: NDArray[np.uint8]) -> int:
+    """Scan a single event; return how many values were found, -1 if it is declined."""
+    bound = _bound_scan(address)
+    size, depth, attributes, name = bound.limits
+    limits = ScanLimits(size, depth, attributes, name)
+    return scan_event(data, 0, len(data), 0, bound.wanted, limits, bound.work, bound.found, 0)
 
 
 @kernel

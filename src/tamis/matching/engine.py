@@ -23,12 +23,14 @@ from tamis.errors import EventError, FilterError, TamisError
 from tamis.events import Event, EventLimits, Schema, decode_json
 from tamis.events.batch import (
     EVENTS_PER_BATCH,
+    LIMITS,
     Admission,
     EventObjects,
     EventSource,
     Projection,
     is_arrow,
 )
+from tamis.events.json_source import JsonLineEvents, JsonLinesData, reader_of
 from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.languages import parse
@@ -42,8 +44,6 @@ from tamis.units import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tamis.events.json_source import JsonLinesData
 
 NEVER: Final = float("inf")
 
@@ -324,7 +324,14 @@ class Engine:
         >>> engine.match_json('{"order": {"price": 5, "tags": ["new"]}}')
         ['cheap']
         """
-        return self.match(decode_json(text, schema=self.schema, limits=limits))
+        state = self._collection.state
+        if state.open or not state.is_whole:
+            # Uncompiled filters want to see the whole event.
+            return self.match(decode_json(text, schema=self.schema, limits=limits))
+        projection = self._projection(state.segments)
+        event = reader_of(projection, limits or LIMITS).read_event(text)
+        now = self._clock()
+        return [id_ for segment in state.segments for id_ in segment.match_one(event, now)]
 
     def match_json_lines(
         self,
@@ -349,8 +356,6 @@ class Engine:
         >>> print(matches.errors[1])
         line 3, column 11: this is not JSON: expecting value
         """
-        from tamis.events.json_source import JsonLineEvents  # noqa: PLC0415 - has kernels
-
         source = JsonLineEvents(data, limits=limits, first_line=first_line)
         matches = self.match_batch(source, now=now)
         return matches.with_lines(source.numbers())

@@ -42,6 +42,7 @@ def load_kernels() -> None:
     engine.remove(1)
     engine.match_batch([*_EVENTS, {**_EVENTS[0], "text": ["a1", "a2"]}]).pairs()
     engine.match_json_lines(map(json.dumps, _EVENTS)).counts()
+    engine.match_json(json.dumps(_EVENTS[0]))
     wide = Engine()
     wide.add("wide", _WIDE)
     wide.match_batch(_EVENTS)

@@ -61,7 +61,7 @@ class SingleEvaluator:
         blocks, values = list[int](), list[float]()
         passing = list[int]()
         asked = self._asked
-        for name, held in event.items():
+        for name, held in event.held.items():
             one = asked.get(name)
             if one is not None:
                 if len(held) > 1:

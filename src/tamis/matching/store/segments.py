@@ -146,8 +146,11 @@ class Segment(NamedTuple):
     def match_one(self, event: Event, now: float) -> list[Id]:
         """Return the subscriptions in force that one event satisfies."""
         found = self.evaluator.evaluate_one(event)
-        in_force = self.alive[found] & (self.columns.expires_at[found] > now)
-        return self.columns.ids.taken(found[in_force])
+        if not len(found):
+            return []
+        if self.removed or now >= self.columns.soonest:
+            found = found[self.alive[found] & (self.columns.expires_at[found] > now)]
+        return self.columns.ids.taken(found)
 
 
 def _renumbered(codes: NDArray[np.int32], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
