@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.bindings import reader
+from tamis.events.token_kernels import skip_text, skip_utf8, skip_word
 from tamis.jit import inlined, kernel, mixed_in
 
 INTEGER = 0
@@ -41,7 +42,6 @@ _CLOSE_ARRAY = 93
 _LOWER_E = 101
 _LOWER_N = 110
 _LOWER_T = 116
-_LOWER_U = 117
 _OPEN_OBJECT = 123
 _CLOSE_OBJECT = 125
 
@@ -188,113 +188,6 @@ def _skip_space(data: NDArray[np.uint8], at: int, end: int) -> int:
 
 
 @kernel
-def _hex_digit(byte: int) -> int:
-    """Return the value of a hexadecimal digit, or -1."""
-    if _ZERO <= byte <= _NINE:
-        return byte - _ZERO
-    lower = byte | 32
-    return lower - 87 if 97 <= lower <= 102 else -1
-
-
-@kernel
-def _code_unit(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return the code of a Unicode escape that begins at a backslash; -1 if there is none."""
-    if at + 6 > end or data[at] != _BACKSLASH or data[at + 1] != _LOWER_U:
-        return _FAILED
-    code = 0
-    for place in range(at + 2, at + 6):
-        digit = _hex_digit(int(data[place]))
-        if digit < 0:
-            return _FAILED
-        code = code * 16 + digit
-    return code
-
-
-@kernel
-def _skip_escape(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return where an escape ends that begins at a backslash; -1 if it is wrong."""
-    if at + 1 >= end:
-        return _FAILED
-    byte = data[at + 1]
-    if byte in (34, 92, 47, 98, 102, 110, 114, 116):
-        return at + 2
-    code = _code_unit(data, at, end)
-    if code < 0 or 0xDC00 <= code <= 0xDFFF:
-        return _FAILED
-    if code >= 0xD800:
-        if code > 0xDBFF:
-            return at + 6
-        # The first half of a pair.
-        return at + 12 if 0xDC00 <= _code_unit(data, at + 6, end) <= 0xDFFF else _FAILED
-    return at + 6
-
-
-@kernel
-def _skip_utf8(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return where a character of several bytes ends; -1 if it is not valid UTF-8."""
-    first = data[at]
-    low, high = 0x80, 0xBF
-    if 0xC2 <= first <= 0xDF:
-        more = 1
-    elif 0xE0 <= first <= 0xEF:
-        more = 2
-        if first == 0xE0:
-            low = 0xA0
-        elif first == 0xED:
-            high = 0x9F
-    elif 0xF0 <= first <= 0xF4:
-        more = 3
-        if first == 0xF0:
-            low = 0x90
-        elif first == 0xF4:
-            high = 0x8F
-    else:
-        return _FAILED
-    if at + more >= end or not low <= data[at + 1] <= high:
-        return _FAILED
-    for place in range(at + 2, at + 1 + more):
-        if not 0x80 <= data[place] <= 0xBF:
-            return _FAILED
-    return at + 1 + more
-
-
-@kernel
-def _skip_text(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, bool]:
-    """Return the place of the closing quote, -1 if there is none, and whether there are escapes."""
-    escaped = False
-    while at < end:
-        byte = data[at]
-        if byte == _QUOTE:
-            return at, escaped
-        if byte == _BACKSLASH:
-            escaped = True
-            at = _skip_escape(data, at, end)
-        elif byte >= 0x80:
-            at = _skip_utf8(data, at, end)
-        elif byte < 32:
-            return _FAILED, escaped
-        else:
-            at += 1
-        if at < 0:
-            return _FAILED, escaped
-    return _FAILED, escaped
-
-
-@kernel
-def _skip_word(data: NDArray[np.uint8], at: int, end: int) -> int:
-    """Return the end of true, false or null; -1 if it is none of them."""
-    if at + 4 <= end:
-        a, b, c, d = data[at], data[at + 1], data[at + 2], data[at + 3]
-        if a == 116 and b == 114 and c == 117 and d == 101:
-            return at + 4
-        if a == 110 and b == 117 and c == 108 and d == 108:
-            return at + 4
-        if a == 102 and b == 97 and c == 108 and d == 115 and at + 5 <= end and data[at + 4] == 101:
-            return at + 5
-    return _FAILED
-
-
-@kernel
 def _scan_number(
     data: NDArray[np.uint8], at: int, end: int, powers: NDArray[np.float64]
 ) -> tuple[int, int, int, float]:
@@ -413,7 +306,7 @@ def _scan_name(
         byte = data[at]
         after = at + 1
         if byte >= 0x80:
-            after = _skip_utf8(data, at, end)
+            after = skip_utf8(data, at, end)
         if byte < 32 or byte == _BACKSLASH or after < 0 or size + after - at > most:
             return declined
         has_dot |= byte == _DOT
@@ -531,7 +424,7 @@ def scan_event(
             found.events[count], found.paths[count] = event, path
         if byte == _QUOTE:
             text = at + 1
-            at, is_escaped = _skip_text(data, text, end)
+            at, is_escaped = skip_text(data, text, end)
             if at < 0:
                 return _FAILED
             if is_wanted:
@@ -548,7 +441,7 @@ def scan_event(
                 found.integers[count], found.floats[count] = integer, number
                 count += 1
         else:
-            at = _skip_word(data, at, end)
+            at = skip_word(data, at, end)
             if at < 0:
                 return _FAILED
             if is_wanted and byte != _LOWER_N:
