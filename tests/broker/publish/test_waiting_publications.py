@@ -82,7 +82,7 @@ async def test_refusals_of_one_principal_make_no_other_out_of_order(
                 for name in ("known", "new")
             ]
             # They are refused at once if they are.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # so that the publications wait in their order
             disk.go_on.set()
             assert await asyncio.gather(*waiting) == ["stored"] * 6
         # What is not in flight needs no memory, and what was refused has little.
@@ -102,7 +102,7 @@ async def test_what_waits_when_a_token_is_revoked_is_not_stored(tmp_path: Path) 
             await eventually_async(disk.has_begun.is_set)
             others = [asyncio.create_task(outcome(one)) for one in sessions[1:]]
             # Let all of them get as far as they can.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # so that the publications wait in their order
             # Whoever has left is not told that the token is revoked.
             await sessions[1].close()
             await root.revoke_token(token.id)
@@ -121,7 +121,7 @@ async def test_what_waits_when_a_right_is_withdrawn_is_not_stored(tmp_path: Path
             await eventually_async(disk.has_begun.is_set)
             second = asyncio.create_task(outcome(ann))
             # Let it get as far as it can.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # so that the publications wait in their order
             await fixture.change_policy(WITHOUT_PUBLISHING)
             disk.go_on.set()
             assert [await first, await second] == ["stored", "forbidden"]
@@ -137,7 +137,7 @@ async def test_what_waits_when_the_broker_stops_is_stored(tmp_path: Path) -> Non
             await eventually_async(disk.has_begun.is_set)
             second = asyncio.create_task(outcome(ann))
             # Let it get as far as it can.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # so that the publications wait in their order
             loop = asyncio.get_running_loop()
             ann.closed.add_done_callback(lambda _: loop.call_soon(disk.go_on.set))
             await stack.aclose()
@@ -156,7 +156,7 @@ async def test_new_names_in_one_commit_count_together(tmp_path: Path) -> None:
                 asyncio.create_task(outcome(ann, publisher=name, sequence=1)) for name in names * 2
             ]
             # Let all of them get as far as they can.
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)  # so that the publications wait in their order
             disk.go_on.set()
             assert await first == "stored"
             expected = (["stored"] * 3 + ["too_many"] * 3) * 2
