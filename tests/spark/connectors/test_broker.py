@@ -149,7 +149,7 @@ def test_what_the_broker_refuses_is_said_by_spark(
 ) -> None:
     with pytest.raises(SparkError, match="missing at the end"):
         read_broker(spark, server.url, "price <")
-    with pytest.raises(PySparkException, match="start is .{0,2}tomorrow.{0,2}; it must be"):
+    with pytest.raises(PySparkException, match=r"start is .{0,2}tomorrow.{0,2}; it must be"):
         spark.read.format("tamis").options(url=server.url, start="tomorrow").load().collect()
     with pytest.raises(PySparkException, match="the option tasks cannot be '0'"):
         spark.read.format("tamis").options(url=server.url, tasks="0").load().collect()
