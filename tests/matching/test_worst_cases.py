@@ -100,6 +100,21 @@ def test_a_pattern_made_to_be_slow_does_not_slow_down_the_others() -> None:
     assert engine.match({"t": text + "b" * 90 + "7z"}) == ["slow", 7]
 
 
+@pytest.mark.parametrize("kind", ["contains", "like"])
+def test_substrings_that_are_everywhere_do_not_slow_down_the_others(kind: str) -> None:
+    engine = Engine()
+    around = "%" if kind == "like" else ""
+    for length in range(1, 17):
+        engine.add(length, f"t {kind} '{around}{'a' * length}{around}'")
+        engine.add(-length, f"t {kind} '{around}{'ab' * length}{around}'")
+    engine.compact()
+    text = "a" * 125_000 + "ab" * 62_500
+    assert seconds(lambda: engine.match({"t": text})) <= 0.25
+    assert seconds(lambda: engine.match_batch([{"t": text}])) <= 0.25
+    assert sorted(engine.match({"t": text})) == [*range(-16, 0), *range(1, 17)]
+    assert sorted(engine.match({"t": "xaabx"})) == [-1, 1, 2]
+
+
 def test_many_comparisons_with_many_values_are_soon_over() -> None:
     engine = engine_of(parse(" or ".join(f"a = {n}" for n in range(70_000, 71_024))))
     event = Event({"a": MANY_VALUES})

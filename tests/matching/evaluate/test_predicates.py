@@ -28,17 +28,15 @@ from tamis.filters.atoms import COMPARISONS, HasBits, Like, Regex, TextTest, Val
 from tamis.filters.modes import View
 from tamis.matching import Engine
 from tamis.matching.compile.vocabulary import Predicate
-from tamis.matching.evaluate import predicates as text_finders
 from tamis.matching.evaluate import predicates as text_index
 from tamis.matching.evaluate import relations as relation_columns
+from tamis.matching.evaluate import text_finders
 from tamis.matching.evaluate.cells import Ranker
-from tamis.matching.evaluate.predicates import (
+from tamis.matching.evaluate.predicates import PredicateIndex, TextIndex, asked_by
+from tamis.matching.evaluate.text_finders import (
     EachFinder,
     PatternFinder,
     Placed,
-    PredicateIndex,
-    TextIndex,
-    asked_by,
     nesting,
     pattern_finders,
 )
@@ -111,9 +109,12 @@ def compare_texts(rng: Random) -> None:
     with (
         patch.object(text_finders, "SCAN_BYTES", rng.choice((1, 5, text_finders.SCAN_BYTES))),
         patch.object(
-            text_index, "MIN_AUTOMATON_TEXTS", rng.choice((1, text_index.MIN_AUTOMATON_TEXTS))
+            text_finders, "MIN_AUTOMATON_TEXTS", rng.choice((1, text_finders.MIN_AUTOMATON_TEXTS))
         ),
-        patch.object(text_index, "MAX_NESTING", rng.choice((1, 2, text_index.MAX_NESTING))),
+        patch.object(text_finders, "MAX_NESTING", rng.choice((1, 2, text_finders.MAX_NESTING))),
+        patch.object(text_finders, "MAX_LISTED_PER_PIECE", rng.choice((1, 256))),
+        patch.object(text_finders, "MAX_OCCURRENCES", rng.choice((0, 1, 32))),
+        patch.object(text_finders, "MAX_PART_BYTES", rng.choice((3, 1024))),
         patch.object(text_index, "TEXTS_PER_PASS", rng.choice((3, text_index.TEXTS_PER_PASS))),
     ):
         different, index = indexed(atoms)
@@ -182,11 +183,11 @@ def test_parts_inside_of_each_other_do_not_multiply() -> None:
     index = index_of(atoms)
     assert len([row for finder in index._finders for row in finder.find(text)]) == 2000
     listed = sum(
-        len(finder._automaton.find_matches_as_indexes(text.encode(), overlapping=True))
+        len(finder._parts.automaton.find_matches_as_indexes(text.encode(), overlapping=True))
         for finder in index._finders
         if isinstance(finder, text_finders.PartFinder)
     )
-    assert listed <= text_index.MAX_NESTING * 5000
+    assert listed <= text_finders.MAX_NESTING * 5000
 
 
 @pytest.mark.parametrize(

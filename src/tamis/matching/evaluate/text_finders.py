@@ -1,0 +1,292 @@
+"""Sets of text predicates: which substrings, suffixes and patterns a text has."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
+from typing import Final, NamedTuple, Protocol
+
+import re2
+from ahocorasick_rs import BytesAhoCorasick
+
+from tamis.events import Kind
+from tamis.filters.atoms import TextTest, ValueAtom
+from tamis.filters.like import compile_like
+from tamis.filters.patterns import pattern_options, pattern_steps
+
+# Bytes of a text that go through an automaton at a time. It lists every occurrence, and those of a
+# long text would fill the memory.
+SCAN_BYTES: Final = 2 * 1024
+# More occurrences than these in such a piece are too many; a substring may have so many of them.
+MAX_LISTED_PER_PIECE: Final = 256
+MAX_OCCURRENCES: Final = 32
+# Adding a substring to a new automaton takes as long as listing so many occurrences.
+LISTED_PER_BUILT: Final = 10
+# Longer substrings are tried one by one, so that pieces need not be longer.
+MAX_PART_BYTES: Final = 1024
+
+# A pattern set extends its automaton as it meets texts, up to this many bytes; then it starts over,
+# which costs time but changes no answer.
+PATTERN_SET_BYTES: Final = 32 * 1024 * 1024
+
+
+# A set's automaton does not give up where it does not help. A text is tried pattern by pattern if
+# the set could take longer than half a second for it, at up to 40 ns for each step and character.
+# All texts are, once one has taken this long.
+MAX_SET_STEPS: Final = 12_000_000
+SLOW_SET_SECONDS: Final = 0.02
+
+
+class Placed(NamedTuple):
+    """A text predicate and its index."""
+
+    place: int
+    atom: ValueAtom
+    text: str
+    """The substring, suffix or pattern to look for."""
+
+
+class Finder(Protocol):
+    """A set of text predicates."""
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the predicates that a text passes, each once."""
+
+
+class EachFinder:
+    """Tries one predicate after another."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._region_nodes: Final = [(test.place, test.atom.accepts) for test in tests]
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the predicates that a text passes."""
+        return [place for place, accepts in self._region_nodes if accepts(text)]
+
+
+class _Parts(NamedTuple):
+    """Substrings in an automaton, and those that are tried one by one."""
+
+    places: list[int]
+    automaton: BytesAhoCorasick
+    stride: int
+    """A text goes through the automaton in pieces of this many bytes, which overlap."""
+    overlap: int
+    frequent: list[tuple[int, bytes]]
+
+    @classmethod
+    def of(
+        cls, parts: Sequence[tuple[int, bytes]], frequent: Sequence[tuple[int, bytes]] = ()
+    ) -> _Parts:
+        """Build the automaton."""
+        overlap = max((len(part) for _, part in parts), default=1) - 1
+        return cls(
+            [place for place, _ in parts],
+            BytesAhoCorasick([part for _, part in parts]),
+            max(SCAN_BYTES, overlap),
+            overlap,
+            [*frequent],
+        )
+
+
+class PartFinder:
+    """Finds which substrings a text contains, with one automaton (Aho-Corasick).
+
+    It lists every occurrence, which takes long where a substring is everywhere. Once that has taken
+    as long as building an automaton without it, it is tried on its own: then it is found at once.
+    """
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._all: Final = {test.place: _bytes(test.text) for test in tests}
+        self._parts = _Parts.of([*self._all.items()])
+        self._listed = 0
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the substrings that a text contains."""
+        encoded = text.encode("utf-8", "surrogatepass")
+        parts = self._parts
+        if len(encoded) > parts.stride or parts.frequent:
+            return self._find_in_pieces(encoded)
+        # Inlined, since most texts are short: it saves a call for each of them.
+        matches = parts.automaton.find_matches_as_indexes(encoded, overlapping=True)
+        if len(matches) > MAX_LISTED_PER_PIECE:
+            self._note(parts, matches)
+        return {parts.places[number] for number, _, _ in matches}
+
+    def _find_in_pieces(self, encoded: bytes) -> set[int]:
+        found: set[int] = set()
+        at = 0
+        while at < len(encoded):
+            parts = self._parts
+            piece = encoded[at : at + parts.stride + parts.overlap]
+            matches = parts.automaton.find_matches_as_indexes(piece, overlapping=True)
+            found.update([parts.places[number] for number, _, _ in matches])
+            if len(matches) > MAX_LISTED_PER_PIECE:
+                self._note(parts, matches)
+            at += parts.stride
+        return found.union([place for place, part in self._parts.frequent if part in encoded])
+
+    def _note(self, parts: _Parts, matches: Sequence[tuple[int, int, int]]) -> None:
+        """Note that a piece has many occurrences; from the next one on, some may be left out."""
+        self._listed += len(matches)
+        if self._listed < LISTED_PER_BUILT * len(parts.places):
+            return
+        self._listed = 0
+        counts = Counter(number for number, _, _ in matches)
+        often = {parts.places[one] for one, count in counts.items() if count > MAX_OCCURRENCES}
+        if often:
+            rest = [(place, self._all[place]) for place in parts.places if place not in often]
+            added = [(place, self._all[place]) for place in often]
+            self._parts = _Parts.of(rest, [*parts.frequent, *added])
+
+
+class LikeFinder:
+    """Finds which LIKE patterns a text fits: tries those whose longest literal it contains."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        by_literal: dict[str, list[Placed]] = {}
+        for test in tests:
+            by_literal.setdefault(compile_like(test.text).literal, []).append(test)
+        self._always: Final = EachFinder(by_literal.pop("", []))
+        self._tries: Final = [EachFinder(own) for own in by_literal.values()]
+        literals = [
+            Placed(place, TextTest("", Kind.TEXT, "contains", literal), literal)
+            for place, literal in enumerate(by_literal)
+        ]
+        self._literals: Final = _part_finders(literals)
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the patterns that a text fits."""
+        yield from self._always.find(text)
+        for finder in self._literals:
+            for place in finder.find(text):
+                yield from self._tries[place].find(text)
+
+
+class EndingFinder:
+    """Finds which suffixes a text has, with one lookup for each of their lengths."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._places: Final = {test.text: test.place for test in tests}
+        self._lengths: Final = sorted({len(test.text) for test in tests})
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the suffixes that a text has."""
+        whole = len(text)
+        endings = (text[whole - length :] for length in takewhile(whole.__ge__, self._lengths))
+        return [self._places[ending] for ending in endings if ending in self._places]
+
+
+class PatternFinder:
+    """Finds which patterns match a text, with one automaton (RE2)."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        """Combine the patterns; raise `re2.error` if they are too large together."""
+        self._places: Final = [test.place for test in tests]
+        self._each: Final = EachFinder(tests)
+        options = pattern_options()
+        options.max_mem = PATTERN_SET_BYTES
+        self._set: Final = re2.Set.SearchSet(options)
+        for test in tests:
+            self._set.Add(test.text)
+        # A set that ran out of memory returns the same as one in which nothing matches. This
+        # pattern matches every text, so a result without it is invalid.
+        self._set.Add("")
+        self._set.Compile()
+        self._max_characters = MAX_SET_STEPS // sum(pattern_steps(test.text) for test in tests)
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the patterns that match a text."""
+        if len(text) > self._max_characters:
+            return self._each.find(text)
+        started = time.perf_counter()
+        found: list[int] | None = self._set.Match(text)
+        if time.perf_counter() - started > SLOW_SET_SECONDS:
+            self._max_characters = 0
+        if found is None:
+            return self._each.find(text)
+        return [self._places[number] for number in found if number < len(self._places)]
+
+
+def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
+    """Return as few finders for patterns as the size of the patterns allows."""
+    if len(tests) == 1:
+        return [EachFinder(tests)]
+    try:
+        return [PatternFinder(tests)]
+    except re2.error:
+        half = len(tests) // 2
+        return pattern_finders(tests[:half]) + pattern_finders(tests[half:])
+
+
+def _bytes(text: str) -> bytes:
+    # A text contains another exactly if its bytes contain the bytes of the other. That is true of
+    # lone surrogates too, though no event has any.
+    return text.encode("utf-8", "surrogatepass")
+
+
+# Trying this few substrings or suffixes is as fast as an index, and nothing has to be built.
+# Patterns cost more: a set is faster from two on.
+MIN_AUTOMATON_TEXTS: Final = 8
+
+# A substring that ends with this many others is tried on its own: an automaton would list all of
+# them at each of its occurrences.
+MAX_NESTING: Final = 4
+
+
+def _part_finders(tests: Sequence[Placed]) -> list[Finder]:
+    if len(tests) < MIN_AUTOMATON_TEXTS:
+        return _each(tests)
+    levels = nesting([test.text for test in tests])
+    plain, others = list[Placed](), list[Placed]()
+    for test, level in zip(tests, levels, strict=True):
+        is_plain = level < MAX_NESTING and len(_bytes(test.text)) <= MAX_PART_BYTES
+        (plain if is_plain else others).append(test)
+    finders: list[Finder] = [PartFinder(plain)] if plain else []
+    return [*finders, EachFinder(others)] if others else finders
+
+
+def _ending_finders(tests: Sequence[Placed]) -> list[Finder]:
+    return _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [EndingFinder(tests)]
+
+
+def _like_finders(tests: Sequence[Placed]) -> list[Finder]:
+    return _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [LikeFinder(tests)]
+
+
+def _each(tests: Sequence[Placed]) -> list[Finder]:
+    return [EachFinder(tests)]
+
+
+def finders_of(op: str, tests: Sequence[Placed]) -> list[Finder]:
+    """Return as few finders as possible for the text predicates with one operator."""
+    return FINDERS.get(op, _each)(tests)
+
+
+# By operator; all others, such as `within` a long text, are rare.
+FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
+    "contains": _part_finders,
+    "ends with": _ending_finders,
+    "like": _like_finders,
+    "matches": pattern_finders,
+}
+
+
+def nesting(parts: Sequence[str]) -> list[int]:
+    """Return, for each of some distinct texts, how many of the others it ends with.
+
+    >>> nesting(["and", "hand", "d", "or"])
+    [1, 2, 0, 0]
+    """
+    backward = [part[::-1] for part in parts]
+    levels = [0] * len(parts)
+    around: list[str] = []
+    # Reversed, a suffix is a prefix, so it precedes the text in this order.
+    for place in sorted(range(len(parts)), key=backward.__getitem__):
+        while around and not backward[place].startswith(around[-1]):
+            around.pop()
+        levels[place] = len(around)
+        around.append(backward[place])
+    return levels
