@@ -145,6 +145,14 @@ def test_a_cloudevent_in_binary_mode(
     client.delete("/v1/subscriptions/binary")
 
 
+def test_a_sequence_of_zero_is_refused(client: httpx.Client) -> None:
+    headers = {"Tamis-Publisher": "till-0", "Tamis-Sequence": "0"}
+    refused = client.post("/v1/events", headers=headers, json={"price": 1})
+    assert refused.status_code == 400
+    assert "Tamis-Sequence" in refused.json()["detail"]
+    assert ">= 1" in refused.json()["detail"]
+
+
 def test_a_repeated_publication_is_stored_once(client: httpx.Client) -> None:
     headers = {"Tamis-Publisher": "till-1", "Tamis-Sequence": "1"}
     events = [{"price": 1}, {"price": 2}]

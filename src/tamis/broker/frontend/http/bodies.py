@@ -120,15 +120,18 @@ class PublisherHeaders(_Headers):
             description="Tells several publishers of one principal apart.",
         ),
     ] = msgspec.field(name="Tamis-Publisher", default="")
-    sequence: Annotated[
-        int,
-        Meta(
-            ge=0,
-            le=MAX_NUMBER - 1_000_000,
-            description="The publisher's number for the first event, from 1 on; numbers follow "
-            "each other, and what is stored already is not stored again. 0: it does not count.",
-        ),
-    ] = msgspec.field(name="Tamis-Sequence", default=0)
+    sequence: (
+        Annotated[
+            int,
+            Meta(
+                ge=1,
+                le=MAX_NUMBER - 1_000_000,
+                description="The publisher's number for the first event, from 1 on; numbers follow "
+                "each other, and what is stored already is not stored again.",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.field(name="Tamis-Sequence", default=msgspec.UNSET)
     skip: Annotated[
         bool,
         Meta(

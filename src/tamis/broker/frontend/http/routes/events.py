@@ -77,7 +77,7 @@ async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
             found.events,
             format=found.format,
             publisher=headers.publisher,
-            sequence=headers.sequence,
+            sequence=headers.sequence or 0,
             skip=headers.skip,
         )
     except RefusedError as error:
