@@ -140,9 +140,9 @@ Request = Hello | Publish | Subscribe | Credit | Acknowledge | Reject | Unsubscr
 
 
 class _NumberedRequest(msgspec.Struct):
-    """What every request with a number has; the rest of it may be wrong."""
+    """What every request with a number has; the rest of it, and its type, may be wrong."""
 
-    type: Literal["publish", "subscribe", "unsubscribe", "ping"]
+    type: str
     ref: Number
 
 

@@ -38,6 +38,7 @@ IMAGES = [
     {"Accept": "image/*"},
     # A script of an old browser may set this one.
     {"Accept": "text/event-stream"},
+    {"Accept": "text/event-stream", "Tamis-Request": ""},
 ]
 
 

@@ -170,6 +170,28 @@ def test_what_is_no_http_gets_a_problem(
         check_answer(answer, status, code)
 
 
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+BODY = b"\r\n2\r\n{}\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEAD + CHUNKED + b"Content-Length: 2\r\n" + BODY,
+        HEAD + b"Content-Length: 12\r\n" + CHUNKED + BODY,
+        HEAD.replace(b"HTTP/1.1", b"HTTP/1.0") + CHUNKED + BODY,
+    ],
+)
+def test_a_body_whose_end_is_ambiguous_is_refused_with_all_that_follows(
+    server: ServerProcess, sent: bytes
+) -> None:
+    with raw(server) as connection:
+        connection.sendall(sent + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        answer = read_all(connection)
+        check_answer(answer, 400, "bad_request")
+        assert b"Transfer-Encoding" in answer
+
+
 UPGRADE = b"GET /v1/connect HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n"
 
 

@@ -6,6 +6,8 @@ name can be made to resolve to it (DNS rebinding). Browsers tell where a request
 `Origin` if a script or form may see or send something, and by `Sec-Fetch-Site` always, unless they
 are older than 2023. An old one sends neither for `<img src=…>`, and looks like curl then. So a GET
 that changes something needs a header that pages cannot set for other sites.
+
+A request whose length can be read in two ways is refused as well, whoever sends it.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Guard:
         """Pass a request on, or refuse it; adds no frame to the calls of a long connection."""
         if scope["type"] == "http":
             send = _with_headers(send)
-        refusal = self._refusal(Headers(scope=scope), scope["path"])
+        refusal = self._refusal(scope)
         if refusal is None:
             return self._app(scope, receive, send)
         response = problem_response(refusal, scope["path"])
@@ -56,7 +58,12 @@ class Guard:
             return WebSocket(scope, receive, send).send_denial_response(response)
         return response(scope, receive, send)
 
-    def _refusal(self, headers: Headers, path: str) -> RefusedError | None:
+    def _refusal(self, scope: Scope) -> RefusedError | None:
+        headers, path = Headers(scope=scope), scope["path"]
+        if "transfer-encoding" in headers and (
+            "content-length" in headers or scope.get("http_version") == "1.0"
+        ):
+            return _ambiguous_length()
         if self._settings.tokens_required:
             # A page cannot send a token that it does not have.
             return None
@@ -78,6 +85,16 @@ class Guard:
             Code.FORBIDDEN,
             f"{whose} may not call this broker; the setting origins lists who may",
         )
+
+
+def _ambiguous_length() -> HTTPRefusedError:
+    """Return the refusal of a body whose end a proxy may see elsewhere (request smuggling)."""
+    return HTTPRefusedError(
+        HTTPStatus.BAD_REQUEST,
+        "Transfer-Encoding needs HTTP/1.1 and a request without Content-Length: two servers may "
+        "disagree on where such a body ends; send one of the two headers",
+        headers={"Connection": "close"},
+    )
 
 
 def _name(host: str) -> str:

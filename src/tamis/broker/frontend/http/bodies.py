@@ -161,7 +161,7 @@ class FollowHeaders(ResumeHeaders):
 
     proof: Annotated[
         str,
-        Meta(description="Any text: foreign web pages cannot send this header."),
+        Meta(description="1, or any other text: foreign web pages cannot send this header."),
     ] = msgspec.field(name="Tamis-Request", default="")
 
 
