@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import ssl
 from collections import deque
@@ -13,6 +12,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack
 
 from tamis.client.consumer import Consumer, Handler, HandlerTask
+from tamis.client.environment import broker_address, environment_token
 from tamis.client.management import Management, ManagingBus
 from tamis.client.messages import (
     EncodedEvent,
@@ -22,14 +22,13 @@ from tamis.client.messages import (
     encode_event,
     in_frames,
 )
-from tamis.client.option_checks import check_integer, check_text, check_tls
+from tamis.client.option_checks import check_integer, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, ConsumerOptions, SubscribeOptions
 from tamis.client.queues import Outbox, PendingPublication
 from tamis.client.reconnector import Reconnector, time_to_connect
-from tamis.client.transport import BrokerAddress, Dial, parse_address, websocket_dial
+from tamis.client.transport import Dial, websocket_dial
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
-from tamis.protocol.addresses import DEFAULT_URL
 from tamis.protocol.management import MAX_NUMBER
 from tamis.protocol.views import Receipt
 from tamis.units import count
@@ -342,13 +341,6 @@ class Bus(ManagingBus):
             ) from None
 
 
-def broker_address(url: str | None) -> BrokerAddress:
-    """Return the address of the broker that a URL or the environment names."""
-    if url is not None:
-        check_text("url", url)
-    return parse_address(url or os.environ.get("TAMIS_URL") or DEFAULT_URL)
-
-
 def connect(
     url: str | None = None,
     *,
@@ -358,14 +350,14 @@ def connect(
     """Return a bus, for use with `async with`; `ConnectOptions` lists all options.
 
     Without a URL, the environment variable TAMIS_URL names the broker, or it is on this machine.
-    Without a token, the variable TAMIS_TOKEN has it. Use `tls` for certificates that the system
-    does not trust.
+    Without a token, the variable TAMIS_TOKEN has it for that broker. Use `tls` for certificates
+    that the system does not trust.
     """
     check_tls(tls)
     address = broker_address(url)
     chosen = ClientOptions.of(options)
     if chosen.token is None:
-        chosen = chosen._replace(token=os.environ.get("TAMIS_TOKEN") or None)
+        chosen = chosen._replace(token=environment_token(address))
 
     def make_management() -> Management:
         from tamis.client.http import HTTPManagement  # noqa: PLC0415 - takes a while to load

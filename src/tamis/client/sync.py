@@ -19,8 +19,9 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 
-from tamis.client.bus import Bus, broker_address, connect
+from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer, event_timeout
+from tamis.client.environment import broker_address
 from tamis.client.management import HistorySearch, read_history
 from tamis.client.messages import (
     MAX_EVENTS_PER_FRAME,

@@ -35,6 +35,16 @@ class BrokerAddress(NamedTuple):
         return f"ws{self.web.removeprefix('http')}{_CONNECT}"
 
     @property
+    def origin(self) -> tuple[bool, str, int]:
+        """Return what a secret for the broker belongs to: security, host and port.
+
+        >>> parse_address("https://Broker.example/a").origin
+        (True, 'broker.example', 443)
+        """
+        default = 443 if self.is_secure else 80
+        return self.is_secure, self.host, urlsplit(self.web).port or default
+
+    @property
     def is_secure(self) -> bool:
         """Return whether connections are encrypted."""
         return self.web.startswith("https:")

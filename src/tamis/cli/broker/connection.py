@@ -56,7 +56,8 @@ _TokenFile = Annotated[
     no_default(
         "--token-file",
         metavar="FILE",
-        help="A file with the token; by default, the variable TAMIS_TOKEN.",
+        help="A file with the token; by default, the variable TAMIS_TOKEN, for the broker in "
+        "TAMIS_URL.",
     ),
 ]
 _CaFile = Annotated[

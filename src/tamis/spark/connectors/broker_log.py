@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from tamis.client.environment import environment_token
 from tamis.client.http import HTTPManagement
 from tamis.client.management import read_history
 from tamis.client.transport import parse_address
@@ -41,7 +41,7 @@ class BrokerOptions(NamedTuple):
     end: str = "latest"
     """Where a batch job ends."""
     token: str | None = None
-    """Defaults to the driver's environment variable TAMIS_TOKEN."""
+    """Defaults to the driver's environment variable TAMIS_TOKEN, if it belongs to this broker."""
     ca: str | None = None
     """A PEM file of certificates to trust, on every machine."""
     limit: int | None = None
@@ -67,7 +67,8 @@ class BrokerOptions(NamedTuple):
             raise SparkError(
                 "the option url is missing: the address of the broker, http://host:port"
             )
-        given.setdefault("token", os.environ.get("TAMIS_TOKEN") or None)
+        if "token" not in given:
+            given["token"] = environment_token(parse_address(given["url"]))
         return cls(**given)
 
 
