@@ -23,8 +23,7 @@ from tracing import Trace, tracing
 from waiting import eventually_async
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
-# One says what is read of events, for sources of every kind.
-MAX_FUNCTIONS = 36
+MAX_FUNCTIONS = 35
 # Six judge the number of a publication by what is stored or in flight, and note it; six are how
 # publishers with many subscribers wait for room, and one of them notes how many were reached; and
 # four are what the engine does with it. One looks at its rights again after it has waited.

@@ -104,6 +104,7 @@ class Engine:
         self._collection = Collection(Vocabulary(schema, total=self._total))
         nothing = Projection(frozenset(), schema, total=self._total)
         self._projected: tuple[tuple[Segment, ...], Projection] = (), nothing
+        """Segments, and what they want of events."""
 
     def __len__(self) -> int:
         return self._collection.count
@@ -328,7 +329,9 @@ class Engine:
         if state.open or not state.is_whole:
             # Uncompiled filters want to see the whole event.
             return self.match(decode_json(text, schema=self.schema, limits=limits))
-        projection = self._projection(state.segments)
+        known, projection = self._projected
+        if known is not state.segments:
+            projection = self._project(state.segments)
         event = reader_of(projection, limits or LIMITS).read_event(text)
         now = self._clock()
         return [id_ for segment in state.segments for id_ in segment.match_one(event, now)]
@@ -372,6 +375,9 @@ class Engine:
         """
         # Take the segments first: a source omits attributes that they do not test.
         segments = self._collection.compiled()
+        known, projection = self._projected
+        if known is not segments:
+            projection = self._project(segments)
         moment = self._clock() if now is None else now
         if hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
             from tamis.events.arrow import ArrowEvents  # noqa: PLC0415 - a costly import
@@ -383,7 +389,7 @@ class Engine:
         found: list[MatchedBatch] = []
         errors: dict[int, TamisError] = {}
         count = 0
-        for batch in source.event_batches(self._projection(segments)):
+        for batch in source.event_batches(projection):
             for first in range(0, batch.length, most):
                 part = batch
                 if batch.length > most:
@@ -398,15 +404,14 @@ class Engine:
                 count += part.length
         return Matches(count, [segment.matched(moment) for segment in segments], found, errors)
 
-    def _projection(self, segments: tuple[Segment, ...]) -> Projection:
-        """Return what some segments want of events; the same object until that changes."""
-        known, projection = self._projected
-        if known is not segments:
-            asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
-            wanted = frozenset[str]().union(*asked)
-            if wanted != projection.wanted:
-                projection = Projection(wanted, self.schema, total=self._total)
-            self._projected = segments, projection
+    def _project(self, segments: tuple[Segment, ...]) -> Projection:
+        """Return what other segments want of events; the same object unless that differs."""
+        _, projection = self._projected
+        asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
+        wanted = frozenset[str]().union(*asked)
+        if wanted != projection.wanted:
+            projection = Projection(wanted, self.schema, total=self._total)
+        self._projected = segments, projection
         return projection
 
     def compact(self) -> None:
