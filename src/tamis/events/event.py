@@ -198,9 +198,10 @@ class Event(Mapping[str, tuple[Value, ...]]):
     ('a', 'b')
     """
 
-    __slots__ = ("_values", "conforms_to")
+    __slots__ = ("conforms_to", "held")
 
-    _values: dict[str, tuple[Value, ...]]
+    held: Mapping[str, tuple[Value, ...]]
+    """The values by attribute, in a dict, which is faster to read than the event."""
     conforms_to: object
     """The schema that last checked the event, so that it need not do so again; None: none."""
 
@@ -209,7 +210,7 @@ class Event(Mapping[str, tuple[Value, ...]]):
     ) -> None:
         if not isinstance(attributes, Mapping):
             raise EventError(f"an event is a mapping of names to values, not {brief(attributes)}")
-        self._values = flatten(attributes, limits or EventLimits())
+        self.held = flatten(attributes, limits or EventLimits())
         self.conforms_to = None
 
     @classmethod
@@ -221,40 +222,35 @@ class Event(Mapping[str, tuple[Value, ...]]):
     def of_checked(cls, values: dict[str, tuple[Value, ...]]) -> Self:
         """Return the event with exactly these values, which a decoder has already checked."""
         event = object.__new__(cls)
-        event._values = values
+        event.held = values
         event.conforms_to = None
         return event
 
     def with_values(self, values: Mapping[str, tuple[Value, ...]]) -> Self:
         """Return a copy with other values added or replaced, which are already checked."""
-        return self.of_checked({**self._values, **values})
-
-    @property
-    def held(self) -> Mapping[str, tuple[Value, ...]]:
-        """Return the values by attribute, in a dict, which is faster to read than the event."""
-        return self._values
+        return self.of_checked({**self.held, **values})
 
     def of_kind(self, name: str, kind: Kind) -> tuple[Value, ...]:
         """Return the attribute's values of one kind: those a comparison of that kind can see."""
         # As `kind_of` has it: NaN, which differs from itself, is of no kind.
-        held = self._values.get(name, ())
+        held = self.held.get(name, ())
         return tuple([v for v in held if KIND_OF_CLASS[type(v)] is kind and v == v])  # noqa: PLR0124
 
     def as_dict(self) -> dict[str, Value | list[Value]]:
         """Return plain Python values: a single value itself, several as a list."""
         return {
             name: values[0] if len(values) == 1 else list(values)
-            for name, values in self._values.items()
+            for name, values in self.held.items()
         }
 
     def __getitem__(self, name: str) -> tuple[Value, ...]:
-        return self._values[name]
+        return self.held[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        return iter(self.held)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self.held)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Event):
@@ -265,11 +261,11 @@ class Event(Mapping[str, tuple[Value, ...]]):
         return hash(frozenset(self._identity().items()))
 
     def _identity(self) -> dict[str, tuple[object, ...]]:
-        return {name: tuple(map(identity_of, values)) for name, values in self._values.items()}
+        return {name: tuple(map(identity_of, values)) for name, values in self.held.items()}
 
     def __reduce__(self) -> tuple[object, ...]:
         # Without the schema, which would be another object in a copy.
-        return type(self).of_checked, (self._values,)
+        return type(self).of_checked, (self.held,)
 
     def __repr__(self) -> str:
         return f"Event({self.as_dict()!r})"

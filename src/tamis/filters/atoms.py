@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, Self
 
 from tamis.errors import EventError, FilterTypeError
 from tamis.events import Attribute, Bits, Kind, Schema, Value
-from tamis.events.kinds import KINDS, TYPES, Type, kind_of
+from tamis.events.kinds import KIND_OF_CLASS, KINDS, TYPES, Type, kind_of
 from tamis.events.schema import check_schema, fit
 from tamis.filters.boolean import Filter
 from tamis.filters.like import compile_like
@@ -114,10 +114,14 @@ class ValueAtom(Atom, frozen=True):
 
     def truth_in(self, view: View) -> bool | None:
         """Return whether some value of the kind passes; without one the mode decides."""
-        values = view.event.of_kind(self.attribute, self.kind)
-        if not values:
-            return view.unknown
-        return any(self.accepts(value) for value in values)
+        truth = view.unknown
+        for value in view.event.held.get(self.attribute, ()):
+            # As `Event.of_kind` has it: NaN, which differs from itself, is of no kind.
+            if KIND_OF_CLASS[type(value)] is self.kind and value == value:  # noqa: PLR0124
+                if self.accepts(value):
+                    return True
+                truth = False
+        return truth
 
     def passes(self, value: Value | None) -> bool:
         """Test a value of the kind; no other passes."""

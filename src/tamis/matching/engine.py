@@ -301,11 +301,14 @@ class Engine:
         if not state.is_whole:
             state = self._collection.whole()
         found = [id_ for segment in state.segments for id_ in segment.match_one(event, now)]
-        found += [
-            entry.id
-            for entry, filter_ in state.open
-            if entry.expires_at > now and self._satisfies(event, filter_, entry.mode)
-        ]
+        view = View(event, UNKNOWN[Mode.SQL])
+        for entry, filter_ in state.open:
+            if entry.mode is Mode.SQL:
+                is_satisfied = filter_.truth_in(view) is True
+            else:
+                is_satisfied = self._satisfies(event, filter_, entry.mode)
+            if is_satisfied and entry.expires_at > now:
+                found.append(entry.id)
         return found
 
     def _satisfies(self, event: Event, filter_: Filter, mode: Mode) -> bool:
