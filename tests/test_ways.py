@@ -28,7 +28,7 @@ MAX_FUNCTIONS = 35
 # publishers with many subscribers wait for room, and one of them notes how many were reached; and
 # four are what the engine does with it. One looks at its rights again after it has waited.
 # Three keep the matcher's loop, its transaction and the checksums of rows apart.
-MAX_FUNCTIONS_OF_A_PUBLICATION = 53
+MAX_FUNCTIONS_OF_A_PUBLICATION = 51
 MAX_FILES = 22
 
 # Too many nodes for a diagram, so it is evaluated as a graph.

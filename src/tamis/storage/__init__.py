@@ -13,7 +13,6 @@ disk, so asyncio code makes them from a thread.
 
 from tamis.storage.damage import Damage
 from tamis.storage.log import EventLog
-from tamis.storage.publishers import PublisherTail
 from tamis.storage.records import NewRecord, Record
 from tamis.storage.state import StateStore
 from tamis.storage.store import Recovery, Retention, Storage
@@ -25,6 +24,7 @@ from tamis.storage.tables import (
     DeadLetterUsage,
     DroppedEvents,
     Pending,
+    PublisherTail,
     Retry,
     StoredSubscription,
     StoredToken,

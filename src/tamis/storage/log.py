@@ -125,26 +125,32 @@ class EventLog:
                 active = self._begin()
             if not records:
                 return range(self._next, self._next)
-            first, end, now = self._next, active.segment.extent.end, self._clock()
+            segment, files = active.segment, self._files
+            first, end, now = self._next, segment.extent.end, self._clock()
             # No two appends have the same time: that is how opening tells them apart.
             last = self.last_time
             self.last_time = now if now > last else math.nextafter(last, math.inf)
-            mark = active.segment.header.mark
-            data, starts = encode(records, first, self.last_time, mark)
+            data, starts = encode(records, first, self.last_time, segment.header.mark)
+            active.is_dirty, action = True, "writing"
             try:
-                active.write(data)
-            except StorageError:
-                self._look_back(active)
-                raise
-            if end + len(data) >= active.segment.offsets.next_noted:
-                active.segment.offsets.note_group(first, end, starts)
+                written = files.pwrite(active.file, data, end)
+                if written < len(data):
+                    write_all(files, active.file, data[written:], end + written)
+                action = "bringing what was written to the disk"
+                files.sync(active.file)
+            except OSError as error:
+                self._clean_up(active, is_spent=action != "writing")
+                raise refusal(segment.path, action, error) from error
+            active.is_dirty = False
+            if end + len(data) >= segment.offsets.next_noted:
+                segment.offsets.note_group(first, end, starts)
             self._next = first + len(records)
-            active.segment.extent = Extent(end + len(data), self._next)
+            segment.extent = Extent(end + len(data), self._next)
             if self._count is not None:
                 # Evidence only, and not a call: this is on the way of every publication.
                 number = COUNT.pack(self._next - 1)
                 with suppress(OSError):
-                    self._files.pwrite(self._count.file, number + CRC.pack(zlib.crc32(number)), 0)
+                    files.pwrite(self._count.file, number + CRC.pack(zlib.crc32(number)), 0)
             return range(first, self._next)
 
     def _writable(self) -> _Active:
@@ -174,8 +180,11 @@ class EventLog:
         self._segments = (*before, segment)
         return self._active
 
-    def _look_back(self, active: _Active) -> None:
-        """Check whether a failed write has damaged what precedes it in the same block."""
+    def _clean_up(self, active: _Active, *, is_spent: bool) -> None:
+        """Truncate what a failed append left; check whether it has damaged what precedes it."""
+        active.is_spent = is_spent
+        active.is_clean()
+        # The same block may hold both.
         if active.is_spent and active.drop_cache():
             # If it cannot be read either, the next read will report it.
             with suppress(OSError):
@@ -343,7 +352,7 @@ class _Active:
 
     def __init__(self, segment: LogSegment, file: int, files: Files) -> None:
         self.segment: Final = segment
-        self._file: Final = file
+        self.file: Final = file
         self._files = files
         self.is_dirty = False
         """Whether an append failed here, so that bytes may lie past the end."""
@@ -356,27 +365,11 @@ class _Active:
         """Return an existing segment to append to."""
         return cls(segment, files.open(segment.path, os.O_RDWR), files)
 
-    def write(self, data: bytes) -> None:
-        """Write past the end and sync; truncate again if either fails."""
-        self.is_dirty = True
-        try:
-            action, end = "writing", self.segment.extent.end
-            written = self._files.pwrite(self._file, data, end)
-            if written < len(data):
-                write_all(self._files, self._file, data[written:], end + written)
-            action = "bringing what was written to the disk"
-            self._files.sync(self._file)
-        except OSError as error:
-            self.is_spent = action != "writing"
-            self.is_clean()
-            raise refusal(self.segment.path, action, error) from error
-        self.is_dirty = False
-
     def is_clean(self) -> bool:
         """Truncate what a failed append left past the end; return whether that worked."""
         if self.is_dirty:
             try:
-                self._files.truncate(self._file, self.segment.extent.end)
+                self._files.truncate(self.file, self.segment.extent.end)
             except OSError:
                 self.is_spent = True
             else:
@@ -385,8 +378,8 @@ class _Active:
 
     def drop_cache(self) -> bool:
         """Drop the cached pages of the file, so that the disk is read; False if impossible."""
-        return self._files.drop_cache(self._file)
+        return self._files.drop_cache(self.file)
 
     def close(self) -> None:
         """Close the file."""
-        self._files.close(self._file)
+        self._files.close(self.file)

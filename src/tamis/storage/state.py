@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 
 from tamis.errors import StorageError
-from tamis.storage.publishers import PublisherTail, parse_gaps, print_gaps
 from tamis.storage.state_base import (
     StateBase,
     change_rows,
@@ -37,11 +36,13 @@ from tamis.storage.tables import (
     DeadLetterUsage,
     DroppedEvents,
     Pending,
+    PublisherTail,
     Retry,
     Row,
     StoredSubscription,
     StoredToken,
-    with_checksum,
+    parse_gaps,
+    print_gaps,
 )
 
 _ONE: Final = "number = ? AND sequence = ?"
@@ -156,15 +157,14 @@ class StateStore(StateBase):
         """
         with self._change(lasting=False) as (connection, counters, *_):
             numbers = self._numbers
-            # Not by `PENDING.row`: one event may have very many rows, and these need no conversion.
-            rows = (with_checksum((*pair, 0, 0.0)) for pair in pending if pair[0] in numbers)
+            # One event may have very many rows, and they need no conversion.
+            new = ((*pair, 0, 0.0) for pair in pending if pair[0] in numbers)
+            rows = PENDING.rows(new, are_exact=True)
             counters.pending += max(0, connection.executemany(PENDING.insert_new, rows).rowcount)
-            tails = [
-                PUBLISHERS.row(
-                    (name, tail.last, print_gaps(tail.gaps) if tail.gaps else "", tail.time)
-                )
+            tails = PUBLISHERS.rows(
+                (name, tail.last, print_gaps(tail.gaps) if tail.gaps else "", tail.time)
                 for name, tail in publishers.items()
-            ]
+            )
             connection.executemany(PUBLISHERS.replace, tails)
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
 
@@ -189,7 +189,7 @@ class StateStore(StateBase):
         Events that could not be read are counted as dropped.
         """
         with self._change(lasting=False) as (connection, counters, *_):
-            rows = (PENDING.row((number, sequence, 0, 0.0)) for sequence in sequences)
+            rows = PENDING.rows((number, sequence, 0, 0.0) for sequence in sequences)
             if self._alter(connection, number, extra=extra):
                 counters.pending += change_rows(connection, PENDING.insert_new, rows)
                 if damaged:
@@ -257,8 +257,8 @@ class StateStore(StateBase):
             settled = connection.executemany(_DELETE_PENDING, acknowledged).rowcount
             counters.pending -= max(0, settled)
             if sent:
-                rows = (PENDING.row(one) for one in sent)
-                connection.executemany(_NOTE_SENT, ((*row[2:], *row[:2]) for row in rows))
+                rows = PENDING.rows(sent)
+                connection.executemany(_NOTE_SENT, [(*row[2:], *row[:2]) for row in rows])
             if dead:
                 self._write_dead_letters(connection, counters, dead)
             if retries:

@@ -174,10 +174,9 @@ class StateBase:
             with self._database.writing(lasting=lasting) as connection:
                 change = StateTransaction(connection, counters, set(), set())
                 yield change
-                for copy in _COPIES:
-                    counters.copy = copy
-                    row = COUNTERS.row(msgspec.structs.astuple(counters))
-                    connection.execute(COUNTERS.replace, row)
+                _, *values = msgspec.structs.astuple(counters)
+                rows = COUNTERS.rows((copy, *values) for copy in _COPIES)
+                connection.executemany(COUNTERS.replace, rows)
             self._counters = counters
             self._numbers |= change.added
             self._numbers -= change.removed
@@ -223,10 +222,10 @@ def delete_rows(
 
 
 def insert_rows(
-    connection: sqlite3.Connection, table: ChecksummedTable, rows: Iterable[Sequence[Any]]
+    connection: sqlite3.Connection, table: ChecksummedTable, rows: Iterable[Row]
 ) -> int:
     """Insert rows; return how many were new."""
-    return change_rows(connection, table.insert, map(table.row, rows))
+    return change_rows(connection, table.insert, table.rows(rows))
 
 
 def change_rows(

@@ -24,9 +24,8 @@ from tamis.storage.damage import Damage
 from tamis.storage.database import VERSION
 from tamis.storage.files import FULL, FolderLock, make_folder, refusal, sync_folder
 from tamis.storage.log import SEGMENT_BYTES, EventLog
-from tamis.storage.publishers import PublisherTail
 from tamis.storage.state import StateStore
-from tamis.storage.tables import DamagedRow
+from tamis.storage.tables import DamagedRow, PublisherTail
 
 
 class Recovery(NamedTuple):
