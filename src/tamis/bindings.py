@@ -35,10 +35,11 @@ def reader(cls: type[ArrayTuple]) -> Callable[[Any], ArrayTuple]:
     """Return the function by which a kernel gets the arrays of such a tuple from an address.
 
     Each field of the tuple is annotated as an array, which has two dimensions where the annotation
-    says so (`Annotated[NDArray[np.int32], 2]`), or as another such tuple.
+    says so (`Annotated[NDArray[np.int32], 2]`), or as another such tuple. The address of a tuple
+    is that of its first field as well.
     """
     if not IS_COMPILED:
-        return lambda arrays: arrays
+        return lambda arrays: _first_of(arrays, cls)
     layout = _layout(cls)
 
     @intrinsic
@@ -48,6 +49,38 @@ def reader(cls: type[ArrayTuple]) -> Callable[[Any], ArrayTuple]:
         ).value(layout)
 
     return cast("Callable[[Any], ArrayTuple]", read)
+
+
+def _first_of(arrays: Any, cls: type[ArrayTuple]) -> ArrayTuple:
+    """Return the tuple of a class that an address stands for, where addresses are tuples."""
+    while not isinstance(arrays, cls):
+        arrays = arrays[0]
+    return arrays
+
+
+@intrinsic
+def _bytes_as_array(_: Any, data: Any) -> Any:
+    """Return the bytes of an object of type bytes as an array, without a copy."""
+    array = numba.types.Array(numba.types.uint8, 1, "C", readonly=True)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        held = context.make_array(signature.args[0])(context, builder, given[0])
+        made = context.make_array(array)(context, builder)
+        size = context.get_constant(numba.types.intp, 1)
+        arrayobj.populate_array(  # type: ignore[no-untyped-call]
+            made, data=held.data, shape=[held.nitems], strides=[size], itemsize=size, meminfo=None
+        )
+        return made._getvalue()  # noqa: SLF001
+
+    return array(data), generate
+
+
+def _bytes_as_plain_array(data: bytes) -> NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)
+
+
+bytes_as_array: Final[Any] = _bytes_as_array if IS_COMPILED else _bytes_as_plain_array
+"""Turns bytes into an array inside of a kernel; to pass an array costs more than to pass bytes."""
 
 
 def _fields(cls: type[tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:

@@ -62,14 +62,14 @@ class Admission:
         schema: Mapping[str, Attribute] = self.schema or {}
         for name, value in event.items():
             type_ = type(value)
-            if type_ not in _SCALAR or not _is_plain_name(name):
+            if type_ not in _SCALAR or not is_plain_name(name):
                 return False
             declared = schema.get(name)
             if declared is not None and TYPE_OF_CLASS[type_] is not declared.type:
                 return False
             if type_ is int and not INT64_MIN <= value <= INT64_MAX:
                 return False
-            if type_ is str and not _is_unicode(value):
+            if type_ is str and not is_unicode(value):
                 return False
         return True
 
@@ -159,7 +159,7 @@ class _FlatDicts:
             self.is_left[numbers[[len(each) > LIMITS.attributes for each in dicts]]] = True
 
     def _add_column(self, name: str, events: NDArray[np.int32], values: list[Any]) -> None:
-        if not _is_plain_name(name):
+        if not is_plain_name(name):
             self.is_left[events] = True
             return
         declared = self._schema.get(name)
@@ -207,11 +207,13 @@ def _by_name(
 # --- from lists to columns -------------------------------------------------------------------
 
 
-def _is_plain_name(name: object) -> bool:
-    return type(name) is str and 0 < len(name) <= LIMITS.name and _is_unicode(name)
+def is_plain_name(name: object) -> bool:
+    """Return whether a name is certainly valid."""
+    return type(name) is str and 0 < len(name) <= LIMITS.name and is_unicode(name)
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Return whether a text has no lone surrogates."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
@@ -230,7 +232,7 @@ def _are_plain(values: list[Any], declared: Attribute | None) -> bool:
             np.array(values, np.int64)
         except OverflowError:
             return False
-    return str not in types or all(map(_is_unicode, values))
+    return str not in types or all(map(is_unicode, values))
 
 
 def _plain_column(
@@ -251,7 +253,7 @@ def _plain_column(
         return None
     kind = Kind.TEXT if type_ is str else Kind.BOOLEAN
     entries = entries_of(kind, events, values)
-    return Column({kind: entries}) if all(map(_is_unicode, entries.texts)) else None
+    return Column({kind: entries}) if all(map(is_unicode, entries.texts)) else None
 
 
 def _number_column(

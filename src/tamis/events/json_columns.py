@@ -29,20 +29,18 @@ from tamis.events.json_kernels import (
     TEXT,
     TRUE,
     BoundScan,
-    ExpectedNames,
     ScanLimits,
     ScannedValues,
     ScanWorkspace,
     WantedPaths,
-    fill_slots,
     scan_bound,
     scan_lines,
 )
+from tamis.events.json_scans import scan_limits, scan_workspace, scanned_values, wanted_paths
 from tamis.events.json_text import decode_json
 from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, Value
 from tamis.events.schema import Attribute, Schema
 
-_POWERS: Final = np.array([10.0**n for n in range(23)])
 _MAX_EXACT_INTEGER: Final = 1 << 53
 # What a declared type accepts as it is.
 _FORMS_OF_TYPE: Final[Mapping[Type, tuple[int, ...]]] = {
@@ -51,8 +49,6 @@ _FORMS_OF_TYPE: Final[Mapping[Type, tuple[int, ...]]] = {
     Type.STR: (TEXT, ESCAPED_TEXT),
     Type.BOOL: (FALSE, TRUE),
 }
-_EXPECTED_NAMES: Final = 64
-_EXPECTED_BYTES: Final = 2_048
 _VALUES_PER_EVENT: Final = 4
 """Room for values of lists, beside one value of each attribute."""
 _MIN_VALUE_BYTES: Final = 6
@@ -78,13 +74,8 @@ class JsonColumnReader:
         self._limits: Final = limits or EventLimits()
         self._schema = schema
         self._admission = Admission(schema, total=total)
-        self._paths = _wanted_paths(self._names)
-        self._scan_limits = ScanLimits(
-            size=self._limits.size,
-            depth=self._limits.depth,
-            attributes=min(self._limits.attributes, self._limits.values),
-            name=self._limits.name,
-        )
+        self._paths = wanted_paths(self._names)
+        self._scan_limits = scan_limits(self._limits)
         # Fresh memory comes from the system page by page, which takes as long as the scan itself.
         self._free: deque[tuple[ScanWorkspace, ScannedValues]] = deque(maxlen=_KEPT_WORKSPACES)
         self._single: deque[_SingleScan] = deque(maxlen=_KEPT_WORKSPACES)
@@ -130,7 +121,8 @@ class JsonColumnReader:
         try:
             memory = self._single.pop()
         except IndexError:
-            memory = _SingleScan(self._paths, self._scan_limits, self._workspace(), _values(_MOST))
+            work, found = scan_workspace(self._limits), scanned_values(_MOST)
+            memory = _SingleScan(self._paths, self._scan_limits, work, found)
         values = memory.scan(data, self._names)
         self._single.append(memory)
         if values is None or not self._conforms(values):
@@ -161,29 +153,8 @@ class JsonColumnReader:
         try:
             work, found = self._free.pop()
         except IndexError:
-            work, found = self._workspace(), _values(size)
-        return work, found if len(found.events) >= size else _values(size)
-
-    def _workspace(self) -> ScanWorkspace:
-        depth = self._limits.depth
-        return ScanWorkspace(
-            is_array=np.zeros(depth + 1, np.bool_),
-            hashes=np.zeros(depth + 1, np.int64),
-            sizes=np.zeros(depth + 1, np.int64),
-            paths=np.zeros(depth + 1, np.int32),
-            first_names=np.zeros(depth + 1, np.int64),
-            names=np.zeros(self._scan_limits.attributes + depth + 1, np.int64),
-            path=np.zeros(self._limits.name + 8, np.uint8),
-            powers=_POWERS,
-            expected=ExpectedNames(
-                number=np.zeros(1, np.int64),
-                starts=np.zeros(_EXPECTED_NAMES + 1, np.int64),
-                text=np.zeros(_EXPECTED_BYTES, np.uint8),
-                hashes=np.zeros(_EXPECTED_NAMES, np.int64),
-                paths=np.zeros(_EXPECTED_NAMES, np.int32),
-                has_dot=np.zeros(_EXPECTED_NAMES, np.bool_),
-            ),
-        )
+            work, found = scan_workspace(self._limits), scanned_values(size)
+        return work, found if len(found.events) >= size else scanned_values(size)
 
     # --- from values to columns ------------------------------------------------------------------
 
@@ -248,7 +219,7 @@ class _SingleScan:
 
     def scan(self, data: bytes, names: list[str]) -> dict[str, tuple[Value, ...]] | None:
         """Return the wanted values of an event; None if it is declined."""
-        count = scan_bound(self._binding.address, np.frombuffer(data, np.uint8))
+        count = scan_bound(self._binding.address, data)
         if count < 0:
             return None
         values: dict[str, tuple[Value, ...]] = {}
@@ -268,31 +239,6 @@ class _SingleScan:
             return form == TRUE
         text = str(data[integer : integer + self._lengths[at]], "utf-8")
         return text if form == TEXT else str(json.loads(f'"{text}"'))
-
-
-def _wanted_paths(names: list[str]) -> WantedPaths:
-    encoded = [name.encode() for name in names]
-    sizes = np.array([0, *map(len, encoded)], np.int64)
-    slots = 1 << max(3, (2 * len(names)).bit_length())
-    paths = WantedPaths(
-        slots=np.full(slots, -1, np.int32),
-        hashes=np.zeros(len(names), np.int64),
-        starts=np.cumsum(sizes),
-        text=np.frombuffer(b"".join(encoded) + b"\0", np.uint8),
-    )
-    fill_slots(paths)
-    return paths
-
-
-def _values(size: int) -> ScannedValues:
-    return ScannedValues(
-        events=np.empty(size, np.int32),
-        paths=np.empty(size, np.int32),
-        forms=np.empty(size, np.int8),
-        integers=np.empty(size, np.int64),
-        floats=np.empty(size, np.float64),
-        lengths=np.empty(size, np.int32),
-    )
 
 
 def _make_floats(found: ScannedValues, places: NDArray[np.int64]) -> None:

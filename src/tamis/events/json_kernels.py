@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.bindings import reader
+from tamis.bindings import bytes_as_array, reader
 from tamis.events.token_kernels import skip_text, skip_utf8, skip_word
 from tamis.jit import inlined, kernel, mixed_in
 
@@ -466,9 +466,9 @@ _bound_scan = reader(BoundScan)
 
 
 @kernel
-def scan_bound(address: int, data: NDArray[np.uint8]) -> int:
+def scan_bound(address: Any, text: bytes) -> int:
     """Scan a single event; return how many values were found, -1 if it is declined."""
-    bound = _bound_scan(address)
+    bound, data = _bound_scan(address), bytes_as_array(text)
     size, depth, attributes, name = bound.limits
     limits = ScanLimits(size, depth, attributes, name)
     return scan_event(data, 0, len(data), 0, bound.wanted, limits, bound.work, bound.found, 0)

@@ -58,6 +58,56 @@ def _skip_escape(data: NDArray[np.uint8], at: int, end: int) -> int:
 
 
 @kernel
+def unescape(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8]) -> int:
+    """Write a text that was scanned without its escapes, as UTF-8; return its length."""
+    at, size = start, 0
+    while at < end:
+        if data[at] != _BACKSLASH:
+            out[size] = data[at]
+            at, size = at + 1, size + 1
+            continue
+        code = _code_unit(data, at, end)
+        if code < 0:
+            out[size] = _escaped_byte(int(data[at + 1]))
+            at, size = at + 2, size + 1
+            continue
+        at += 6
+        if 0xD800 <= code <= 0xDBFF:
+            code = 0x10000 + ((code - 0xD800) << 10) + _code_unit(data, at, end) - 0xDC00
+            at += 6
+        size = _write_utf8(code, out, size)
+    return size
+
+
+@kernel
+def _escaped_byte(byte: int) -> int:
+    """Return what a letter after a backslash stands for."""
+    if byte == 98:
+        return 8
+    if byte == 102:
+        return 12
+    if byte == 110:
+        return 10
+    if byte == 114:
+        return 13
+    return 9 if byte == 116 else byte
+
+
+@kernel
+def _write_utf8(code: int, out: NDArray[np.uint8], size: int) -> int:
+    """Append a character; return the length of the text."""
+    if code < 0x80:
+        out[size] = code
+        return size + 1
+    more = 1 if code < 0x800 else 2 if code < 0x10000 else 3
+    lead = 0xC0 if more == 1 else 0xE0 if more == 2 else 0xF0
+    out[size] = lead | code >> 6 * more
+    for place in range(1, more + 1):
+        out[size + place] = 0x80 | code >> 6 * (more - place) & 0x3F
+    return size + 1 + more
+
+
+@kernel
 def skip_utf8(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return where a character of several bytes ends; -1 if it is not valid UTF-8."""
     first = data[at]

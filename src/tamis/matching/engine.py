@@ -38,7 +38,7 @@ from tamis.matching.compile.programs import compile_filter, decompile
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.matches import LineMatches, MatchedBatch, Matches
 from tamis.matching.store import snapshot
-from tamis.matching.store.collection import Collection
+from tamis.matching.store.collection import Collection, CollectionState
 from tamis.matching.store.segments import CompiledSubscription, Segment
 from tamis.units import count
 
@@ -294,12 +294,16 @@ class Engine:
 
     def match(self, event: Event | Mapping[str, object]) -> list[Id]:
         """Return the ids of the subscriptions that one event satisfies, in order of adding."""
-        # Most events come from a decoder that has checked them.
-        if type(event) is not Event or event.conforms_to is not self.schema or self._total:
-            event = self._admission.admit(event)
         now, state = self._clock(), self._collection.state
         if not state.is_whole:
             state = self._collection.whole()
+        if type(event) is dict and self._is_all_compiled(state):
+            plain = _joined(segment.match_plain(event, now) for segment in state.segments)
+            if plain is not None:
+                return plain
+        # Most events come from a decoder that has checked them.
+        if type(event) is not Event or event.conforms_to is not self.schema or self._total:
+            event = self._admission.admit(event)
         found = [id_ for segment in state.segments for id_ in segment.match_one(event, now)]
         view = View(event, UNKNOWN[Mode.SQL])
         for entry, filter_ in state.open:
@@ -310,6 +314,10 @@ class Engine:
             if is_satisfied and entry.expires_at > now:
                 found.append(entry.id)
         return found
+
+    def _is_all_compiled(self, state: CollectionState) -> bool:
+        """Return whether segments find all there is to find, and check the event on the way."""
+        return bool(state.segments) and not state.open and not self._total
 
     def _satisfies(self, event: Event, filter_: Filter, mode: Mode) -> bool:
         """Return what `Filter.matches` says, without its checks: all of it is checked already."""
@@ -332,11 +340,16 @@ class Engine:
         if state.open or not state.is_whole:
             # Uncompiled filters want to see the whole event.
             return self.match(decode_json(text, schema=self.schema, limits=limits))
+        now = self._clock()
+        data = _encoded(text) if limits is None and self._is_all_compiled(state) else None
+        if data is not None:
+            found = _joined(segment.match_json(data, now) for segment in state.segments)
+            if found is not None:
+                return found
         known, projection = self._projected
         if known is not state.segments:
             projection = self._project(state.segments)
         event = reader_of(projection, limits or LIMITS).read_event(text)
-        now = self._clock()
         return [id_ for segment in state.segments for id_ in segment.match_one(event, now)]
 
     def match_json_lines(
@@ -420,6 +433,26 @@ class Engine:
     def compact(self) -> None:
         """Compile all subscriptions together; matching is fastest after that."""
         self._collection.compact()
+
+
+def _encoded(text: object) -> bytes | None:
+    """Return a text as UTF-8; None if it is none."""
+    if type(text) is bytes:
+        return text
+    try:
+        return text.encode() if type(text) is str else None
+    except UnicodeEncodeError:
+        return None
+
+
+def _joined(parts: Iterable[list[Id] | None]) -> list[Id] | None:
+    """Return some lists as one; None if any of them is."""
+    found: list[Id] = []
+    for part in parts:
+        if part is None:
+            return None
+        found += part
+    return found
 
 
 def _rows(subscriptions: Any) -> Iterable[Subscription | Mapping[str, object]]:

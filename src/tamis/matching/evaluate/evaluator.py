@@ -37,6 +37,7 @@ from tamis.matching.evaluate.segment_matches import (
     zero_rows,
 )
 from tamis.matching.evaluate.single import SingleEvaluator
+from tamis.matching.evaluate.single_json import SingleJsonEvaluator
 
 # Words of events in a tile: enough to keep the vector units busy, but no more rows than fit the
 # last-level cache.
@@ -129,7 +130,7 @@ class Evaluator:
 
     def evaluate_one(self, event: Event) -> NDArray[np.int32]:
         """Return the subscriptions that one event satisfies, ascending."""
-        found = self._single.evaluate(event)
+        found = self.single.evaluate(event)
         if found is not None:
             return found
         matches = self.evaluate(EventBatch.of_events([event]))
@@ -137,8 +138,14 @@ class Evaluator:
         return np.sort(np.concatenate((unindexed, matches.indexed)))
 
     @cached_property
-    def _single(self) -> SingleEvaluator:
+    def single(self) -> SingleEvaluator:
+        """Return what evaluates single events, if they have one value for each attribute."""
         return SingleEvaluator(self.compiled, self._finder, self._postings)
+
+    @cached_property
+    def single_json(self) -> SingleJsonEvaluator:
+        """Return what evaluates single events in JSON."""
+        return SingleJsonEvaluator(self.single, self.compiled.schema)
 
     def _evaluate_unindexed(self, cells: CellsByAttribute, length: int, threads: int) -> Bitmap:
         """Return a bit for each tile, unindexed subscription and event."""

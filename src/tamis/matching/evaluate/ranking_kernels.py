@@ -85,7 +85,8 @@ def _compare(data: NDArray[np.uint8], start: int, end: int, texts: EncodedTexts,
         start += 1
         at += 1
     if start < end and at < stop:
-        return int(data[start]) - int(texts.encoded[at])
+        # Bytes are unsigned, and so would be their difference.
+        return int(np.int64(data[start]) - np.int64(texts.encoded[at]))
     return int((end - start) - (stop - at))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from tamis.bindings import Binding
 from tamis.diagrams.kernels import NONE
 from tamis.events import Event
 from tamis.events.batch import EventBatch
-from tamis.events.kinds import Value
+from tamis.events.gathering import LIMITS, is_plain_name, is_unicode
+from tamis.events.kinds import Type, Value
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.cells import CellFinder, Ranker
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
@@ -23,10 +25,19 @@ from tamis.matching.evaluate.single_kernels import SingleArrays, SingleWorkspace
 from tamis.matching.evaluate.single_plan import SinglePlan, plan_single_events
 
 MAX_EXACT_INTEGER: Final = 1 << 53
-_NOTHING: Final = np.empty(0, np.int32)
+NOTHING: Final = np.empty(0, np.int32)
+
+_SCALARS: Final = frozenset[type]({int, float, str, bool})
+# What a declared type accepts as it is; a small integer is a float that compares alike.
+_CLASSES: Final[Mapping[Type, frozenset[type]]] = {
+    Type.INT: frozenset({int}),
+    Type.FLOAT: frozenset({float, int}),
+    Type.STR: frozenset({str}),
+    Type.BOOL: frozenset({bool}),
+}
 
 
-class _Asked(NamedTuple):
+class AskedAttribute(NamedTuple):
     """An attribute that subscriptions test."""
 
     block: int
@@ -45,33 +56,67 @@ class SingleEvaluator:
         self._finder = finder
         self._postings = postings
         self._predicates = finder.predicates
-        self._general = bool(compiled.variables.predicates) and not self._predicates.is_only_texts
-        self._plan = plan_single_events(compiled, by_default=self._general)
+        self.is_simple: Final = self._predicates.is_only_texts
+        """Whether the values of an attribute decide all predicates on it."""
+        self._plan = plan_single_events(compiled, by_default=not self.is_simple)
         exact = self._plan.ranking.are_exact.tolist()
-        self._asked: dict[str, _Asked] = {
-            name: _Asked(number, finder.rankers[name], self._predicates.texts.get(name), is_exact)
+        self.asked: Final[dict[str, AskedAttribute]] = {
+            name: AskedAttribute(
+                number, finder.rankers[name], self._predicates.texts.get(name), is_exact
+            )
             for number, (name, is_exact) in enumerate(
                 zip(compiled.variables.blocks, exact, strict=True)
             )
+        }
+        self._classes = {
+            name: _CLASSES.get(declared.type, frozenset())
+            for name, declared in (compiled.schema or {}).items()
         }
         self._free: deque[_SingleMemory] = deque()
 
     def evaluate(self, event: Event) -> NDArray[np.int32] | None:
         """Return the subscriptions that an event satisfies; None if it is multivalued."""
-        blocks, values = list[int](), list[float]()
-        passing = list[int]()
-        asked = self._asked
+        blocks, values, passing = list[int](), list[float](), list[int]()
+        asked = self.asked
         for name, held in event.held.items():
             one = asked.get(name)
             if one is not None:
                 if len(held) > 1:
                     return None
                 self._hold(one, held[0], blocks, values, passing)
-        return self._match(event, blocks, values, passing)
+        if self.is_simple:
+            return self._match(blocks, values, passing)
+        passes = self._predicates.find(EventBatch.of_events([event]))[:, 0]
+        return self._match(blocks, values, np.flatnonzero(passes))
+
+    def evaluate_plain(self, event: dict[str, Any]) -> NDArray[np.int32] | None:
+        """Return the subscriptions that a mapping satisfies; None if it is not surely plain.
+
+        Plain are flat mappings of valid names to single values of the declared types.
+        """
+        if len(event) > LIMITS.attributes or not self.is_simple:
+            return None
+        blocks, values, passing = list[int](), list[float](), list[int]()
+        asked, classes, hold = self.asked, self._classes, self._hold
+        for name, value in event.items():
+            type_ = type(value)
+            if type_ not in classes.get(name, _SCALARS):
+                return None
+            if type_ is int:
+                if not -MAX_EXACT_INTEGER <= value <= MAX_EXACT_INTEGER:
+                    return None
+            elif type_ is str and not is_unicode(value):
+                return None
+            one = asked.get(name)
+            if one is not None:
+                hold(one, value, blocks, values, passing)
+            elif not is_plain_name(name):
+                return None
+        return self._match(blocks, values, passing)
 
     def _hold(
         self,
-        asked: _Asked,
+        asked: AskedAttribute,
         value: Value,
         blocks: list[int],
         values: list[float],
@@ -95,53 +140,50 @@ class SingleEvaluator:
             passing += texts.rows_passed(value)  # type: ignore[arg-type]
 
     def _match(
-        self, event: Event, blocks: list[int], values: list[float], passing: list[int]
+        self, blocks: list[int], values: list[float], passing: Sequence[int] | NDArray[np.intp]
     ) -> NDArray[np.int32]:
         try:
             memory = self._free.pop()
         except IndexError:
-            memory = self._new_memory()
+            memory = _SingleMemory(self.new_arrays())
         count = len(blocks)
         memory.blocks[:count] = array("q", blocks)
         memory.values[:count] = array("d", values)
-        if self._general:
-            memory.passing[:] = self._predicates.find(EventBatch.of_events([event]))[:, 0]
-        elif passing:
+        if len(passing):
             memory.passing[passing] = True
         size = match_values(memory.binding.address, count)
-        if passing and not self._general:
+        if len(passing):
             memory.passing[passing] = False
-        found = memory.found[:size].copy() if size else _NOTHING
+        found = memory.found[:size].copy() if size else NOTHING
         self._free.append(memory)
         return found
 
-    def _new_memory(self) -> _SingleMemory:
-        return _SingleMemory(self._plan, self._compiled, self._finder, self._postings)
-
-
-class _SingleMemory:
-    """Memory for one event at a time, bound for the kernels."""
-
-    def __init__(
-        self, plan: SinglePlan, compiled: Compiled, finder: CellFinder, postings: PostingLists
-    ) -> None:
+    def new_arrays(self) -> SingleArrays:
+        """Return the plan with memory for one event at a time."""
+        compiled = self._compiled
         blocks, predicates = len(compiled.variables.blocks), len(compiled.variables.predicates)
-        workspace = _new_workspace(plan, blocks, compiled.count)
         cells = CellsByEvent(
             starts=np.zeros(2, np.int64),
             blocks=np.empty(blocks, np.int32),
             cells=np.empty(blocks, np.int32),
             passing=np.zeros((1, predicates), np.bool_),
-            predicate=finder.predicate,
+            predicate=self._finder.predicate,
             first=compiled.variables.first,
         )
-        arrays = postings.new_workspace(most_values=blocks)
-        ends = np.zeros(1, np.int64)
-        self.binding: Final = Binding(SingleArrays(*plan, arrays, cells, ends, workspace))
-        self.blocks: Final = _view(workspace.blocks, "q")
-        self.values: Final = _view(workspace.values, "d")
-        self.passing: Final = cells.passing[0]
-        self.found: Final = workspace.found
+        postings = self._postings.new_workspace(most_values=blocks)
+        workspace = _new_workspace(self._plan, blocks, compiled.count)
+        return SingleArrays(*self._plan, postings, cells, np.zeros(1, np.int64), workspace)
+
+
+class _SingleMemory:
+    """Memory for one event at a time, bound for the kernels."""
+
+    def __init__(self, arrays: SingleArrays) -> None:
+        self.binding: Final = Binding(arrays)
+        self.blocks: Final = _view(arrays.workspace.blocks, "q")
+        self.values: Final = _view(arrays.workspace.values, "d")
+        self.passing: Final = arrays.cells.passing[0]
+        self.found: Final = arrays.workspace.found
 
 
 def _view(memory: NDArray[Any], code: str) -> memoryview:

@@ -6,7 +6,7 @@ neither time nor memory depends on what the event does not touch.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -289,9 +289,13 @@ _LOWER_HALF: Final = (1 << 32) - 1
 MAX_STAMPS: Final = 1 << 30
 
 
+# Kernels pass the address on, because a call with all arrays takes longer than most of them run.
+
+
 @kernel
-def hold_values(ranking: Ranking, workspace: SingleWorkspace, count: int) -> None:
+def hold_values(address: Any, count: int) -> None:
     """Find the cells of the event's values, and put its attributes in order."""
+    ranking, workspace = arrays_at(address).ranking, arrays_at(address).workspace
     held = workspace.held
     for number in range(count):
         block, value = workspace.blocks[number], workspace.values[number]
@@ -326,10 +330,10 @@ def _after(low: NDArray[np.int32], first: int, last: int, cell: int) -> int:
 
 
 @kernel
-def _set_truths(
-    tests: RegionTests, passing: NDArray[np.bool_], workspace: SingleWorkspace, count: int
-) -> int:
+def _set_truths(address: Any, count: int) -> int:
     """Set the truths of the regions, and write the true ones to the queue; return their number."""
+    arrays = arrays_at(address)
+    tests, workspace, passing = arrays.tests, arrays.workspace, arrays.cells.passing[0]
     # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
     of_block, starts, widest, low, high, region_of = tests.intervals
     always, others = tests.always, tests.others
@@ -373,8 +377,9 @@ def _set_truths(
 
 
 @kernel
-def _reset_truths(tests: RegionTests, workspace: SingleWorkspace, count: int, tail: int) -> None:
+def _reset_truths(address: Any, count: int, tail: int) -> None:
     """Restore the truths for an event without attributes, given that these rows are true."""
+    tests, workspace = arrays_at(address).tests, arrays_at(address).workspace
     truth = workspace.truth
     for row in workspace.queue[:tail]:
         truth[row] = False
@@ -410,8 +415,10 @@ def _are_true(children: NDArray[np.int32], truth: NDArray[np.bool_]) -> bool:
 
 
 @kernel
-def _spread(graph: Graph, upward: Upward, workspace: SingleWorkspace, tail: int) -> int:
+def _spread(address: Any, tail: int) -> int:
     """Add to the true regions in the queue the nodes that follow; return where they end."""
+    arrays = arrays_at(address)
+    graph, upward, workspace = arrays.graph, arrays.upward, arrays.workspace
     # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
     starts, records, queue, truth = upward.starts, upward.records, workspace.queue, workspace.truth
     kinds, children, child_starts = graph.kinds, graph.children, graph.starts
@@ -473,8 +480,9 @@ def _spread(graph: Graph, upward: Upward, workspace: SingleWorkspace, tail: int)
 
 
 @kernel
-def _take_tops(upward: Upward, workspace: SingleWorkspace, tail: int, count: int) -> int:
+def _take_tops(address: Any, tail: int, count: int) -> int:
     """Write the subscriptions whose top is among the true rows; return where they end."""
+    upward, workspace = arrays_at(address).upward, arrays_at(address).workspace
     queue, found, subscription = workspace.queue, workspace.found, upward.subscription
     first = len(workspace.truth) - len(subscription)
     for place in range(tail):
@@ -509,8 +517,9 @@ def _sort(found: NDArray[np.int32], bits: NDArray[np.uint64], count: int) -> Non
 
 
 @kernel
-def match_held(arrays: SingleArrays, count: int) -> int:
+def match_held(address: Any, count: int) -> int:
     """Match an event whose attributes and cells are held; return the number of matches."""
+    arrays = arrays_at(address)
     workspace, cells, postings = arrays.workspace, arrays.cells, arrays.postings
     found = 0
     if len(postings.postings.records):
@@ -525,18 +534,16 @@ def match_held(arrays: SingleArrays, count: int) -> int:
             postings.stamps[0] = 0
             postings.seen[:] = 0
     if len(arrays.upward.subscription):
-        tail = _set_truths(arrays.tests, cells.passing[0], workspace, count)
-        tail = _spread(arrays.graph, arrays.upward, workspace, tail)
-        found = _take_tops(arrays.upward, workspace, tail, found)
-        _reset_truths(arrays.tests, workspace, count, tail)
+        tail = _spread(address, _set_truths(address, count))
+        found = _take_tops(address, tail, found)
+        _reset_truths(address, count, tail)
     if found > 1:
         _sort(workspace.found, workspace.bits, found)
     return found
 
 
 @kernel
-def match_values(address: int, count: int) -> int:
+def match_values(address: Any, count: int) -> int:
     """Match the event whose values are in the workspace; return the number of matches."""
-    arrays = arrays_at(address)
-    hold_values(arrays.ranking, arrays.workspace, count)
-    return match_held(arrays, count)
+    hold_values(address, count)
+    return match_held(address, count)

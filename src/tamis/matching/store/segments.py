@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,7 +145,20 @@ class Segment(NamedTuple):
 
     def match_one(self, event: Event, now: float) -> list[Id]:
         """Return the subscriptions in force that one event satisfies."""
-        found = self.evaluator.evaluate_one(event)
+        return self._taken(self.evaluator.evaluate_one(event), now)
+
+    def match_plain(self, event: dict[str, Any], now: float) -> list[Id] | None:
+        """Return the same for a mapping; None if it is not surely plain."""
+        found = self.evaluator.single.evaluate_plain(event)
+        return None if found is None else self._taken(found, now)
+
+    def match_json(self, data: bytes, now: float) -> list[Id] | None:
+        """Return the same for an event in JSON; None if the strict reader decides."""
+        found = self.evaluator.single_json.evaluate(data)
+        return None if found is None else self._taken(found, now)
+
+    def _taken(self, found: NDArray[np.int32], now: float) -> list[Id]:
+        """Return the ids of those that are in force."""
         if not len(found):
             return []
         if self.removed or now >= self.columns.soonest:
