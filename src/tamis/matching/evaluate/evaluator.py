@@ -36,8 +36,8 @@ from tamis.matching.evaluate.segment_matches import (
     SegmentMatches,
     zero_rows,
 )
-from tamis.matching.evaluate.single import SingleEvaluator
-from tamis.matching.evaluate.single_json import SingleJsonEvaluator
+from tamis.matching.evaluate.single_event.evaluator import SingleEvaluator
+from tamis.matching.evaluate.single_event.json_evaluator import SingleJsonEvaluator
 
 # Words of events in a tile: enough to keep the vector units busy, but no more rows than fit the
 # last-level cache.

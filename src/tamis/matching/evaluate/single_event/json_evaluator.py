@@ -15,8 +15,8 @@ from tamis.diagrams.kernels import NONE
 from tamis.events import EventLimits, Schema, Type
 from tamis.events.json_kernels import ESCAPED_TEXT, FALSE, FLOAT, INTEGER, TEXT, TRUE
 from tamis.events.json_scans import scan_limits, scan_workspace, scanned_values, wanted_paths
-from tamis.matching.evaluate.single import NOTHING, SingleEvaluator
-from tamis.matching.evaluate.single_json_kernels import (
+from tamis.matching.evaluate.single_event.evaluator import NOTHING, SingleEvaluator
+from tamis.matching.evaluate.single_event.json_event_kernels import (
     ASKS,
     DECLINED,
     JsonArrays,

@@ -6,7 +6,7 @@ neither time nor memory depends on what the event does not touch.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from tamis.bindings import reader
 from tamis.diagrams.kernels import NONE
 from tamis.jit import inlined, kernel, trailing_zeros
-from tamis.matching.compile.graph_kernels import ALL, ANY, ODD, Graph, Regions, VariableCounts
+from tamis.matching.compile.graph_kernels import ALL, ODD, Graph, Regions, VariableCounts
 from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
-from tamis.matching.evaluate.ranking_kernels import Ranking, number_cell
+from tamis.matching.evaluate.single_event.ranking_kernels import Ranking, number_cell
 
 # --- the plan -------------------------------------------------------------------------------------
 
@@ -44,10 +44,8 @@ class Intervals(NamedTuple):
     """Group g has the intervals from starts[g] to starts[g + 1]."""
     widest: NDArray[np.int32]
     """For each group the width of the widest interval."""
-    low: NDArray[np.int32]
-    high: NDArray[np.int32]
-    """Interval i holds the cells low[i] <= c < high[i]."""
-    region: NDArray[np.int32]
+    bounds: Annotated[NDArray[np.int32], 2]
+    """Each interval's first cell, the first after it, and its region: read together."""
 
 
 class RegionTests(NamedTuple):
@@ -75,108 +73,22 @@ class Upward(NamedTuple):
     Then the others are looked up.
     """
 
-    starts: NDArray[np.int64]
+    starts: NDArray[np.uint32]
     """Row r has the records from starts[r] to starts[r + 1]."""
     records: NDArray[np.int32]
     """Each has a node and, in its last bits, how the row leads to it; a record that CHECKS also
-    has the number of other rows, and the rows."""
+    has two other rows, how many more there are, and those."""
     level: NDArray[np.int32]
     """For each node: those that it depends on have smaller levels."""
     subscription: NDArray[np.int32]
     """For each top its subscription."""
 
 
-class NodePlan(NamedTuple):
-    """How each node is reached, and by which of its children."""
-
-    code: NDArray[np.int8]
-    first: NDArray[np.int64]
-    last: NDArray[np.int64]
-    share: NDArray[np.float64]
-    """About which share of events makes each row true."""
-
-
-@kernel
-def _rarest(children: NDArray[np.int32], step: int, share: NDArray[np.float64]) -> int:
-    """Return the place of the rarest child, or of the rarest term of two."""
-    best, least = 0, np.inf
-    for place in range(0, len(children), step):
-        own = share[children[place]]
-        if step == 2:
-            own += share[children[place + 1]]
-        if own < least:
-            best, least = place, own
-    return best
-
-
-@kernel
-def plan_nodes(graph: Graph, regions: int, plan: NodePlan, level: NDArray[np.int32]) -> None:
-    """Choose for each node how its children lead to it, and which of them."""
-    share, inner = plan.share, len(graph.kinds) - len(graph.members)
-    for node in range(len(graph.kinds)):
-        kind, start, end = graph.kinds[node], graph.starts[node], graph.starts[node + 1]
-        children = graph.children[start:end]
-        level[node] = 1
-        for child in children:
-            if child >= regions:
-                level[node] = max(level[node], level[child - regions] + 1)
-        plan.code[node], plan.first[node], plan.last[node] = REACHES, start, end
-        total = 0.0
-        if kind == ANY:
-            for child in children:
-                total += share[child]
-        else:
-            step = 1 if kind == ALL else 2
-            rarest = _rarest(children, step, share)
-            total = share[children[rarest]]
-            if step == 2:
-                total += share[children[rarest + 1]]
-            plan.first[node], plan.last[node] = start + rarest, start + rarest + step
-            plan.code[node] = CHECKS if kind == ALL else LOOKS_UP
-            if level[node] > 1:
-                plan.code[node] = WAITS
-        if node < inner:
-            share[regions + node] = min(1.0, total)
-
-
-@kernel
-def size_records(graph: Graph, plan: NodePlan, starts: NDArray[np.int64]) -> None:
-    """Write where the records of each row will begin; `starts` must be zeros."""
-    for node in range(len(graph.kinds)):
-        size = 1
-        if plan.code[node] == CHECKS:
-            size += graph.starts[node + 1] - graph.starts[node]
-        for child in graph.children[plan.first[node] : plan.last[node]]:
-            starts[child + 1] += size
-    for row in range(len(starts) - 1):
-        starts[row + 1] += starts[row]
-
-
-@kernel
-def write_records(graph: Graph, plan: NodePlan, upward: Upward) -> None:
-    """Write the records of all rows."""
-    places, records = upward.starts.copy(), upward.records
-    for node in range(len(graph.kinds)):
-        for at in range(plan.first[node], plan.last[node]):
-            child = graph.children[at]
-            place = places[child]
-            records[place] = node << CODE_BITS | int(plan.code[node])
-            place += 1
-            if plan.code[node] == CHECKS:
-                records[place] = graph.starts[node + 1] - graph.starts[node] - 1
-                place += 1
-                for other in range(graph.starts[node], graph.starts[node + 1]):
-                    if other != at:
-                        records[place] = graph.children[other]
-                        place += 1
-            places[child] = place
-
-
 # --- regions --------------------------------------------------------------------------------------
 
 
 @inlined
-def _lies_in(
+def lies_in(
     changes: NDArray[np.int32],
     inside: bool,
     guard: int,
@@ -193,56 +105,6 @@ def _lies_in(
     return inside
 
 
-@kernel
-def find_base(
-    regions: Regions,
-    counts: VariableCounts,
-    is_base: NDArray[np.bool_],
-    asks: NDArray[np.bool_],
-    passing: NDArray[np.bool_],
-) -> None:
-    """Find the regions that an event without attributes lies in, and those with predicates."""
-    for block in range(len(regions.of_block) - 1):
-        # The constants come last; they belong to no attribute.
-        is_attribute = block < len(counts.breakpoints)
-        breakpoints = counts.breakpoints[block] if is_attribute else 0
-        passes = passing
-        if is_attribute:
-            passes = passing[counts.predicates[block] : counts.predicates[block + 1]]
-        for region in range(regions.of_block[block], regions.of_block[block + 1]):
-            own = regions.breakpoints[regions.starts[region] : regions.starts[region + 1]]
-            begins, guard = bool(regions.begins[region]), regions.guard[region]
-            is_base[region] = _lies_in(own, begins, guard, 0, breakpoints, passes)
-            asks[region] = guard != NONE
-            for variable in own:
-                asks[region] |= variable >= breakpoints
-
-
-@kernel
-def list_intervals(
-    regions: Regions,
-    asks: NDArray[np.bool_],
-    low: NDArray[np.int32],
-    high: NDArray[np.int32],
-    region_of: NDArray[np.int32],
-) -> int:
-    """Write the intervals of all regions that no predicate decides; return their number."""
-    count = 0
-    for region in range(len(regions.begins)):
-        if asks[region]:
-            continue
-        inside, start = bool(regions.begins[region]), 0
-        for variable in regions.breakpoints[regions.starts[region] : regions.starts[region + 1]]:
-            if inside:
-                low[count], high[count], region_of[count] = start, variable + 1, region
-                count += 1
-            inside, start = not inside, variable + 1
-        if inside:
-            low[count], high[count], region_of[count] = start, MAX_CELL, region
-            count += 1
-    return count
-
-
 class SingleWorkspace(NamedTuple):
     """Memory for one event; between events it describes an event without attributes."""
 
@@ -252,8 +114,8 @@ class SingleWorkspace(NamedTuple):
     """The numbers that they hold, or the cells."""
     held: NDArray[np.int64]
     """The attributes in order, each with its cell in the lower half."""
-    truth: NDArray[np.bool_]
-    """For every region, and for every node."""
+    truth: NDArray[np.uint8]
+    """A bit for every region, and for every node: they fit into the nearest caches."""
     is_present: NDArray[np.bool_]
     """For every attribute, and for the constants, which belong to none."""
     queue: NDArray[np.int32]
@@ -264,6 +126,8 @@ class SingleWorkspace(NamedTuple):
     """For each node that waits the next one on its level, or NONE."""
     found: NDArray[np.int32]
     """The matches."""
+    tops: NDArray[np.int32]
+    """The tops that are true."""
     bits: NDArray[np.uint64]
     """A bit for each subscription, to sort many matches."""
 
@@ -318,11 +182,22 @@ def insert(held: NDArray[np.int64], count: int, entry: int) -> None:
 
 
 @inlined
-def _after(low: NDArray[np.int32], first: int, last: int, cell: int) -> int:
+def _is_true(truth: NDArray[np.uint8], row: int) -> bool:
+    return bool(truth[row >> 3] >> (row & 7) & 1)
+
+
+@inlined
+def set_true(truth: NDArray[np.uint8], row: int) -> None:
+    """Set the bit of a row."""
+    truth[row >> 3] |= np.uint8(1 << (row & 7))
+
+
+@inlined
+def _after(bounds: NDArray[np.int32], first: int, last: int, cell: int) -> int:
     """Return the place after the last interval of a group that begins at a cell or before."""
     while first < last:
         middle = (first + last) >> 1
-        if low[middle] <= cell:
+        if bounds[middle, 0] <= cell:
             first = middle + 1
         else:
             last = middle
@@ -335,7 +210,7 @@ def _set_truths(address: Any, count: int) -> int:
     arrays = arrays_at(address)
     tests, workspace, passing = arrays.tests, arrays.workspace, arrays.cells.passing[0]
     # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
-    of_block, starts, widest, low, high, region_of = tests.intervals
+    of_block, starts, widest, bounds = tests.intervals
     always, others = tests.always, tests.others
     truth, queue, is_present = workspace.truth, workspace.queue, workspace.is_present
     base, base_starts, other_starts = tests.base, tests.base_starts, tests.other_starts
@@ -348,26 +223,26 @@ def _set_truths(address: Any, count: int) -> int:
             continue
         is_present[block] = True
         for region in base[base_starts[block] : base_starts[block + 1]]:
-            truth[region] = False
+            truth[region >> 3] &= ~np.uint8(1 << (region & 7))
         begin = tail
         for group in range(of_block[block], of_block[block + 1]):
-            place = _after(low, starts[group], starts[group + 1], cell) - 1
+            place = _after(bounds, starts[group], starts[group + 1], cell) - 1
             nearest = cell - widest[group]
-            while place >= starts[group] and low[place] > nearest:
+            while place >= starts[group] and bounds[place, 0] > nearest:
                 # Without a branch, which would often be mispredicted.
-                queue[tail] = region_of[place]
-                tail += int(cell < high[place])
+                queue[tail] = bounds[place, 2]
+                tail += int(cell < bounds[place, 1])
                 place -= 1
         breakpoints = counts.breakpoints[block]
         for region in others[other_starts[block] : other_starts[block + 1]]:
             passes = passing[counts.predicates[block] : counts.predicates[block + 1]]
             own = regions.breakpoints[regions.starts[region] : regions.starts[region + 1]]
             inside, guard = bool(regions.begins[region]), regions.guard[region]
-            if _lies_in(own, inside, guard, cell, breakpoints, passes):
+            if lies_in(own, inside, guard, cell, breakpoints, passes):
                 queue[tail] = region
                 tail += 1
         for place in range(begin, tail):
-            truth[queue[place]] = True
+            set_true(truth, queue[place])
     for block in range(len(base_starts) - 1 if len(base) else 0):
         if not is_present[block]:
             for region in base[base_starts[block] : base_starts[block + 1]]:
@@ -382,70 +257,72 @@ def _reset_truths(address: Any, count: int, tail: int) -> None:
     tests, workspace = arrays_at(address).tests, arrays_at(address).workspace
     truth = workspace.truth
     for row in workspace.queue[:tail]:
-        truth[row] = False
+        truth[row >> 3] = 0
     for number in range(count):
         workspace.is_present[workspace.held[number] >> 32] = False
     for block in tests.always:
         workspace.is_present[block] = False
     for region in tests.base:
-        truth[region] = True
+        set_true(truth, region)
 
 
 # --- the graph ------------------------------------------------------------------------------------
 
 
 @inlined
-def _is_parity(kind: int, children: NDArray[np.int32], truth: NDArray[np.bool_]) -> bool:
+def _is_parity(kind: int, children: NDArray[np.int32], truth: NDArray[np.uint8]) -> bool:
     """Return whether all terms of a parity are known, and an odd or even number is true."""
     is_odd = kind == ODD
     for term in range(0, len(children), 2):
-        if truth[children[term]]:
+        if _is_true(truth, children[term]):
             is_odd = not is_odd
-        elif not truth[children[term + 1]]:
+        elif not _is_true(truth, children[term + 1]):
             return False
     return not is_odd
 
 
 @inlined
-def _are_true(children: NDArray[np.int32], truth: NDArray[np.bool_]) -> bool:
+def _are_true(children: NDArray[np.int32], truth: NDArray[np.uint8]) -> bool:
     for child in children:  # noqa: SIM110 - a kernel has no generators
-        if not truth[child]:
+        if not _is_true(truth, child):
             return False
     return True
 
 
 @kernel
-def _spread(address: Any, tail: int) -> int:
-    """Add to the true regions in the queue the nodes that follow; return where they end."""
+def _spread(address: Any, tail: int) -> tuple[int, int]:
+    """Add the inner nodes that follow from the true regions, and write the tops; count both."""
     arrays = arrays_at(address)
     graph, upward, workspace = arrays.graph, arrays.upward, arrays.workspace
     # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
     starts, records, queue, truth = upward.starts, upward.records, workspace.queue, workspace.truth
     kinds, children, child_starts = graph.kinds, graph.children, graph.starts
     first_waiting, next_waiting = workspace.first_waiting, workspace.next_waiting
-    level, inner = upward.level, len(kinds) - len(upward.subscription)
-    regions, head, waiting = len(truth) - len(kinds), 0, len(first_waiting)
+    level, tops, inner = upward.level, workspace.tops, len(kinds) - len(upward.subscription)
+    regions, head, waiting = len(starts) - 1 - inner, 0, len(first_waiting)
+    count = 0
     while True:
         while head < tail:
             row = queue[head]
             head += 1
-            # Tops lead nowhere.
-            if row - regions >= inner:
-                continue
-            place, end = starts[row], starts[row + 1]
+            place, end = int(starts[row]), int(starts[row + 1])
             while place < end:
                 record = records[place]
                 code, node = record & CODE_MASK, record >> CODE_BITS
                 place += 1
                 if code == CHECKS:
-                    other = place + 1
-                    place = other + records[place]
-                    while other < place and truth[records[other]]:
+                    # Both at once: most fail, but half of them not at the first.
+                    passes = _is_true(truth, records[place]) & _is_true(truth, records[place + 1])
+                    other = place + 3
+                    place = other + records[place + 2]
+                    if not passes:
+                        continue
+                    while other < place and _is_true(truth, records[other]):
                         other += 1
                     if other < place:
                         continue
                 elif code == REACHES:
-                    if truth[regions + node]:
+                    if _is_true(truth, regions + node):
                         continue
                 elif code == LOOKS_UP:
                     own = children[child_starts[node] : child_starts[node + 1]]
@@ -456,14 +333,18 @@ def _spread(address: Any, tail: int) -> int:
                     first_waiting[level[node]] = node
                     waiting = min(waiting, level[node])
                     continue
-                truth[regions + node] = True
-                queue[tail] = regions + node
-                tail += 1
+                set_true(truth, regions + node)
+                if node < inner:
+                    queue[tail] = regions + node
+                    tail += 1
+                else:
+                    tops[count] = node - inner
+                    count += 1
         # All rows below the lowest level at which a node waits have their truths now.
         while waiting < len(first_waiting) and first_waiting[waiting] == NONE:
             waiting += 1
         if waiting == len(first_waiting):
-            return tail
+            return tail, count
         node = first_waiting[waiting]
         first_waiting[waiting] = NONE
         while node != NONE:
@@ -472,28 +353,14 @@ def _spread(address: Any, tail: int) -> int:
                 holds = _are_true(own, truth)
             else:
                 holds = _is_parity(kinds[node], own, truth)
-            if holds:
-                truth[regions + node] = True
+            if holds and node < inner:
+                set_true(truth, regions + node)
                 queue[tail] = regions + node
                 tail += 1
+            elif holds:
+                tops[count] = node - inner
+                count += 1
             node = next_waiting[node]
-
-
-@kernel
-def _take_tops(address: Any, tail: int, count: int) -> int:
-    """Write the subscriptions whose top is among the true rows; return where they end."""
-    upward, workspace = arrays_at(address).upward, arrays_at(address).workspace
-    queue, found, subscription = workspace.queue, workspace.found, upward.subscription
-    first = len(workspace.truth) - len(subscription)
-    for place in range(tail):
-        top = queue[place] - first
-        if top >= 0:
-            found[count] = subscription[top]
-            count += 1
-    return count
-
-
-# --- the event ------------------------------------------------------------------------------------
 
 
 @kernel
@@ -517,27 +384,44 @@ def _sort(found: NDArray[np.int32], bits: NDArray[np.uint64], count: int) -> Non
 
 
 @kernel
+def _take_tops(address: Any, tops: int, count: int) -> int:
+    """Append the subscriptions of the true tops to the matches; return where they end."""
+    upward, workspace = arrays_at(address).upward, arrays_at(address).workspace
+    top, truth, found = workspace.tops, workspace.truth, workspace.found
+    first = len(upward.starts) - 1
+    # Tops are in the order of their subscriptions, and memory is read faster in order.
+    _sort(top, workspace.bits, tops)
+    for place in range(tops):
+        truth[(first + top[place]) >> 3] = 0
+        found[count + place] = upward.subscription[top[place]]
+    return count + tops
+
+
+# --- the event ------------------------------------------------------------------------------------
+
+
+@kernel
 def match_held(address: Any, count: int) -> int:
     """Match an event whose attributes and cells are held; return the number of matches."""
     arrays = arrays_at(address)
     workspace, cells, postings = arrays.workspace, arrays.cells, arrays.postings
-    found = 0
+    found = listed = 0
     if len(postings.postings.records):
         for number in range(count):
             cells.blocks[number] = workspace.held[number] >> 32
             cells.cells[number] = workspace.held[number] & _LOWER_HALF
         cells.starts[1] = count
         match_postings(postings, cells, 0, arrays.ends, workspace.found)
-        found = arrays.ends[0]
+        found = listed = int(arrays.ends[0])
         postings.stamps[0] += 1
         if postings.stamps[0] > MAX_STAMPS:
             postings.stamps[0] = 0
             postings.seen[:] = 0
     if len(arrays.upward.subscription):
-        tail = _spread(address, _set_truths(address, count))
-        found = _take_tops(address, tail, found)
+        tail, tops = _spread(address, _set_truths(address, count))
+        found = _take_tops(address, tops, found)
         _reset_truths(address, count, tail)
-    if found > 1:
+    if listed > 0 and found > 1:
         _sort(workspace.found, workspace.bits, found)
     return found
 

@@ -22,8 +22,13 @@ from tamis.events.json_kernels import (
 )
 from tamis.events.token_kernels import unescape
 from tamis.jit import kernel
-from tamis.matching.evaluate.ranking_kernels import number_cell, text_cell
-from tamis.matching.evaluate.single_kernels import SingleArrays, arrays_at, insert, match_held
+from tamis.matching.evaluate.single_event.ranking_kernels import number_cell, text_cell
+from tamis.matching.evaluate.single_event.spreading_kernels import (
+    SingleArrays,
+    arrays_at,
+    insert,
+    match_held,
+)
 
 DECLINED: Final = -1
 """The event is left to the strict reader."""
@@ -110,7 +115,7 @@ def _hold_found(address: Any, data: NDArray[np.uint8], size: int) -> int:
         if cell == NONE:
             result = DECLINED
             break
-        insert(held, count, int(block) << 32 | cell)
+        insert(held, count, int(block) << 32 | int(cell))
         count += 1
     for number in range(size):
         is_seen[found.paths[number]] = False

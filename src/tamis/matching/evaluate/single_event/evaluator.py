@@ -21,8 +21,12 @@ from tamis.matching.evaluate.cells import CellFinder, Ranker
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import PostingLists
 from tamis.matching.evaluate.predicates import TextIndex
-from tamis.matching.evaluate.single_kernels import SingleArrays, SingleWorkspace, match_values
-from tamis.matching.evaluate.single_plan import SinglePlan, plan_single_events
+from tamis.matching.evaluate.single_event.plan import SinglePlan, plan_single_events
+from tamis.matching.evaluate.single_event.spreading_kernels import (
+    SingleArrays,
+    SingleWorkspace,
+    match_values,
+)
 
 MAX_EXACT_INTEGER: Final = 1 << 53
 NOTHING: Final = np.empty(0, np.int32)
@@ -193,17 +197,18 @@ def _view(memory: NDArray[Any], code: str) -> memoryview:
 
 def _new_workspace(plan: SinglePlan, blocks: int, count: int) -> SingleWorkspace:
     regions, nodes = len(plan.tests.regions.begins), len(plan.graph.kinds)
-    truth = np.zeros(regions + nodes, np.bool_)
-    truth[plan.tests.base] = True
+    is_true = np.zeros(regions + nodes, np.bool_)
+    is_true[plan.tests.base] = True
     return SingleWorkspace(
         blocks=np.zeros(blocks + 1, np.int64),
         values=np.zeros(blocks + 1, np.float64),
         held=np.zeros(blocks + 1, np.int64),
-        truth=truth,
+        truth=np.packbits(is_true, bitorder="little"),
         is_present=np.zeros(blocks + 1, np.bool_),
         queue=np.empty(regions + nodes + 1, np.int32),
         first_waiting=np.full(int(plan.upward.level.max(initial=0)) + 1, NONE, np.int32),
         next_waiting=np.full(nodes, NONE, np.int32),
         found=np.empty(count + 1, np.int32),
+        tops=np.empty(len(plan.upward.subscription) + 1, np.int32),
         bits=np.zeros(-(-count // 64), np.uint64),
     )

@@ -57,7 +57,7 @@ def number_cell(ranking: Ranking, block: int, number: float) -> int:
 
 @kernel
 def _hash_text(data: NDArray[np.uint8], start: int, end: int, block: int) -> int:
-    mixed = block
+    mixed = int(block)
     for at in range(start, end):
         mixed = mixed_in(mixed, data[at])
     return mixed ^ (mixed >> 20)

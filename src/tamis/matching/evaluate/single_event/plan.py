@@ -19,18 +19,21 @@ from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.graph_kernels import Graph, Regions
 from tamis.matching.compile.graphs import build_graph, needed_sides, region_list
 from tamis.matching.compile.variables import Variables
-from tamis.matching.evaluate.ranking_kernels import NO_TEXT, EncodedTexts, Ranking, enter_texts
-from tamis.matching.evaluate.single_kernels import (
-    Intervals,
+from tamis.matching.evaluate.single_event.plan_kernels import (
     NodePlan,
-    RegionTests,
-    Upward,
     find_base,
     list_intervals,
     plan_nodes,
     size_records,
     write_records,
 )
+from tamis.matching.evaluate.single_event.ranking_kernels import (
+    NO_TEXT,
+    EncodedTexts,
+    Ranking,
+    enter_texts,
+)
+from tamis.matching.evaluate.single_event.spreading_kernels import Intervals, RegionTests, Upward
 
 
 class SinglePlan(NamedTuple):
@@ -93,9 +96,7 @@ def _intervals(regions: Regions, asks: NDArray[np.bool_]) -> Intervals:
         of_block=np.searchsorted(groups, 32 * np.arange(len(regions.of_block))).astype(np.int32),
         starts=np.append(starts, count).astype(np.int64),
         widest=widest,
-        low=low[order],
-        high=high[order],
-        region=region[order],
+        bounds=np.stack((low[order], high[order], region[order]), axis=1),
     )
 
 
@@ -103,11 +104,12 @@ def _shares(tests: RegionTests, variables: Variables) -> NDArray[np.float64]:
     """Return about which share of events lies in each region."""
     usual, intervals = usual_presence(len(variables.blocks)), tests.intervals
     cells = np.append(variables.counts.breakpoints + 1.0, 1.0)
-    block = np.searchsorted(tests.regions.of_block, intervals.region, side="right") - 1
-    width = np.minimum(intervals.high, cells[block]) - intervals.low
+    low, high, region = intervals.bounds.T
+    block = np.searchsorted(tests.regions.of_block, region, side="right") - 1
+    width = np.minimum(high, cells[block]) - low
     count = len(tests.regions.begins)
     share: NDArray[np.float64] = np.zeros(count)
-    np.add.at(share, intervals.region, usual * width / cells[block])
+    np.add.at(share, region, usual * width / cells[block])
     share[tests.others] = usual
     share[tests.base] = 1.0
     return share
@@ -126,7 +128,8 @@ def _upward(graph: Graph, share: NDArray[np.float64]) -> Upward:
     plan_nodes(graph, regions, plan, level)
     starts = np.zeros(regions + inner + 1, np.int64)
     size_records(graph, plan, starts)
-    upward = Upward(starts, np.empty(starts[-1], np.int32), level, graph.members)
+    records = np.empty(starts[-1], np.int32)
+    upward = Upward(starts.astype(np.uint32), records, level, graph.members)
     write_records(graph, plan, upward)
     return upward
 
