@@ -33,6 +33,7 @@ from tamis.broker.operations.health import Health
 from tamis.broker.operations.housekeeping import Chore, Housekeeping
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
+from tamis.broker.operations.pacing import PrincipalPacing
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
@@ -177,8 +178,10 @@ class Broker:
             fan_out=fan_out,
             health=self.health,
         )
+        self.pacing = PrincipalPacing()
+        pause = self.pacing.pause_after
         replays = FairExecutor(
-            executors.background, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+            executors.background, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
         )
         self.replayer = Replayer(
             store,
@@ -230,12 +233,13 @@ class Broker:
             revocation_writer=self.revocation_writer,
             executors=executors,
             fan_out=fan_out,
-            client_executor=FairExecutor(executors.client, clock.monotonic),
+            pacing=self.pacing,
+            client_executor=FairExecutor(executors.client, clock.monotonic, pause),
             view_executor=FairExecutor(
-                executors.client, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+                executors.client, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
             ),
             decode_executor=FairExecutor(
-                executors.decode, clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+                executors.decode, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
             ),
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,
@@ -465,10 +469,6 @@ class Broker:
             self._connected[session.principal.name] -= 1
             if not self._connected[session.principal.name]:
                 del self._connected[session.principal.name]
-
-    def has_others_than(self, principal: str) -> bool:
-        """Return whether another principal has a session."""
-        return len(self._connected) > (principal in self._connected)
 
     def end_invalid_sessions(self) -> None:
         """End the sessions whose credentials are no longer valid."""

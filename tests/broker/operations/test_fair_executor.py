@@ -157,5 +157,5 @@ async def test_a_machine_that_slept_during_a_piece_does_not_pause_as_long() -> N
         yield
         return "done"
 
-    executor = FairExecutor(ThreadExecutor("test"), clock.monotonic)
+    executor = FairExecutor(ThreadExecutor("test"), clock.monotonic, lambda _, seconds: seconds)
     assert await asyncio.wait_for(executor.run_slices("ann", sleeping()), 10) == "done"

@@ -28,7 +28,6 @@ from tamis.broker.frontend.http.operations import (
 from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import JSON
 from tamis.broker.frontend.http.routes import OPERATIONS
-from tamis.broker.frontend.pacing import RequestPacing
 from tamis.broker.frontend.streams import Streams
 from tamis.broker.frontend.websocket import WebSocketApp
 from tamis.errors import RefusedError
@@ -77,7 +76,7 @@ def _document(tokens_required: bool) -> bytes:
 def create_app(broker: Broker, streams: Streams) -> ASGIApp:
     """Return the ASGI application of a broker."""
     settings = broker.settings
-    frontend = Frontend(broker, settings, streams, RequestPacing(broker.has_others_than))
+    frontend = Frontend(broker, settings, streams)
     broker.metrics.watch("streams", "Connections and event streams open", streams.__len__)
     app: ASGIApp = Router(_routes(frontend), redirect_slashes=False, default=_not_found)
     app = Guard(app, settings)

@@ -40,7 +40,7 @@ BACKLOG: Final = 2048
 LOADING_SECONDS: Final = 3.0
 # How long a thread that computes may keep the event loop waiting. With Python's 5 ms, each of the
 # steps of a publication would wait that long while somebody searches the log.
-SWITCH_SECONDS: Final = 0.0005
+SWITCH_SECONDS: Final = 0.0001
 # How long the process waits for threads that still compute after everything is closed.
 LEAVING_SECONDS: Final = 1.0
 

@@ -1,8 +1,8 @@
 """The fair executor: principals share threads, and nobody gets more than one at a time.
 
 Long work is a generator that yields between pieces. After each piece the thread is free for others
-for as long as the piece took: Python runs one thread at a time, so work that never pauses would
-slow down everything else in the process, not only the executor.
+for at least as long as the piece took: Python runs one thread at a time, so work that never pauses
+would slow down everything else in the process, not only the executor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 Slices = Generator[None, None, T]
 """Work that yields between pieces, and returns its result."""
 
-SLICE_SECONDS: Final = 0.003
+SLICE_SECONDS: Final = 0.001
 # A piece seems to have taken longer if the machine slept meanwhile.
 MAX_PAUSE_SECONDS: Final = 1.0
 MAX_WAITING: Final = 16
@@ -51,13 +51,18 @@ class FairExecutor:
         self,
         executor: Executor,
         clock: Callable[[], float],
+        pause_after: Callable[[str, float], float],
         *,
         max_waiting: float = MAX_WAITING,
         max_waiting_in_all: float = MAX_WAITING_IN_ALL,
     ) -> None:
-        """Share an executor; `clock` is monotonic, and more work than the limits is refused."""
+        """Share an executor; `clock` is monotonic, and more work than the limits is refused.
+
+        `pause_after` says for how long a principal pauses after a piece of work.
+        """
         self._executor = executor
         self._clock = clock
+        self._pause_after = pause_after
         self._max_waiting = max_waiting
         self._max_waiting_in_all = max_waiting_in_all
         self._turns: dict[str, _Turn] = {}
@@ -77,7 +82,8 @@ class FairExecutor:
                 piece = await self._executor.run(self._advance, slices)
                 if piece.is_last:
                     return piece.result  # type: ignore[return-value]
-                await asyncio.sleep(min(piece.seconds, MAX_PAUSE_SECONDS))
+                pause = self._pause_after(principal, piece.seconds)
+                await asyncio.sleep(min(pause, MAX_PAUSE_SECONDS))
 
     def _advance(self, slices: Slices[T]) -> _SliceResult:
         started, seconds = self._clock(), 0.0

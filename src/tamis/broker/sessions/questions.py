@@ -94,7 +94,8 @@ class Questions(SessionBase):
             manager = self._services.subscription_manager
             parsed, chosen = manager.parse_allowed(filter_, language, mode, rights)
             wanted = HistoryQuery(parsed, chosen, first, end_, most)
-            return self._services.history.read(wanted, rights)
+            # A generator of its own, so that a thread parses the filter.
+            return (yield from self._services.history.read(wanted, rights))
 
         return await self._answer_by_rights(search)
 

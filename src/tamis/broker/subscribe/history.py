@@ -22,7 +22,7 @@ from tamis.storage import EventLog, Record
 # A request searches this many events, however few it finds: if the end of a page depended on their
 # size, it would reveal how large the hidden events are.
 EVENTS_PER_SEARCH: Final = 1_000
-EVENTS_PER_SLICE: Final = 50
+EVENTS_PER_SLICE: Final = 20
 # A page may exceed this by one event.
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 _ID: Final = 1

@@ -17,6 +17,7 @@ from tamis.broker.frontend.http.operations import Created, Frontend, Operation, 
 from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
 from tamis.broker.frontend.http.reading import (
     JSON,
+    announced_size,
     bearer_token,
     decode_body,
     decode_headers,
@@ -71,10 +72,16 @@ class Endpoint:
                 session = await self._frontend.broker.authenticate(bearer_token(request))
                 call = OperationCall(request, self._frontend, session)
                 make_known(request.scope)
-                pacing = self._frontend.pacing
-                await pacing.wait_for_turn(session.principal.name, session.closed)
-            response = _as_response(operation, await _perform(operation, call))
-            await response(request.scope, request.receive, answer)
+                pacing, principal = self._frontend.broker.pacing, session.principal.name
+                await pacing.wait_for_turn(
+                    principal,
+                    session.closed,
+                    size=announced_size(request),
+                    changes=operation.method != "GET",
+                )
+                await pacing.metered(principal, _respond(operation, call, answer))
+            else:
+                await _respond(operation, call, answer)
         except (ClientDisconnect, DisconnectedError):
             pass
         except Exception as error:  # No trace of it may reach the client.
@@ -121,6 +128,11 @@ class _ResponseSender:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         await self._send(message)
+
+
+async def _respond(operation: Operation, call: OperationCall, answer: _ResponseSender) -> None:
+    response = _as_response(operation, await _perform(operation, call))
+    await response(call.request.scope, call.request.receive, answer)
 
 
 async def _perform(operation: Operation, call: OperationCall) -> object:

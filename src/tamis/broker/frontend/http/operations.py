@@ -18,7 +18,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from tamis.broker.broker import Broker
-from tamis.broker.frontend.pacing import RequestPacing
 from tamis.broker.frontend.streams import Streams
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.sessions import Session
@@ -35,7 +34,6 @@ class Frontend(NamedTuple):
     broker: Broker
     settings: BrokerSettings
     streams: Streams
-    pacing: RequestPacing
 
 
 class OperationCall(NamedTuple):

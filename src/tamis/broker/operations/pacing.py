@@ -1,0 +1,152 @@
+"""Pacing: while the event loop is late, no principal takes more than its share of it from others.
+
+Python runs one thread at a time, so whatever a principal makes the broker do, others wait for it:
+requests on the event loop, also refused ones, and questions that threads answer. A client that asks
+as fast as it can over many connections would fill every turn of the loop. So the loop measures how
+late it is. If it is late and others are active, the work of each principal is spread in time: after
+a piece of work the principal pauses for a multiple of what the piece took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from math import inf
+from typing import Any, Final, Generic, TypeVar
+
+from tamis.errors import RefusedError
+from tamis.protocol import Code
+
+T = TypeVar("T")
+
+LOOK_SECONDS: Final = 0.01
+LATE_SECONDS: Final = 0.002
+# Long enough that the time until the loop is late again is below one hundredth of it.
+PACED_SECONDS: Final = 10.0
+ACTIVE_SECONDS: Final = 2.0
+SHARE: Final = 0.1
+"""The part of the event loop's time that a principal gets while it is paced."""
+BURST_SECONDS: Final = 0.02
+"""How much work may be done at once by a principal that has done nothing for a while."""
+REQUEST_SECONDS: Final = 0.0004
+"""What a request takes before and after it is handled: connecting, parsing, closing."""
+CHANGE_SECONDS: Final = 0.001
+"""What a change takes of threads and the disk."""
+SECONDS_PER_BYTE: Final = 2e-9
+MAX_WAIT_SECONDS: Final = 5.0
+MAX_KNOWN: Final = 1_000
+
+
+class PrincipalPacing:
+    """Knows who is active, how late the event loop is, and when each principal may go on."""
+
+    def __init__(self) -> None:
+        self.latest = ""
+        """The principal that was active last."""
+        self.latest_at = -inf
+        self._other_at = -inf
+        """When somebody else than the latest was active."""
+        self._free_at: dict[str, float] = {}
+        """When each principal has paid for its work."""
+        self._paced_until = -inf
+        self._asked_at = -inf
+        self._next_look: asyncio.TimerHandle | None = None
+
+    def change_latest(self, principal: str) -> None:
+        """Note that another principal than the latest is active."""
+        self._other_at, self.latest = self.latest_at, principal
+
+    def is_paced(self, principal: str) -> bool:
+        """Return whether a principal must leave time to others now."""
+        now = self._now()
+        others_at = self._other_at if principal == self.latest else self.latest_at
+        return now < self._paced_until and now - others_at < ACTIVE_SECONDS
+
+    def pause_after(self, principal: str, seconds: float) -> float:
+        """Return how long a principal's thread pauses after a piece of work."""
+        return seconds * (1 / SHARE - 1) if self.is_paced(principal) else seconds
+
+    async def wait_for_turn(
+        self, principal: str, closed: asyncio.Future[str], *, size: int, changes: bool
+    ) -> None:
+        """Return when the next request of a principal may be handled, or its session has ended.
+
+        It announces a body of `size` bytes; `changes` says whether it changes something.
+        """
+        now = self._now()
+        if principal != self.latest:
+            self.change_latest(principal)
+        self.latest_at = now
+        due = self._charge(
+            principal, REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS
+        )
+        if due <= now or not self.is_paced(principal):
+            return
+        if due - now > MAX_WAIT_SECONDS:
+            raise RefusedError(
+                Code.TOO_MANY,
+                f"{principal} asks for more than its share while others are served; try again in "
+                f"{MAX_WAIT_SECONDS:.0f} s",
+                retry_after=MAX_WAIT_SECONDS,
+            )
+        await asyncio.wait([closed], timeout=due - now)
+
+    async def metered(self, principal: str, work: Coroutine[Any, Any, T]) -> T:
+        """Do work whose time on the event loop a principal pays for."""
+        return await _MeteredWork(work, partial(self._charge, principal))
+
+    def _charge(self, principal: str, seconds: float) -> float:
+        """Note some work of a principal; return when it has paid for all work before."""
+        now = self._now()
+        before = max(self._free_at.get(principal, -inf), now - BURST_SECONDS / SHARE)
+        if len(self._free_at) > MAX_KNOWN:
+            self._free_at = {name: at for name, at in self._free_at.items() if at > now}
+        self._free_at[principal] = before + seconds / SHARE
+        return before
+
+    def _now(self) -> float:
+        loop = asyncio.get_running_loop()
+        now = self._asked_at = loop.time()
+        if self._next_look is None:
+            due = now + LOOK_SECONDS
+            self._next_look = loop.call_at(due, self._look, loop, due)
+        return now
+
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        """Measure how late this call is; stop looking once nobody asks."""
+        now = loop.time()
+        if now - due > LATE_SECONDS:
+            self._paced_until = now + PACED_SECONDS
+        if now - self._asked_at > ACTIVE_SECONDS:
+            self._next_look = None
+            return
+        due = now + LOOK_SECONDS
+        self._next_look = loop.call_at(due, self._look, loop, due)
+
+
+class _MeteredWork(Generic[T]):
+    """A coroutine; what each of its steps takes of the thread's processor time is charged."""
+
+    def __init__(self, work: Coroutine[Any, Any, T], charge: Callable[[float], object]) -> None:
+        self._work = work
+        self._charge = charge
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Run the coroutine step by step."""
+        steps = self._work.__await__()
+        advance, given = steps.send, None
+        while True:
+            begun = time.thread_time()
+            try:
+                awaited = advance(given)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self._charge(time.thread_time() - begun)
+            try:
+                advance, given = steps.send, (yield awaited)
+            except BaseException as error:
+                advance, given = steps.throw, error

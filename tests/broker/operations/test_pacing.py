@@ -1,0 +1,148 @@
+"""While the event loop is late and others are active, a principal gets its share and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from broker.authorization_fixture import run_async
+from tamis.broker.operations.pacing import (
+    BURST_SECONDS,
+    LOOK_SECONDS,
+    MAX_WAIT_SECONDS,
+    PACED_SECONDS,
+    SHARE,
+    PrincipalPacing,
+)
+from tamis.errors import RefusedError
+from waiting import let_others_run
+
+REQUEST_SECONDS = 0.004
+
+
+async def make_late(pacing: PrincipalPacing) -> None:
+    """Keep the event loop busy for so long that the pacing notices."""
+    pacing.is_paced("somebody")
+    time.sleep(5 * LOOK_SECONDS)  # The loop does nothing else, as when it handles requests.
+    await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
+
+
+async def ask(pacing: PrincipalPacing, principal: str, *, size: int = 0) -> float:
+    """Make a request; return how long it waited for its turn."""
+    closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    begun = time.monotonic()
+    await pacing.wait_for_turn(principal, closed, size=size, changes=False)
+    return time.monotonic() - begun
+
+
+async def work() -> None:
+    await let_others_run()
+    until = time.thread_time() + REQUEST_SECONDS
+    while time.thread_time() < until:
+        pass
+
+
+async def requests_in(pacing: PrincipalPacing, principal: str, seconds: float) -> int:
+    until, count = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        await ask(pacing, principal)
+        await pacing.metered(principal, work())
+        count += 1
+    return count
+
+
+@run_async
+async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active() -> None:
+    pacing, seconds = PrincipalPacing(), 1.0
+    await ask(pacing, "bob")
+    await make_late(pacing)
+    floods = [asyncio.create_task(requests_in(pacing, "ann", seconds)) for _ in range(10)]
+    waits = []
+    for _ in range(20):
+        await asyncio.sleep(0.02)  # now and then
+        waits.append(await ask(pacing, "bob"))
+    most = (BURST_SECONDS + (seconds + 0.5) * SHARE) / REQUEST_SECONDS + len(floods)
+    assert sum(await asyncio.gather(*floods)) <= most
+    assert max(waits) < 0.1
+
+
+@run_async
+async def test_a_principal_that_is_alone_does_not_wait() -> None:
+    pacing = PrincipalPacing()
+    await ask(pacing, "ann")
+    await make_late(pacing)
+    assert max([await ask(pacing, "ann", size=10_000_000) for _ in range(50)]) < 0.1
+
+
+@run_async
+async def test_a_principal_does_not_wait_while_the_loop_is_on_time() -> None:
+    pacing = PrincipalPacing()
+    await ask(pacing, "bob")
+    assert sum([await ask(pacing, "ann") for _ in range(500)]) < 0.5
+
+
+@run_async
+async def test_who_asks_seldom_does_not_wait() -> None:
+    pacing = PrincipalPacing()
+    await ask(pacing, "bob")
+    await make_late(pacing)
+    assert await ask(pacing, "ann") < 0.1
+
+
+@run_async
+async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
+    pacing = PrincipalPacing()
+    await ask(pacing, "bob")
+    await make_late(pacing)
+    await ask(pacing, "ann", size=20_000_000)
+    assert await ask(pacing, "ann") > 0.1
+    assert await ask(pacing, "bob") < 0.1
+
+
+@run_async
+async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
+    pacing = PrincipalPacing()
+    await ask(pacing, "bob")
+    await make_late(pacing)
+    await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * SHARE / 2e-9))
+    with pytest.raises(RefusedError, match="more than its share while others are served") as found:
+        await ask(pacing, "ann")
+    assert found.value.retry_after == MAX_WAIT_SECONDS
+
+
+@run_async
+async def test_nobody_looks_how_late_the_loop_is_when_nobody_asks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tamis.broker.operations.pacing.ACTIVE_SECONDS", 2 * LOOK_SECONDS)
+    pacing = PrincipalPacing()
+    await ask(pacing, "ann")
+    assert pacing._next_look is not None
+    await asyncio.sleep(10 * LOOK_SECONDS)  # longer than anybody is active
+    assert pacing._next_look is None
+
+
+@run_async
+async def test_metered_work_returns_raises_and_is_cancelled_like_the_work_itself() -> None:
+    pacing = PrincipalPacing()
+
+    async def fail() -> None:
+        await let_others_run()
+        raise ValueError("so")
+
+    async def answer() -> int:
+        await let_others_run()
+        return 7
+
+    assert await pacing.metered("ann", answer()) == 7
+    with pytest.raises(ValueError, match="so"):
+        await pacing.metered("ann", fail())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await pacing.metered("ann", asyncio.Event().wait())
+
+
+def test_a_burst_of_lateness_is_rare_against_the_time_it_paces() -> None:
+    assert LOOK_SECONDS / PACED_SECONDS < 0.01
