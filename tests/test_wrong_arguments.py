@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -69,6 +70,14 @@ NUMBER: Any = 5
         (
             lambda: Engine().add("x", FILTER, expires_at="soon"),  # type: ignore[arg-type]
             "expires_at is a datetime or seconds since 1970, not 'soon'",
+        ),
+        (
+            lambda: attr("a").in_([1, 2]),
+            "in_ takes the values one by one, not a list of them; write in_(*values)",
+        ),
+        (
+            lambda: Engine().add("x", FILTER, expires_at=datetime(2026, 1, 31)),
+            "expires_at is 2026-01-31 00:00:00, which has no time zone; use datetime.now(UTC)",
         ),
         (lambda: Engine().add_many(NUMBER), "subscriptions are an iterable, an Arrow table or"),
         (lambda: Engine().match_batch(NUMBER), "events are an iterable of events or an Arrow"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -9,10 +10,13 @@ from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tamis
-from tamis.client.messages import encode_event
+from tamis import Event
+from tamis.client.messages import check_several, encode_event
+from tamis.errors import EventError
 
 from .buses import Connect, on_every_bus
 
@@ -44,7 +48,6 @@ REFUSED: list[tuple[Any, str]] = [
     ({"x": Decimal(1)}, "x: a value of type 'Decimal' is not one that Tamis knows"),
     ({"x": date(2026, 1, 31)}, "x: a value of type 'date' is not one that Tamis knows"),
     ({"x": {1, 2}}, "x: a value of type 'set' is not one that Tamis knows"),
-    ({"x": float("nan")}, "JSON cannot express this event"),
     ({"x": "\ud800"}, "lone surrogate"),
 ]
 
@@ -91,3 +94,29 @@ def test_a_synchronous_bus_does_not_either() -> None:
         for event, _ in REFUSED:
             with pytest.raises(tamis.EventError):
                 bus.publish(event)
+
+
+@pytest.mark.parametrize(
+    ("event", "sentence"),
+    [
+        ({"x": float("nan")}, "x: nan has no form in JSON; leave the attribute out"),
+        ({"a": {"b": [1.0, math.inf]}}, "a.b: inf has no form in JSON; leave the attribute out"),
+    ],
+)
+def test_what_json_has_no_form_for_is_named_with_its_place(
+    event: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(EventError) as refused:
+        encode_event(event)
+    assert str(refused.value) == sentence
+
+
+def test_numbers_of_numpy_are_published_as_numbers() -> None:
+    event = {"n": np.int64(5), "x": np.float32(0.5), "ok": np.bool_(True), "list": [np.uint8(3)]}
+    assert encode_event(event).text == b'{"n":5,"x":0.5,"ok":true,"list":[3]}'
+
+
+@pytest.mark.parametrize("events", [{"price": 4}, Event({"price": 4}), '{"price": 4}', b"{}"])
+def test_one_event_is_not_several(events: object) -> None:
+    with pytest.raises(EventError, match=r"publish_many takes several events, not one .*publish"):
+        check_several(events)

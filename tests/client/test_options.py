@@ -42,6 +42,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"start": -1}, "start is -1; it must be"),
     ({"start": 2**63}, "it must be"),
     ({"start": None}, "start is None; it must be"),
+    ({"start": datetime(2026, 1, 31)}, "a datetime with a time zone; use datetime.now(UTC)"),
+    ({"start": "2026-01-31T12:00:00"}, "a time with a zone; add Z for UTC"),
+    ({"start": "2026-01-31"}, "a time with a zone; add Z for UTC"),
     ({"max_attempts": -1}, "max_attempts is -1; it must be a whole number from 0 to 1,000,000"),
     ({"max_attempts": "3"}, "max_attempts is '3'; it must be a whole number"),
     ({"window": 0}, "window is 0; it must be a whole number from 1"),
@@ -116,7 +119,7 @@ def test_durations_may_be_text(given: Any, expected: float) -> None:
 
 @pytest.mark.parametrize(
     ("start", "expected"),
-    [("latest", "latest"), ("12", 12), (12, 12), (0, 0), ("2026-01-31", "2026-01-31")],
+    [("latest", "latest"), ("12", 12), (12, 12), (0, 0), ("2026-01-31T12Z", "2026-01-31T12Z")],
 )
 def test_a_start_may_be_given_in_many_ways(start: Any, expected: object) -> None:
     assert ConsumerOptions.of("a > 0", 256, {"start": start}).start == expected

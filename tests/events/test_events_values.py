@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum, IntEnum, StrEnum
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tamis import Engine, Event, attr
 from tamis.errors import EventError
 from tamis.events.kinds import TYPE_OF_CLASS, Kind, Value, check_value, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN, Bits
@@ -147,3 +150,34 @@ def test_a_bit_set_refuses_what_is_no_bit_number(numbers: object) -> None:
 def test_a_bit_set_refuses_what_is_no_mask(mask: int) -> None:
     with pytest.raises(EventError, match="bit mask"):
         Bits.from_mask(mask)
+
+
+@pytest.mark.parametrize(
+    ("number", "plain"),
+    [
+        (np.int64(5), 5),
+        (np.uint8(5), 5),
+        (np.float32(0.1), 0.10000000149011612),
+        (np.float64(0.1), 0.1),
+        (np.bool_(True), True),
+        (np.array(7), 7),
+    ],
+)
+def test_a_number_of_numpy_is_the_same_number(number: Any, plain: object) -> None:
+    checked = check_value(number)
+    assert (type(checked), checked) == (type(plain), plain)
+    [event] = Event({"x": number}).items()
+    assert event == ("x", (plain,))
+    engine = Engine()
+    engine.add(1, attr("x") == number)
+    for found in (engine.match({"x": number}), engine.match_batch([{"x": number}] * 2)[1]):
+        assert found == [1]
+
+
+@pytest.mark.parametrize(
+    "number",
+    [np.uint64(2**63), np.datetime64("2026-01-31"), np.array([1]), np.complex64(1)],
+)
+def test_what_is_no_such_number_is_refused(number: Any) -> None:
+    with pytest.raises(EventError):
+        check_value(number)

@@ -1,4 +1,4 @@
-"""Filters that parse but were probably meant otherwise: unquoted text, `null`, hyphens, comments.
+"""Filters that parse but were probably meant otherwise: unquoted text, `null`, hyphens, dates.
 
 A word without quotes is an attribute, so these filters are valid. What is known about the
 attributes (a schema, a sample of events, other tests of the same attribute) decides whether a word
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tamis.analysis.rules import LintRule
-from tamis.events import Event, Kind
+from tamis.events import Event, Kind, Schema
 from tamis.events.kinds import kind_of
 from tamis.events.schema import did_you_mean
 from tamis.filters import Filter
@@ -25,6 +25,27 @@ NOT_A_NUMBER: Final = frozenset({"nan", "inf", "infinity"})
 
 _QUOTED: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`""", re.DOTALL)
 _HYPHENATED: Final = re.compile(r"(?<![\w.])[^\W\d][\w.]*(?:-[^\W\d][\w.]*)+")
+_HYPHENATED_NUMBER: Final = re.compile(r"(?<![\w.-])\d{1,18}(?:-\d{1,18})+(?![\w.-])", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?", re.ASCII)
+_LEADING_ZERO: Final = re.compile(r"(?<![\w.-])0\d{1,18}(?![\w.-])", re.ASCII)
+
+
+class _Wording(NamedTuple):
+    """How a language writes what the advice is about."""
+
+    text: str = '"{}"'
+    name: str = "`{}`"
+    unequal: str = "!="
+    absent: str = "is absent"
+    present: str = "is present"
+    date: str = 'timestamp "{}"'
+
+
+_WORDINGS: Final = {
+    "tamis": _Wording(),
+    # A selector has neither quoted names nor timestamps.
+    "jms": _Wording("'{}'", "", "<>", "IS NULL", "IS NOT NULL", ""),
+}
 
 
 class Sample:
@@ -60,20 +81,27 @@ class MistakeFinder:
             # What no event has is no attribute, whatever filters say.
             self._known = frozenset(sample.kinds)
 
-    def find(self, filter_: Filter, text: str = "") -> Iterator[ProbableMistake]:
+    def find(
+        self, filter_: Filter, text: str = "", language: str = "tamis"
+    ) -> Iterator[ProbableMistake]:
         """Yield what looks like a mistake in a filter, and in the text that it was parsed from."""
-        found = dict.fromkeys(
-            mistake for atom in dict.fromkeys(filter_.atoms()) for mistake in self._in_atom(atom)
+        wording = _WORDINGS.get(language, _WORDINGS["tamis"])
+        atoms = dict.fromkeys(filter_.atoms())
+        yield from dict.fromkeys(
+            mistake for atom in atoms for mistake in self._in_atom(atom, wording)
         )
-        yield from found
-        yield from self._hyphenated(text)
+        if language in _WORDINGS:
+            bare = _QUOTED.sub('""', text)
+            yield from self._hyphenated(bare, wording)
+            yield from _hyphenated_numbers(bare, wording)
+            yield from _leading_zeros(bare, wording)
         if self._sample is not None and self._sample.count:
             yield from self._beside_sample(filter_, self._sample)
 
-    def _in_atom(self, atom: Filter) -> Iterator[ProbableMistake]:
+    def _in_atom(self, atom: Filter, wording: _Wording) -> Iterator[ProbableMistake]:
         match atom:
             case Relation():
-                yield from self._in_relation(atom)
+                yield from self._in_relation(atom, wording)
             case Like(pattern=pattern) if not re.search(r"[%_]", pattern) and re.search(
                 r"[*?]", pattern
             ):
@@ -87,61 +115,54 @@ class MistakeFinder:
 
     # --- words without quotes ----------------------------------------------------------------
 
-    def _in_relation(self, relation: Relation) -> Iterator[ProbableMistake]:
+    def _in_relation(self, relation: Relation, wording: _Wording) -> Iterator[ProbableMistake]:
+        shown = str(relation).replace(" != ", f" {wording.unequal} ")
         if any(map(_subtracts_negative, (relation.left, relation.right))):
             yield ProbableMistake(
                 LintRule.DOUBLE_MINUS,
-                f"{relation}: two minus signs in a row subtract twice; a filter has no comments",
+                f"{shown}: two minus signs in a row subtract twice; a filter has no comments",
             )
         names = [o.name for o in relation.operands() if isinstance(o, Reference)]
         nothing = [name for name in names if self._is_nothing(name)]
         for name in nothing:
-            yield self._not_a_constant(relation, name)
+            yield _not_a_constant(relation, name, shown, wording)
         sides = relation.left, relation.right
         if not nothing and all(isinstance(side, Reference) for side in sides):
-            yield from self._two_attributes(relation, *names)
+            left, right = names
+            yield from self._two_attributes(left, relation.op, right, shown, wording)
 
     def _is_nothing(self, name: str) -> bool:
         return name not in self._known and name.lower() in NOTHING | NOT_A_NUMBER
 
-    def _not_a_constant(self, relation: Relation, name: str) -> ProbableMistake:
-        others = sorted(relation.attributes() - {name})
-        other = show_name(others[0]) if others else "the attribute"
-        reads = f"{relation}: {name} is read as an attribute"
-        if name.lower() in NOT_A_NUMBER:
-            return ProbableMistake(
-                LintRule.NOT_A_CONSTANT, f"{reads}, and nothing compares with {name}"
-            )
-        test = "is present" if relation.op == "!=" else "is absent"
-        return ProbableMistake(LintRule.NOT_A_CONSTANT, f'{reads}; write "{other} {test}"')
-
     def _two_attributes(
-        self, relation: Relation, left: str, right: str
+        self, left: str, op: str, right: str, shown: str, wording: _Wording
     ) -> Iterator[ProbableMistake]:
+        """Yield that a word may be a text: one in capitals, or one that something equals."""
         if left == right or right in self._known:
             return
-        advice = f"{show_name(right)} is read as an attribute; a text needs quotes"
-        message = f'{relation}: {advice}, as in {show_name(left)} {relation.op} "{right}"'
-        if _looks_like_constant(right, left):
-            yield ProbableMistake(LintRule.UNQUOTED, message)
-        elif relation.op in ("=", "!="):
-            yield ProbableMistake(LintRule.TWO_ATTRIBUTES, message)
+        if op in ("=", "!=") or _looks_like_constant(right, left):
+            written = wording.unequal if op == "!=" else op
+            yield ProbableMistake(
+                LintRule.UNQUOTED,
+                f"{shown}: {show_name(right)} is read as an attribute; a text needs quotes, as in "
+                f"{show_name(left)} {written} {wording.text.format(right)}",
+            )
 
     # --- hyphens -----------------------------------------------------------------------------
 
-    def _hyphenated(self, text: str) -> Iterator[ProbableMistake]:
-        for found in dict.fromkeys(_HYPHENATED.findall(_QUOTED.sub('""', text))):
+    def _hyphenated(self, text: str, wording: _Wording) -> Iterator[ProbableMistake]:
+        for found in dict.fromkeys(_HYPHENATED.findall(text)):
             parts = found.split("-")
+            name = wording.name.format(found)
             if found in self._known:
-                yield ProbableMistake(
-                    LintRule.HYPHENATED,
-                    f"{found} subtracts; write `{found}` for the attribute of that name",
-                )
+                advice = f"; write {name} for the attribute of that name" if name else ""
+                yield ProbableMistake(LintRule.HYPHENATED, f"{found} subtracts{advice}")
             elif not self._known.issuperset(parts):
+                spaced = " - ".join(parts)
+                advice = f": write {name} if it is one name, and {spaced} if it is not"
                 yield ProbableMistake(
                     LintRule.HYPHENATED,
-                    f"{found} subtracts: write `{found}` if it is one name, "
-                    f"and {' - '.join(parts)} if it is not",
+                    f"{found} subtracts{advice if name else f'; write {spaced} if that is meant'}",
                 )
 
     # --- a sample of events ------------------------------------------------------------------
@@ -157,6 +178,51 @@ class MistakeFinder:
             kind = atom.kind if isinstance(atom, ValueAtom | HasKind) else None
             if kind is not None and isinstance(atom, Atom):
                 yield from _other_kind(atom, kind, sample.kinds)
+
+
+def _not_a_constant(
+    relation: Relation, name: str, shown: str, wording: _Wording
+) -> ProbableMistake:
+    others = sorted(relation.attributes() - {name})
+    other = show_name(others[0]) if others else "the attribute"
+    reads = f"{shown}: {name} is read as an attribute"
+    if name.lower() in NOT_A_NUMBER:
+        return ProbableMistake(
+            LintRule.NOT_A_CONSTANT, f"{reads}, and nothing compares with {name}"
+        )
+    test = wording.present if relation.op == "!=" else wording.absent
+    return ProbableMistake(LintRule.NOT_A_CONSTANT, f'{reads}; write "{other} {test}"')
+
+
+def _hyphenated_numbers(text: str, wording: _Wording) -> Iterator[ProbableMistake]:
+    for found in dict.fromkeys(_HYPHENATED_NUMBER.findall(text)):
+        numbers = first, *rest = [int(part) for part in found.split("-")]
+        quoted = wording.text.format(found)
+        is_date = bool(wording.date) and _DATE.fullmatch(found) is not None
+        meant = f"{wording.date.format(found)} for the day, " if is_date else ""
+        yield ProbableMistake(
+            LintRule.HYPHENATED_NUMBER,
+            f"{found} subtracts, and is {first - sum(rest)}; write {meant}{quoted} for the text, "
+            f"or {' - '.join(map(str, numbers))} for the number",
+        )
+
+
+def _leading_zeros(text: str, wording: _Wording) -> Iterator[ProbableMistake]:
+    for found in dict.fromkeys(_LEADING_ZERO.findall(text)):
+        is_octal = wording is _WORDINGS["jms"]
+        number = f"octal for {int(found, 8)}" if is_octal else f"the number {int(found)}"
+        yield ProbableMistake(
+            LintRule.LEADING_ZERO,
+            f"{found} is {number}; write {wording.text.format(found)} for the text",
+        )
+
+
+def find_mistakes(
+    filter_: Filter, text: str, language: str, schema: Schema | None = None
+) -> list[ProbableMistake]:
+    """Return what looks like a mistake in one filter, if nothing but a schema is known."""
+    known = schema if schema is not None else tested_attributes([filter_])
+    return list(MistakeFinder(known).find(filter_, text, language))
 
 
 def _other_kind(

@@ -18,6 +18,7 @@ from tamis.client.messages import (
     EncodedEvent,
     EventGroup,
     Publishable,
+    check_several,
     check_size,
     encode_event,
     in_frames,
@@ -207,6 +208,7 @@ class Bus(ManagingBus):
         They are sent in groups of up to 500, each stored entirely or not at all. If one is refused,
         the error knows its `index`; groups before its own are stored, and some after it may be.
         """
+        check_several(events)
         return await self._publish_from(0, events)
 
     async def _publish_from(

@@ -35,7 +35,7 @@ async def event_timeout(timeout: Duration | None) -> AsyncIterator[None]:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
-        raise TimeoutError(f"no event arrived within {timeout} s") from None
+        raise TimeoutError(f"no event arrived within {seconds:g} s") from None
 
 
 class ConsumerRegistry(Protocol):
@@ -197,15 +197,23 @@ class Consumer:
 
     async def next(self, timeout: Duration | None = None) -> Message:
         """Return the next event; raise `TimeoutError` if none comes in time."""
-        async with event_timeout(timeout):
-            messages = await self.take(1)
+        messages = await self.take(1, timeout)
         if not messages:
             raise DisconnectedError("the subscription is closed")
         return messages[0]
 
-    async def take(self, limit: int) -> list[Message]:
-        """Return the events that have arrived, waiting for the first; none once it is closed."""
+    async def take(self, limit: int, timeout: Duration | None = None) -> list[Message]:
+        """Return the events that have arrived, waiting for the first; none once it is closed.
+
+        Raises `TimeoutError` if none comes in time.
+        """
         check_integer("limit", limit, 1, MAX_NUMBER)
+        if timeout is None:
+            return await self._take(limit)
+        async with event_timeout(timeout):
+            return await self._take(limit)
+
+    async def _take(self, limit: int) -> list[Message]:
         self._settle_in_hand()
         messages = [Message(delivery, self) for delivery in await self.deliveries(limit)]
         if self.acknowledges_automatically:

@@ -177,6 +177,15 @@ def encode_event(event: Publishable) -> EncodedEvent:
     raise EventError(f"{type(event).__name__!r} is not an event; give a mapping or JSON text")
 
 
+def check_several(events: object) -> None:
+    """Refuse one event where several are expected: its names would be taken for events."""
+    if isinstance(events, Mapping | CloudEvent | str | bytes):
+        raise EventError(
+            f"publish_many takes several events, not one {type(events).__name__}; use publish, or "
+            "give a list"
+        )
+
+
 _PLAIN_TYPES: Final = frozenset({str, int, float, bool, type(None)})
 
 
@@ -187,7 +196,7 @@ def _json(event: Mapping[str, Any]) -> bytes:
     except (TypeError, ValueError, RecursionError, EventError) as error:
         with contextlib.suppress(LimitError):
             # The walk that flattens events knows the place, so its error says more.
-            Event(event)
+            encode_json(Event(event))
         raise EventError(f"JSON cannot express this event: {error}") from None
 
 

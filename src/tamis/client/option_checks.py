@@ -135,14 +135,14 @@ def check_duration(name: str, value: object, *, may_be_zero: bool = False) -> fl
 def check_position(name: str, value: int | str | datetime | timedelta) -> int | str:
     """Return a position in the log in the form that brokers take; `1h` is an hour ago."""
     if isinstance(value, datetime):
-        return value.astimezone().isoformat()
+        return _in_zone(name, value).isoformat()
     ago = _ago(value)
     if ago is not None:
         return (datetime.now(UTC) - ago).isoformat()
     place = parse_position(value) if isinstance(value, str) else value
     if isinstance(place, int) and not isinstance(place, bool) and 0 <= place <= MAX_NUMBER:
         return place
-    if isinstance(place, str) and (place in _POSITIONS or _is_time(place)):
+    if isinstance(place, str) and (place in _POSITIONS or _is_time(name, place)):
         return place
     hint = did_you_mean(place, _POSITIONS) if isinstance(place, str) else ""
     allowed = (
@@ -165,12 +165,23 @@ def _ago(value: object) -> timedelta | None:
     return timedelta(seconds=min(max(found, 0), MAX_LIFETIME_SECONDS))
 
 
-def _is_time(text: str) -> bool:
+def _is_time(name: str, text: str) -> bool:
     try:
-        datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return False
+    if moment.tzinfo is None:
+        _refuse(name, text, "a time with a zone", "add Z for UTC, or an offset such as +01:00")
     return True
+
+
+def _in_zone(name: str, moment: datetime) -> datetime:
+    """Return a time of a known zone: one without would mean another time on another machine."""
+    if moment.tzinfo is None:
+        _refuse(
+            name, moment, "a datetime with a time zone", "use datetime.now(UTC), or .astimezone()"
+        )
+    return moment
 
 
 def check_call(call: ManagementCall[Any]) -> None:

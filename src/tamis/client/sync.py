@@ -29,8 +29,9 @@ from tamis.client.messages import (
     NoAcknowledgements,
     Publishable,
     ReceivedEvent,
+    check_several,
 )
-from tamis.client.option_checks import check_integer, check_tls
+from tamis.client.option_checks import check_duration, check_integer, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, SubscribeOptions
 from tamis.client.sync_methods import SyncConsumerProperties, SyncMethods
 from tamis.errors import DisconnectedError
@@ -178,10 +179,13 @@ class SyncConsumer(SyncConsumerProperties):
             raise DisconnectedError("the subscription is closed")
         return message
 
-    def take(self, limit: int) -> list[SyncMessage]:
-        """Return events that have arrived, waiting for the first; none once it is closed."""
+    def take(self, limit: int, timeout: Duration | None = None) -> list[SyncMessage]:
+        """Return events that have arrived, waiting for the first; none once it is closed.
+
+        Raises `TimeoutError` if none comes in time.
+        """
         check_integer("limit", limit, 1, MAX_NUMBER)
-        return self._take(limit, None)
+        return self._take(limit, timeout)
 
     def flush(self) -> None:
         """Wait until all acknowledgements and rejections so far are on the broker's disk.
@@ -202,6 +206,7 @@ class SyncConsumer(SyncConsumerProperties):
         return messages[0] if messages else None
 
     def _take(self, limit: int, timeout: Duration | None) -> list[SyncMessage]:
+        check_duration("timeout", timeout, may_be_zero=True)
         self._settle_in_hand()
         if not self._here:
             self._here.extend(self._thread.call(self._fetch(limit, timeout)))
@@ -328,6 +333,7 @@ class SyncBus(SyncMethods):
 
     def publish_many(self, events: Iterable[Publishable]) -> Receipt:
         """Publish events in order, and return when all are on the broker's disk."""
+        check_several(events)
         # Iterated in this thread, since they may come from a subscription of this bus.
         thread, bus = self._open
         remaining = iter(events)

@@ -228,9 +228,24 @@ def check_value(value: object, place: str = "") -> Value:
     """Return `value` as one of the known types, or say why it is none of them."""
     traits = TRAITS_OF_CLASS.get(type(value)) or traits_of(value)
     if traits is None:
+        value = _plain_scalar(value)
+        traits = TRAITS_OF_CLASS.get(type(value))
+    if traits is None:
         raise EventError(_unknown(value), place=place)
     checked: Value = traits.check(value, place)
     return checked
+
+
+# Of NumPy: booleans, signed and unsigned integers, floats. Not dates: they have no zone.
+_SCALAR_DTYPES: Final = frozenset("biuf")
+
+
+def _plain_scalar(value: object) -> object:
+    """Return a number or truth value of NumPy as Python's, which is exactly the same."""
+    dtype = getattr(value, "dtype", None)
+    if getattr(value, "shape", None) != () or getattr(dtype, "kind", "") not in _SCALAR_DTYPES:
+        return value
+    return value.item()  # type: ignore[attr-defined]
 
 
 def _unknown(value: object) -> str:

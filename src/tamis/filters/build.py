@@ -279,6 +279,12 @@ class Attr(Term):
 
     def in_(self, *values: object) -> Filter:
         """Equal to one of `values`."""
+        if len(values) == 1 and isinstance(values[0], list | tuple | set | range):
+            raise FilterTypeError(
+                f"in_ takes the values one by one, not a {type(values[0]).__name__} of them; write "
+                "in_(*values)",
+                attribute=self.name,
+            )
         return member(self.name, values)
 
     def contains(self, text: str) -> Filter:

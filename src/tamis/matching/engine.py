@@ -500,6 +500,11 @@ def _seconds(moment: float | datetime | None) -> float:
         return NEVER
     if not isinstance(moment, datetime | int | float):
         raise FilterError(f"expires_at is a datetime or seconds since 1970, not {moment!r:.60}")
+    if isinstance(moment, datetime) and moment.tzinfo is None:
+        raise FilterError(
+            f"expires_at is {moment}, which has no time zone; use datetime.now(UTC), or "
+            ".astimezone()"
+        )
     seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
     if math.isnan(seconds):
         raise FilterError("expires_at is NaN; leave it out for a subscription that never expires")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import compress
 from typing import Final, NamedTuple
 
@@ -25,6 +25,9 @@ EVENTS_PER_SEARCH: Final = 1_000
 EVENTS_PER_SLICE: Final = 20
 # A page may exceed this by one event.
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+# The clock of a client that starts now may be ahead.
+CLOCK_TOLERANCE_SECONDS: Final = 60.0
+_NAMED_PLACES: Final = ("latest", "earliest")
 _ID: Final = 1
 
 
@@ -102,6 +105,18 @@ def place_of(log: EventLog, text: int | str) -> int:
     return max(text, log.first_sequence)
 
 
+def require_past(log: EventLog, start: int | str, now: float) -> None:
+    """Refuse a start in the future, for which nothing would wait."""
+    if isinstance(start, int):
+        if start > log.next_sequence:
+            raise _wrong_start(
+                f"the start, sequence {start:,}, is in the future: the next event is "
+                f"{log.next_sequence:,}"
+            )
+    elif start not in _NAMED_PLACES and _moment(start) > now + CLOCK_TOLERANCE_SECONDS:
+        raise _wrong_start(f"the start, {start:.60}, is in the future by the broker's clock")
+
+
 def _moment(text: str) -> float:
     try:
         moment = datetime.fromisoformat(text)
@@ -111,4 +126,13 @@ def _moment(text: str) -> float:
             f"{text!r:.60} is not a start; use 'latest', 'earliest', a sequence, or a time such as "
             "2026-01-31T12:00:00Z",
         ) from None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    if moment.tzinfo is None:
+        raise RefusedError(
+            Code.BAD_REQUEST,
+            f"the time {text:.60} has no time zone; add Z for UTC, or an offset such as +01:00",
+        )
+    return moment.timestamp()
+
+
+def _wrong_start(reason: str) -> RefusedError:
+    return RefusedError(Code.BAD_REQUEST, f"{reason}; use 'latest' for new events")

@@ -30,7 +30,7 @@ from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.expiries import ExpiryCalendar
-from tamis.broker.subscribe.history import place_of
+from tamis.broker.subscribe.history import place_of, require_past
 from tamis.broker.subscribe.replay import Replayer
 from tamis.errors import BrokerFailedError, FilterError, RefusedError, StorageError, TamisError
 from tamis.filters import Filter, FilterLimits, Mode
@@ -191,6 +191,7 @@ class SubscriptionManager:
                 Code.BAD_REQUEST,
                 f"policy {wanted.policy!r} keeps nothing on disk, so it cannot start in the past",
             )
+        require_past(log, start, self._clock())
         return place_of(log, start)
 
     def require_in_force(self, subscription: ActiveSubscription) -> None:

@@ -55,7 +55,7 @@ class Level(StrEnum):
 
 
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "bold blue"}
-_NOTES: Final = frozenset({LintRule.COVERED, LintRule.TWO_ATTRIBUTES})
+_NOTES: Final = frozenset({LintRule.COVERED})
 
 
 def check(
@@ -84,7 +84,7 @@ def check(
 
     Warnings (never or always true, same as an earlier filter, a part that never decides, a text
     without quotes, an attribute that no event of the sample has, …) give exit code 1. Notes do not:
-    another filter covers it, or it compares two attributes.
+    another filter covers it.
     """
     defaults = FilterDefaults(language, mode, read_schema(schema))
     found = read_filters(filter_, filters, defaults)
@@ -251,7 +251,7 @@ def _probable_mistakes(
     known = schema if schema is not None else tested_attributes(s.filter for s in subscriptions)
     finder = MistakeFinder(known, sample)
     for one in subscriptions:
-        for mistake in finder.find(one.filter, "" if one.language == "siena" else one.text):
+        for mistake in finder.find(one.filter, one.text, one.language):
             yield _line_finding(one.id, one.line, mistake.rule, mistake.message)
 
 
