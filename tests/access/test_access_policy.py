@@ -345,3 +345,16 @@ def test_a_policy_is_read_from_a_file(tmp_path: Path) -> None:
         Policy.load(path)
     path.write_text(POLICY)
     assert sorted(Policy.load(path).roles) == ["analyst", "broker", "feed", "operator", "trader"]
+
+
+def test_a_filter_that_looks_like_a_mistake_is_warned_of() -> None:
+    policy = Policy.parse(
+        """
+        [roles.desk]
+        see = { filter = "desk = LONDON", hide = ["level"] }
+        publish = "level < 3"
+        """,
+        source="policy.toml",
+    )
+    [warning] = policy.warnings
+    assert warning.startswith("policy.toml: roles.desk.see.filter: desk = LONDON: LONDON is read")

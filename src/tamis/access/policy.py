@@ -21,6 +21,7 @@ from tamis.access.attributes import Attributes
 from tamis.access.joining import FilterInMode
 from tamis.access.rights import Rights
 from tamis.access.roles import EVERYTHING, Principal, Role, Scope, is_name, is_role
+from tamis.analysis.mistakes import find_mistakes
 from tamis.errors import AccessError, FilterError, LimitError, PolicyError
 from tamis.events import Schema
 from tamis.events.schema import did_you_mean
@@ -49,6 +50,8 @@ class PolicyFile(NamedTuple):
     principals: Mapping[str, list[str]]
     quotas: Mapping[str, float]
     blocked: list[str]
+    warnings: list[str]
+    """Sentences about filters that look like mistakes."""
 
 
 def read_policy(text: str, source: str, schema: Schema | None) -> PolicyFile:
@@ -124,6 +127,7 @@ class _PolicyReader:
     def __init__(self, source: str, schema: Schema | None) -> None:
         self._source: Final = source
         self._schema: Final = schema
+        self._warnings: Final[list[str]] = []
 
     def read(self, text: str) -> PolicyFile:
         try:
@@ -137,7 +141,8 @@ class _PolicyReader:
         principals = {
             name: self._roles_of(name, held, file.roles) for name, held in file.principals.items()
         }
-        return PolicyFile(roles, principals, self._quotas(file.quotas, "quotas"), file.blocked)
+        quotas = self._quotas(file.quotas, "quotas")
+        return PolicyFile(roles, principals, quotas, file.blocked, self._warnings)
 
     def _role(self, name: str, table: object) -> Role:
         place = f"roles.{_key(name)}"
@@ -178,6 +183,8 @@ class _PolicyReader:
             bound = filter_ if self._schema is None else filter_.bind(self._schema)
         except (FilterError, LimitError) as error:
             raise self._error(str(error), f"{place}.filter") from None
+        found = find_mistakes(filter_, written.filter, written.language, self._schema)
+        self._warnings.extend(f"{self._source}: {place}.filter: {one.message}" for one in found)
         return FilterInMode(bound, mode)
 
     def _quotas(self, table: Mapping[str, Any], place: str) -> dict[str, float]:
@@ -270,6 +277,7 @@ class Policy:
         quotas: Mapping[str, float] | None = None,
         blocked: Iterable[str] = (),
         digest: str = "",
+        warnings: Iterable[str] = (),
     ) -> None:
         """Make a policy; `quotas` are the defaults where roles set none.
 
@@ -281,6 +289,8 @@ class Policy:
         self._schema: Final = schema
         self._quotas: Final = dict(quotas or {})
         self._blocked: Final = frozenset(blocked)
+        self.warnings: Final = tuple(warnings)
+        """Sentences about filters of roles that look like mistakes."""
         # Many principals have the same roles, and so the same rights.
         self._rights_of: Final = lru_cache(_CACHED_RIGHTS)(self._united)
 
@@ -295,6 +305,7 @@ class Policy:
             quotas=found.quotas,
             blocked=found.blocked,
             digest=blake2b(text.encode(), digest_size=16).hexdigest(),
+            warnings=found.warnings,
         )
 
     @classmethod

@@ -15,7 +15,7 @@ from tamis.storage.damage import Damage
 from tamis.storage.log import EventLog
 from tamis.storage.records import NewRecord, Record
 from tamis.storage.state import StateStore
-from tamis.storage.store import Recovery, Retention, Storage
+from tamis.storage.store import Recovery, Retention, Storage, is_store
 from tamis.storage.tables import (
     NEVER,
     AuditEntry,
@@ -50,4 +50,5 @@ __all__ = [
     "Storage",
     "StoredSubscription",
     "StoredToken",
+    "is_store",
 ]

@@ -28,6 +28,11 @@ from tamis.storage.state import StateStore
 from tamis.storage.tables import DamagedRow, PublisherTail
 
 
+def is_store(folder: Path) -> bool:
+    """Return whether a folder holds the data of a broker, or what is left of them."""
+    return (folder / "state.db").exists() or (folder / "log").is_dir()
+
+
 class Recovery(NamedTuple):
     """The result of opening a store; `str()` of it is text for people."""
 

@@ -320,10 +320,12 @@ def test_tokens_grant_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     data = tmp_path / "server" / "data"
     checked = ("--data", data, "--policy", policy)
-    wrong = tamis("token", "create", "root", "--role", "chef", *checked)
+    wrong = tamis("token", "create", "root", "--role", "chef", "--new", *checked)
     assert (wrong.code, wrong.out) == (2, "")
     assert "the policy has no role 'chef'; did you mean \"chief\"?" in wrong.err
-    assert tamis("token", "create", "x", "--role", "later", "--undefined-roles", *checked).code == 0
+    assert tamis("token", "create", "x", "--role", "later", "--undefined-roles", *checked).code == 2
+    made = tamis("token", "create", "x", "--role", "later", "--undefined-roles", "--new", *checked)
+    assert made.code == 0
     unchecked = tamis("token", "create", "y", "--role", "chief", "--data", data)
     assert (unchecked.code, "1 role could not be checked" in unchecked.err) == (0, True)
     first = tamis("token", "create", "root", "--role", "chief", *checked)

@@ -79,6 +79,8 @@ def test_schema_mode_and_language_are_applied(tmp_path: Path) -> None:
         (("a = 1", '{"a": NaN}'), "the event, a: NaN is not JSON"),
         (("a = 1", "no-such-file"), "no-such-file cannot be read: No such file"),
         (("a = 1", "-", "--line", "3"), "there is no line 3"),
+        (("a = 1", "{}", "--line", "3"), "--line is for events in a file"),
+        (('{"a": 1}', "a = 1"), "is an event, not a filter: the filter comes first"),
         (("a = 1", "{}", "--mode", "some"), "'some' is not a mode"),
         (("a = 1", "{}", "--mode", "total"), "mode 'total' needs a schema"),
     ],
@@ -87,3 +89,23 @@ def test_a_mistake_is_a_sentence_and_exit_code_2(arguments: tuple[str, ...], wor
     done = tamis("explain", *arguments, stdin="")
     assert (done.code, done.out) == (2, "")
     assert words in done.err
+
+
+def test_an_error_names_the_line_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"a": 1}\n\n{"a": 1]\n{"b": NaN}\n')
+    done = tamis("explain", "a = 1", path, "--line", 3)
+    assert (done.code, done.err.startswith(f"error: {path}, line 3, column 8: ")) == (2, True)
+    done = tamis("explain", "a = 1", path, "--line", 4)
+    assert f"{path}, line 4, b: NaN is not JSON" in done.err
+    path.write_text('{\n  "a": ]\n}\n')
+    assert f"{path}, line 2, column 8: " in tamis("explain", "a = 1", path).err
+    swapped = tamis("explain", path, "a = 1")
+    assert "the filter comes first" in swapped.err
+
+
+def test_a_probable_mistake_is_warned_of() -> None:
+    done = tamis("explain", "symbol = ACME", '{"symbol": "ACME"}')
+    assert done.code == 1
+    assert done.err.startswith("warning: symbol = ACME: ACME is read as an attribute; a text needs")
+    assert done.err.count("\n") == 1

@@ -291,3 +291,25 @@ def test_the_engine_refuses_what_the_reference_semantics_refuses(
     assert found == tamis(*options, stdin=stdin)
     assert from_file == tamis(*options, events)
     assert "rejected: line 2, at: the event lacks it" in found.err
+
+
+def test_a_probable_mistake_is_warned_of(tmp_path: Path) -> None:
+    one = tamis("match", "day > 2026-01-01", stdin='{"day": 2025}\n')
+    assert one.code == 0
+    assert "warning: 2026-01-01 subtracts, and is 2024; write timestamp" in one.err
+    path = tmp_path / "filters.txt"
+    path.write_text("symbol = ACME\nprice < 3\nstatus = open\n")
+    several = tamis("match", "--filters", path, stdin="{}\n")
+    assert f"warning: 2 filters may be mistaken: tamis check --filters {path} says why" in (
+        several.err
+    )
+    assert "warning" not in tamis("match", 'symbol = "ACME"', stdin="{}\n").err
+
+
+def test_a_filter_and_a_file_that_are_swapped_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    path.write_text('{"price": 3}\n')
+    for arguments in ((path, "price < 5"), (path,)):
+        done = tamis("match", *arguments, stdin="")
+        assert (done.code, done.out) == (2, "")
+        assert f"{path} is a file, not a filter: the filter comes first, then the file" in done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
+from typing import Final
 
 from tamis.access import (
     ANONYMOUS,
@@ -16,12 +17,15 @@ from tamis.access import (
     issue_token,
 )
 from tamis.access.tokens import Verifier
+from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import AccessError, PolicyError
 from tamis.events import Schema
 from tamis.ports import CautiousClock, Executor, RandomBytes, system_random
 from tamis.protocol import Code
 from tamis.storage import NEVER, StateStore, StoredToken
+
+LOG: Final = get_logger("tamis.access")
 
 
 class AccessControl:
@@ -126,7 +130,10 @@ class AccessControl:
                 "the setting policy",
                 source="the settings",
             )
-        return Policy.load(self._settings.policy, schema=self._schema)
+        policy = Policy.load(self._settings.policy, schema=self._schema)
+        for warning in policy.warnings:
+            LOG.warning("the policy may be mistaken", detail=warning)
+        return policy
 
 
 def _stamp(path: Path | None) -> tuple[int, ...] | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 import typer
@@ -13,6 +14,7 @@ from tamis.cli.broker.connection import BrokerTarget, with_broker
 from tamis.cli.console import Format, say, stdout, write_json
 from tamis.cli.event_output import plain_event
 from tamis.cli.exits import FINDING, FINE
+from tamis.cli.filter_warnings import parse_argument, warn_of_mistakes
 from tamis.cli.options import (
     FormatOption,
     Language,
@@ -24,16 +26,17 @@ from tamis.cli.options import (
 )
 from tamis.errors import EventError, LimitError
 from tamis.events import Event, Schema, decode_json
+from tamis.events.json_lines import in_line
 from tamis.events.places import inside
 from tamis.filters import Mode
 from tamis.filters.modes import as_mode
-from tamis.languages import parse
 from tamis.protocol.management import (
     ExplainFilter,
     ExplainSubscription,
     ExplanationView,
     ManagementCall,
 )
+from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -80,8 +83,11 @@ def explain(
         ),
     ] = None,
     line: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The line of the event, in a file.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="The line of the event, in a file.", show_default="1"
+        ),
+    ] = None,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Explain why an event matches a filter or a subscription, or why not.
@@ -91,13 +97,16 @@ def explain(
     """
     if len(words) != (2 if subscription is None else 1):
         raise mistake("give a filter and an event, or --subscription ID and an event")
+    if subscription is None:
+        _check_order(words[0], words[1], language)
+        warn_of_mistakes(words[0], language, read_schema(schema))
     event = _event_text(words[-1], line)
     if subscription is None and target.url is None:
         found = _explain_here(words[0], event, language, as_mode(mode or Mode.SQL), schema)
     elif schema is not None:
         raise mistake("the broker has its own schema: leave --schema out")
     else:
-        sample = msgspec.Raw(event)
+        sample = msgspec.Raw(event.text)
         chosen = None if mode is None else as_mode(mode)
         found = _ask(
             target,
@@ -113,15 +122,15 @@ def explain(
 
 
 def _explain_here(
-    text: str, event: bytes, language: str, mode: Mode, schema_file: Path | None
+    text: str, event: EventText, language: str, mode: Mode, schema_file: Path | None
 ) -> dict[str, Any]:
     # The analysis takes a while to load.
     from tamis.analysis.explain import explain as explain_match  # noqa: PLC0415
 
     schema = read_schema(schema_file)
-    filter_ = parse(text, language)
+    filter_ = parse_argument(text, language)
     bound = filter_ if schema is None else filter_.bind(schema)
-    sample = _decoded(event, schema)
+    sample = event.decode(schema)
     found = explain_match("", bound, mode, sample, schema)
     return {
         "matched": found.matched,
@@ -149,21 +158,45 @@ def _ask(target: BrokerTarget, call: ManagementCall[ExplanationView]) -> dict[st
 # --- the event -----------------------------------------------------------------------------------
 
 
-def _event_text(given: str, line: int) -> bytes:
+class EventText(NamedTuple):
+    """The text of one event, and where it stands."""
+
+    text: bytes
+    source: str = "the event"
+    """What it was read from."""
+    line: int | None = None
+    """The line there, if there is an event on each."""
+
+    def decode(self, schema: Schema | None) -> Event:
+        """Return the event, or raise an error that names the place."""
+        try:
+            return decode_json(self.text, schema=schema)
+        except (EventError, LimitError) as error:
+            placed = error if self.line is None else in_line(self.line, error)
+            raise inside(self.source, placed) from None
+
+
+def _check_order(filter_: str, event: str, language: str) -> None:
+    is_first_event = os.path.isfile(filter_) or (
+        filter_.lstrip().startswith("{") and language != "siena"
+    )
+    is_last_event = event == STDIN or event.lstrip().startswith("{") or os.path.isfile(event)
+    if is_first_event and not is_last_event:
+        raise mistake(f"{filter_:.60} is an event, not a filter: the filter comes first")
+
+
+def _event_text(given: str, line: int | None) -> EventText:
     """Return the text of one event, from the command line, a file or standard input."""
     if given.lstrip().startswith("{"):
-        return given.encode()
+        if line is not None:
+            raise mistake("--line is for events in a file: leave it out")
+        return EventText(given.encode())
     content = sys.stdin.buffer.read() if given == STDIN else Path(given).read_bytes()
-    lines = content.splitlines()
-    if line > len(lines):
-        raise mistake(f"{given} has {len(lines):,} lines, so there is no line {line:,}")
+    source = "standard input" if given == STDIN else given
     # A file may also hold one event on several lines.
-    whole = line == 1 and lines[0].strip() == b"{"
-    return content if whole else lines[line - 1]
-
-
-def _decoded(text: bytes, schema: Schema | None) -> Event:
-    try:
-        return decode_json(text, schema=schema)
-    except (EventError, LimitError) as error:
-        raise inside("the event", error) from None
+    if line is None and content.split(b"\n", 1)[0].strip() == b"{":
+        return EventText(content, source)
+    lines, number = content.removesuffix(b"\n").split(b"\n"), line or 1
+    if number > len(lines):
+        raise mistake(f"{source} has {count(len(lines), 'line')}, so there is no line {number:,}")
+    return EventText(lines[number - 1], source, number)

@@ -10,6 +10,7 @@ from tamis.cli.broker.connection import POSITIONS, BrokerMode, BrokerTarget, run
 from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
 from tamis.cli.console import TableFormat
 from tamis.cli.exits import FINDING, FINE
+from tamis.cli.filter_warnings import warn_of_mistakes
 from tamis.cli.options import Language, TableOption, argument
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -44,6 +45,7 @@ def history(
     mode: BrokerMode = None,
 ) -> int:
     """Show past events that match a filter, as far back as the broker has kept them."""
+    warn_of_mistakes(filter_, language)
     writer = event_writer(format_, envelope=envelope)
 
     async def show() -> int:

@@ -54,12 +54,12 @@ def repair(
     What a crash left unfinished is cut off, as a start of the broker does. Damaged events and rows
     stay as they are; the broker skips them.
     """
-    from tamis.storage import Storage  # noqa: PLC0415 - takes a while to load
+    from tamis.storage import Storage, is_store  # noqa: PLC0415 - takes a while to load
 
     if not data.is_dir():
         say_error(f"{data} is not a folder")
         return MISTAKE
-    if not (data / "state.db").exists() and not (data / "log").is_dir():
+    if not is_store(data):
         say_error(f"{data} is not the data folder of a broker")
         return MISTAKE
     with Storage.open(data, accept_lost_changes=accept_lost_changes) as store:

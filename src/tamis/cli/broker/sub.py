@@ -17,6 +17,7 @@ from tamis.cli.broker.connection import (
 from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
 from tamis.cli.console import TableFormat, say, stderr
 from tamis.cli.exits import FINE
+from tamis.cli.filter_warnings import warn_of_mistakes
 from tamis.cli.options import Language, TableOption, argument, no_default
 from tamis.protocol.frames import SlowPolicy
 from tamis.units import count
@@ -93,6 +94,7 @@ def sub(
     mode: BrokerMode = None,
 ) -> int:
     """Subscribe to a filter, and show matching events as they arrive."""
+    warn_of_mistakes(filter_, language)
     options: SubscribeOptions = {
         "durable": durable,
         "acknowledge": "auto" if durable is None else "manual",

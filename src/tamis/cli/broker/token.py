@@ -25,14 +25,14 @@ from tamis.units import count
 EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis token create alice --role trader > alice.token
-tamis token create root --role admin --data ./tamis-data --policy policy.toml
+tamis token create root --role admin --data ./tamis-data --new --policy policy.toml
 tamis token list
 tamis token revoke 0123456789abcdef
 
 [bold]The first token[/bold]
 
 A broker that requires tokens also requires one to create tokens. Create the first in the broker's
-data folder, with --data, while the broker is stopped.
+data folder, with --data, while the broker is stopped; add --new if it never ran.
 
 [bold]Exit code[/bold]
 
@@ -78,6 +78,10 @@ def create(
         typer.Option("--undefined-roles", help="Accept roles that the policy does not define yet."),
     ] = False,
     data: Data = None,
+    new: Annotated[
+        bool,
+        typer.Option("--new", help="With --data: make the folder, for a broker that never ran."),
+    ] = False,
     policy: Annotated[
         Path | None,
         no_default(
@@ -93,7 +97,10 @@ def create(
     """
     wanted = IssueToken(principal, role or [], duration(lifetime), note, undefined_roles)
     if data is not None:
+        _check_folder(data, new=new)
         text = _create_in(data, wanted, policy)
+    elif new:
+        raise mistake("--new makes a data folder: name it with --data")
     elif policy is not None:
         raise mistake("a running broker has its own policy: leave --policy out, or give --data")
     else:
@@ -121,6 +128,20 @@ def revoke(
     target.call(lambda bus: bus.call(RevokeToken(id_)))
     say(stdout(), f"{id_} is revoked")
     return FINE
+
+
+def _check_folder(folder: Path, *, new: bool) -> None:
+    """Refuse a folder that no broker will find the token in."""
+    from tamis.storage import is_store  # noqa: PLC0415 - takes a while to load
+
+    if is_store(folder):
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise mistake(f"{folder} is not the data folder of a broker, and not empty")
+    if not new:
+        raise mistake(
+            f"there is no data of a broker in {folder}; if none has run there yet, add --new"
+        )
 
 
 def _create_in(folder: Path, wanted: IssueToken, policy: Path | None) -> str:

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from tamis.cli.console import stderr
 from tamis.cli.event_input import watched
+from tamis.cli.filter_warnings import parse_argument
 from tamis.cli.options import mistake
 from tamis.errors import FilterError, FilterSyntaxError, JSONError, LimitError, TamisError
 from tamis.events import EventLimits, Schema
@@ -93,7 +94,7 @@ def accepted(found: Iterable[NamedFilter | RejectedFilter]) -> list[NamedFilter]
 
 def read_argument(text: str, defaults: FilterDefaults) -> NamedFilter:
     """Return the filter given on the command line."""
-    filter_ = _bound(parse(text, defaults.language), defaults.mode, defaults.schema)
+    filter_ = _bound(parse_argument(text, defaults.language), defaults.mode, defaults.schema)
     return NamedFilter("1", 1, filter_, defaults.mode, text, defaults.language)
 
 

@@ -13,6 +13,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from tamis.analysis.mistakes import MistakeFinder, tested_attributes
 from tamis.cli.console import (
     TableFormat,
     printable,
@@ -24,6 +25,7 @@ from tamis.cli.console import (
 from tamis.cli.event_input import STDIN, EventInput, opened, progress, watched
 from tamis.cli.event_output import brief_event, plain_event
 from tamis.cli.exits import FINDING, FINE
+from tamis.cli.filter_warnings import show_mistakes
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, accepted, read_filters
 from tamis.cli.filters.outcomes import Matched, matching_of
 from tamis.cli.options import (
@@ -37,7 +39,7 @@ from tamis.cli.options import (
     no_default,
     read_schema,
 )
-from tamis.events import RejectedLine
+from tamis.events import RejectedLine, Schema
 from tamis.filters import Mode
 from tamis.units import count
 
@@ -121,6 +123,7 @@ def match(
         filter_, events = None, filter_
     defaults = FilterDefaults(language, mode, read_schema(schema))
     named = accepted(read_filters(filter_, filters, defaults))
+    _warn(named, filters, defaults.schema)
     name = events or STDIN
     live = name == STDIN
     writer = _writer(named, format_, raw=raw, live=live)
@@ -139,6 +142,18 @@ def match(
     writer.close()
     say(err, str(counts))
     return FINE if counts["matched"] else FINDING
+
+
+def _warn(named: Sequence[NamedFilter], path: Path | None, schema: Schema | None) -> None:
+    """Warn of probable mistakes: of a filter in the command line one by one, in a file in total."""
+    known = schema if schema is not None else tested_attributes(one.filter for one in named)
+    finder = MistakeFinder(known)
+    found = [list(finder.find(one.filter, one.text, one.language)) for one in named]
+    if path is None:
+        show_mistakes(found[0])
+    elif any(found):
+        many = count(sum(map(bool, found)), "filter")
+        say(stderr(), f"warning: {many} may be mistaken: tamis check --filters {path} says why")
 
 
 def _writer(

@@ -1,0 +1,39 @@
+"""What commands say about a filter before they use it: probable mistakes, arguments swapped."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from tamis.analysis.mistakes import ProbableMistake, find_mistakes
+from tamis.cli.console import say, stderr
+from tamis.cli.options import mistake
+from tamis.errors import FilterError, TamisError
+from tamis.events import Schema
+from tamis.filters import Filter
+from tamis.languages import parse
+
+
+def parse_argument(text: str, language: str) -> Filter:
+    """Return the filter that an argument is; say so if it is the name of a file."""
+    try:
+        return parse(text, language)
+    except FilterError:
+        if os.path.isfile(text):
+            raise mistake(
+                f"{text} is a file, not a filter: the filter comes first, then the file"
+            ) from None
+        raise
+
+
+def warn_of_mistakes(text: str, language: str, schema: Schema | None = None) -> None:
+    """Warn of what looks like a mistake in a filter, as `tamis check` does; in one line each."""
+    # A wrong filter is refused where it is used.
+    with suppress(TamisError):
+        show_mistakes(find_mistakes(parse(text, language), text, language, schema))
+
+
+def show_mistakes(found: list[ProbableMistake]) -> None:
+    """Write warnings to standard error."""
+    for one in found:
+        say(stderr(), f"warning: {one.message}")
