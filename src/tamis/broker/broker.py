@@ -48,6 +48,7 @@ from tamis.broker.subscribe.expired_at_start import ExpiredAtStart
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
+from tamis.broker.subscribe.suspensions import Suspensions, matching_budget
 from tamis.errors import (
     AccessError,
     BrokerFailedError,
@@ -150,6 +151,16 @@ class Broker:
             steady_clock=self.steady_clock.time,
             supervisor=self.supervisor,
         )
+        budget = matching_budget(settings, self.subscription_index, clock.monotonic)
+        suspensions = Suspensions(
+            budget=budget,
+            store=store,
+            subscription_index=self.subscription_index,
+            notifier=self.notifier,
+            health=self.health,
+            metrics=self.metrics,
+            supervisor=self.supervisor,
+        )
         fan_out = FanOut()
         # Whoever waits for room must learn that there is none to wait for.
         self.health.when_refusing(fan_out.wake_all)
@@ -166,6 +177,8 @@ class Broker:
             executor=executors.match,
             supervisor=self.supervisor,
             publishers=store.publishers,
+            budget=budget,
+            on_suspended=suspensions.begin,
         )
         self.numbering = Numbering(store.publishers, max_names=settings.publishers_per_principal)
         self.committer = Committer(
@@ -204,6 +217,7 @@ class Broker:
             executors=executors,
             random=random,
             supervisor=self.supervisor,
+            suspensions=suspensions,
         )
         self.damage_watch = DamageWatch(
             store, self.health, self.metrics, clock, executors.background
@@ -332,6 +346,7 @@ class Broker:
         for number in self.engine.ids():
             if self.subscription_index.get(cast("int", number)) is None:
                 self.engine.remove(number)
+        self.subscription_manager.suspensions.report()
         self.letter_bounds.load()
         for dropped in self.store.state.dropped():
             subscription = self.subscription_index.get(dropped.number)
@@ -553,6 +568,7 @@ class Broker:
             "problems": self.health.problems,
             "uptime": round(self.clock.monotonic() - self._started_at, 3),
             "subscriptions": len(self.subscription_index),
+            "suspended": len(self.subscription_manager.suspensions.numbers),
             "connections": len(self._sessions),
             "log": {
                 "first": log.first_sequence,

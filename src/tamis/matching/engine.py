@@ -36,6 +36,7 @@ from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching.compile.programs import compile_filter, decompile
 from tamis.matching.compile.vocabulary import Vocabulary
+from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.matches import LineMatches, MatchedBatch, Matches
 from tamis.matching.store import snapshot
 from tamis.matching.store.collection import Collection, CollectionState
@@ -292,19 +293,27 @@ class Engine:
 
     # --- matching ----------------------------------------------------------------------------
 
-    def match(self, event: Event | Mapping[str, object]) -> list[Id]:
-        """Return the ids of the subscriptions that one event satisfies, in order of adding."""
+    def match(
+        self, event: Event | Mapping[str, object], *, budget: MatchingBudget | None = None
+    ) -> list[Id]:
+        """Return the ids of the subscriptions that one event satisfies, in order of adding.
+
+        Without a budget the answer is complete; with one, except for its `undecided`.
+        """
         now, state = self._clock(), self._collection.state
         if not state.is_whole:
             state = self._collection.whole()
-        if type(event) is dict and self._is_all_compiled(state):
+        if budget is not None and state.tests_texts:
+            # What is not compiled cannot be measured test by test.
+            state = CollectionState(state.vocabulary, self._collection.compiled())
+        if type(event) is dict and budget is None and self._is_all_compiled(state):
             plain = _joined(segment.match_plain(event, now) for segment in state.segments)
             if plain is not None:
                 return plain
         # Most events come from a decoder that has checked them.
         if type(event) is not Event or event.conforms_to is not self.schema or self._total:
             event = self._admission.admit(event)
-        found = [id_ for segment in state.segments for id_ in segment.match_one(event, now)]
+        found = [id_ for segment in state.segments for id_ in segment.match_one(event, now, budget)]
         view = View(event, UNKNOWN[Mode.SQL])
         for entry, filter_ in state.open:
             if entry.mode is Mode.SQL:
@@ -384,10 +393,12 @@ class Engine:
         events: EventSource | Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
         *,
         now: float | None = None,
+        budget: MatchingBudget | None = None,
     ) -> Matches:
         """Return for each event, or each row of an Arrow table, the subscriptions it satisfies.
 
-        Expiry is judged at `now`, in seconds since 1970; without it, by the engine's clock.
+        Expiry is judged at `now`, in seconds since 1970; without it, by the engine's clock. Without
+        a budget the answer is complete; with one, except for its `undecided`.
         """
         # Take the segments first: a source omits attributes that they do not test.
         segments = self._collection.compiled()
@@ -413,7 +424,12 @@ class Engine:
                 # The bits of one batch are bounded; of many, they would not be.
                 if len(found) == 1:
                     found[0] = found[0].condensed()
-                matches = [segment.evaluator.evaluate(part, self._threads) for segment in segments]
+                matches = []
+                for segment in segments:
+                    meter = None
+                    if budget is not None and segment.evaluator.tests_texts:
+                        meter = segment.meter(budget, count)
+                    matches.append(segment.evaluator.evaluate(part, self._threads, meter))
                 matched = MatchedBatch(part.length, matches)
                 found.append(matched.condensed() if found else matched)
                 errors.update((count + number, error) for number, error in part.errors.items())

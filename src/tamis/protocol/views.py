@@ -42,6 +42,8 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     start: int
     """The sequence of the first event it covers."""
     expires_at: float | None = None
+    suspended_from: int = 0
+    """The first event that was not matched, because its filter takes too long; 0: none."""
 
 
 class SubscriptionList(msgspec.Struct):

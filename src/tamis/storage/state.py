@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -116,6 +117,11 @@ class StateStore(StateBase):
         with self._change(lasting=True) as (connection, *_):
             return self._alter(connection, number, extra=extra)
 
+    def move_start(self, number: int, start: int, extra: str) -> bool:
+        """Set where a subscription starts, with its further properties; False if there is none."""
+        with self._change(lasting=True) as (connection, *_):
+            return self._alter(connection, number, start=start, extra=extra)
+
     def _alter(self, connection: sqlite3.Connection, number: int, **changes: Any) -> bool:
         rows = connection.execute(f"{SUBSCRIPTIONS.select} WHERE number = ?", (number,))
         found = [_subscription(row) for row in self._whole(SUBSCRIPTIONS, rows)]
@@ -150,10 +156,12 @@ class StateStore(StateBase):
         matched_up_to: int,
         pending: Iterable[tuple[int, int]],
         publishers: Mapping[str, PublisherTail],
+        extras: Mapping[int, str] = MappingProxyType({}),
     ) -> None:
         """Store the (number, sequence) pairs found in the log up to a sequence, all or none.
 
-        Pairs of removed subscriptions are dropped.
+        Pairs of removed subscriptions are dropped. `extras` are further properties, by number, that
+        changed with these matches.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             numbers = self._numbers
@@ -166,6 +174,8 @@ class StateStore(StateBase):
                 for name, tail in publishers.items()
             )
             connection.executemany(PUBLISHERS.replace, tails)
+            for number, extra in extras.items():
+                self._alter(connection, number, extra=extra)
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
 
     def skip_unmatched(self, matched_up_to: int, events: Mapping[int, int], reason: str) -> None:

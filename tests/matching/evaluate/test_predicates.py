@@ -32,11 +32,12 @@ from tamis.matching.evaluate import predicates as text_index
 from tamis.matching.evaluate import relations as relation_columns
 from tamis.matching.evaluate import text_finders
 from tamis.matching.evaluate.cells import Ranker
-from tamis.matching.evaluate.predicates import PredicateIndex, TextIndex, asked_by
+from tamis.matching.evaluate.predicates import PredicateIndex, TextIndex
 from tamis.matching.evaluate.text_finders import (
     EachFinder,
     PatternFinder,
     Placed,
+    asked_by,
     nesting,
     pattern_finders,
 )

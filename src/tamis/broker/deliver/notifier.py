@@ -19,9 +19,9 @@ from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
-from tamis.errors import DisconnectedError
+from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
-from tamis.protocol import Deliver, Delivery, Dropped, Ended
+from tamis.protocol import Code, Deliver, Delivery, Dropped, Ended
 from tamis.storage import DeadLetter, Retry
 
 MAX_EVENTS_PER_TAKE: Final = 256
@@ -210,6 +210,9 @@ class Notifier:
                         taken = await queue.take(limit, now, inf, digest, attachment)
                     if taken:
                         await self._send(attachment, taken)
+                    elif may_send and subscription.suspended_from and not queue.unsettled:
+                        await self._end(attachment, subscription.suspension)
+                        return
                     elif may_send and queue.retries:
                         await self._wait(wake_up, subscription, now)
                     else:
@@ -311,6 +314,10 @@ class Notifier:
                 deliveries = [one for one in prepared.deliveries if one.sequence in in_flight]
                 rest = until - loop.time()
                 has_lost = subscription.untold and subscription.shows_all_to(reader.rights)
+                is_over = subscription.suspended_from and not subscription.queue.unsettled
+                if is_over and not (taken or has_lost):
+                    name = subscription.stored.name
+                    raise RefusedError(Code.CONFLICT, f"{name!r} is {subscription.suspension}")
                 if deliveries or has_lost or (not taken and rest <= 0):
                     lost: Mapping[str, int] = {}
                     if has_lost:
@@ -369,6 +376,10 @@ class Notifier:
                 await wake_up.wait()
 
     # --- settling --------------------------------------------------------------------------------
+
+    def count_removed(self, subscription: ActiveSubscription, count: int) -> None:
+        """Tell a subscriber of events that retention removed before they were matched."""
+        self._acknowledgement_writer.count_lost(subscription, count, RETENTION)
 
     def drop_below(self, subscription: ActiveSubscription, sequence: int, count: int) -> None:
         """Forget events that retention has removed; some of them had not been settled."""

@@ -238,6 +238,12 @@ class DiskQueue(DeliveryQueue):
         self.unwritten: dict[int, DeliveryOutcome] = {}
         """Outcomes that are not on disk yet, by sequence."""
 
+    def hold_from(self, sequence: int) -> None:
+        """Send no events from one on until a replay has found all before them."""
+        self.below = sequence
+        self._is_new = False
+        self.forget_readers()
+
     def offer(self, sequences: Sequence[int]) -> None:
         """Add events that have been written to disk."""
         self._is_new = False

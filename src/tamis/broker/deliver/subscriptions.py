@@ -37,6 +37,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """The replay resumes here and ends at the subscription's start; 0: there is none."""
     since: int = 0
     """The first event of the past that it gets; 0: none."""
+    suspended_from: int = 0
+    """The first event that was not matched, because its filter takes too long; 0: none."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
@@ -62,6 +64,7 @@ class ActiveSubscription:
         "queue",
         "rights",
         "stored",
+        "suspended_from",
         "untold",
     )
 
@@ -87,6 +90,8 @@ class ActiveSubscription:
         """A digest of what the engine compiled; empty: nothing."""
         self.is_suspended = False
         """Whether the current policy refuses it: nothing is matched or sent."""
+        self.suspended_from = Extra.of(stored).suspended_from
+        """The first event that was not matched, because its filter takes too long; 0: none."""
         self._changing = Lock()
 
     @property
@@ -163,12 +168,30 @@ class ActiveSubscription:
         with self._changing:
             self.stored = msgspec.structs.replace(self.stored, **columns)
 
+    def suspend(self, sequence: int) -> None:
+        """Note in memory that it is not matched from an event on."""
+        self.change_extra(lambda _: None, suspended_from=sequence)
+        self.suspended_from = sequence
+        self.mark = b""
+
     def change_extra(self, write: Callable[[str], object], **changes: Any) -> None:
         """Write extra fields, then change them in memory; for any thread."""
         with self._changing:
             text = msgspec.structs.replace(Extra.of(self.stored), **changes).text()
             write(text)
             self.stored = msgspec.structs.replace(self.stored, extra=text)
+
+    @property
+    def suspension(self) -> str:
+        """Return the sentence that its subscriber gets while it is suspended."""
+        first = self.suspended_from
+        again = "subscribe again to have it matched from there on, or delete it and subscribe"
+        if not self.stored.durable:
+            again = "subscribe"
+        return (
+            f"suspended from event {first} on: its filter, with the other filters of its owner, "
+            f"takes too long; {again} with a simpler filter and start={first}"
+        )
 
     def view(self, pending: int, dead: int) -> SubscriptionView:
         """Return the view that its owner gets."""
@@ -189,6 +212,7 @@ class ActiveSubscription:
             max_attempts=stored.max_attempts,
             start=Extra.of(stored).since or stored.start,
             expires_at=None if isinf(stored.expires_at) else stored.expires_at,
+            suspended_from=self.suspended_from,
         )
 
 

@@ -21,7 +21,7 @@ from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.broker.publish.fan_out import FanOut, ReachedQueues
 from tamis.broker.publish.numbering import owner_of
 from tamis.errors import StorageError, TamisError
-from tamis.matching import Engine
+from tamis.matching import Engine, MatchingBudget
 from tamis.ports import Executor
 from tamis.storage import PublisherTail, Record, StateStore
 
@@ -107,6 +107,8 @@ class _StepResult(NamedTuple):
     """Sequences of events that cannot be matched, and why."""
     reached: dict[str, ReachedQueues]
     """What the events of each principal reached."""
+    suspended: list[ActiveSubscription]
+    """Subscriptions that could not be matched within the budget."""
 
 
 class Matcher:
@@ -127,8 +129,12 @@ class Matcher:
         supervisor: Supervisor,
         publishers: Mapping[str, PublisherTail],
         fan_out: FanOut,
+        budget: MatchingBudget,
+        on_suspended: Callable[[Sequence[ActiveSubscription]], None],
     ) -> None:
         self._fan_out = fan_out
+        self._budget = budget
+        self._on_suspended = on_suspended
         self._rest: deque[StoredEvent] = deque()
         """Events taken from the queue, for the next steps."""
         self._taken = 0
@@ -174,8 +180,10 @@ class Matcher:
                     result.resolve()
                 if step.unmatched:
                     self._report_unmatched(step.unmatched)
-                if step.unwritten:
-                    await self._write_until_stored(step.unwritten)
+                if step.unwritten or step.suspended:
+                    await self._write_until_stored(step)
+                if step.suspended:
+                    self._on_suspended(step.suspended)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
                     subscription.queue.offer(sequences)
                     if subscription.queue.dropped and subscription.stored.policy == "disconnect":
@@ -193,6 +201,8 @@ class Matcher:
     def _take(self) -> list[StoredEvent]:
         """Return the next events, as many as one step may match."""
         rest, events = self._rest, list[StoredEvent]()
+        if self._budget.used:
+            self._budget.fill()
         size, most = 0.0, len(self._index.by_number)
         while size < MAX_MATCHES_PER_STEP and (rest or not self._waiting.empty()):
             if not rest:
@@ -210,7 +220,7 @@ class Matcher:
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_make(change) for change in changes], {}, [], {}, {})
+        step = _StepResult([_make(change) for change in changes], {}, [], {}, {}, [])
         if not events:
             return step
         with self._metrics.match_seconds.time():
@@ -219,7 +229,9 @@ class Matcher:
                 numbers = self._match_batch(events, step.unmatched)
             for event in events[len(numbers) :]:
                 try:
-                    numbers.append(self._engine.match(event.payload.event))
+                    self._budget.event = len(numbers)
+                    found = self._engine.match(event.payload.event, budget=self._budget)
+                    numbers.append(found)
                 except MemoryError:
                     raise
                 except Exception as error:
@@ -243,6 +255,8 @@ class Matcher:
                 if event.publisher_sequence:
                     self._published.add(event.publisher)
         self.position = events[-1].sequence
+        if self._budget.undecided:
+            self._suspend(step, events)
         rows = [
             (subscription.stored.number, sequence)
             for subscription, sequences in step.matches.items()
@@ -250,9 +264,9 @@ class Matcher:
             for sequence in sequences
         ]
         # Without rows the position can be written later.
-        if rows:
+        if rows or step.suspended:
             try:
-                self._commit(rows)
+                self._commit(rows, step.suspended)
             except StorageError:
                 step.unwritten.extend(rows)
         return step
@@ -262,7 +276,9 @@ class Matcher:
     ) -> list[Iterable[Any]]:
         """Return what each event matches; nothing if they must be matched one by one."""
         try:
-            matches = self._engine.match_batch([event.payload.event for event in events])
+            matches = self._engine.match_batch(
+                [event.payload.event for event in events], budget=self._budget
+            )
         except MemoryError:
             raise
         except Exception:
@@ -271,6 +287,23 @@ class Matcher:
         for row, error in matches.errors.items():
             unmatched[events[row].sequence] = _reason(error)
         return [*matches]
+
+    def _suspend(self, step: _StepResult, events: Sequence[StoredEvent]) -> None:
+        """Match the undecided no more, and take back what they seem to match from there on."""
+        undecided, self._budget.undecided = self._budget.undecided, {}
+        for number, place in undecided.items():
+            if number in self._engine:
+                self._engine.remove(number)
+            subscription = self._index.get(int(number))
+            if subscription is None:
+                continue
+            # One that has just been added may start later.
+            first = max(events[place].sequence, subscription.stored.start)
+            subscription.suspend(first)
+            step.suspended.append(subscription)
+            found = step.matches.pop(subscription, [])
+            if found and found[0] < first:
+                step.matches[subscription] = [one for one in found if one < first]
 
     async def skip(self, records: Sequence[Record]) -> None:
         """Report stored events that can no longer be decoded; their publishers' numbers count."""
@@ -301,18 +334,23 @@ class Matcher:
         if self.position > self._state.matched_up_to and not self.stuck.is_set():
             self._commit(())
 
-    def _commit(self, rows: Sequence[tuple[int, int]]) -> None:
+    def _commit(
+        self,
+        rows: Sequence[tuple[int, int]],
+        suspended: Sequence[ActiveSubscription] = (),
+    ) -> None:
         # A name may be forgotten at any moment.
         found = [(name, self._publishers.get(name)) for name in self._published]
         tails = {name: tail for name, tail in found if tail is not None}
-        self._state.commit_matches(self.position, rows, tails)
+        extras = {one.number: one.stored.extra for one in suspended}
+        self._state.commit_matches(self.position, rows, tails, extras)
         self._published.clear()
 
-    async def _write_until_stored(self, rows: Sequence[tuple[int, int]]) -> None:
-        """Write rows, as often as it takes: a full disk stops matching, and so publishing."""
+    async def _write_until_stored(self, step: _StepResult) -> None:
+        """Write matches, as often as it takes: a full disk stops matching, and so publishing."""
         while True:
             try:
-                await self._executor.run(self._commit, rows)
+                await self._executor.run(self._commit, step.unwritten, step.suspended)
             except StorageError as error:
                 self._health.report(PROBLEM, str(error), code_of(error))
                 self.stuck.set()

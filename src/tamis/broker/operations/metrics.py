@@ -24,6 +24,9 @@ class Metrics:
         self.dropped = self._counter("dropped_events", "Events dropped", "reason")
         self.dead = self._counter("dead_letters", "Events that became dead letters")
         self.unmatched = self._counter("unmatched_events", "Stored events that cannot be matched")
+        self.suspended = self._counter(
+            "suspensions", "Subscriptions suspended because their filters take too long"
+        )
         self.failures = self._counter("failures", "Tasks that failed by an error", "part")
         self.commit_seconds = self._histogram("commit_seconds", "Time of one write and sync")
         self.match_seconds = self._histogram("match_seconds", "Time to match a batch of events")

@@ -155,6 +155,16 @@ class BrokerSettings(BaseModel):
         description="The most that the regular expressions of one filter may take for one event, "
         "at worst; a filter that could take longer is refused.",
     )
+    pattern_burst: Seconds = Field(
+        default=0.1,
+        description="The most that the tests of texts of one principal's filters may take at once, "
+        "in processor time; subscriptions that would take longer are suspended.",
+    )
+    pattern_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.2,
+        description="The share of the time that the tests of texts of one principal's filters may "
+        "take in the long run.",
+    )
     largest_frame: Bytes = Field(
         default=4 * 1024**2, description="The largest frame or HTTP body, in bytes."
     )

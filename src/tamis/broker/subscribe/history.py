@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from itertools import compress
+from itertools import accumulate, compress, takewhile
 from typing import Final, NamedTuple
 
 from tamis.access import JOINED_LIMITS, Rights
@@ -23,6 +23,8 @@ from tamis.storage import EventLog, Record
 # size, it would reveal how large the hidden events are.
 EVENTS_PER_SEARCH: Final = 1_000
 EVENTS_PER_SLICE: Final = 20
+# Large events may take patterns long, so there are few of them in a slice.
+BYTES_PER_SLICE: Final = 64 * 1024
 # A page may exceed this by one event.
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 # The clock of a client that starts now may be ahead.
@@ -63,7 +65,7 @@ class History:
         while start < stop:
             yield
             records = self._log.read(start, min(EVENTS_PER_SLICE, stop - start))
-            records = [one for one in records if one.sequence < stop]
+            records = first_slice([one for one in records if one.sequence < stop])
             if not records:
                 break
             start = records[-1].sequence + 1
@@ -92,6 +94,13 @@ class History:
         engine = Engine(self._schema, self._mode, limits=JOINED_LIMITS)
         engine.add(_ID, reading.filter, mode=reading.mode)
         return engine
+
+
+def first_slice(records: Sequence[Record]) -> list[Record]:
+    """Return the first of some records, as many as may be searched before others have a turn."""
+    sizes = accumulate(len(record.payload) for record in records)
+    count = sum(1 for _ in takewhile(BYTES_PER_SLICE.__ge__, sizes))
+    return [*records[: max(1, count)]]
 
 
 def place_of(log: EventLog, text: int | str) -> int:

@@ -32,6 +32,7 @@ from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.expiries import ExpiryCalendar
 from tamis.broker.subscribe.history import place_of, require_past
 from tamis.broker.subscribe.replay import Replayer
+from tamis.broker.subscribe.suspensions import Suspensions
 from tamis.errors import BrokerFailedError, FilterError, RefusedError, StorageError, TamisError
 from tamis.filters import Filter, FilterLimits, Mode
 from tamis.filters.limits import steps_within
@@ -88,7 +89,15 @@ class SubscriptionManager:
         executors: Executors,
         random: RandomBytes,
         supervisor: Supervisor,
+        suspensions: Suspensions,
     ) -> None:
+        self.suspensions = suspensions
+        suspensions.manage(
+            updater=matcher.updater,
+            compile_=self._compile_again,
+            delete=self.delete,
+            replay=self.replay,
+        )
         self._executors = executors
         self._random = random
         self._supervisor = supervisor
@@ -128,6 +137,8 @@ class SubscriptionManager:
             shown = f", {known.stored.filter!r}" if is_shown else ""
             await self._resume(known, wanted, filter_, mode, shown)
             await self.adopt(known, principal, rights)
+            if known.suspended_from:
+                await self.suspensions.end(known)
             self.require_in_force(known)
             return known, True
         most = min(rights.limits.subscriptions, self._settings.subscriptions_per_principal)
@@ -357,7 +368,11 @@ class SubscriptionManager:
             return MemoryQueue(self._settings.buffer)
         state, window = self._store.state, self._settings.window
         deliver = self._executors.deliver
-        return DiskQueue(stored.number, state, window, deliver, nothing_yet=nothing_yet)
+        queue = DiskQueue(stored.number, state, window, deliver, nothing_yet=nothing_yet)
+        suspended_from = Extra.of(stored).suspended_from
+        if suspended_from:
+            queue.hold_from(suspended_from)
+        return queue
 
     async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
         """Set a subscription to expire in this many seconds; None: never."""
@@ -385,6 +400,8 @@ class SubscriptionManager:
             for subscription in gone:
                 self._replayer.stop(subscription.number)
                 self._expiries.discard(subscription.number)
+            if self.suspensions.numbers:
+                self.suspensions.report()
             await asyncio.gather(*(self._notifier.end(one, reason) for one in gone))
 
     def _delete(
@@ -518,6 +535,11 @@ class SubscriptionManager:
             if stored.number in self._engine:
                 self._engine.remove(stored.number)
             return
+        if subscription.suspended_from:
+            subscription.is_suspended, subscription.mark = False, b""
+            if stored.number in self._engine:
+                self._engine.remove(stored.number)
+            return
         put = self._engine.replace if stored.number in self._engine else self._engine.add
         put(stored.number, effective.filter, mode=effective.mode, expires_at=stored.expires_at)
         subscription.is_suspended, subscription.mark = False, mark_of(stored, rights)
@@ -531,7 +553,9 @@ class SubscriptionManager:
         """
         restored = self._subscription(stored, None, is_new=False)
         restored.mark = marks.get(stored.number, b"")
-        if restored.mark != mark_of(stored, restored.rights):
+        if restored.suspended_from:
+            self.suspensions.numbers.add(stored.number)
+        if restored.suspended_from or restored.mark != mark_of(stored, restored.rights):
             self._put_in_engine(restored)
         self._index.add(restored)
         self._watch(restored)

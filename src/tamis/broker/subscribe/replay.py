@@ -14,6 +14,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra
 from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.subscribe.history import first_slice
 from tamis.errors import TamisError
 from tamis.matching import Engine
 from tamis.storage import Storage
@@ -112,7 +113,7 @@ class Replayer:
         after, stop = range_.position, min(range_.end, range_.position + EVENTS_PER_STEP)
         while after < stop:
             records = self._store.log.read(after, EVENTS_PER_SLICE)
-            records = [record for record in records if record.sequence < stop]
+            records = first_slice([record for record in records if record.sequence < stop])
             if not records:
                 after = stop
                 break

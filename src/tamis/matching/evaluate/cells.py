@@ -16,6 +16,7 @@ from tamis.events.batch import Column, Entries, EventBatch, split_numbers
 from tamis.events.kinds import KINDS, Value, kind_of
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.batch_kernels import CellsByAttribute, RankTable, look_up
+from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.predicates import PredicateIndex
 
 EventCells = tuple[NDArray[np.int32], NDArray[np.int32]]
@@ -53,7 +54,7 @@ class CellFinder:
         for number, variable in enumerate(compiled.variables.predicates.values()):
             self.predicate[variable] = number
 
-    def find(self, batch: EventBatch) -> BatchCells:
+    def find(self, batch: EventBatch, meter: Meter | None = None) -> BatchCells:
         """Return the cells and predicates of a batch."""
         found, starts = [_NOTHING], [0]
         multivalued, names = None, set[str]()
@@ -66,7 +67,7 @@ class CellFinder:
                     multivalued = events if multivalued is None else multivalued | events
                     names.add(name)
             starts.append(starts[-1] + (0 if column is None else len(found[-1][0])))
-        passing = self.predicates.find(batch)
+        passing = self.predicates.find(batch, meter)
         words = np.packbits(passing, axis=1, bitorder="little").view("<u8")
         by_attribute = CellsByAttribute(
             starts=np.array(starts, np.int64),

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.diagrams.kernels import NONE
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.matching.compile.compiled import Compiled
@@ -26,6 +27,7 @@ from tamis.matching.evaluate.batch_kernels import (
     sort_by_event,
 )
 from tamis.matching.evaluate.cells import CellFinder
+from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.multivalued import MultivaluedEvaluator
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import Lists, PostingLists
@@ -60,6 +62,8 @@ class Evaluator:
         self._finder = CellFinder(compiled)
         self._postings = PostingLists(compiled)
         self._multivalued = MultivaluedEvaluator(compiled)
+        self.tests_texts: Final = bool(self._finder.predicates.texts)
+        """Whether there are tests that a text can make slow."""
         self._memory = Memory()
         self._free: deque[TileWorkspace] = deque()
         regions, graph = compiled.arrays.regions, compiled.arrays.graph
@@ -83,11 +87,13 @@ class Evaluator:
             width //= 2
         return width, 64 * width * max(1, int(words / width))
 
-    def evaluate(self, batch: EventBatch, threads: int = 1) -> SegmentMatches:
-        """Return which events match which subscriptions."""
+    def evaluate(
+        self, batch: EventBatch, threads: int = 1, meter: Meter | None = None
+    ) -> SegmentMatches:
+        """Return which events match which subscriptions, as far as a meter lets them be tested."""
         if batch.length > self._max_events:
-            return self._evaluate_in_parts(batch, threads)
-        cells = self._finder.find(batch)
+            return self._evaluate_in_parts(batch, threads, meter)
+        cells = self._finder.find(batch, meter)
         by_attribute = cells.by_attribute
         bitmap = self._evaluate_unindexed(by_attribute, batch.length, threads)
         lists: Lists = np.zeros(batch.length, np.int64), np.empty(0, np.int32)
@@ -107,7 +113,9 @@ class Evaluator:
             matches = self._multivalued.recompute(cells, cells.multivalued, matches)
         return matches.without(batch.errors) if batch.errors else matches
 
-    def _evaluate_in_parts(self, batch: EventBatch, threads: int) -> SegmentMatches:
+    def _evaluate_in_parts(
+        self, batch: EventBatch, threads: int, meter: Meter | None
+    ) -> SegmentMatches:
         """Evaluate some whole tiles after the other, as many as the memory for predicates takes."""
         words, rows, width = -(-batch.length // 64), len(self.compiled.unindexed), self._tile_words
         # Every row is written below, whatever the memory held before.
@@ -117,7 +125,9 @@ class Evaluator:
         count = 0
         for first in range(0, batch.length, self._max_events):
             last = min(first + self._max_events, batch.length)
-            part = self.evaluate(batch.part(first, last), threads)
+            if meter is not None:
+                meter.part = first
+            part = self.evaluate(batch.part(first, last), threads, meter)
             tiles, _, own_width = part.bitmap.shape
             tile = first // (64 * width)
             bitmap[tile : tile + tiles, :, :own_width] = part.bitmap
@@ -128,14 +138,39 @@ class Evaluator:
             self.compiled.unindexed, bitmap, np.concatenate(ends), np.concatenate(indexed)
         )
 
-    def evaluate_one(self, event: Event) -> NDArray[np.int32]:
+    def evaluate_one(self, event: Event, meter: Meter | None = None) -> NDArray[np.int32]:
         """Return the subscriptions that one event satisfies, ascending."""
-        found = self.single.evaluate(event)
+        found = self.single.evaluate(event, meter)
         if found is not None:
             return found
-        matches = self.evaluate(EventBatch.of_events([event]))
+        matches = self.evaluate(EventBatch.of_events([event]), meter=meter)
         unindexed = matches.unindexed[matches.bitmap[0, :, 0] != 0]
         return np.sort(np.concatenate((unindexed, matches.indexed)))
+
+    def testing(self, predicate: int) -> NDArray[np.int32]:
+        """Return the subscriptions that use a text predicate, or one that asks the same."""
+        starts, users = self._users
+        rows = self._finder.predicates.asking_as(predicate)
+        return np.unique(np.concatenate([users[starts[row] : starts[row + 1]] for row in rows]))
+
+    @cached_property
+    def _users(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Where the subscriptions of each predicate start, and all of them."""
+        leaves, programs = self.compiled.variables.leaves, self.compiled.programs
+        predicate, count = self._finder.predicate, len(self.compiled.variables.predicates)
+        # A side asks a predicate by its variable or by its guard; it never asks two.
+        of_leaf = np.full(len(leaves.block), NONE, np.int32)
+        asked = predicate[leaves.variables]
+        side_of = np.repeat(np.arange(len(leaves.guard)), np.diff(leaves.starts))
+        of_leaf[side_of[asked >= 0] >> 1] = asked[asked >= 0]
+        guarded = np.flatnonzero(leaves.guard >= 0)
+        of_leaf[guarded >> 1] = predicate[leaves.guard[guarded]]
+        user = np.repeat(np.arange(self.compiled.count, dtype=np.int32), np.diff(programs.starts))
+        is_leaf = programs.codes >= 0
+        row, user = of_leaf[programs.codes[is_leaf]], user[is_leaf]
+        row, user = row[row >= 0], user[row >= 0]
+        order = np.argsort(row, kind="stable")
+        return np.searchsorted(row[order], np.arange(count + 1)), user[order]
 
     @cached_property
     def single(self) -> SingleEvaluator:

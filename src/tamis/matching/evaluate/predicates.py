@@ -10,7 +10,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.atom_intervals import text_predicate_of
 from tamis.events import Kind, Schema
 from tamis.events.batch import NO_COLUMN, EventBatch
 from tamis.events.columns import Entries
@@ -18,8 +17,9 @@ from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import HasBits, ValueAtom
 from tamis.matching.compile.vocabulary import Predicate
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
+from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.relations import Operands, find_related
-from tamis.matching.evaluate.text_finders import Finder, Placed, finders_of
+from tamis.matching.evaluate.text_finders import Finder, Placed, asked_by, finders_of
 
 # Results are passed on for this many texts at a time, or once they are this many, so that they
 # never fill the memory.
@@ -56,6 +56,10 @@ class TextIndex:
             groups.setdefault(op, []).append(Placed(row, atom, text))
         return [finder for op, tests in groups.items() for finder in finders_of(op, tests)]
 
+    def asking_as(self, row: int) -> list[int]:
+        """Return the rows that ask the same as one, and itself."""
+        return [row, *self._twins.get(row, ())]
+
     @cached_property
     def _twins(self) -> dict[int, list[int]]:
         """The rows that ask the same as a row."""
@@ -64,14 +68,21 @@ class TextIndex:
             twins.setdefault(original, []).append(row)
         return twins
 
-    def rows_passed(self, text: str) -> list[int]:
-        """Return the rows of the predicates that a text passes."""
-        rows = [row for finder in self._finders for row in finder.find(text)]
+    def rows_passed(self, text: str, meter: Meter | None = None) -> list[int]:
+        """Return the rows of the predicates that a text of a single event passes."""
+        if meter is None:
+            rows = [row for finder in self._finders for row in finder.find(text)]
+        else:
+            rows = [row for finder in self._finders for row in finder.find_within(text, meter)]
+            if meter.left_out:
+                meter.note([0])
         if self._copies:
             rows += [twin for row in rows for twin in self._twins.get(row, ())]
         return rows
 
-    def set_rows(self, entries: Entries, rows: NDArray[np.bool_]) -> None:
+    def set_rows(
+        self, entries: Entries, rows: NDArray[np.bool_], meter: Meter | None = None
+    ) -> None:
         """Mark the events that pass each predicate in its row."""
         starts = np.zeros(len(entries.texts) + 1, np.int64)
         holders = np.empty(len(entries.events), np.int32)
@@ -83,7 +94,14 @@ class TextIndex:
             total, last = 0, min(first + TEXTS_PER_PASS, len(texts))
             while first + len(found) < last and total < MAX_PASSED_PER_PASS:
                 text = texts[first + len(found)]
-                found.append([row for finder in finders for row in finder.find(text)])
+                if meter is None:
+                    found.append([row for finder in finders for row in finder.find(text)])
+                else:
+                    own = [row for finder in finders for row in finder.find_within(text, meter)]
+                    found.append(own)
+                    if meter.left_out:
+                        place = first + len(found) - 1
+                        meter.note(holders[starts[place] : starts[place + 1]].tolist())
                 total += len(found[-1])
             passed = np.fromiter(chain.from_iterable(found), np.int32, total)
             places = np.arange(first, first + len(found), dtype=np.int32)
@@ -91,11 +109,6 @@ class TextIndex:
             first += len(found)
         if self._copies:
             rows[[*self._copies]] = rows[[*self._copies.values()]]
-
-
-def asked_by(atom: ValueAtom) -> tuple[str, str]:
-    """Return the simplest operator and text equivalent to a text predicate."""
-    return text_predicate_of(atom).key
 
 
 # --- all predicates -------------------------------------------------------------------------------
@@ -123,7 +136,11 @@ class PredicateIndex:
         """Return whether all test texts, and none holds for an absent one."""
         return not (self._bits or self._relations or self._by_default)
 
-    def find(self, batch: EventBatch) -> Rows:
+    def asking_as(self, row: int) -> list[int]:
+        """Return the rows of text predicates that ask the same as one, and itself."""
+        return [*{one for tests in self.texts.values() for one in tests.asking_as(row)}]
+
+    def find(self, batch: EventBatch, meter: Meter | None = None) -> Rows:
         """Return whether each predicate, in the given order, holds for each event.
 
         There are columns up to a multiple of 64, so that the rows can be packed into words.
@@ -132,7 +149,7 @@ class PredicateIndex:
         for name, tests in self.texts.items():
             column = batch.columns.get(name, NO_COLUMN)
             if Kind.TEXT in column.entries:
-                tests.set_rows(column.entries[Kind.TEXT], rows)
+                tests.set_rows(column.entries[Kind.TEXT], rows, meter)
         for row, atom in self._bits:
             column = batch.columns.get(atom.attribute, NO_COLUMN)
             if Kind.BITS in column.entries:

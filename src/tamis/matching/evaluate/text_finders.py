@@ -5,16 +5,25 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import takewhile
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import re2
 from ahocorasick_rs import BytesAhoCorasick
 
+from tamis.diagrams.atom_intervals import text_predicate_of
 from tamis.events import Kind
 from tamis.filters.atoms import TextTest, ValueAtom
 from tamis.filters.like import compile_like
+from tamis.filters.limits import NANOSECONDS_PER_STEP
 from tamis.filters.patterns import pattern_options, pattern_steps
+from tamis.matching.evaluate.metering import (
+    SLOW_PATTERNS,
+    SLOW_SET_SECONDS,
+    Meter,
+    MeteredTest,
+)
 
 # Bytes of a text that go through an automaton at a time. It lists every occurrence, and those of a
 # long text would fill the memory.
@@ -36,7 +45,10 @@ PATTERN_SET_BYTES: Final = 32 * 1024 * 1024
 # the set could take longer than half a second for it, at up to 40 ns for each step and character.
 # All texts are, once one has taken this long.
 MAX_SET_STEPS: Final = 12_000_000
-SLOW_SET_SECONDS: Final = 0.02
+SECONDS_PER_SET_STEP: Final = 40e-9
+# Shorter texts take no other test long than a pattern, and any other this long for a character.
+MIN_METERED_CHARACTERS: Final = 1_024
+SECONDS_PER_CHARACTER: Final = 200e-9
 
 
 class Placed(NamedTuple):
@@ -48,22 +60,44 @@ class Placed(NamedTuple):
     """The substring, suffix or pattern to look for."""
 
 
-class Finder(Protocol):
+class Finder:
     """A set of text predicates."""
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the predicates that a text passes, each once."""
+        raise NotImplementedError
+
+    def find_within(self, text: str, meter: Meter) -> Iterable[int]:  # noqa: ARG002
+        """Do the same within a budget; most sets take little time whatever the text."""
+        return self.find(text)
 
 
-class EachFinder:
+class EachFinder(Finder):
     """Tries one predicate after another."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
-        self._region_nodes: Final = [(test.place, test.atom.accepts) for test in tests]
+        self._tests: Final = [(test.place, test.atom.accepts) for test in tests]
+        self._patterns: Final = {
+            test.place: test.text for test in tests if asked_by(test.atom)[0] == "matches"
+        }
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the predicates that a text passes."""
-        return [place for place, accepts in self._region_nodes if accepts(text)]
+        return [place for place, accepts in self._tests if accepts(text)]
+
+    def find_within(self, text: str, meter: Meter) -> Iterable[int]:
+        """Measure each; only patterns can take long for a short text."""
+        if len(text) < MIN_METERED_CHARACTERS and not self._patterns:
+            return self.find(text)
+        return [test.row for test in self._metered if meter.passes(test, text)]
+
+    @cached_property
+    def _metered(self) -> list[MeteredTest]:
+        return [
+            MeteredTest(place, accepts, _per_character(pattern), pattern)
+            for place, accepts in self._tests
+            for pattern in [self._patterns.get(place, "")]
+        ]
 
 
 class _Parts(NamedTuple):
@@ -91,7 +125,7 @@ class _Parts(NamedTuple):
         )
 
 
-class PartFinder:
+class PartFinder(Finder):
     """Finds which substrings a text contains, with one automaton (Aho-Corasick).
 
     It lists every occurrence, which takes long where a substring is everywhere. Once that has taken
@@ -142,7 +176,7 @@ class PartFinder:
             self._parts = _Parts.of(rest, [*parts.frequent, *added])
 
 
-class LikeFinder:
+class LikeFinder(Finder):
     """Finds which LIKE patterns a text fits: tries those whose longest literal it contains."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
@@ -164,8 +198,15 @@ class LikeFinder:
             for place in finder.find(text):
                 yield from self._tries[place].find(text)
 
+    def find_within(self, text: str, meter: Meter) -> Iterable[int]:
+        """Measure each pattern that is tried."""
+        yield from self._always.find_within(text, meter)
+        for finder in self._literals:
+            for place in finder.find(text):
+                yield from self._tries[place].find_within(text, meter)
 
-class EndingFinder:
+
+class EndingFinder(Finder):
     """Finds which suffixes a text has, with one lookup for each of their lengths."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
@@ -179,7 +220,7 @@ class EndingFinder:
         return [self._places[ending] for ending in endings if ending in self._places]
 
 
-class PatternFinder:
+class PatternFinder(Finder):
     """Finds which patterns match a text, with one automaton (RE2)."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
@@ -195,30 +236,62 @@ class PatternFinder:
         # pattern matches every text, so a result without it is invalid.
         self._set.Add("")
         self._set.Compile()
-        self._max_characters = MAX_SET_STEPS // sum(pattern_steps(test.text) for test in tests)
+        self._steps: Final = sum(pattern_steps(test.text) for test in tests)
+        self._max_characters = MAX_SET_STEPS // self._steps
+        self._never_slow: Final = int(SLOW_SET_SECONDS / (SECONDS_PER_SET_STEP * self._steps))
+        """Texts up to this length need no measuring."""
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the patterns that match a text."""
         if len(text) > self._max_characters:
             return self._each.find(text)
-        started = time.perf_counter()
+        # Not the time that passes: after its search, RE2 waits for other threads of Python.
+        started = 0.0 if len(text) <= self._never_slow else time.thread_time()
         found: list[int] | None = self._set.Match(text)
-        if time.perf_counter() - started > SLOW_SET_SECONDS:
+        if started and time.thread_time() - started > SLOW_SET_SECONDS:
             self._max_characters = 0
         if found is None:
             return self._each.find(text)
         return [self._places[number] for number in found if number < len(self._places)]
 
+    def find_within(self, text: str, meter: Meter) -> Iterable[int]:
+        """Try the patterns one by one, each measured, if the set takes too long."""
+        if len(text) > self._max_characters:
+            return self._each.find_within(text, meter)
+        if len(text) <= self._never_slow:
+            return self.find(text)
+        worst = SECONDS_PER_SET_STEP * self._steps * len(text)
+        found: list[int] | None = meter.run_set(self._set.Match, text, worst)
+        if found is None:
+            self._max_characters = 0
+            return self._each.find_within(text, meter)
+        return [self._places[number] for number in found if number < len(self._places)]
+
 
 def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
     """Return as few finders for patterns as the size of the patterns allows."""
-    if len(tests) == 1:
+    slow = [test for test in tests if test.text in SLOW_PATTERNS]
+    if slow and len(slow) < len(tests):
+        others = [test for test in tests if test.text not in SLOW_PATTERNS]
+        return [*pattern_finders(others), EachFinder(slow)]
+    if len(tests) == 1 or slow:
         return [EachFinder(tests)]
     try:
         return [PatternFinder(tests)]
     except re2.error:
         half = len(tests) // 2
         return pattern_finders(tests[:half]) + pattern_finders(tests[half:])
+
+
+def asked_by(atom: ValueAtom) -> tuple[str, str]:
+    """Return the simplest operator and text equivalent to a text predicate."""
+    return text_predicate_of(atom).key
+
+
+def _per_character(pattern: str) -> float:
+    if not pattern:
+        return SECONDS_PER_CHARACTER
+    return pattern_steps(pattern) * NANOSECONDS_PER_STEP * 1e-9
 
 
 def _bytes(text: str) -> bytes:

@@ -14,6 +14,7 @@ from tamis.matching.compile.compiled import compile_programs
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
+from tamis.matching.evaluate.metering import MatchingBudget, Meter
 from tamis.matching.matches import Ids, MatchedSegment
 
 MODES: Final = tuple(Mode)
@@ -143,9 +144,21 @@ class Segment(NamedTuple):
             in_force = self.alive & (self.columns.expires_at > now)
         return MatchedSegment(self.columns.ids, in_force)
 
-    def match_one(self, event: Event, now: float) -> list[Id]:
+    def meter(self, budget: MatchingBudget, first_event: int) -> Meter:
+        """Return what runs its tests of texts within a budget."""
+        records = budget.records(self.evaluator, self.removed)
+        return Meter(budget, records, self._ids_testing, first_event)
+
+    def _ids_testing(self, predicate: int) -> list[Id]:
+        places = self.evaluator.testing(predicate)
+        return self.columns.ids.taken(places[self.alive[places]])
+
+    def match_one(self, event: Event, now: float, budget: MatchingBudget | None = None) -> list[Id]:
         """Return the subscriptions in force that one event satisfies."""
-        return self._taken(self.evaluator.evaluate_one(event), now)
+        meter = None
+        if budget is not None and self.evaluator.tests_texts:
+            meter = self.meter(budget, budget.event)
+        return self._taken(self.evaluator.evaluate_one(event, meter), now)
 
     def match_plain(self, event: dict[str, Any], now: float) -> list[Id] | None:
         """Return the same for a mapping; None if it is not surely plain."""

@@ -18,6 +18,7 @@ from tamis.events.gathering import LIMITS, is_plain_name, is_unicode
 from tamis.events.kinds import Type, Value
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.cells import CellFinder, Ranker
+from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import PostingLists
 from tamis.matching.evaluate.predicates import TextIndex
@@ -63,11 +64,11 @@ class SingleEvaluator:
         self.is_simple: Final = self._predicates.is_only_texts
         """Whether the values of an attribute decide all predicates on it."""
         self._plan = plan_single_events(compiled, by_default=not self.is_simple)
+        # Otherwise predicates are found by columns.
+        texts = self._predicates.texts if self.is_simple else {}
         exact = self._plan.ranking.are_exact.tolist()
         self.asked: Final[dict[str, AskedAttribute]] = {
-            name: AskedAttribute(
-                number, finder.rankers[name], self._predicates.texts.get(name), is_exact
-            )
+            name: AskedAttribute(number, finder.rankers[name], texts.get(name), is_exact)
             for number, (name, is_exact) in enumerate(
                 zip(compiled.variables.blocks, exact, strict=True)
             )
@@ -78,7 +79,7 @@ class SingleEvaluator:
         }
         self._free: deque[_SingleMemory] = deque()
 
-    def evaluate(self, event: Event) -> NDArray[np.int32] | None:
+    def evaluate(self, event: Event, meter: Meter | None = None) -> NDArray[np.int32] | None:
         """Return the subscriptions that an event satisfies; None if it is multivalued."""
         blocks, values, passing = list[int](), list[float](), list[int]()
         asked = self.asked
@@ -87,10 +88,10 @@ class SingleEvaluator:
             if one is not None:
                 if len(held) > 1:
                     return None
-                self._hold(one, held[0], blocks, values, passing)
+                self._hold(one, held[0], blocks, values, passing, meter=meter)
         if self.is_simple:
             return self._match(blocks, values, passing)
-        passes = self._predicates.find(EventBatch.of_events([event]))[:, 0]
+        passes = self._predicates.find(EventBatch.of_events([event]), meter)[:, 0]
         return self._match(blocks, values, np.flatnonzero(passes))
 
     def evaluate_plain(self, event: dict[str, Any]) -> NDArray[np.int32] | None:
@@ -113,7 +114,7 @@ class SingleEvaluator:
                 return None
             one = asked.get(name)
             if one is not None:
-                hold(one, value, blocks, values, passing)
+                hold(one, value, blocks, values, passing, meter=None)
             elif not is_plain_name(name):
                 return None
         return self._match(blocks, values, passing)
@@ -125,6 +126,8 @@ class SingleEvaluator:
         blocks: list[int],
         values: list[float],
         passing: list[int],
+        *,
+        meter: Meter | None,
     ) -> None:
         """Note a value: a number for the kernel to rank, of any other the cell."""
         block, ranker, texts, is_exact = asked
@@ -141,7 +144,7 @@ class SingleEvaluator:
         blocks.append(~block)
         values.append(ranker.cell(value))
         if texts is not None and type_ is str:
-            passing += texts.rows_passed(value)  # type: ignore[arg-type]
+            passing += texts.rows_passed(value, meter)  # type: ignore[arg-type]
 
     def _match(
         self, blocks: list[int], values: list[float], passing: Sequence[int] | NDArray[np.intp]
