@@ -160,10 +160,10 @@ class BrokerSettings(BaseModel):
         description="The most that the tests of texts of one principal's filters may take at once, "
         "in processor time; subscriptions that would take longer are suspended.",
     )
-    pattern_share: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.2,
-        description="The share of the time that the tests of texts of one principal's filters may "
-        "take in the long run.",
+    pattern_share: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=20,
+        description="How much of the time the tests of texts of one principal's filters may take "
+        "in the long run, in percent.",
     )
     largest_frame: Bytes = Field(
         default=4 * 1024**2, description="The largest frame or HTTP body, in bytes."

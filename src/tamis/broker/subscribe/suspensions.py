@@ -48,7 +48,7 @@ def matching_budget(
             return int(number)
         return subscription.stored.owner
 
-    burst, share = settings.pattern_burst, settings.pattern_share
+    burst, share = settings.pattern_burst, settings.pattern_share / 100
     return MatchingBudget(payer_of, burst=burst, share=share, now=now)
 
 

@@ -203,13 +203,19 @@ def _subscription_table(views: Iterable[SubscriptionView]) -> Table:
         table.add_row(
             printable(view.id),
             yes_or_no(view.durable),
-            yes_or_no(view.connected),
+            _connection(view),
             *(f"{number:,}" for number in (view.pending, view.in_flight, view.dropped)),
             Text(f"{view.dead:,}", "red" if view.dead else ""),
             format_time(view.expires_at),
             Text(printable(view.filter)),
         )
     return table
+
+
+def _connection(view: SubscriptionView) -> str | Text:
+    if view.suspended_from:
+        return Text(f"suspended from {view.suspended_from}", "red")
+    return yes_or_no(view.connected)
 
 
 def _dead_letter_table(letters: Iterable[DeadLetterView]) -> Table:
