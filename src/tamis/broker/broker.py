@@ -118,9 +118,8 @@ class Broker:
         self.engine, self._marks = self.snapshots.load()
         # An engine from a file has a schema object of its own; shared, it checks an event once.
         schema = self.engine.schema
-        is_total = settings.mode is Mode.TOTAL
         limits = EventLimits(size=settings.largest_event)
-        self.decoder = PayloadDecoder(schema, limits, is_total=is_total)
+        self.decoder = PayloadDecoder(schema, limits, is_total=settings.mode is Mode.TOTAL)
         self.access_control = AccessControl(
             settings, store.state, schema, clock, executors.administration, random=random
         )
@@ -178,6 +177,7 @@ class Broker:
             supervisor=self.supervisor,
             publishers=store.publishers,
             budget=budget,
+            has_tokens=settings.tokens_required,
             on_suspended=suspensions.begin,
         )
         self.numbering = Numbering(store.publishers, max_names=settings.publishers_per_principal)

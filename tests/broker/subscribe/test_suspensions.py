@@ -61,6 +61,11 @@ async def publish(session: Session, *events: Data) -> None:
     await session.publish(encoded(events))
 
 
+async def add_neighbour(fixture: BrokerFixture) -> None:
+    """Add somebody whose subscription would have to wait."""
+    await subscribe(await fixture.login("neighbour", "all"), "q = 1", "own")
+
+
 async def settle(fixture: BrokerFixture) -> None:
     await fixture.broker.committer.drained()
     await fixture.broker.matcher.drained()
@@ -117,6 +122,7 @@ async def test_subscribing_again_finds_all_that_was_not_matched(
     async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
         ann = await fixture.login("ann", "all")
         matching: Data = {"t": f"a{'.' * 40}b3"}
+        await add_neighbour(fixture)
         await subscribe(ann, SLOW, "s")
         # Together with others, as a batch, or alone.
         await publish(ann, *[matching] * before, SLOW_EVENT, matching, {"t": "no"})
@@ -149,6 +155,7 @@ async def test_a_restart_keeps_a_suspension_and_what_was_matched_before(tmp_path
     matching: Data = {"t": f"a{'.' * 40}b3"}
     async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
         ann = await fixture.login("ann", "all")
+        await add_neighbour(fixture)
         await subscribe(ann, SLOW, "s")
         await publish(ann, matching)
         await publish(ann, SLOW_EVENT)
@@ -157,7 +164,7 @@ async def test_a_restart_keeps_a_suspension_and_what_was_matched_before(tmp_path
     async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
         ann = await fixture.login("ann", "all")
         assert fixture.broker.status()["suspended"] == 1
-        assert len(fixture.broker.engine) == 0
+        assert len(fixture.broker.engine) == 1
         await publish(ann, matching)
         collector = Collector()
         await ann.attach("s", collector, credit=10)
@@ -172,19 +179,20 @@ async def test_a_restart_keeps_a_suspension_and_what_was_matched_before(tmp_path
         assert [one["sequence"] for one in again.got] == [2, 3]
     async with broker_fixture(tmp_path, ALL) as fixture:
         assert fixture.broker.status()["suspended"] == 0
-        assert len(fixture.broker.engine) == 1
+        assert len(fixture.broker.engine) == 2
 
 
 @run_async
 async def test_a_subscription_that_is_not_durable_ends(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
         ann = await fixture.login("ann", "all")
+        await add_neighbour(fixture)
         view, collector = await subscribe(ann, SLOW), Collector()
         await ann.attach(view.id, collector, credit=10)
         await publish(ann, {"t": "x"}, SLOW_EVENT)
         await eventually_async(lambda: collector.end)
         assert collector.end.endswith("subscribe with a simpler filter and start=2")
-        await eventually_async(lambda: not len(fixture.broker.subscription_index))
+        await eventually_async(lambda: len(fixture.broker.subscription_index) == 1)
         await eventually_async(lambda: not fixture.broker.status()["suspended"])
 
 
@@ -192,6 +200,7 @@ async def test_a_subscription_that_is_not_durable_ends(tmp_path: Path) -> None:
 async def test_a_suspended_subscription_can_be_replaced_by_a_simpler_one(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
         ann = await fixture.login("ann", "all")
+        await add_neighbour(fixture)
         await subscribe(ann, SLOW, "s")
         await publish(ann, SLOW_EVENT)
         await settle(fixture)
@@ -205,6 +214,7 @@ async def test_a_suspended_subscription_can_be_replaced_by_a_simpler_one(tmp_pat
 async def test_events_that_retention_removes_meanwhile_are_told(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
         ann = await fixture.login("ann", "all")
+        await add_neighbour(fixture)
         await subscribe(ann, SLOW, "s")
         await publish(ann, SLOW_EVENT, {"t": "x"}, {"t": f"a{'.' * 40}b3"})
         await settle(fixture)
@@ -229,3 +239,13 @@ async def test_without_tokens_each_filter_has_a_budget_of_its_own(tmp_path: Path
         await eventually_async(lambda: broker.status()["suspended"])
         assert await fetched(session, "fast", wait=5.0) == [SLOW_EVENT]
         assert (await session.subscription("slow")).suspended_from == 1
+
+
+@run_async
+async def test_whoever_is_alone_is_not_suspended(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
+        ann = await fixture.login("ann", "all")
+        await subscribe(ann, SLOW, "s")
+        await publish(ann, SLOW_EVENT)
+        assert await fetched(ann, "s", wait=30.0) == [SLOW_EVENT]
+        assert fixture.broker.status()["suspended"] == 0

@@ -223,6 +223,8 @@ class SubscriptionIndex:
         self.by_number: dict[int, ActiveSubscription] = {}
         self.by_key: dict[tuple[str, str], ActiveSubscription] = {}
         self._owned: dict[str, dict[int, ActiveSubscription]] = {}
+        self.owners = 0
+        """How many principals have subscriptions."""
         self._changing = Lock()
 
     def __len__(self) -> int:
@@ -239,6 +241,7 @@ class SubscriptionIndex:
             self.by_key[subscription.key] = subscription
             owned = self._owned.setdefault(subscription.stored.owner, {})
             owned[subscription.number] = subscription
+            self.owners = len(self._owned)
 
     def remove(self, subscription: ActiveSubscription) -> None:
         """Remove a subscription."""
@@ -250,6 +253,7 @@ class SubscriptionIndex:
             del self._owned[owner][subscription.number]
             if not self._owned[owner]:
                 del self._owned[owner]
+            self.owners = len(self._owned)
 
     def get(self, number: int) -> ActiveSubscription | None:
         """Return the subscription with a number."""

@@ -130,10 +130,13 @@ class Matcher:
         publishers: Mapping[str, PublisherTail],
         fan_out: FanOut,
         budget: MatchingBudget,
+        has_tokens: bool,
         on_suspended: Callable[[Sequence[ActiveSubscription]], None],
     ) -> None:
         self._fan_out = fan_out
         self._budget = budget
+        self._alone = int(has_tokens)
+        """Up to so many owners need no budget; without tokens nobody knows them."""
         self._on_suspended = on_suspended
         self._rest: deque[StoredEvent] = deque()
         """Events taken from the queue, for the next steps."""
@@ -225,12 +228,14 @@ class Matcher:
             return step
         with self._metrics.match_seconds.time():
             numbers: list[Iterable[Any]] = []
+            # Whoever is alone delays nobody else.
+            budget = self._budget if self._index.owners > self._alone else None
             if len(events) >= MIN_BATCH_EVENTS:
-                numbers = self._match_batch(events, step.unmatched)
+                numbers = self._match_batch(events, step.unmatched, budget)
             for event in events[len(numbers) :]:
                 try:
                     self._budget.event = len(numbers)
-                    found = self._engine.match(event.payload.event, budget=self._budget)
+                    found = self._engine.match(event.payload.event, budget=budget)
                     numbers.append(found)
                 except MemoryError:
                     raise
@@ -272,12 +277,15 @@ class Matcher:
         return step
 
     def _match_batch(
-        self, events: Sequence[StoredEvent], unmatched: dict[int, str]
+        self,
+        events: Sequence[StoredEvent],
+        unmatched: dict[int, str],
+        budget: MatchingBudget | None,
     ) -> list[Iterable[Any]]:
         """Return what each event matches; nothing if they must be matched one by one."""
         try:
             matches = self._engine.match_batch(
-                [event.payload.event for event in events], budget=self._budget
+                [event.payload.event for event in events], budget=budget
             )
         except MemoryError:
             raise

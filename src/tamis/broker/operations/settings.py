@@ -156,12 +156,12 @@ class BrokerSettings(BaseModel):
         "at worst; a filter that could take longer is refused.",
     )
     pattern_burst: Seconds = Field(
-        default=0.1,
+        default=0.05,
         description="The most that the tests of texts of one principal's filters may take at once, "
         "in processor time; subscriptions that would take longer are suspended.",
     )
     pattern_share: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=20,
+        default=10,
         description="How much of the time the tests of texts of one principal's filters may take "
         "in the long run, in percent.",
     )
