@@ -228,7 +228,7 @@ def test_a_filter_used_as_a_truth_value_says_what_to_write_instead(misuse: objec
         (lambda: attr("x").in_(1, "a"), "a number and with text"),
         (lambda: attr("x").between(True, False), "no order of a boolean"),
         (lambda: attr("x").contains(5), "contains takes a text"),  # type: ignore[arg-type]
-        (lambda: attr("x").matches("("), "missing )"),
+        (lambda: attr("x").matches("("), "has a ( that nothing closes"),
         (lambda: attr("x").has_all_bits([64]), "from 0 to 63"),
         (lambda: attr("x") == "\ud800", "lone surrogate"),
         (lambda: attr(""), "not empty"),

@@ -82,7 +82,7 @@ def test_a_filter_prints_back_as_it_was_understood(text: str, printed: str) -> N
         ("a between 1", '"between" needs "and"', "", 2),
         ("a is presnt", 'expected "present"', '"present"', 5),
         ("a = 1 b", 'expected an operator, found "b"', "", 6),
-        ("a matches '('", "missing )", "", 10),
+        ("a matches '('", "has a ( that nothing closes", "", 10),
         ("(a = 1) + 2 > 3", 'on both sides of "+"', "", 8),
         ("a contains 5", '"contains" takes a text in quotes', "", 11),
         ("a < true", "< has no meaning for a boolean", "", 2),

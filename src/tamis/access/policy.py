@@ -28,18 +28,11 @@ from tamis.events.schema import did_you_mean
 from tamis.filters import Mode
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
+from tamis.misfits import find_misfit
 
 UNLIMITED: Final = "unlimited"
 
-# Words for msgspec's type names.
-_WORDS: Final = {
-    "array": "a list",
-    "bool": "true or false",
-    "float": "a number",
-    "int": "an integer",
-    "object": "a table",
-    "str": "a text",
-}
+_WORDS: Final = {"array": "a list", "object": "a table", "field": "key"}
 _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -217,31 +210,16 @@ class _PolicyReader:
         try:
             return msgspec.convert(given, type_)
         except msgspec.ValidationError as error:
-            raise self._unfit(str(error), type_, place) from None
+            raise self._unfit(error, type_, place) from None
 
-    def _unfit(self, message: str, type_: type, place: str) -> PolicyError:
+    def _unfit(self, error: msgspec.ValidationError, type_: type, place: str) -> PolicyError:
         """Return msgspec's error as ours: first the place, then the reason."""
-        reason, _, inner = message.partition(" - at `$")
-        path = f"{place}{inner.rstrip('`')}".strip(".")
-        unknown = re.fullmatch(r"Object contains unknown field `(.*)`", reason, re.DOTALL)
-        if unknown is None:
-            return self._error(_in_words(reason), path)
-        keys: tuple[str, ...] = type_.__struct_fields__  # type: ignore[attr-defined]
-        hint = did_you_mean(unknown[1], keys) or f"the keys are {', '.join(keys)}"
-        return self._error(f"there is no key {unknown[1]!r:.60} here; {hint}", path)
+        inner, reason = find_misfit(error, type_, _WORDS)
+        dot = "." if inner and not inner.startswith("[") else ""
+        return self._error(f"it {reason}", f"{place}{dot}{inner}".strip("."))
 
     def _error(self, reason: str, place: str) -> PolicyError:
         return PolicyError(reason, source=self._source, place=place)
-
-
-def _in_words(reason: str) -> str:
-    """Return msgspec's "Expected `a | b`, got `c`" as a sentence about the place."""
-    worded = re.sub(
-        r"`([^`]*)`",
-        lambda found: " or ".join(_WORDS.get(t, f"a {t}") for t in found[1].split(" | ")),
-        reason,
-    )
-    return worded.replace("Expected", "it should be", 1).replace(", got", ", not", 1)
 
 
 def _key(name: str) -> str:

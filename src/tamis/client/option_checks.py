@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
@@ -15,6 +14,7 @@ from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.filters import Filter, Mode
 from tamis.languages.registry import LANGUAGES
+from tamis.misfits import find_misfit
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
     MAX_LIFETIME_SECONDS,
@@ -26,7 +26,6 @@ from tamis.units import DURATION_EXAMPLES, format_seconds, seconds
 
 T = TypeVar("T")
 
-_PLACE: Final = re.compile(r" - at `\$\.([^`]+)`$")
 _POSITIONS: Final = ("latest", "earliest")
 
 
@@ -186,19 +185,11 @@ def _in_zone(name: str, moment: datetime) -> datetime:
 
 def check_call(call: ManagementCall[Any]) -> None:
     """Refuse a management call whose arguments have the wrong types or are out of bounds."""
+    kind = type(call)
     try:
-        msgspec.json.decode(msgspec.json.encode(call), type=type(call))
-    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
-        name, reason = _place_and_reason(str(error))
-        raise OptionError(name, f"of {type(call).__name__} is not valid: {reason}") from None
-
-
-def _place_and_reason(message: str) -> tuple[str, str]:
-    """Split an error of msgspec.
-
-    >>> _place_and_reason("Expected `int` >= 1 - at `$.limit`")
-    ('limit', 'expected `int` >= 1')
-    """
-    found = _PLACE.search(message)
-    reason = message[: found.start()] if found else message
-    return found[1] if found else "an argument", reason[:1].lower() + reason[1:]
+        msgspec.json.decode(msgspec.json.encode(call), type=kind)
+    except msgspec.MsgspecError as error:
+        place, reason = find_misfit(error, kind)
+        raise OptionError(place or "an argument", f"of {kind.__name__} {reason}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise OptionError("an argument", f"of {kind.__name__} is not valid: {error}") from None

@@ -34,9 +34,36 @@ def compile_pattern(pattern: str) -> Pattern:
             pattern, options=pattern_options()
         )
     except re2.error as error:
-        reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
-        raise FilterTypeError(f"the pattern {pattern[:60]!r} cannot be used: {reason}") from None
+        raise FilterTypeError(f"the pattern {pattern[:60]!r} {_in_words(error)}") from None
     return compiled
+
+
+# What RE2 calls the mistakes that people make.
+_MISTAKES: Final = {
+    "missing )": "has a ( that nothing closes",
+    "unexpected )": "has a ) that nothing opened",
+    "missing ]": "has a [ that nothing closes",
+    "no argument for repetition operator": "has a {} with nothing before it to repeat",
+    "bad repetition operator": "repeats a repetition: {}; write ( and ) around the inner one",
+    "invalid repetition size": "repeats too often: {}; the most is 1000",
+    "invalid escape sequence": "has {}, which RE2 does not know; write two backslashes for one",
+    "invalid character class range": "has {}, which is not a range of characters",
+    "invalid perl operator": "has {}, which RE2 does not know; it cannot look ahead or behind",
+    "trailing \\": "ends with a single backslash",
+}
+
+
+def _in_words(error: re2.error) -> str:
+    r"""Return what is wrong with a pattern, as the rest of a sentence.
+
+    >>> _in_words(re2.error(b"missing ): (a"))
+    'has a ( that nothing closes'
+    """
+    given = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
+    for known, words in _MISTAKES.items():
+        if given.startswith(known):
+            return words.format(given.removeprefix(f"{known}: ")[:60])
+    return f"cannot be used: {given}"
 
 
 def _compiled(pattern: str, memory: int) -> Pattern | None:

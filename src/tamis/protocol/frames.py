@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 
 from tamis.errors import ProtocolError
+from tamis.misfits import find_misfit
 
 SlowPolicy = Literal["wait", "drop", "disconnect"]
 EventFormat = Literal["json", "cloudevents"]
@@ -254,7 +255,7 @@ def encode(frame: Request | Reply) -> bytes:
 
 def decode_request(text: str | bytes) -> Request:
     """Return the frame a client sent; raise `ProtocolError` if it is not one."""
-    return _decode(REQUEST_DECODER, text)
+    return _decode(REQUEST_DECODER, text, Request)
 
 
 def find_ref(text: bytes) -> int | None:
@@ -271,11 +272,16 @@ def find_ref(text: bytes) -> int | None:
 
 def decode_reply(text: str | bytes) -> Reply:
     """Return the frame a broker sent; raise `ProtocolError` if it is not one."""
-    return _decode(_replies, text)
+    return _decode(_replies, text, Reply)
 
 
-def _decode(decoder: msgspec.json.Decoder[T], text: str | bytes) -> T:
+def frame_misfit(error: Exception, kinds: object) -> str:
+    """Return a sentence about what a decoder said of a frame."""
+    return find_misfit(error, kinds).sentence("the frame")
+
+
+def _decode(decoder: msgspec.json.Decoder[T], text: str | bytes, kinds: object) -> T:
     try:
         return decoder.decode(text)
     except FRAME_ERRORS as error:
-        raise ProtocolError(f"this is not a frame: {error}") from None
+        raise ProtocolError(frame_misfit(error, kinds)) from None

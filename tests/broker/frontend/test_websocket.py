@@ -176,7 +176,7 @@ def test_what_is_no_frame_ends_the_connection_with_a_sentence(
 @pytest.mark.parametrize(
     ("frame", "words"),
     [
-        ('{"type": "publish", "ref": 7}', "`events`"),
+        ('{"type": "publish", "ref": 7}', 'lacks the field "events"'),
         ('{"type": "publish", "ref": 7, "events": 5}', "events"),
         ('{"type": "subscribe", "ref": 7, "filter": "a>0", "lifetime": "1h"}', "lifetime"),
         ('{"type": "subscribe", "ref": 7, "filter": "a>0", "durable": 7}', "durable"),

@@ -73,14 +73,14 @@ def test_sizes_are_written_as_people_write_them(text: str, size: int) -> None:
     [
         ("prot = 5", "broker.toml: prot: there is no such setting; did you mean port?"),
         ("port = true", "broker.toml: port: a number is needed, not true"),
-        ("port = 70000", "broker.toml: port: it should be less than or equal to 65535, not 70000"),
+        ("port = 70000", "broker.toml: port: it must be at most 65535, not 70000"),
         ("ack_timeout = 'soon'", "broker.toml: ack_timeout: 'soon' is not a duration"),
-        ("ack_timeout = 0", "broker.toml: ack_timeout: it should be greater than 0"),
+        ("ack_timeout = 0", "broker.toml: ack_timeout: it must be more than 0"),
         ("largest_event = '1 lot'", "broker.toml: largest_event: '1 lot' is not a size"),
-        ("mode = 'fuzzy'", "broker.toml: mode: it should be 'total', 'strict'"),
+        ("mode = 'fuzzy'", "broker.toml: mode: it must be 'total', 'strict'"),
         ("[server]\nport = 5", "broker.toml: server: there is no such setting"),
         ("port = ", "broker.toml is not a TOML file"),
-        ("allow_anonymous = true", "broker.toml: allow_anonymous: it should be 'yes, I know'"),
+        ("allow_anonymous = true", "broker.toml: allow_anonymous: it must be 'yes, I know'"),
         ("jwt_keys = 'keys.json'", "jwt_keys needs policy"),
         ("jwt_keys = 'keys.json'\npolicy = 'p.toml'", "jwt_keys needs jwt_issuer"),
     ],
@@ -97,9 +97,9 @@ def test_mistakes_in_the_file_are_reported_with_their_place(
 
 def test_mistakes_elsewhere_are_reported_with_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TAMIS_PORT", "many")
-    with pytest.raises(SettingsError, match="TAMIS_PORT: it should be a valid integer"):
+    with pytest.raises(SettingsError, match="TAMIS_PORT: it must be an integer, not"):
         load_settings()
-    with pytest.raises(SettingsError, match="--port: it should be"):
+    with pytest.raises(SettingsError, match="--port: it must be"):
         load_settings(None, {"port": -1})
 
 

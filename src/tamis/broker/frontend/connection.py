@@ -39,7 +39,15 @@ from tamis.protocol import (
     Welcome,
 )
 from tamis.protocol.codes import RETRYABLE, STATUS
-from tamis.protocol.frames import ENCODER, FRAME_ERRORS, REQUEST_DECODER, Reply, Request, find_ref
+from tamis.protocol.frames import (
+    ENCODER,
+    FRAME_ERRORS,
+    REQUEST_DECODER,
+    Reply,
+    Request,
+    find_ref,
+    frame_misfit,
+)
 
 LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
@@ -369,10 +377,10 @@ class Connection:
     async def _refuse_wrong(self, data: bytes, error: Exception) -> None:
         """Refuse what is not a frame: alone if it has a number, else with the connection."""
         ref = None if self._session is None else find_ref(data)
-        if ref is None:
-            raise ProtocolError(f"this is not a frame: {error}")
         if not isinstance(error, RefusedError):
-            error = RefusedError(Code.BAD_REQUEST, f"the request is not valid: {error}")
+            error = RefusedError(Code.BAD_REQUEST, frame_misfit(error, Request))
+        if ref is None:
+            raise error
         await self._refuse(ref, error)
 
     async def _refuse(self, ref: int, error: RefusedError) -> None:

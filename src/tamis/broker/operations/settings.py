@@ -387,7 +387,7 @@ def _sentences(error: ValidationError, flags: Mapping[str, object], path: Path |
 
 
 def _one_sentence(error: ErrorDetails, flags: Mapping[str, object], path: Path | None) -> str:
-    message = error["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    message = _in_words(error)
     if not error["loc"]:
         return message
     name = str(error["loc"][0])
@@ -397,6 +397,34 @@ def _one_sentence(error: ErrorDetails, flags: Mapping[str, object], path: Path |
         return f"{place}: there is no such setting{hint}"
     given = "" if error["type"] == "value_error" else f", not {error['input']!r:.80}"
     return f"{_place(name, flags, path)}: {message}{given}"
+
+
+# Pydantic's types of errors, in our words.
+_MISFITS: Final = {
+    "int": "it must be an integer",
+    "float": "it must be a number",
+    "bool": "it must be true or false",
+    "string": "it must be a text",
+    "path": "it must be the path of a file or folder",
+    "list": "it must be a list",
+    "dict": "it must be a table",
+    "finite": "it must be a finite number",
+    "greater_than_equal": "it must be at least {ge}",
+    "greater_than": "it must be more than {gt}",
+    "less_than_equal": "it must be at most {le}",
+    "less_than": "it must be less than {lt}",
+    "enum": "it must be {expected}",
+    "literal_error": "it must be {expected}",
+    "missing": "it is missing",
+}
+
+
+def _in_words(error: ErrorDetails) -> str:
+    """Return why a value does not fit; our own validators say it themselves."""
+    for known, words in _MISFITS.items():
+        if error["type"] == known or error["type"].startswith(f"{known}_"):
+            return words.format(**error.get("ctx", {}))
+    return error["msg"].removeprefix("Value error, ")
 
 
 def _place(name: str, flags: Mapping[str, object], path: Path | None) -> str:

@@ -20,15 +20,14 @@ from tamis.broker.frontend.http.problems import HTTPRefusedError
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.batches import split_batch, split_lines
 from tamis.errors import RefusedError
+from tamis.misfits import find_misfit
 from tamis.protocol import Code
-from tamis.protocol.frames import EventFormat
+from tamis.protocol.frames import FRAME_ERRORS, EventFormat
 
 JSON: Final = "application/json"
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
-
-_WHERE: Final = re.compile(r" - at `\$\.?(.*)`$")
 
 
 def announced_size(request: Request) -> int:
@@ -90,21 +89,18 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 def decode_body(body: bytes, kind: type[T]) -> T:
     """Decode a JSON body, or refuse it with an explanation."""
-    with _explained():
+    with _explained(kind):
         found: T = _decoder(cast("Hashable", kind)).decode(body)
     return found
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(kind: Any = None, whole: str = "the body") -> Iterator[None]:
     try:
         yield
-    except msgspec.ValidationError as error:
-        raise RefusedError(Code.BAD_REQUEST, f"the body is wrong{_at(str(error))}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RefusedError(Code.BAD_REQUEST, f"the body is not JSON: {error}") from None
-    except RecursionError:
-        raise RefusedError(Code.BAD_REQUEST, "the body is nested too deeply") from None
+    except FRAME_ERRORS as error:
+        said = find_misfit(error, kind).sentence(whole)
+        raise RefusedError(Code.BAD_REQUEST, said) from None
 
 
 def decode_query(request: Request, kind: type[S]) -> S:
@@ -117,14 +113,12 @@ def decode_headers(request: Request, kind: type[S]) -> S:
     names = [field.encode_name for field in msgspec.structs.fields(kind)]
     given = {name: request.headers.get(name) for name in names}
     texts = {name: text for name, text in given.items() if text is not None}
-    return _decode_texts(texts, kind, "a header")
+    return _decode_texts(texts, kind, "the headers")
 
 
-def _decode_texts(texts: dict[str, Any], kind: type[S], what: str) -> S:
-    try:
+def _decode_texts(texts: dict[str, Any], kind: type[S], whole: str) -> S:
+    with _explained(kind, whole):
         return msgspec.convert(texts, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise RefusedError(Code.BAD_REQUEST, f"{what} is wrong{_at(str(error))}") from None
 
 
 def _query(request: Request, kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -144,20 +138,8 @@ def _is_list(kind: object) -> bool:
 
 def _only(name: str, values: list[str]) -> str:
     if len(values) > 1:
-        raise RefusedError(Code.BAD_REQUEST, f"the query is wrong at {name}: it is given twice")
+        raise RefusedError(Code.BAD_REQUEST, f"{name} in the query is given twice")
     return values[0]
-
-
-def _at(message: str) -> str:
-    """Return an error message with the place first.
-
-    >>> _at("Expected `int`, got `str` - at `$.limit`")
-    ' at limit: expected `int`, got `str`'
-    """
-    found = _WHERE.search(message)
-    what = message[: found.start()] if found else message
-    what = what[:1].lower() + what[1:]
-    return f" at {found[1]}: {what}" if found and found[1] else f": {what}"
 
 
 def bearer_token(connection: HTTPConnection) -> str | None:
