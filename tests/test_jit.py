@@ -23,16 +23,8 @@ from tamis import jit, kernel_cache
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize(
-    "suite",
-    [
-        "tests/diagrams/test_sharpness.py",
-        "tests/matching/test_differential.py",
-        "tests/matching/store/test_snapshot.py",
-    ],
-)
-def test_the_suite_passes_with_the_jit_off(suite: str) -> None:
-    done = subprocess.run(  # noqa: S603 - our own interpreter on our own tests
+def test_suites_pass_with_the_jit_off() -> None:
+    done = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -42,7 +34,9 @@ def test_the_suite_passes_with_the_jit_off(suite: str) -> None:
             "no:cacheprovider",
             "-k",
             "not bounded and not volume",
-            suite,
+            "tests/diagrams/test_sharpness.py",
+            "tests/matching/test_differential.py",
+            "tests/matching/store/test_snapshot.py",
         ],
         cwd=ROOT,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from seeds import seeds
 from strategies import World, random_filter, random_world
 from tamis.analysis.lint import Findings, LintedFilter, Linter, lint
 from tamis.analysis.redundancy import _variants, redundant_parts
@@ -165,7 +166,7 @@ def random_subjects(rng: Random, world: World) -> list[LintedFilter]:
 
 
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, by_default=4))
 def test_all_shortcuts_taken_together_find_what_the_relations_find(seed: int, many: bool) -> None:
     rng = Random(seed)
     world = random_world(rng, typed=seed % 2 == 0, exact=True)
@@ -240,7 +241,7 @@ def test_an_engine_finds_what_its_filters_alone_show() -> None:
 # --- parts that never decide -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, by_default=2))
 def test_without_its_redundant_parts_a_filter_matches_the_same_events(seed: int) -> None:
     rng = Random(seed)
     removed = 0

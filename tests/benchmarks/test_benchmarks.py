@@ -36,7 +36,7 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
 # Almost a minute of these is the compilation of other algorithms' kernels.
-SLOW = {"boolean", "building", "conjunctions", "doors", "paper"}
+SLOW = {"boolean", "building", "conjunctions", "doors", "growth", "paper"}
 BENCHMARKS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SMALL]
 
 

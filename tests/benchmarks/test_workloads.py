@@ -72,11 +72,16 @@ def test_the_paper_has_208_atoms_of_which_120_are_primitive() -> None:
     assert len({len(text) for text in paper.ALTERNATIVES}) > 5
 
 
-def test_the_papers_filters_have_the_papers_averages_and_nearly_half_of_the_pairs_match() -> None:
+def test_the_papers_filters_have_the_papers_averages() -> None:
     workload = paper.subscriptions(20_000, 1)
     code = workload.programs.code
     assert abs((code >= 0).mean() * len(code) / 20_000 - 7.6) < 0.1
     assert set(code[code >= 0]) == set(range(208))
+
+
+@pytest.mark.slow  # The other matcher's kernels take seconds to compile.
+def test_nearly_half_of_the_papers_pairs_match() -> None:
+    workload = paper.subscriptions(20_000, 1)
     scan = ScanMatcher(workload.fields, workload.predicates, workload.programs)
     rate = scan.counts(workload.events(100, 1).rows).mean() / 20_000
     assert abs(rate - 0.47) < 0.03
@@ -176,11 +181,12 @@ def test_workload_a_asks_for_equality_on_the_first_three_of_eight_fields() -> No
 
 def test_workload_b_has_five_equalities_and_a_planted_match_in_every_event() -> None:
     workload = conjunctions.workload_b(1000, 1)
-    assert {len(filter_.attributes()) for filter_ in workload.filters()} == {5}
+    filters = list(workload.filters())
+    assert {len(filter_.attributes()) for filter_ in filters} == {5}
     events = workload.events(50, 1).dicts()
     assert {len(event) for event in events} == {20}
     for event in map(Event, events):
-        assert sum(filter_.matches(event) for filter_ in workload.filters()) >= 1
+        assert any(filter_.matches(event) for filter_ in filters)
 
 
 def test_workload_c_has_three_ranges_of_100_values() -> None:
@@ -190,6 +196,7 @@ def test_workload_c_has_three_ranges_of_100_values() -> None:
     assert (workload.predicates.low.min(), workload.predicates.high.max()) == (0, 999)
 
 
+@pytest.mark.slow  # as above
 @pytest.mark.parametrize("count", [10_000, 100_000])
 @pytest.mark.parametrize("even", [True, False])
 def test_growth_keeps_the_matches_per_event(count: int, even: bool) -> None:

@@ -77,7 +77,10 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk: Path) ->
 
 
 def test_with_a_full_disk_everything_is_answered_and_nothing_hangs(small_disk: Path) -> None:
-    with running(small_disk, log_level="debug") as server, server.client() as client:
+    with (
+        running(small_disk, log_level="debug", stop_timeout=2) as server,
+        server.client() as client,
+    ):
         made = client.post("/v1/subscriptions", json={"filter": "a = 1", "id": "all"})
         assert made.status_code == 201, made.text
         assert client.get("/ready").status_code == 200

@@ -11,6 +11,7 @@ import pytest
 from dd.autoref import BDD
 from oxidd.bdd import BDDManager
 
+from seeds import seeds
 from tamis.diagrams.diagram import BudgetExceededError, Diagram, Node
 from tamis.diagrams.kernels import FALSE, FREE, TRUE
 
@@ -83,7 +84,7 @@ THEIRS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_functions_that_agree_on_possible_assignments_have_one_node(seed: int) -> None:
     rng = Random(seed)
     diagram = Diagram(LINES, budget=10**6)
@@ -98,7 +99,7 @@ def test_functions_that_agree_on_possible_assignments_have_one_node(seed: int) -
     assert len(node_of) > 400
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_over_free_variables_it_is_the_reduced_bdd_of_other_packages(seed: int) -> None:
     rng = Random(seed)
     names = [f"v{number}" for number in range(8)]

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
+from seeds import seeds
 from strategies import generators, random_event, random_filter, random_world
 from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
@@ -118,7 +119,7 @@ def test_an_events_assignment_leads_to_the_oracles_answer(rng: Random) -> None:
     check_case(rng)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_an_events_assignment_leads_to_the_oracles_answer_in_volume(seed: int) -> None:
     rng = Random(seed)
     assert sum(check_case(rng) for _ in range(250)) == 4000

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from events.json_texts import JsonTexts
+from seeds import seeds
 from tamis.errors import TamisError
 from tamis.events import Event, EventLimits, Schema, attribute, decode_json
 from tamis.events.json_columns import JsonColumnReader
+from tamis.events.json_kernels import scan_event, scan_lines
 
 WANTED = ("a", "b", "price", "a.b", "order.price", "items.a", "näme")
 SCHEMAS = (
@@ -73,7 +75,7 @@ def read_one(line: bytes, reader: JsonColumnReader, names: Sequence[str]) -> Eve
     return Event.of_checked({name: event[name] for name in names if name in event})
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, by_default=3))
 def test_both_readers_agree(seed: int) -> None:
     assert disagreements(seed, 2_000) == []
 
@@ -138,3 +140,14 @@ def test_lines_of_other_shapes_in_turn_are_read_alike() -> None:
     lines = [shapes[n * 7 % 4] for n in range(100)]
     found = read(lines, JsonColumnReader(WANTED))
     assert found == [strictly(line, None, WANTED) for line in lines]
+
+
+def test_kernels_are_compiled_once_whatever_memory_holds_the_text() -> None:
+    reader = JsonColumnReader(["a"])
+    starts, ends = np.array([0]), np.array([8])
+    for text in (b'{"a": 1}', memoryview(bytearray(b'{"a": 2}'))):
+        assert len(reader.read(text, starts, ends)) == 1
+        reader.read_event(bytes(text))
+    assert len(scan_lines.signatures) == 1  # type: ignore[attr-defined]
+    # None if those that call it are in the cache.
+    assert len(scan_event.signatures) <= 1  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
+from seeds import seeds
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.events import Event
 from tamis.filters import Filter, Mode
@@ -48,7 +49,7 @@ def test_printing_and_simplifying_keep_the_meaning(rng: Random) -> None:
     check_filter(*random_case(rng))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_printing_and_simplifying_keep_the_meaning_in_volume(seed: int) -> None:
     rng = Random(seed)
     assert sum(check_filter(*random_case(rng)) for _ in range(400)) > 20_000

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from seeds import seeds
 from tamis.errors import FilterError, FilterSyntaxError, LimitError
 from tamis.filters import FilterLimits
 from tamis.languages import LANGUAGES, parse
@@ -238,7 +239,7 @@ def feed_garbage(seed: int, count: int) -> int:
     return understood
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_garbage_gives_an_error_and_nothing_else(seed: int) -> None:
     assert feed_garbage(seed, 10_000) > 0
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from seeds import seeds
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.events import Event
 from tamis.filters import Filter, Mode
@@ -136,7 +137,7 @@ def test_the_engine_finds_what_the_oracle_finds(rng: Random) -> None:
     compare_engine(rng, rounds=3)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_the_engine_finds_what_the_oracle_finds_in_volume(seed: int) -> None:
     rng = Random(seed)
     pairs = 0

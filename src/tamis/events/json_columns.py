@@ -97,6 +97,7 @@ class JsonColumnReader:
         """
         count = len(starts)
         text = np.frombuffer(data, np.uint8)
+        text.flags.writeable = False  # as that of bytes: kernels are compiled for one of both
         work, found = self._room(count, int((ends - starts).sum()))
         declined = np.zeros(count, np.bool_)
         size = scan_lines(text, starts, ends, self._paths, self._scan_limits, work, found, declined)

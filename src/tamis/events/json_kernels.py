@@ -11,7 +11,8 @@ declined, and the strict reader decides. Declined are events with
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -464,6 +465,9 @@ class BoundScan(NamedTuple):
 
 _bound_scan = reader(BoundScan)
 
+as_variable = cast("Callable[[int], int]", np.int64)
+"""Makes a number that a kernel is given as any other; for a literal it is compiled anew."""
+
 
 @kernel
 def scan_bound(address: Any, text: bytes) -> int:
@@ -471,7 +475,10 @@ def scan_bound(address: Any, text: bytes) -> int:
     bound, data = _bound_scan(address), bytes_as_array(text)
     size, depth, attributes, name = bound.limits
     limits = ScanLimits(size, depth, attributes, name)
-    return scan_event(data, 0, len(data), 0, bound.wanted, limits, bound.work, bound.found, 0)
+    none = as_variable(0)
+    return scan_event(
+        data, none, len(data), none, bound.wanted, limits, bound.work, bound.found, none
+    )
 
 
 @kernel
@@ -486,7 +493,7 @@ def scan_lines(
     is_declined: NDArray[np.bool_],
 ) -> int:
     """Scan many events; return how many values were found."""
-    count = 0
+    count = as_variable(0)
     for event in range(len(starts)):
         after = scan_event(
             data, starts[event], ends[event], event, wanted, limits, work, found, count

@@ -31,7 +31,8 @@ def wanted_paths(names: Sequence[str]) -> WantedPaths:
         slots=np.full(slots, -1, np.int32),
         hashes=np.zeros(len(names), np.int64),
         starts=np.cumsum(sizes),
-        text=np.frombuffer(b"".join(encoded) + b"\0", np.uint8),
+        # Copied, because kernels see a binding as memory that may be written.
+        text=np.frombuffer(b"".join(encoded) + b"\0", np.uint8).copy(),
     )
     fill_slots(paths)
     return paths

@@ -13,9 +13,10 @@ from tamis.matching.evaluate import multivalued
 from tamis.matching.store.segments import Segment
 
 NAMES = "abcdefgh"
-# Large enough that a dozen copies of it exceed what may be kept.
+# Large enough that a dozen copies of it exceed what may be kept here.
 ATOMS_PER_FILTER = 1_000
-FILTERS = 600
+FILTERS = 60
+KEPT_BYTES = 3 * 1024 * 1024
 
 
 def large_engine() -> Engine:
@@ -51,11 +52,14 @@ def kept_by(engine: Engine) -> int:
     return kept_bytes(cache._kept)
 
 
-def test_programs_kept_for_combinations_of_attributes_are_bounded_in_bytes() -> None:
+def test_programs_kept_for_combinations_of_attributes_are_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(multivalued, "MAX_KEPT_SELECTION_BYTES", KEPT_BYTES)
     engine = large_engine()
     for names in islice(combinations(NAMES, 3), 15):
         engine.match_batch([{name: [1, 2] for name in names}])
-    assert 0 < kept_by(engine) <= 32 * 1024 * 1024
+    assert 0 < kept_by(engine) <= KEPT_BYTES
 
 
 def test_selections_not_used_for_longest_are_forgotten_first() -> None:

@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 
+from seeds import seeds
 from strategies import (
     CONSTANTS,
     VALUES,
@@ -124,7 +125,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_mutated_texts_are_accepted_or_refused_as_by_the_strict_reader(seed: int) -> None:
     rng = Random(seed)
     for _ in range(20):

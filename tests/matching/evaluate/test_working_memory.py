@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from seeds import seeds
 from strategies import random_event, random_filter, random_world
 from tamis.events.batch import EventBatch
 from tamis.matching import Engine, Matches, Subscription
@@ -67,6 +68,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_large_batch_takes_no_more_memory_than_the_bound() -> None:
     done = subprocess.run(  # noqa: S603
@@ -75,7 +77,7 @@ def test_a_large_batch_takes_no_more_memory_than_the_bound() -> None:
     assert int(done.stdout) <= BOUND
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, by_default=2))
 def test_parts_of_a_batch_give_what_the_whole_gives(seed: int) -> None:
     rng = Random(seed)
     world = random_world(rng, typed=seed % 2 == 0)
@@ -98,7 +100,7 @@ def test_parts_of_a_batch_give_what_the_whole_gives(seed: int) -> None:
         assert matches(working_bytes) == whole
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, by_default=2))
 def test_many_events_are_matched_some_at_a_time_with_the_same_result(seed: int) -> None:
     rng = Random(seed)
     world = random_world(rng, typed=seed % 2 == 0)
@@ -173,6 +175,7 @@ print(taken(100_000) - few)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_hundred_thousand_events_take_little_more_memory_than_a_few_thousand() -> None:
     # Their bits would take 250 MB.

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from seeds import seeds
 from strategies import random_event, random_filter, random_world
 from tamis.errors import SnapshotError
 from tamis.events import Schema, attribute
@@ -14,7 +15,7 @@ from tamis.filters import Mode
 from tamis.matching import Engine, Subscription
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, by_default=4))
 def test_a_loaded_engine_finds_what_the_saved_one_did(seed: int, tmp_path: Path) -> None:
     rng = Random(seed)
     world = random_world(rng, typed=seed % 2 == 0)

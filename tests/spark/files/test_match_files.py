@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from seeds import seeds
 from spark.contract import Sub, compiled
 from tamis.errors import EventError, SchemaError
 from tamis.events import EventLimits, read_lines
@@ -132,7 +133,7 @@ def one_by_one(path: Path, limits: EventLimits) -> list[tuple[int, bytes]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12, by_default=4))
 def test_blocks_hold_the_lines_that_reading_one_by_one_gives(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from seeds import seeds
 from spark.contract import Answer, Sub, as_columns, by_spark, by_the_oracle, compiled
 from spark.contract_stream import by_stream
 from strategies import random_event, random_filter, random_world
@@ -150,7 +151,7 @@ def compare_json(spark: SparkSession, path: Path, rng: Random, filters: int, eve
     return len(subs) * len(texts)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_columns_give_the_oracles_pairs(seed: int, spark: SparkSession, tmp_path: Path) -> None:
     compare_columns(spark, tmp_path, Random(seed), filters=60, events=150)
 

@@ -18,6 +18,7 @@ from tamis.events.json_kernels import (
     ScannedValues,
     ScanWorkspace,
     WantedPaths,
+    as_variable,
     scan_event,
 )
 from tamis.events.token_kernels import unescape
@@ -128,7 +129,8 @@ def match_json(address: Any, text: bytes) -> int:
     """Match the event in a text; return the number of matches, DECLINED or ASKS."""
     json, data = json_arrays_at(address).json, bytes_as_array(text)
     limits = ScanLimits(json.limits[0], json.limits[1], json.limits[2], json.limits[3])
-    size = scan_event(data, 0, len(data), 0, json.wanted, limits, json.work, json.found, 0)
+    none = as_variable(0)
+    size = scan_event(data, none, len(data), none, json.wanted, limits, json.work, json.found, none)
     if size < 0:
         return DECLINED
     result = _hold_found(address, data, size)
