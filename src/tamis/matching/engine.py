@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tamis.analysis.explain import Explanation, explain
 from tamis.analysis.lint import MAX_FILTERS, MAX_PAIRS, Findings, LintedFilter, lint
@@ -35,6 +37,7 @@ from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching.compile.programs import compile_filter, decompile
+from tamis.matching.compile.texts import LANGUAGE, TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.matches import LineMatches, MatchedBatch, Matches
@@ -47,6 +50,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NEVER: Final = float("inf")
+
+# Filters given as texts are compiled together if they are many: kernels take time to load.
+MIN_TEXTS: Final = 1_024
+# Together they take some megabytes.
+ROWS_PER_BATCH: Final = 8_192
+MAX_TEXT_CHARACTERS: Final = 2_048
+
+GivenRow = TypeVar("GivenRow")
 
 
 class Subscription(NamedTuple):
@@ -137,7 +148,8 @@ class Engine:
         """Add a subscription; it matches from the next event on."""
         given = Subscription(id_, filter_, language, mode, expires_at)
         with self._collection.changing:
-            self._collection.add(*self._compiled_alone(given))
+            vocabulary = self._collection.vocabulary_to_extend()
+            self._collection.add(*self._compiled_alone(given, vocabulary))
 
     def add_many(
         self,
@@ -157,13 +169,56 @@ class Engine:
         """
         rejected: list[Rejected] = []
         row = 0
+        compiler = TextCompiler(self._limits)
         with self._collection.changing:
-            for row, given in enumerate(_rows(subscriptions), start=1):
-                try:
-                    self._collection.add(*self._compiled_alone(_subscription(given)))
-                except TamisError as error:
-                    rejected.append(Rejected(row, _id_of(given), str(error)))
+            for batch in _batches(_rows(subscriptions)):
+                # The programs of a batch are in terms of one vocabulary.
+                vocabulary = self._collection.vocabulary_to_extend()
+                programs = self._programs(batch, compiler, vocabulary)
+                for given, program in zip(batch, programs, strict=True):
+                    row += 1
+                    try:
+                        self._add_row(given, program, vocabulary)
+                    except TamisError as error:
+                        rejected.append(Rejected(row, _id_of(given), str(error)))
+            if rejected:
+                # Nothing needs the leaves that only they had.
+                self._collection.vocabulary_to_extend()
         return Added(row - len(rejected), tuple(rejected))
+
+    def _programs(
+        self, batch: Sequence[object], compiler: TextCompiler, vocabulary: Vocabulary
+    ) -> Sequence[NDArray[np.int32] | None]:
+        """Return the programs of those subscriptions that are compiled together, else None."""
+        if len(batch) < MIN_TEXTS:
+            return [None] * len(batch)
+        texts = list(map(self._plain_text, batch))
+        return compiler.compile(texts, self.mode, vocabulary)
+
+    def _plain_text(self, given: object) -> str:
+        """Return the filter if there is nothing to say about all else, or an empty text."""
+        if type(given) is not Subscription:
+            return ""
+        id_, filter_, language, mode, _ = given
+        is_plain = mode is None and language == LANGUAGE and type(id_) in (int, str)
+        if is_plain and type(filter_) is str and len(filter_) <= MAX_TEXT_CHARACTERS:
+            return filter_
+        return ""
+
+    def _add_row(
+        self,
+        given: Subscription | Mapping[str, object],
+        program: NDArray[np.int32] | None,
+        vocabulary: Vocabulary,
+    ) -> None:
+        if program is None:
+            self._collection.add(*self._compiled_alone(_subscription(given), vocabulary))
+            return
+        assert isinstance(given, Subscription)  # noqa: S101 - others have no program
+        expires_at = NEVER if given.expires_at is None else _seconds(given.expires_at)
+        self._collection.add_compiled(
+            CompiledSubscription(given.id, program, self.mode, expires_at)
+        )
 
     def remove(self, id_: Id) -> None:
         """Remove a subscription; events no longer match it."""
@@ -182,9 +237,12 @@ class Engine:
         """Replace a filter; every event sees either the old or the new one."""
         given = Subscription(id_, filter_, language, mode, expires_at)
         with self._collection.changing:
-            self._collection.replace(*self._compiled_alone(given))
+            vocabulary = self._collection.vocabulary_to_extend()
+            self._collection.replace(*self._compiled_alone(given, vocabulary))
 
-    def _compiled_alone(self, given: Subscription) -> tuple[CompiledSubscription, Filter]:
+    def _compiled_alone(
+        self, given: Subscription, vocabulary: Vocabulary
+    ) -> tuple[CompiledSubscription, Filter]:
         if not isinstance(given.id, str | int) or isinstance(given.id, bool):
             raise FilterError(f"an id is a text or an integer, not {given.id!r:.60}")
         mode = self.mode if given.mode is None else as_mode(given.mode)
@@ -195,7 +253,7 @@ class Engine:
             )
         filter_ = self._filter(given)
         expires_at = _seconds(given.expires_at)
-        codes = compile_filter(filter_, mode, self._collection.vocabulary_to_extend())
+        codes = compile_filter(filter_, mode, vocabulary)
         return CompiledSubscription(given.id, np.array(codes, np.int32), mode, expires_at), filter_
 
     def _filter(self, given: Subscription) -> Filter:
@@ -482,6 +540,22 @@ def _rows(subscriptions: Any) -> Iterable[Subscription | Mapping[str, object]]:
             f"not {subscriptions!r:.60}"
         )
     return cast("Iterable[Subscription | Mapping[str, object]]", subscriptions)
+
+
+def _batches(rows: Iterable[GivenRow]) -> Iterator[list[GivenRow]]:
+    """Yield some rows at a time; if there is an error on the way, those before it first."""
+    left, failure = iter(rows), None
+    batch: list[GivenRow] = []
+    while failure is None:
+        batch = []
+        try:
+            batch.extend(islice(left, ROWS_PER_BATCH))
+        except BaseException as error:
+            failure = error
+        yield batch
+        if failure is None and len(batch) < ROWS_PER_BATCH:
+            return
+    raise failure
 
 
 def _events(given: Any) -> Iterable[Event | Mapping[str, object]]:

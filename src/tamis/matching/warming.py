@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from tamis.diagrams import covers
+from tamis.filters import FilterLimits, Mode
 from tamis.languages import parse
+from tamis.matching.compile.texts import TextCompiler
+from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.engine import Engine, Subscription
 
 _RARE: Final = 'text = "a{0}" and number < {0}'
@@ -43,6 +46,7 @@ def load_kernels() -> None:
     engine.match_batch([*_EVENTS, {**_EVENTS[0], "text": ["a1", "a2"]}]).pairs()
     engine.match_json_lines(map(json.dumps, _EVENTS)).counts()
     engine.match_json(json.dumps(_EVENTS[0]))
+    TextCompiler(FilterLimits()).compile([_RARE], Mode.SQL, Vocabulary(None))
     wide = Engine()
     wide.add("wide", _WIDE)
     wide.match_batch(_EVENTS)

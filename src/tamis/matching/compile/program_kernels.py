@@ -30,6 +30,10 @@ def operator_code(op: int, terms: int) -> int:
     return -(terms * 4 + op) - 1
 
 
+code_of: Final = inlined(operator_code)
+"""The same inside of a kernel."""
+
+
 @inlined
 def operator_of(code: int) -> int:
     """Return the operator of a code, LEAF if it is a leaf."""

@@ -131,12 +131,21 @@ class Collection:
 
     def add(self, entry: CompiledSubscription, filter_: Filter) -> None:
         """Add a subscription."""
+        self._add(entry)
+        self.state = self.state.with_open(entry, filter_)
+
+    def add_compiled(self, entry: CompiledSubscription) -> None:
+        """Add one of many subscriptions, which are not tried one by one."""
+        self._add(entry)
+        if self.state.is_whole:
+            self.state = self.state._replace(is_whole=False)
+
+    def _add(self, entry: CompiledSubscription) -> None:
         if entry.id in self:
             raise FilterError(
                 f"there is a subscription {entry.id!r} already; remove it first, or replace it"
             )
         self._pending.entries[entry.id] = entry
-        self.state = self.state.with_open(entry, filter_)
         self.count += 1
 
     def remove(self, id_: Id) -> None:
