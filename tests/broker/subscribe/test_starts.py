@@ -34,6 +34,7 @@ async def test_a_start_in_the_future_is_refused(tmp_path: Path) -> None:
         ann = await fixture.login("ann", "reader")
         await fixture.publish({"n": 1}, {"n": 2})
         said = await refusal(ann.open_subscription(starting(at(fixture, 3600))))
+        assert said.startswith("conflict: ")
         assert "in the future" in said
         assert "latest" in said
         said = await refusal(ann.open_subscription(starting(4)))

@@ -144,4 +144,5 @@ def _moment(text: str) -> float:
 
 
 def _wrong_start(reason: str) -> RefusedError:
-    return RefusedError(Code.BAD_REQUEST, f"{reason}; use 'latest' for new events")
+    # The request is right, but not yet.
+    return RefusedError(Code.CONFLICT, f"{reason}; use 'latest' for new events")
