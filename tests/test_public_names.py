@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 import tamis
+from tamis import Bus, Engine, Filter
+from tamis.client import Consumer
+from tamis.filters.build import Attr
 
 HEAVY = {"numba", "numpy", "pyarrow", "pandas", "pyspark", "uvicorn", "starlette", "websockets"}
 PACKAGES = ["tamis", "tamis.diagrams", "tamis.spark"]
@@ -92,3 +96,19 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
 )
 def test_what_does_not_need_heavy_packages_does_not_load_them(code: str) -> None:
     assert not loaded_by(code) & HEAVY
+
+
+def test_the_page_about_python_names_all_there_is() -> None:
+    page = (Path(__file__).parent.parent / "docs/reference/python.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+    members = {name for name in named if "." in name}
+    assert named - members | {"__version__"} == set(tamis.__all__)
+    for class_ in (Engine, Bus, Attr, Consumer, Filter):
+        of_class = {
+            name.partition(".")[2] for name in members if name.startswith(f"{class_.__name__}.")
+        }
+        public = {name for name in dir(class_) if not name.startswith("_")}
+        assert of_class <= public
+        # Of the others, some members are for other parts of Tamis only.
+        assert class_ in (Consumer, Filter) or of_class == public - {"name"}
