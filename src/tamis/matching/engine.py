@@ -56,6 +56,7 @@ MIN_TEXTS: Final = 1_024
 # Together they take some megabytes.
 ROWS_PER_BATCH: Final = 8_192
 MAX_TEXT_CHARACTERS: Final = 2_048
+_ID_TYPES: Final = frozenset[type]({int, str})
 
 GivenRow = TypeVar("GivenRow")
 
@@ -192,17 +193,17 @@ class Engine:
         """Return the programs of those subscriptions that are compiled together, else None."""
         if len(batch) < MIN_TEXTS:
             return [None] * len(batch)
+        self._collection.expect_unseen()
         texts = list(map(self._plain_text, batch))
         return compiler.compile(texts, self.mode, vocabulary)
 
     def _plain_text(self, given: object) -> str:
         """Return the filter if there is nothing to say about all else, or an empty text."""
-        if type(given) is not Subscription:
-            return ""
-        id_, filter_, language, mode, _ = given
-        is_plain = mode is None and language == LANGUAGE and type(id_) in (int, str)
-        if is_plain and type(filter_) is str and len(filter_) <= MAX_TEXT_CHARACTERS:
-            return filter_
+        if type(given) is Subscription:
+            id_, filter_, language, mode, _ = given
+            is_plain = mode is None and language == LANGUAGE and type(id_) in _ID_TYPES
+            if is_plain and type(filter_) is str and len(filter_) <= MAX_TEXT_CHARACTERS:
+                return filter_
         return ""
 
     def _add_row(
@@ -211,14 +212,12 @@ class Engine:
         program: NDArray[np.int32] | None,
         vocabulary: Vocabulary,
     ) -> None:
-        if program is None:
+        if program is None or type(given) is not Subscription:
             self._collection.add(*self._compiled_alone(_subscription(given), vocabulary))
             return
-        assert isinstance(given, Subscription)  # noqa: S101 - others have no program
-        expires_at = NEVER if given.expires_at is None else _seconds(given.expires_at)
-        self._collection.add_compiled(
-            CompiledSubscription(given.id, program, self.mode, expires_at)
-        )
+        id_, _, _, _, expiry = given
+        expires_at = NEVER if expiry is None else _seconds(expiry)
+        self._collection.add_unseen(CompiledSubscription(id_, program, self.mode, expires_at))
 
     def remove(self, id_: Id) -> None:
         """Remove a subscription; events no longer match it."""

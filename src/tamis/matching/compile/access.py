@@ -8,7 +8,7 @@ compound key.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,6 +209,8 @@ def _expand(
 
 MAX_CELLS_PER_KEY: Final = 3
 
+Integer = TypeVar("Integer", np.int32, np.int64)
+
 
 class RarestCells:
     """The three rarest cells, of different attributes, that each conjunction requires."""
@@ -248,8 +250,9 @@ class CompoundPlacement:
         keys = self._rarest.keys[members].copy()
         keys[:, cells:] = NONE
         if cells < MAX_CELLS_PER_KEY:
-            _, number, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-            too_long = (count[number] > longest) & (self._rarest.keys[members, cells] != NONE)
+            _, number = distinct_rows(keys)
+            is_long = np.bincount(number, minlength=1)[number] > longest
+            too_long = is_long & (self._rarest.keys[members, cells] != NONE)
             self.take(members[too_long], cells + 1, longest)
             members, keys = members[~too_long], keys[~too_long]
         self._members.append(members)
@@ -272,12 +275,31 @@ class CompoundPlacement:
     ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
         """Return the key of each member, and the table by which events find keys."""
         keys = self.keys
-        different, under = np.unique(keys, axis=0, return_inverse=True)
+        different, under = distinct_rows(keys)
         blocks = np.searchsorted(offsets, keys, side="right").astype(np.int32) - 1
         blocks[keys == NONE] = NONE
-        kinds = np.unique(blocks, axis=0)
+        kinds, _ = distinct_rows(blocks)
         table = np.zeros(1 << (2 * len(different) + 1).bit_length(), np.int32)
         enter_compound_keys(different, table)
         has_threes = np.array([(kinds[:, -1] != NONE).any()])
         compound = (kinds, table, different, np.array([first_key]), has_threes)
-        return first_key + under.reshape(-1), compound
+        return first_key + under, compound
+
+
+def distinct_rows(rows: NDArray[Integer]) -> tuple[NDArray[Integer], NDArray[np.int64]]:
+    """Return the distinct rows of numbers from NONE up, ascending, and which of them each row is.
+
+    >>> distinct_rows(np.array([[5, NONE], [3, 2], [5, NONE]]))
+    (array([[ 3,  2],
+           [ 5, -1]]), array([1, 0, 1]))
+    """
+    base = int(rows.max(initial=NONE)) + 2
+    if base ** rows.shape[1] >= 1 << 63:
+        different, number = np.unique(rows, axis=0, return_inverse=True)
+        return different, number.reshape(-1)
+    # Each row as one number, in the same order: they are sorted many times as fast.
+    packed = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        packed = packed * base + (column + 1)
+    _, first, number = np.unique(packed, return_index=True, return_inverse=True)
+    return rows[first], number

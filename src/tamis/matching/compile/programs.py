@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.diagrams.kernels import NONE
 from tamis.filters import Filter, Mode
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.matching.compile.program_kernels import (
@@ -95,9 +96,12 @@ class Programs(NamedTuple):
     def renumbered(self) -> tuple[NDArray[np.int32], Programs]:
         """Return the leaves in use, and the programs with these leaves renumbered."""
         is_leaf = self.codes >= 0
-        used, local = np.unique(self.codes[is_leaf], return_inverse=True)
+        is_used = np.zeros(int(self.codes.max(initial=NONE)) + 1, np.bool_)
+        is_used[self.codes[is_leaf]] = True
+        used = np.flatnonzero(is_used).astype(np.int32)
+        numbers = np.cumsum(is_used, dtype=np.int32) - 1
         codes = self.codes.copy()
-        codes[is_leaf] = local
+        codes[is_leaf] = numbers[codes[is_leaf]]
         return used, Programs(codes, self.starts)
 
     def some(self, numbers: NDArray[np.int32]) -> Programs:

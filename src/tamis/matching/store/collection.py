@@ -131,21 +131,21 @@ class Collection:
 
     def add(self, entry: CompiledSubscription, filter_: Filter) -> None:
         """Add a subscription."""
-        self._add(entry)
+        self.add_unseen(entry)
         self.state = self.state.with_open(entry, filter_)
 
-    def add_compiled(self, entry: CompiledSubscription) -> None:
-        """Add one of many subscriptions, which are not tried one by one."""
-        self._add(entry)
-        if self.state.is_whole:
-            self.state = self.state._replace(is_whole=False)
+    def expect_unseen(self) -> None:
+        """Note that there will be subscriptions that the state does not show before compiling."""
+        self.state = self.state._replace(is_whole=False)
 
-    def _add(self, entry: CompiledSubscription) -> None:
-        if entry.id in self:
+    def add_unseen(self, entry: CompiledSubscription) -> None:
+        """Add a subscription that the state does not show: one of many."""
+        id_, pending = entry.id, self._pending.entries
+        if id_ in pending or (self.state.segments and id_ in self):
             raise FilterError(
-                f"there is a subscription {entry.id!r} already; remove it first, or replace it"
+                f"there is a subscription {id_!r} already; remove it first, or replace it"
             )
-        self._pending.entries[entry.id] = entry
+        pending[id_] = entry
         self.count += 1
 
     def remove(self, id_: Id) -> None:

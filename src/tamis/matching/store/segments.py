@@ -18,6 +18,7 @@ from tamis.matching.evaluate.metering import MatchingBudget, Meter
 from tamis.matching.matches import Ids, MatchedSegment
 
 MODES: Final = tuple(Mode)
+_NUMBERS_OF_MODES: Final = {mode: number for number, mode in enumerate(MODES)}
 
 
 class CompiledSubscription(NamedTuple):
@@ -81,7 +82,7 @@ class Segment(NamedTuple):
         """Compile some subscriptions."""
         ids = np.empty(len(entries), np.object_)
         ids[:] = [entry.id for entry in entries]
-        modes = np.array([MODES.index(entry.mode) for entry in entries], np.int8)
+        modes = np.array([_NUMBERS_OF_MODES[entry.mode] for entry in entries], np.int8)
         expires_at = np.array([entry.expires_at for entry in entries], np.float64)
         used, programs = Programs.of([entry.program for entry in entries]).renumbered()
         leaves = [vocabulary.leaf_of(number) for number in used.tolist()]
