@@ -18,6 +18,7 @@ from tamis.filters.atoms import TextTest, ValueAtom
 from tamis.filters.like import compile_like
 from tamis.filters.limits import NANOSECONDS_PER_STEP
 from tamis.filters.patterns import pattern_options, pattern_steps
+from tamis.filters.required_literals import RequiredLiteral, required_literal
 from tamis.matching.evaluate.metering import (
     SLOW_PATTERNS,
     SLOW_SET_SECONDS,
@@ -27,7 +28,7 @@ from tamis.matching.evaluate.metering import (
 
 # Bytes of a text that go through an automaton at a time. It lists every occurrence, and those of a
 # long text would fill the memory.
-SCAN_BYTES: Final = 2 * 1024
+SCAN_BYTES: Final = 4 * 1024
 # More occurrences than these in such a piece are too many; a substring may have so many of them.
 MAX_LISTED_PER_PIECE: Final = 256
 MAX_OCCURRENCES: Final = 32
@@ -176,34 +177,54 @@ class PartFinder(Finder):
             self._parts = _Parts.of(rest, [*parts.frequent, *added])
 
 
-class LikeFinder(Finder):
-    """Finds which LIKE patterns a text fits: tries those whose longest literal it contains."""
+class LiteralFinder(Finder):
+    """Finds which patterns a text fits: tries those whose literal it contains."""
 
-    def __init__(self, tests: Sequence[Placed]) -> None:
-        by_literal: dict[str, list[Placed]] = {}
+    def __init__(
+        self, tests: Sequence[Placed], literal_of: Callable[[str], RequiredLiteral]
+    ) -> None:
+        by_literal: dict[RequiredLiteral, list[Placed]] = {}
         for test in tests:
-            by_literal.setdefault(compile_like(test.text).literal, []).append(test)
-        self._always: Final = EachFinder(by_literal.pop("", []))
+            by_literal.setdefault(literal_of(test.text), []).append(test)
+        always = [test for literal, own in by_literal.items() if not literal.text for test in own]
+        self._always: Final = EachFinder(always)
         self._tries: Final = [EachFinder(own) for own in by_literal.values()]
-        literals = [
-            Placed(place, TextTest("", Kind.TEXT, "contains", literal), literal)
-            for place, literal in enumerate(by_literal)
-        ]
-        self._literals: Final = _part_finders(literals)
+        exact, folded = list[Placed](), list[Placed]()
+        for place, (literal, ignores_case) in enumerate(by_literal):
+            if literal:
+                contains = TextTest("", Kind.TEXT, "contains", literal)
+                (folded if ignores_case else exact).append(Placed(place, contains, literal))
+        self._exact: Final = _part_finders(exact)
+        self._folded: Final = _part_finders(folded)
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the patterns that a text fits."""
-        yield from self._always.find(text)
-        for finder in self._literals:
+        found = [*self._always.find(text)]
+        # Inlined, since most texts contain few of the literals.
+        for finder in self._exact:
             for place in finder.find(text):
-                yield from self._tries[place].find(text)
+                found += self._tries[place].find(text)
+        if self._folded:
+            folded = text.casefold()
+            for finder in self._folded:
+                for place in finder.find(folded):
+                    found += self._tries[place].find(text)
+        return found
 
     def find_within(self, text: str, meter: Meter) -> Iterable[int]:
         """Measure each pattern that is tried."""
         yield from self._always.find_within(text, meter)
-        for finder in self._literals:
-            for place in finder.find(text):
-                yield from self._tries[place].find_within(text, meter)
+        places = [place for finder in self._exact for place in finder.find(text)]
+        if self._folded:
+            folded = text.casefold()
+            places += [place for finder in self._folded for place in finder.find(folded)]
+        for place in places:
+            yield from self._tries[place].find_within(text, meter)
+
+
+def like_literal(pattern: str) -> RequiredLiteral:
+    """Return the longest literal of a LIKE pattern."""
+    return RequiredLiteral(compile_like(pattern).literal, ignores_case=False)
 
 
 class EndingFinder(Finder):
@@ -226,7 +247,7 @@ class PatternFinder(Finder):
     def __init__(self, tests: Sequence[Placed]) -> None:
         """Combine the patterns; raise `re2.error` if they are too large together."""
         self._places: Final = [test.place for test in tests]
-        self._each: Final = EachFinder(tests)
+        self._tests: Final = tests
         options = pattern_options()
         options.max_mem = PATTERN_SET_BYTES
         self._set: Final = re2.Set.SearchSet(options)
@@ -240,6 +261,11 @@ class PatternFinder(Finder):
         self._max_characters = MAX_SET_STEPS // self._steps
         self._never_slow: Final = int(SLOW_SET_SECONDS / (SECONDS_PER_SET_STEP * self._steps))
         """Texts up to this length need no measuring."""
+
+    @cached_property
+    def _each(self) -> LiteralFinder:
+        """What tries the patterns one by one."""
+        return LiteralFinder(self._tests, required_literal)
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the patterns that match a text."""
@@ -273,7 +299,7 @@ def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
     slow = [test for test in tests if test.text in SLOW_PATTERNS]
     if slow and len(slow) < len(tests):
         others = [test for test in tests if test.text not in SLOW_PATTERNS]
-        return [*pattern_finders(others), EachFinder(slow)]
+        return [*pattern_finders(others), LiteralFinder(slow, required_literal)]
     if len(tests) == 1 or slow:
         return [EachFinder(tests)]
     try:
@@ -311,7 +337,7 @@ MAX_NESTING: Final = 4
 
 def _part_finders(tests: Sequence[Placed]) -> list[Finder]:
     if len(tests) < MIN_AUTOMATON_TEXTS:
-        return _each(tests)
+        return _each(tests) if tests else []
     levels = nesting([test.text for test in tests])
     plain, others = list[Placed](), list[Placed]()
     for test, level in zip(tests, levels, strict=True):
@@ -326,7 +352,9 @@ def _ending_finders(tests: Sequence[Placed]) -> list[Finder]:
 
 
 def _like_finders(tests: Sequence[Placed]) -> list[Finder]:
-    return _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [LikeFinder(tests)]
+    return (
+        _each(tests) if len(tests) < MIN_AUTOMATON_TEXTS else [LiteralFinder(tests, like_literal)]
+    )
 
 
 def _each(tests: Sequence[Placed]) -> list[Finder]:
