@@ -32,11 +32,12 @@ check: $(READY) ## Check formatting, lint, types and import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-kernels: $(READY) ## Compile the engine's kernels once, so that the test processes need not
+kernels: $(READY) ## Compile modules and the engine's kernels once, so that the test processes need not
+	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -c 'from tamis.matching import load_kernels; load_kernels()'
 
 unit: kernels ## Run the default tests
-	$(BIN)/pytest -q -n 2
+	$(BIN)/pytest -q -n 2 --dist worksteal
 
 test: $(READY) ## Run everything CI runs, checks and tests side by side
 	@$(MAKE) --no-print-directory --jobs 2 check unit

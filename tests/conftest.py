@@ -1,9 +1,44 @@
-"""Settings of Hypothesis for all tests."""
+"""What holds for all tests: settings of Hypothesis, folders in memory, the order."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pytest
 from hypothesis import settings
 
 # No deadline: the machine may be busy with other tests, and slow tests show in `--durations`.
-settings.register_profile("tamis", deadline=None)
+# As many examples as find what is to be found over some runs; volume is in the slow suite.
+settings.register_profile("tamis", deadline=None, max_examples=50)
 settings.load_profile("tamis")
+
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes folders of its own in it
+MEMORY_BYTES: Final = 2 * 1024**3
+"""More than the tests have at the same time."""
+
+
+def has_room_in_memory() -> bool:
+    """Return whether files, and programs among them, can be in memory."""
+    if not (MEMORY.is_dir() and os.access(MEMORY, os.W_OK)):
+        return False
+    may_run = not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    return may_run and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES
+
+
+# A disk takes milliseconds for each of the tens of thousands of syncs of brokers and stores.
+if "TMPDIR" not in os.environ and has_room_in_memory():
+    os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests on Spark first.
+
+    Each process that runs some of them starts a JVM, which is slow at first. Those who share the
+    tests (`--dist worksteal`) begin with equal parts in order, and then take from the end of each
+    other's.
+    """
+    items.sort(key=lambda item: "/spark/" not in item.path.as_posix())

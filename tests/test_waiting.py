@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
 
+from clocks import Stopwatch
 from waiting import eventually
 
 TESTS = Path(__file__).parent
@@ -28,3 +30,10 @@ def test_eventually_returns_the_first_true_value_and_fails_when_there_is_none() 
     assert eventually(lambda: next(values)) == 7
     with pytest.raises(AssertionError, match="no luck"):
         eventually(lambda: False, "no luck", timeout=0.02)
+
+
+def test_a_stopwatch_shows_the_time_that_goes_by() -> None:
+    watch = Stopwatch()
+    started = time.monotonic()
+    time.sleep(0.05)  # as long as is measured
+    assert 0.0 < watch.seconds() <= time.monotonic() - started + 0.01

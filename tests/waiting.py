@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from clocks import Stopwatch
+
 T = TypeVar("T")
 
 TIMEOUT_SECONDS: Final = 20.0
@@ -19,9 +21,10 @@ def eventually(
     condition: Callable[[], T], message: str = "", *, timeout: float = TIMEOUT_SECONDS
 ) -> T:
     """Return the first true value of a condition; fail if there is none in time."""
-    deadline = time.monotonic() + timeout
+    deadline, watch = time.monotonic() + timeout, Stopwatch()
     while not (value := condition()):
-        assert time.monotonic() < deadline, message or f"still {value!r} after {timeout} seconds"
+        in_time = time.monotonic() < deadline or watch.seconds() < timeout
+        assert in_time, message or f"still {value!r} after {timeout} seconds"
         time.sleep(POLL_SECONDS)
     return value
 
@@ -30,13 +33,14 @@ async def eventually_async(
     condition: Callable[[], object], message: str = "", *, timeout: float = TIMEOUT_SECONDS
 ) -> Any:
     """Do as `eventually` does, while other tasks run; the condition may be a coroutine function."""
-    deadline = time.monotonic() + timeout
+    deadline, watch = time.monotonic() + timeout, Stopwatch()
     while True:
         value: Any = condition()
         value = await value if inspect.isawaitable(value) else value
         if value:
             return value
-        assert time.monotonic() < deadline, message or f"still {value!r} after {timeout} seconds"
+        in_time = time.monotonic() < deadline or watch.seconds() < timeout
+        assert in_time, message or f"still {value!r} after {timeout} seconds"
         await asyncio.sleep(POLL_SECONDS)
 
 

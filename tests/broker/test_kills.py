@@ -23,7 +23,7 @@ from tamis.client.connection import Backoff
 from waiting import eventually_async, let_others_run
 
 PUBLISHERS = 3
-KEPT = 20
+KEPT = 5
 BATCH = 20
 END = "end"
 SCRIPT = Path(__file__).with_name("killed_server.py")

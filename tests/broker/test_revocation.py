@@ -41,6 +41,7 @@ from broker.authorization_servers import (
     jwt_for,
     jwt_settings,
 )
+from clocks import Stopwatch
 from tamis.access import Principal, Rights
 from tamis.broker import Session
 from tamis.broker.sessions.session import MAX_BYTES_DECODED_ON_LOOP
@@ -396,9 +397,9 @@ async def test_a_client_that_does_not_read_loses_its_rights_and_delays_no_other(
         await subscribe(bob, "level > 0", "x", lifetime=5.0)
         await bob.attach("x", live, credit=1000)
         await fixture.publish(*MIXED)
-        begun = time.monotonic()
+        watch = Stopwatch()
         await fixture.change_policy(NO_LEVEL)
-        assert time.monotonic() - begun < 1.0
+        assert watch.seconds() < 1.0
         assert live.end
         # Nor does it keep others from expiring.
         await fixture.change_policy(ALL)
@@ -406,9 +407,9 @@ async def test_a_client_that_does_not_read_loses_its_rights_and_delays_no_other(
         await ann.attach("late", outlets[0], credit=1000)
         await bob.attach("x", live, credit=1000)
         fixture.clock.now += 10
-        begun = time.monotonic()
+        watch = Stopwatch()
         await fixture.broker.housekeeping.do_all()
-        assert time.monotonic() - begun < 1.0
+        assert watch.seconds() < 1.0
         assert live.end == "expired"
 
 

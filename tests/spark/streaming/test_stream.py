@@ -195,6 +195,7 @@ def test_a_batch_that_runs_again_gives_the_same_rows_once(
     assert not list(site.results.glob("_writing*"))
 
 
+@pytest.mark.slow
 def test_the_comparison_sees_a_version_that_is_not_pinned(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +205,7 @@ def test_the_comparison_sees_a_version_that_is_not_pinned(
     assert compare_with_a_clean_run(spark, site, "json") == {"missing": 3, "too many": 3}
 
 
+@pytest.mark.slow
 def test_the_comparison_sees_a_batch_that_is_appended_again(
     spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
