@@ -151,6 +151,10 @@ class BrokerMachine(RuleBasedStateMachine):
             with pytest.raises(RefusedError, match="another filter"):
                 self.run(self.session.subscribe(wanted))
             return
+        if known is None and isinstance(start, int) and start > len(self.log) + 1:
+            with pytest.raises(RefusedError, match="in the future"):
+                self.run(self.session.subscribe(wanted))
+            return
         view = self.run(self.session.subscribe(wanted))
         assert view.id == name
         expires_at = float("inf") if lifetime is None else self.clock.now + lifetime
@@ -160,9 +164,7 @@ class BrokerMachine(RuleBasedStateMachine):
             return
         first = {"latest": len(self.log) + 1, "earliest": 1}.get(str(start), start)
         assert isinstance(first, int)
-        self.known[name] = Known(
-            filter_, min(first, len(self.log) + 1), expires_at, set(), set(), []
-        )
+        self.known[name] = Known(filter_, first, expires_at, set(), set(), [])
 
     @rule(
         name=NAMES,
