@@ -24,12 +24,8 @@ from waiting import eventually_async
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 MAX_FUNCTIONS = 35
-# Six judge the number of a publication by what is stored or in flight, and note it; six are how
-# publishers with many subscribers wait for room, and one of them notes how many were reached; and
-# four are what the engine does with it. One looks at its rights again after it has waited.
-# Three keep the matcher's loop, its transaction and the checksums of rows apart.
-MAX_FUNCTIONS_OF_A_PUBLICATION = 51
-MAX_FILES = 22
+MAX_FUNCTIONS_OF_A_PUBLICATION = 40
+MAX_FILES = 20
 
 # Too many nodes for a diagram, so it is evaluated as a graph.
 WIDE = " or ".join(

@@ -21,7 +21,7 @@ from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish import committer
-from tamis.broker.publish.numbering import Numbering
+from tamis.broker.publish.publishers import Numbering
 from tamis.broker.subscribe import replay
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import ReplayRange

@@ -39,9 +39,8 @@ from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
-from tamis.broker.publish.fan_out import FanOut
-from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.expired_at_start import ExpiredAtStart

@@ -91,7 +91,7 @@ async def test_a_server_whose_committer_fails_refuses_and_stops(tmp_path: Path) 
 
     with (
         patch.object(Broker, "open", remember),
-        patch.object(Committer, "_commit", side_effect=RuntimeError("a planted fault")),
+        patch.object(Committer, "_accept", side_effect=RuntimeError("a planted fault")),
     ):
         serving = asyncio.create_task(server._serve(settings))
         await eventually_async(lambda: opened and opened[0].health.ready)

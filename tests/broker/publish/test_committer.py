@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from tamis.access import Rights
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import StoredEvent
-from tamis.broker.publish.fan_out import FanOut
-from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import Payload
+from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.errors import RefusedError
 from tamis.events import Event
 from tamis.ports import SystemFiles, ThreadExecutor
@@ -34,6 +34,20 @@ class Disk(SystemFiles):
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(file)
+
+
+class UnrestrictedAuthor:
+    """A session that may publish everything."""
+
+    owner = "ann"
+    rights = Rights([])
+    has_ended = False
+
+    def __init__(self) -> None:
+        self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    def require_right(self, *_: object) -> None:
+        raise AssertionError("nothing has changed")
 
 
 class Publishing:
@@ -57,7 +71,9 @@ class Publishing:
 
     async def publish(self, sequence: int, *numbers: int) -> tuple[int, int | None]:
         payloads = [payload(number) for number in numbers]
-        receipt = await (await self.committer.enqueue("ann", sequence, payloads, lambda: None))
+        author = UnrestrictedAuthor()
+        stored = await self.committer.enqueue(author, author.rights, "ann", sequence, payloads)
+        receipt = await stored
         return receipt.duplicates, receipt.first
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from broker.authorization_fixture import broker_fixture, refusal, run_async, subscribe
 from tamis.broker import Session
-from tamis.broker.publish import fan_out
+from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageFullError
 from tamis.storage import StateStore
 from waiting import eventually_async
@@ -23,7 +23,7 @@ FULL = StorageFullError(Path("state.db"), "the disk is full", advice="free space
 
 @pytest.fixture(autouse=True)
 def _one_event_fills_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fan_out, "MAX_MATCHES_WAITING", 3)
+    monkeypatch.setattr(FanOut, "max_matches", 3)
 
 
 async def subscribe_often(session: Session, filter_: str) -> None:

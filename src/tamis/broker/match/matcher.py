@@ -18,8 +18,7 @@ from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
-from tamis.broker.publish.fan_out import FanOut, ReachedQueues
-from tamis.broker.publish.numbering import owner_of
+from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageError, TamisError
 from tamis.matching import Engine, MatchingBudget
 from tamis.ports import Executor
@@ -36,7 +35,6 @@ OFFERS_PER_TURN: Final = 500
 MIN_BATCH_EVENTS: Final = 4
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
-NOTHING_REACHED: Final = ReachedQueues(0, 0)
 UNMATCHED: Final = "stored events cannot be matched"
 
 T = TypeVar("T")
@@ -105,8 +103,8 @@ class _StepResult(NamedTuple):
     """Rows for disk queues that could not be written."""
     unmatched: dict[int, str]
     """Sequences of events that cannot be matched, and why."""
-    reached: dict[str, ReachedQueues]
-    """What the events of each principal reached."""
+    reached: dict[str, tuple[int, int]]
+    """How many events of each principal were matched, and how many subscriptions they reached."""
     suspended: list[ActiveSubscription]
     """Subscriptions that could not be matched within the budget."""
 
@@ -193,9 +191,9 @@ class Matcher:
                         self._on_overflow(subscription)
                     if place % OFFERS_PER_TURN == OFFERS_PER_TURN - 1:
                         await asyncio.sleep(0)
-                if events:
-                    self._fan_out.note(step.reached)
-                    self._metrics.matched.inc(sum(one.matches for one in step.reached.values()))
+                for owner, (count, matches) in step.reached.items():
+                    self._fan_out.leave(owner, count, matches)
+                    self._metrics.matched.inc(matches)
                 if not rest:
                     for _ in range(self._taken):
                         self._waiting.task_done()
@@ -212,7 +210,7 @@ class Matcher:
                 rest.extend(self._waiting.get_nowait())
                 self._taken += 1
             events.append(rest.popleft())
-            size += self._fan_out.reach(owner_of(events[-1].publisher), most)
+            size += self._fan_out.reach.get(events[-1].owner, most)
         return events
 
     async def drained(self) -> None:
@@ -254,9 +252,8 @@ class Matcher:
                     ):
                         step.matches.setdefault(subscription, []).append(event.sequence)
                         reached += 1
-                owner = owner_of(event.publisher)
-                so_far = step.reached.get(owner, NOTHING_REACHED)
-                step.reached[owner] = ReachedQueues(so_far[0] + 1, so_far[1] + reached)
+                count, matches = step.reached.get(event.owner, (0, 0))
+                step.reached[event.owner] = count + 1, matches + reached
                 if event.publisher_sequence:
                     self._published.add(event.publisher)
         self.position = events[-1].sequence

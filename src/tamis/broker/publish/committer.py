@@ -6,15 +6,15 @@ import asyncio
 from array import array
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
+from tamis.access import Rights
 from tamis.broker.operations.health import Health, refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.event_cache import StoredEvent
-from tamis.broker.publish.fan_out import FanOut
-from tamis.broker.publish.numbering import Numbering, count_duplicates, owner_of
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
+from tamis.broker.publish.publishers import FanOut, Numbering, count_duplicates
 from tamis.errors import RefusedError, StorageError
 from tamis.ports import Executor
 from tamis.protocol import Code
@@ -27,22 +27,61 @@ HOPE_SECONDS: Final = 5.0
 MAX_EVENTS_PER_COMMIT: Final = 4_096
 
 
+class Author(Protocol):
+    """Who publishes: a session, whose rights may change while its events wait."""
+
+    @property
+    def owner(self) -> str:
+        """Return the principal as names of its publishers have it."""
+
+    @property
+    def rights(self) -> Rights:
+        """Return its rights, which are replaced when they change."""
+
+    @property
+    def closed(self) -> asyncio.Future[str]:
+        """Return a future that is done once the principal is no longer admitted."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether it is told no longer of revocations and of other rights."""
+
+    def require_right(self, rights: Rights, payloads: Sequence[Payload]) -> None:
+        """Refuse events that were allowed by earlier rights, if they no longer are."""
+
+
 class Publication(NamedTuple):
     """Events of one publisher, to be stored all or none."""
 
+    author: Author
+    rights: Rights
+    """The rights by which they were allowed."""
     publisher: str
     sequence: int
     """The publisher's own number of the first event; 0 if it does not count."""
     skip: bool
     """Whether numbers before it may be left out."""
     payloads: Sequence[Payload]
-    require_right: Callable[[], None]
-    """Refuses it if it may no longer be stored."""
     stored: asyncio.Future[Receipt]
 
 
-AcceptedPublication = tuple[Publication, list[tuple[int, Payload]]]
-"""A publication, and its events that are not stored yet, with their numbers."""
+class AcceptedPublication(NamedTuple):
+    """A publication that may be stored, and what is stored of it already."""
+
+    publication: Publication
+    duplicates: int
+    place: int
+    """The place of its first new event among those of the batch."""
+
+
+class AcceptedBatch(NamedTuple):
+    """What may be stored of a batch of publications."""
+
+    publications: list[AcceptedPublication]
+    events: list[tuple[NewRecord, Payload, str]]
+    """Their new events, each with its principal."""
+    tails: dict[str, PublisherTail]
+    """The tails that their publishers then have."""
 
 
 class Committer:
@@ -75,10 +114,11 @@ class Committer:
 
     async def enqueue(
         self,
+        author: Author,
+        rights: Rights,
         publisher: str,
         sequence: int,
         payloads: Sequence[Payload],
-        require_right: Callable[[], None],
         *,
         skip: bool = False,
     ) -> asyncio.Future[Receipt]:
@@ -87,10 +127,13 @@ class Committer:
         They may wait for long, so their right to be stored is required once more at the end.
         """
         stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        if sequence:
-            self._numbering.enter(publisher, sequence, len(payloads))
-        self._fan_out.enter(publisher, len(payloads))
-        publication = Publication(publisher, sequence, skip, payloads, require_right, stored)
+        publication = Publication(author, rights, publisher, sequence, skip, payloads, stored)
+        numbering, waiting = self._numbering, self._fan_out.waiting
+        if sequence and numbering.next.get(publisher) == sequence:
+            numbering.next[publisher] = sequence + len(payloads)
+        elif sequence:
+            numbering.enter(publisher, sequence, len(payloads), skip=skip)
+        waiting[author.owner] = waiting.get(author.owner, 0) + len(payloads)
         try:
             # A full queue lets newcomers overtake; publications of one publisher must not.
             async with self._turn:
@@ -112,70 +155,62 @@ class Committer:
                 while size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty():
                     batch.append(self._waiting.get_nowait())
                     size += len(batch[-1].payloads)
-                await self._commit(batch)
+                accepted = self._accept(batch)
+                records = [record for record, *_ in accepted.events]
+                try:
+                    sequences = range(0)
+                    if records:
+                        with self._metrics.commit_seconds.time():
+                            sequences = await self._executor.run(self._log.append, records)
+                except StorageError as error:
+                    self._note_failure(error, accepted.publications)
+                else:
+                    if self._hope is not None and records:
+                        self._note_success()
+                    # Nobody else appends, so this is still the time of these records.
+                    time = self._log.last_time
+                    self._numbering.note_stored(accepted.tails, time)
+                    for publication, duplicates, place in accepted.publications:
+                        if not publication.stored.done():
+                            count = len(publication.payloads)
+                            first = sequences[place] if duplicates < count else None
+                            publication.stored.set_result(Receipt(count, duplicates, first))
+                    if records:
+                        self._metrics.published.inc(len(records))
+                        events = [
+                            StoredEvent(sequence, time, *record[:2], payload, owner)
+                            for sequence, (record, payload, owner) in zip(
+                                sequences, accepted.events, strict=True
+                            )
+                        ]
+                        await self._pass_on(events)
                 for _ in batch:
                     self._waiting.task_done()
         finally:
-            self._has_ended = True
-            while not self._waiting.empty():
-                batch.append(self._waiting.get_nowait())
-            for publication in batch:
-                self._abandon(publication)
+            self._end(batch)
+
+    def _end(self, batch: list[Publication]) -> None:
+        """Refuse what is left."""
+        self._has_ended = True
+        while not self._waiting.empty():
+            batch.append(self._waiting.get_nowait())
+        for publication in batch:
+            self._abandon(publication)
 
     async def drained(self) -> None:
         """Return when every publication is stored or refused."""
         await self._waiting.join()
 
-    async def _commit(self, batch: Sequence[Publication]) -> None:
-        accepted, tails = self._accept(batch)
-        records = [
-            NewRecord(publication.publisher, number, NUMBER_OF[payload.format], payload.text)
-            for publication, new in accepted
-            for number, payload in new
-        ]
-        try:
-            sequences = range(0)
-            if records:
-                with self._metrics.commit_seconds.time():
-                    sequences = await self._executor.run(self._log.append, records)
-        except StorageError as error:
-            self._note_failure(error)
-            for publication, _ in accepted:
-                self._refuse(publication, refusal(error))
-            return
-        if self._hope is not None and records:
-            self._note_success()
-        # Nobody else appends, so this is still the time of these records.
-        time, place = self._log.last_time, 0
-        stored = {name: PublisherTail(*tail[:2], time, *tail[3:]) for name, tail in tails.items()}
-        self._numbering.note_stored(stored)
-        events: list[StoredEvent] = []
-        for publication, new in accepted:
-            events += [
-                StoredEvent(sequence, time, publication.publisher, number, payload)
-                for sequence, (number, payload) in zip(sequences[place:], new, strict=False)
-            ]
-            first_sequence = sequences[place] if new else None
-            place += len(new)
-            count = len(publication.payloads)
-            if publication.sequence:
-                self._numbering.leave(publication.publisher)
-            if len(new) < count:
-                self._metrics.duplicates.inc(count - len(new))
-                self._fan_out.leave(owner_of(publication.publisher), count - len(new))
-            if not publication.stored.done():
-                receipt = Receipt(count, count - len(new), first_sequence)
-                publication.stored.set_result(receipt)
-        if events:
-            self._metrics.published.inc(len(events))
-            await self._pass_on(events)
-
-    def _note_failure(self, error: StorageError) -> None:
+    def _note_failure(
+        self, error: StorageError, publications: Sequence[AcceptedPublication]
+    ) -> None:
         """Report that nothing is stored, until something is, or nobody has tried for a while."""
         self._health.fail(PROBLEM, str(error))
         if self._hope is not None:
             self._hope.cancel()
         self._hope = asyncio.get_running_loop().call_later(HOPE_SECONDS, self._note_success)
+        for publication, duplicates, _ in publications:
+            self._refuse(publication, refusal(error), duplicates)
 
     def _note_success(self) -> None:
         if self._hope is not None:
@@ -193,48 +228,50 @@ class Committer:
                 )
             )
 
-    def _accept(
-        self, batch: Sequence[Publication]
-    ) -> tuple[list[AcceptedPublication], dict[str, PublisherTail]]:
-        """Return the publications that may be stored, and the tails of their publishers."""
-        accepted: list[AcceptedPublication] = []
-        tails: dict[str, PublisherTail] = {}
+    def _accept(self, batch: Sequence[Publication]) -> AcceptedBatch:
+        """Return what may be stored, and refuse the rest."""
+        accepted = AcceptedBatch([], [], {})
         new_names: Counter[str] = Counter()
         for publication in batch:
-            name, first, skip, payloads, require_right, _ = publication
-            tail = tails.get(name) or self._numbering.tails.get(name)
-            checksums = array("I", [crc32(one.text, NUMBER_OF[one.format]) for one in payloads])
+            author, rights, name, first, skip, payloads, _ = publication
+            tail = accepted.tails.get(name) or self._numbering.tails.get(name)
             duplicates = 0
             try:
-                require_right()
-                if not first:
-                    accepted.append((publication, [(0, payload) for payload in payloads]))
-                    continue
-                if tail is None:
-                    owner = owner_of(name)
-                    self._numbering.check(name, first, skip=skip, new_names=new_names[owner])
-                    new_names[owner] += 1
-                tail = tail or PublisherTail()
-                if first != tail.last + 1:
-                    duplicates = count_duplicates(tail, first, checksums, skip=skip)
+                if author.rights is not rights or author.has_ended or author.closed.done():
+                    author.require_right(rights, payloads)
+                if first:
+                    if tail is None:
+                        new = new_names[author.owner]
+                        self._numbering.check(name, first, skip=skip, new_names=new)
+                        new_names[author.owner] += 1
+                        tail = PublisherTail()
+                    sums = array("I", [crc32(one.text, NUMBER_OF[one.format]) for one in payloads])
+                    if first != tail.last + 1:
+                        duplicates = count_duplicates(tail, first, sums, skip=skip)
+                    if duplicates < len(payloads):
+                        after = tail.append(first + duplicates, sums[duplicates:], 0.0)
+                        accepted.tails[name] = after
             except RefusedError as error:
                 self._refuse(publication, error)
                 continue
-            new = [*enumerate(payloads[duplicates:], start=first + duplicates)]
-            if new:
-                tails[name] = tail.append(first + duplicates, checksums[duplicates:], 0.0)
-            accepted.append((publication, new))
-        return accepted, tails
+            if duplicates:
+                self._metrics.duplicates.inc(duplicates)
+                self._fan_out.leave(author.owner, duplicates)
+            place = len(accepted.events)
+            accepted.publications.append(AcceptedPublication(publication, duplicates, place))
+            for number, payload in enumerate(payloads[duplicates:], start=first + duplicates):
+                own, format_ = number if first else 0, NUMBER_OF[payload.format]
+                record = NewRecord(name, own, format_, payload.text)
+                accepted.events.append((record, payload, author.owner))
+        return accepted
 
-    def _refuse(self, publication: Publication, error: RefusedError) -> None:
-        self._drop(publication)
+    def _refuse(self, publication: Publication, error: RefusedError, duplicates: int = 0) -> None:
+        self._drop(publication, duplicates)
         if not publication.stored.done():
             publication.stored.set_exception(error)
 
-    def _drop(self, publication: Publication) -> None:
-        """Note that a publication is not stored."""
-        name, first, count = publication.publisher, publication.sequence, len(publication.payloads)
-        self._fan_out.leave(owner_of(name), count)
-        self._numbering.note_refusal(name, first, count)
-        if first:
-            self._numbering.leave(name)
+    def _drop(self, publication: Publication, duplicates: int = 0) -> None:
+        """Note that a publication is not stored; its duplicates, if any, wait no longer."""
+        count = len(publication.payloads)
+        self._fan_out.leave(publication.author.owner, count - duplicates)
+        self._numbering.note_refusal(publication.publisher, publication.sequence, count)

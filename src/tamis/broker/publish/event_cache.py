@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
+from tamis.broker.publish.publishers import owner_of
 from tamis.errors import TamisError
 from tamis.ports import Executor
 from tamis.storage import EventLog, Record
@@ -23,6 +24,8 @@ class StoredEvent(NamedTuple):
     publisher: str
     publisher_sequence: int
     payload: Payload
+    owner: str
+    """The publisher's principal, as `owner_of` has it."""
 
 
 class EventCache:
@@ -78,4 +81,4 @@ class EventCache:
         except TamisError:
             # The schema or the limits have changed since; such an event cannot be sent to anybody.
             return None
-        return StoredEvent(*record[:4], payload)
+        return StoredEvent(*record[:4], payload, owner_of(record.publisher))

@@ -23,9 +23,8 @@ from tamis.broker.operations.pacing import PrincipalPacing
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
-from tamis.broker.publish.fan_out import FanOut
-from tamis.broker.publish.numbering import Numbering
 from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from heapq import nsmallest
 from math import isinf
 from typing import Any, Final
@@ -40,10 +39,13 @@ class Session(Questions, Administration):
 
     def __init__(self, services: SessionServices, principal: Principal, rights: Rights) -> None:
         super().__init__(services, principal, rights)
+        self.owner: Final = publisher_name(principal.name, "")
+        """The principal as names of its publishers have it."""
         self._publishing = asyncio.Lock()
         self._publisher_names: dict[str, str] = {}
         self._attachments: set[Attachment] = set()
-        self._has_ended = False
+        self.has_ended = False
+        """Whether it is told no longer of revocations and of other rights."""
         self._temporary: set[ActiveSubscription] = set()
         """Subscriptions that end with the session."""
 
@@ -82,7 +84,7 @@ class Session(Questions, Administration):
         # Publications are stored in the order of their frames, wherever they are decoded.
         async with self._publishing:
             try:
-                if sequence:
+                if sequence and services.numbering.next.get(name) != sequence:
                     services.numbering.check(name, sequence, skip=skip)
                 if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
                     raise self._too_large(texts)
@@ -100,23 +102,20 @@ class Session(Questions, Administration):
                 rights = self.rights
                 if not rights.publishes_everything:
                     _check_rights(rights, payloads)
-                await self._wait_for_room(name)
+                if self.owner in services.fan_out.waiting or not services.health.accepts:
+                    await self._wait_for_room()
             except RefusedError as error:
                 services.numbering.note_refusal(name, sequence, len(texts))
-                if isinstance(error, InvalidEventError):
-                    raise self._hide_reason(error) from None
-                raise
-            require_right = partial(self._require_right, rights, payloads)
+                raise self._hide_reason(error) from None
             stored = await services.committer.enqueue(
-                name, sequence, payloads, require_right, skip=skip
+                self, rights, name, sequence, payloads, skip=skip
             )
         return await stored
 
-    def _require_right(self, rights: Rights, payloads: Sequence[Payload]) -> None:
+    def require_right(self, rights: Rights, payloads: Sequence[Payload]) -> None:
         """Refuse events that were allowed by earlier rights, if they no longer are."""
         access, current = self._services.access_control, self.rights
-        # A session that has ended is told neither of revocations nor of other rights.
-        if self.closed.done() or self._has_ended:
+        if self.closed.done() or self.has_ended:
             if not access.is_welcome(self.principal):
                 message = "nothing was stored: the credential is no longer valid"
                 raise RefusedError(Code.UNAUTHENTICATED, message)
@@ -124,13 +123,13 @@ class Session(Questions, Administration):
         if current is not rights:
             _check_rights(current, payloads)
 
-    async def _wait_for_room(self, name: str) -> None:
-        """Return when events of a publisher may be stored; refuse them if they cannot be."""
+    async def _wait_for_room(self) -> None:
+        """Return when more events of the principal may wait, or refuse them."""
         services = self._services
         while services.health.accepts and not self.closed.done():
-            relief = services.fan_out.relief(name, len(services.subscription_index.by_number))
-            if relief is None:
+            if services.fan_out.has_room(self.owner, len(services.subscription_index.by_number)):
                 return
+            relief = services.fan_out.relief(self.owner)
             either: list[asyncio.Future[Any]] = [relief, self.closed]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         self._require_open()
@@ -176,12 +175,12 @@ class Session(Questions, Administration):
         error.index = index
         return error
 
-    def _hide_reason(self, error: InvalidEventError) -> RefusedError:
-        """Return the refusal of an event, without what the schema says about hidden attributes.
+    def _hide_reason(self, error: RefusedError) -> RefusedError:
+        """Return a refusal, without what the schema says about hidden attributes.
 
         That is as secret as their values.
         """
-        names = error.attributes
+        names = error.attributes if isinstance(error, InvalidEventError) else None
         if names is None or self.rights.may_publish_with(names):
             return error
         hidden = self.rights.unpublishable("attributes that the schema knows")
@@ -389,7 +388,7 @@ class Session(Questions, Administration):
 
     async def close(self) -> None:
         """Stop all deliveries; delete subscriptions that are not durable."""
-        self._has_ended = True
+        self.has_ended = True
         self._services.forget(self)
         for attachment in [*self._attachments]:
             await self.detach(attachment)
