@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from tamis.broker.match.matcher import Matcher
+from tamis.broker.publish.event_cache import EventCache
 from tamis.cli import main
 from tamis.ports import SystemFiles
 from tamis.storage import EventLog, StateStore, Storage
@@ -92,7 +92,7 @@ class Power(SystemFiles):
         setattr(owner, name, wrapped)
 
 
-async def _leave_for_later(matcher: Matcher, events: object) -> None:
+async def _leave_for_later(cache: EventCache, events: object) -> None:
     """Do nothing: what is in the log is matched after the next start."""
 
 
@@ -100,8 +100,8 @@ def run(point: str, turns: int) -> None:
     power = Power(point, turns)
     power.around(EventLog, "append", "before the write")
     if point == LYING:
-        Matcher.enqueue = _leave_for_later  # type: ignore[assignment, method-assign]
-    power.around(Matcher, "enqueue", "before the match")
+        EventCache.put = _leave_for_later  # type: ignore[assignment, method-assign]
+    power.around(EventCache, "put", "before the match")
     power.around(StateStore, "commit_matches", "before matches are kept", "after matches are kept")
     power.around(StateStore, "settle", "before settling", "after settling")
     power.around(StateStore, "add_subscriptions", "before a subscription", "after a subscription")

@@ -146,7 +146,7 @@ class Verdict:
             "consumers": sum(one.attachment is not None for one in broker.subscription_index),
             "listeners": sum(len(one.queue.listeners) for one in broker.subscription_index),
             "publications": broker.committer._waiting.qsize(),
-            "batches": broker.matcher._waiting.qsize(),
+            "batches": broker.matcher._unmatched.qsize(),
             "changes": broker.matcher.updater.waiting.qsize(),
             "replays": len(broker.replayer._tasks),
         }

@@ -126,7 +126,13 @@ class Broker:
             store.state, self.health, executors.administration, self.supervisor
         )
         self.dead_letters = DeadLetterReader(store.state, self.decoder)
-        event_cache = EventCache(store.log, self.decoder, EVENT_CACHE_BYTES, executors.deliver)
+        event_cache = EventCache(
+            store.log,
+            self.decoder,
+            EVENT_CACHE_BYTES,
+            executors.deliver,
+            max_unmatched=settings.match_queue,
+        )
         self.letter_bounds = DeadLetterBounds(
             store.state,
             self.subscription_index,
@@ -170,7 +176,6 @@ class Broker:
             subscription_index=self.subscription_index,
             metrics=self.metrics,
             health=self.health,
-            max_waiting=settings.match_queue,
             on_overflow=self._end_slow,
             executor=executors.match,
             supervisor=self.supervisor,
@@ -183,7 +188,7 @@ class Broker:
         self.committer = Committer(
             store.log,
             self.numbering,
-            self.matcher.enqueue,
+            event_cache.put,
             self.metrics,
             executors.commit,
             max_waiting=settings.commit_queue,
@@ -385,7 +390,7 @@ class Broker:
                 decoded = {event.sequence for event in events}
                 await self.matcher.skip([one for one in records if one.sequence not in decoded])
             if events:
-                await self.matcher.enqueue(events)
+                await self._event_cache.put(events)
             position = records[-1].sequence + 1
         await self.matcher.drained()
         await self._tell_unmatched_losses(first)
@@ -554,6 +559,7 @@ class Broker:
         # First in memory: if the state keeps a name, the next start knows it again, and no more.
         idle = self.numbering.forget(self.clock.time() - age)
         if idle:
+            await self.matcher.forget_publishers(idle)
             await self.executors.background.run(self.store.state.forget_publishers, idle)
             LOG.info("idle publishers forgotten", count=len(idle))
 

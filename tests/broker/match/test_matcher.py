@@ -15,6 +15,7 @@ from broker.authorization_fixture import fetched, refusal, run_async, subscribe
 from broker.log_lines import log_lines
 from tamis.broker import Broker, BrokerSettings
 from tamis.broker.match.matcher import Matcher
+from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import BrokerFailedError, StorageFullError
 from tamis.filters import Mode
 from tamis.storage import StateStore
@@ -29,7 +30,7 @@ async def crashed_folder(folder: Path, schema: Path, events: list[bytes]) -> Pat
     async with await Broker.open(settings) as broker:
         session = await broker.authenticate(None)
         await subscribe(session, "a > 0", "all")
-        with patch.object(Matcher, "enqueue", autospec=True):
+        with patch.object(EventCache, "put", autospec=True):
             await session.publish(events)
             shutil.copytree(folder / "data", folder / "crashed")
     return folder / "crashed"
@@ -139,7 +140,7 @@ async def test_changes_are_made_and_no_position_written_while_matches_cannot_be_
         before = state.matched_up_to
         await asyncio.wait_for(subscribe(session, "b > 0", "other"), 10)
         await asyncio.wait_for(session.delete("other"), 10)
-        with patch.object(Matcher, "_commit") as commit:
+        with patch.object(StateStore, "commit_matches") as commit:
             await asyncio.wait_for(broker.matcher.checkpoint(), 10)
         assert not commit.called
         assert state.matched_up_to == before

@@ -17,7 +17,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.event_cache import EventCache, StoredEvent
+from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
@@ -491,11 +491,17 @@ class Notifier:
             if stored is None:
                 prepared.gone.append(queued.sequence)
                 continue
-            delivery = visible_delivery(stored, subscription, rights, queued.attempts + 1)
-            if delivery is not None:
+            payload = stored.payload
+            data: bytes | None = payload.text
+            if rights.hides_anything:
+                data = visible_data(subscription.filter, rights, payload)
+            if data is not None:
                 prepared.taken.append(queued)
-                prepared.deliveries.append(delivery)
-            elif visible_delivery(stored, subscription, subscription.rights) is not None:
+                sequence, time, publisher, *_ = stored
+                raw, attempt = msgspec.Raw(data), queued.attempts + 1
+                shown = Delivery(sequence, time, publisher, raw, attempt, payload.format)
+                prepared.deliveries.append(shown)
+            elif visible_data(subscription.filter, subscription.rights, payload) is not None:
                 prepared.left.append(queued)
             else:
                 prepared.hidden.append(queued.sequence)
@@ -516,7 +522,7 @@ class Notifier:
             stored.sequence
             for stored in found
             if stored is not None
-            and visible_delivery(stored, subscription, reader.rights) is not None
+            and visible_data(subscription.filter, reader.rights, stored.payload) is not None
         ]
 
     def _lose(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> None:
@@ -547,31 +553,6 @@ async def _send_end(attachment: Attachment, reason: str) -> None:
 
 
 # --- what a subscriber may see of an event --------------------------------------------------------
-
-
-class _Filtered(Protocol):
-    """A subscription, or a query of the history."""
-
-    @property
-    def filter(self) -> Filter: ...
-
-
-def visible_delivery(
-    stored: StoredEvent, asked: _Filtered, rights: Rights, attempt: int = 1
-) -> Delivery | None:
-    """Return an event without the attributes its reader may not see; None if it may see nothing."""
-    payload = stored.payload
-    data = visible_data(asked.filter, rights, payload) if rights.hides_anything else payload.text
-    if data is None:
-        return None
-    return Delivery(
-        sequence=stored.sequence,
-        time=stored.time,
-        publisher=stored.publisher,
-        data=msgspec.Raw(data),
-        attempt=attempt,
-        format=payload.format,
-    )
 
 
 def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | None:

@@ -31,6 +31,8 @@ MAX_CHANGES_PER_STEP: Final = 4
 # Counts an event as many times as the subscriptions that it probably reaches.
 MAX_MATCHES_PER_STEP: Final = 5_000
 OFFERS_PER_TURN: Final = 500
+# How many changes may wait, per batch of events that may.
+CHANGES_PER_BATCH: Final = 16
 # Fewer events than these are matched one by one, which is faster for them.
 MIN_BATCH_EVENTS: Final = 4
 RETRY_SECONDS: Final = 0.5
@@ -121,7 +123,6 @@ class Matcher:
         subscription_index: SubscriptionIndex,
         metrics: Metrics,
         health: Health,
-        max_waiting: int,
         on_overflow: Callable[[ActiveSubscription], None],
         executor: Executor,
         supervisor: Supervisor,
@@ -143,48 +144,44 @@ class Matcher:
         self._executor = executor
         self._engine = engine
         self._state = state
-        self._event_cache = event_cache
         self._index = subscription_index
         self._metrics = metrics
         self._health = health
         self._on_overflow = on_overflow
-        self._work = asyncio.Event()
-        self._waiting: asyncio.Queue[list[StoredEvent]] = asyncio.Queue(max_waiting)
-        self.updater = Updater(self._work.set, metrics, max_waiting * 16, supervisor)
+        self._work = event_cache.has_work
+        self._unmatched = event_cache.unmatched
+        max_changes = CHANGES_PER_BATCH * self._unmatched.maxsize
+        self.updater = Updater(self._work.set, metrics, max_changes, supervisor)
         self.position = state.matched_up_to
         """The last event that was matched."""
         self._publishers = publishers
-        self._published: set[str] = set()
-        """The publishers whose last numbers the state does not have yet."""
-        self._unmatched = 0
+        self._tails: dict[str, PublisherTail] = {}
+        """Of publishers whose last numbers the state does not have yet."""
+        self._unmatchable = 0
         self.stuck = asyncio.Event()
         """Set while matches cannot be stored."""
-        metrics.watch_queue("match", self._waiting)
-
-    async def enqueue(self, events: list[StoredEvent]) -> None:
-        """Queue events in the order of the log; wait while the queue is full."""
-        self._event_cache.put(events)
-        await self._waiting.put(events)
-        self._work.set()
+        metrics.watch_queue("match", self._unmatched)
 
     async def run(self) -> None:
         """Match events and make changes until cancelled."""
-        rest = self._rest
+        unmatched, rest, reach = self._unmatched, self._rest, self._fan_out.reach
         while True:
             await self._work.wait()
             self._work.clear()
-            while rest or not (self._waiting.empty() and self.updater.waiting.empty()):
+            while rest or not (unmatched.empty() and self.updater.waiting.empty()):
                 changes = [] if self.updater.waiting.empty() else self.updater.take()
-                events = self._take()
+                events, size = list[StoredEvent](), 0.0
+                while size < MAX_MATCHES_PER_STEP and (rest or not unmatched.empty()):
+                    if not rest:
+                        rest.extend(unmatched.get_nowait())
+                        self._taken += 1
+                    events.append(rest.popleft())
+                    size += reach.get(events[-1].owner, len(self._index.by_number))
                 step = await self._executor.run(self._step, changes, events)
                 for result in step.changes:
                     result.resolve()
-                if step.unmatched:
-                    self._report_unmatched(step.unmatched)
-                if step.unwritten or step.suspended:
-                    await self._write_until_stored(step)
-                if step.suspended:
-                    self._on_suspended(step.suspended)
+                if step.unmatched or step.unwritten or step.suspended:
+                    await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
                     subscription.queue.offer(sequences)
                     if subscription.queue.dropped and subscription.stored.policy == "disconnect":
@@ -196,26 +193,12 @@ class Matcher:
                     self._metrics.matched.inc(matches)
                 if not rest:
                     for _ in range(self._taken):
-                        self._waiting.task_done()
+                        unmatched.task_done()
                     self._taken = 0
-
-    def _take(self) -> list[StoredEvent]:
-        """Return the next events, as many as one step may match."""
-        rest, events = self._rest, list[StoredEvent]()
-        if self._budget.used:
-            self._budget.fill()
-        size, most = 0.0, len(self._index.by_number)
-        while size < MAX_MATCHES_PER_STEP and (rest or not self._waiting.empty()):
-            if not rest:
-                rest.extend(self._waiting.get_nowait())
-                self._taken += 1
-            events.append(rest.popleft())
-            size += self._fan_out.reach.get(events[-1].owner, most)
-        return events
 
     async def drained(self) -> None:
         """Return when every queued event is matched."""
-        await self._waiting.join()
+        await self._unmatched.join()
 
     def _step(
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
@@ -224,6 +207,8 @@ class Matcher:
         step = _StepResult([_make(change) for change in changes], {}, [], {}, {}, [])
         if not events:
             return step
+        if self._budget.used:
+            self._budget.fill()
         with self._metrics.match_seconds.time():
             numbers: list[Iterable[Any]] = []
             # Whoever is alone delays nobody else.
@@ -254,8 +239,10 @@ class Matcher:
                         reached += 1
                 count, matches = step.reached.get(event.owner, (0, 0))
                 step.reached[event.owner] = count + 1, matches + reached
-                if event.publisher_sequence:
-                    self._published.add(event.publisher)
+        names = {event.publisher for event in events if event.publisher_sequence}
+        # A name may have been forgotten meanwhile.
+        tails = [(name, self._publishers.get(name)) for name in names]
+        self._tails.update([(name, tail) for name, tail in tails if tail is not None])
         self.position = events[-1].sequence
         if self._budget.undecided:
             self._suspend(step, events)
@@ -267,11 +254,22 @@ class Matcher:
         ]
         # Without rows the position can be written later.
         if rows or step.suspended:
+            extras = {one.number: one.stored.extra for one in step.suspended}
             try:
-                self._commit(rows, step.suspended)
+                self._state.commit_matches(self.position, rows, self._tails, extras)
+                self._tails.clear()
             except StorageError:
                 step.unwritten.extend(rows)
         return step
+
+    async def _make_up_for(self, step: _StepResult) -> None:
+        """Report what could not be matched, and write what could not be written."""
+        if step.unmatched:
+            self._report_unmatched(step.unmatched)
+        if step.unwritten or step.suspended:
+            await self._write_until_stored(step)
+        if step.suspended:
+            self._on_suspended(step.suspended)
 
     def _match_batch(
         self,
@@ -315,19 +313,30 @@ class Matcher:
 
         def note() -> None:
             for record in records:
-                if record.publisher_sequence:
-                    self._published.add(record.publisher)
+                tail = self._publishers.get(record.publisher)
+                if record.publisher_sequence and tail is not None:
+                    self._tails[record.publisher] = tail
 
         await self.updater.do(note)
         why = "the schema or the limits have changed since it was stored"
         self._report_unmatched(dict.fromkeys((record.sequence for record in records), why))
 
+    async def forget_publishers(self, idle: Mapping[str, float]) -> None:
+        """Write no numbers of these names that were used up to the times given."""
+
+        def forget() -> None:
+            for name, time in idle.items():
+                if name in self._tails and self._tails[name].time <= time:
+                    del self._tails[name]
+
+        await self.updater.do(forget)
+
     def _report_unmatched(self, unmatched: Mapping[int, str]) -> None:
         sequence, reason = next(iter(unmatched.items()))
-        self._unmatched += len(unmatched)
+        self._unmatchable += len(unmatched)
         self._metrics.unmatched.inc(len(unmatched))
         LOG.warning("events cannot be matched", count=len(unmatched), first=sequence, reason=reason)
-        latest = f"{self._unmatched:,} since the start; event {sequence}: {reason}"
+        latest = f"{self._unmatchable:,} since the start; event {sequence}: {reason}"
         self._health.warn(UNMATCHED, latest)
 
     async def checkpoint(self) -> None:
@@ -337,25 +346,22 @@ class Matcher:
     def _write_position(self) -> None:
         # Before the matches themselves, the position must not be written.
         if self.position > self._state.matched_up_to and not self.stuck.is_set():
-            self._commit(())
+            self._write(())
 
-    def _commit(
+    def _write(
         self,
         rows: Sequence[tuple[int, int]],
         suspended: Sequence[ActiveSubscription] = (),
     ) -> None:
-        # A name may be forgotten at any moment.
-        found = [(name, self._publishers.get(name)) for name in self._published]
-        tails = {name: tail for name, tail in found if tail is not None}
         extras = {one.number: one.stored.extra for one in suspended}
-        self._state.commit_matches(self.position, rows, tails, extras)
-        self._published.clear()
+        self._state.commit_matches(self.position, rows, self._tails, extras)
+        self._tails.clear()
 
     async def _write_until_stored(self, step: _StepResult) -> None:
         """Write matches, as often as it takes: a full disk stops matching, and so publishing."""
         while True:
             try:
-                await self._executor.run(self._commit, step.unwritten, step.suspended)
+                await self._executor.run(self._write, step.unwritten, step.suspended)
             except StorageError as error:
                 self._health.report(PROBLEM, str(error), code_of(error))
                 self.stuck.set()

@@ -1,7 +1,8 @@
-"""The event cache: recently stored events, decoded, for the subscribers about to get them."""
+"""The event cache: stored events, decoded, for the matcher and for the subscribers after it."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -29,11 +30,21 @@ class StoredEvent(NamedTuple):
 
 
 class EventCache:
-    """The latest events, up to a number of bytes; older ones are read from the log."""
+    """The events to match, and the latest ones up to a number of bytes.
+
+    Older ones are read from the log.
+    """
 
     def __init__(
-        self, log: EventLog, decoder: PayloadDecoder, max_bytes: int, executor: Executor
+        self,
+        log: EventLog,
+        decoder: PayloadDecoder,
+        max_bytes: int,
+        executor: Executor,
+        *,
+        max_unmatched: int,
     ) -> None:
+        """Make a cache in which at most so many batches wait to be matched."""
         self._log = log
         self._executor = executor
         self._decoder = decoder
@@ -41,15 +52,22 @@ class EventCache:
         self._bytes = 0
         self.recent: OrderedDict[int, StoredEvent] = OrderedDict()
         """The cached events by sequence."""
+        self.unmatched: asyncio.Queue[list[StoredEvent]] = asyncio.Queue(max_unmatched)
+        """Batches of events for the matcher, in the order of the log."""
+        self.has_work = asyncio.Event()
+        """Set when the matcher should look for work."""
 
-    def put(self, events: Iterable[StoredEvent]) -> None:
-        """Add events; the oldest make room."""
+    async def put(self, events: list[StoredEvent]) -> None:
+        """Add events in the order of the log; wait while there are too many to match."""
         for event in events:
             self.recent[event.sequence] = event
             self._bytes += len(event.payload.text) + OVERHEAD_BYTES
+        # The oldest make room.
         while self._bytes > self._max_bytes:
             _, oldest = self.recent.popitem(last=False)
             self._bytes -= len(oldest.payload.text) + OVERHEAD_BYTES
+        await self.unmatched.put(events)
+        self.has_work.set()
 
     @property
     def first_sequence(self) -> int:

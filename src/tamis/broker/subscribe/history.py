@@ -7,8 +7,10 @@ from datetime import datetime
 from itertools import accumulate, compress, takewhile
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tamis.access import JOINED_LIMITS, Rights
-from tamis.broker.deliver.notifier import visible_delivery
+from tamis.broker.deliver.notifier import visible_data
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import RefusedError
@@ -85,9 +87,15 @@ class History:
         events = self._event_cache.decode_records(records)
         matches = engine.match_batch([one.payload.event for one in events])
         for stored in compress(events, map(bool, matches)):
-            delivery = visible_delivery(stored, wanted, rights)
-            if delivery is not None:
-                yield delivery
+            data = visible_data(wanted.filter, rights, stored.payload)
+            if data is not None:
+                yield Delivery(
+                    sequence=stored.sequence,
+                    time=stored.time,
+                    publisher=stored.publisher,
+                    data=msgspec.Raw(data),
+                    format=stored.payload.format,
+                )
 
     def _engine(self, wanted: HistoryQuery, rights: Rights) -> Engine:
         reading = rights.effective(wanted.filter, wanted.mode)
