@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 FILTERS = ("a < 5", "a = 1 or a = 4", "id is present", 'b = "x" and a > 2', "level < 4", "a >= 0")
-STARTS: tuple[int | str, ...] = ("latest", "latest", "earliest", 3)
+STARTS: tuple[int | str, ...] = ("latest", "latest", "earliest", 1)
 POLICIES: tuple[SlowPolicy, ...] = ("wait", "drop", "disconnect")
 
 
