@@ -183,13 +183,30 @@ class Checker(DeliveryChecker):
             (self.subscriptions if known.durable else self.temporary)[key] = known
         self.perhaps_made.pop(key, None)
         if wanted.lifetime is not None:
-            if self.now >= known.expires_from:
-                known.doubts.append((known.expires_from, self.now))
-            known.expires_from = asked_at + wanted.lifetime
-            # With two who renew it, the answer to one does not tell what the other did.
-            known.expires_by = inf if known.has_rivals else self.now + wanted.lifetime
+            self._renew(known, asked_at, wanted.lifetime)
         known.roles.add(credential.roles)
         return known
+
+    def renewing(self, key: tuple[str, str]) -> None:
+        """Note a request to renew a subscription: it may succeed, even without an answer."""
+        known = self.subscriptions.get(key)
+        if known is not None:
+            known.expires_by = inf
+
+    def renewed(self, key: tuple[str, str], asked_at: float, lifetime: float) -> None:
+        """Check that a subscription may be renewed, as the broker says."""
+        known = self.subscriptions.get(key)
+        if known is None:
+            self.fail(f"{'/'.join(key)} was renewed, and is not there")
+            return
+        self._renew(known, asked_at, lifetime)
+
+    def _renew(self, known: SubscriptionModel, asked_at: float, lifetime: float) -> None:
+        if self.now >= known.expires_from:
+            known.doubts.append((known.expires_from, self.now))
+        known.expires_from = asked_at + lifetime
+        # With two who renew it, the answer to one does not tell what the other did.
+        known.expires_by = inf if known.has_rivals else self.now + lifetime
 
     def _check_start(
         self, made: SubscriptionModel, wanted: Subscribe, key: tuple[str, str]

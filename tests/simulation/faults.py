@@ -95,10 +95,7 @@ class Chaos:
         """Keep one kind of work waiting."""
         process = self._world.server.process
         if process is not None:
-            name, seconds = self._random.choice(EXECUTORS), self._random.random() * 4
-            self._world.trace("chaos", "stall", name, f"{seconds:.3f}")
-            executor = getattr(process.executors, name)
-            executor.stall_until = self._world.loop.time() + seconds
+            process.stall(self._random.choice(EXECUTORS), self._random.random() * 4)
 
     async def cut_link(self) -> None:
         """Lose some connections."""
@@ -162,8 +159,12 @@ class Administrator:
             await asyncio.sleep(random.random() * 3)  # virtual
 
     def _change_policy(self) -> None:
-        blocked = frozenset({"bob"}) if self._random.random() < 0.15 else frozenset()
-        self._world.write_policy(PolicyModel(self._random.choice(DESKS), blocked))
+        world, random = self._world, self._random
+        if world.server.process is not None and random.random() < 0.3:
+            # The matcher is busy meanwhile.
+            world.server.process.stall("match", 1 + random.random() * 3)
+        blocked = frozenset({"bob"}) if random.random() < 0.15 else frozenset()
+        world.write_policy(PolicyModel(random.choice(DESKS), blocked))
 
     async def _replace_token(self) -> None:
         world = self._world

@@ -148,6 +148,12 @@ class BrokerProcess:
             self.world.trace("chaos", "in the middle of", operation, name)
             self.crash(self._crash)
 
+    def stall(self, executor: str, seconds: float) -> None:
+        """Keep one kind of work waiting."""
+        self.world.trace("broker", "stalls", executor, f"{seconds:.3f}")
+        stalled: SimulatedExecutor = getattr(self.executors, executor)
+        stalled.stall_until = max(stalled.stall_until, self.world.loop.time() + seconds)
+
     def kill(self) -> None:
         """End everything at this moment: nothing is finished, nothing is told."""
         self.crash("kill")

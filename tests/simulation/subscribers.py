@@ -249,7 +249,7 @@ class DurableSubscriber:
 
 
 class PatientSubscriber(DurableSubscriber):
-    """Stays connected, takes everything, and comes back only when it is told to."""
+    """Takes everything, and waits for what is lent to it and what is still to come."""
 
     def __init__(self, world: World, principal: str, name: str) -> None:
         super().__init__(world, principal, name)
@@ -262,16 +262,85 @@ class PatientSubscriber(DurableSubscriber):
             client = FrameClient(world, world.credential(self.principal))
             try:
                 if self._random.random() < 0.5:
-                    # What is lent to it comes back, also over the connection.
-                    await fetch(world, client.credential, self.name, limit=5)
+                    await self._borrow(client.credential)
                 await client.open()
                 await client.call(self.wanted(10_000, "manual"))
+                until = world.loop.time() + self._random.choice([1.0, 3.0, 60.0])
                 while not (world.is_winding_down and world.is_drained(self)):
+                    if world.loop.time() > until and not world.is_winding_down:
+                        break
                     await self._drain(client, await client.next(1.0))
             except (RefusedError, TimeoutError):
                 await asyncio.sleep(0.2)  # virtual
             finally:
                 client.die()
+            await asyncio.sleep(self._random.random())  # virtual: events arrive meanwhile
+
+    async def _borrow(self, credential: Credential) -> None:
+        """Fetch, and leave the events to come back, also over the connection."""
+        world, random = self._world, self._random
+        process = world.server.process
+        if process is not None and random.random() < 0.5:
+            # The disk is slow meanwhile.
+            process.stall("deliver", random.random())
+        await fetch(world, credential, self.name, limit=5)
+
+
+class Tenant:
+    """Has a subscription for a short time only, and renews it at the last moment."""
+
+    def __init__(self, world: World, principal: str, name: str) -> None:
+        self._world = world
+        self._random = world.stream(f"tenant {principal} {name}")
+        self._principal = principal
+        self._name = name
+        self._lifetime = self._random.choice([0.5, 1.0, 2.0])
+
+    async def run(self) -> None:
+        """Renew until the end."""
+        world = self._world
+        while not world.is_winding_down:
+            try:
+                known = world.checker.subscriptions.get((self._principal, self._name))
+                if known is None:
+                    await self._subscribe()
+                    continue
+                late = self._random.uniform(-0.2, 0.05)
+                await asyncio.sleep(
+                    max(0.0, known.expires_from + late - world.loop.time())
+                )  # virtual
+                await self._renew()
+                if self._random.random() < 0.3:
+                    await fetch(world, world.credential(self._principal), self._name, limit=100)
+            except (DisconnectedError, RefusedError, TimeoutError):
+                await asyncio.sleep(0.1)  # virtual
+
+    async def _subscribe(self) -> None:
+        world = self._world
+        client = FrameClient(world, world.credential(self._principal))
+        try:
+            await client.open()
+            await client.call(
+                Subscribe(ref=0, filter="a < 5", durable=self._name, lifetime=self._lifetime)
+            )
+        finally:
+            client.die()
+
+    async def _renew(self) -> None:
+        world, key = self._world, (self._principal, self._name)
+
+        async def renew(session: Session) -> None:
+            asked_at = world.loop.time()
+            world.checker.renewing(key)
+            await session.renew(self._name, self._lifetime)
+            world.checker.renewed(key, asked_at, self._lifetime)
+
+        try:
+            await request(world, world.credential(self._principal), renew)
+        except RefusedError as error:
+            if error.code == "not_found":
+                world.checker.not_found(key)
+            raise
 
 
 class TemporarySubscriber:

@@ -25,7 +25,12 @@ from simulation.loop import SimulationLoop, StuckError, bury, run_in
 from simulation.model import SimulatedEvent
 from simulation.publishers import Publisher
 from simulation.server import Supervisor
-from simulation.subscribers import DurableSubscriber, PatientSubscriber, TemporarySubscriber
+from simulation.subscribers import (
+    DurableSubscriber,
+    PatientSubscriber,
+    TemporarySubscriber,
+    Tenant,
+)
 from simulation.verdict import Verdict
 from storage.disk import no_fault
 from tamis import ports
@@ -231,6 +236,8 @@ class World:
             for number in range(random.choice([0, 0, 1, 2]))
         ]
         others: list[Any] = [Chaos(self)]
+        if self.uses_lifetimes:
+            others.append(Tenant(self, "carl", "s6"))
         if random.random() < 0.6:
             others += [Administrator(self), Burglar(self)]
         return [*self.publishers, *self.durable, *temporary, *patient, *others]
