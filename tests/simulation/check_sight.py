@@ -113,7 +113,10 @@ class SightChecker(LogChecker):
     ) -> None:
         """Check that the broker may refuse a subscription."""
         versions = self.recent
-        is_allowed = all(one.allows(wanted.filter, credential.roles) for one in versions)
+        is_allowed = all(
+            one.allows(wanted.filter, credential.roles) and credential.principal not in one.blocked
+            for one in versions
+        )
         if refusal.code == "forbidden" and not is_allowed:
             return
         if refusal.code not in PASSING:
