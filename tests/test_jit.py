@@ -115,7 +115,10 @@ def test_the_first_compilation_is_announced_once_in_a_terminal_and_nowhere_else(
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(kernel_cache, "_announced", False)
     assert not was_cached(load_and_call(folder))
-    line = "compiling kernels for this machine, once; it takes about half a minute\n"
+    line = (
+        "compiling kernels that this machine has not used yet, each of them once; all together "
+        "take about half a minute\n"
+    )
     assert screen.getvalue() == (line if is_terminal else "")
     with patch.object(kernel_cache, "CACHE_FOLDER", "tamis-3"):
         assert not was_cached(load_and_call(folder))

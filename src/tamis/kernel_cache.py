@@ -112,6 +112,9 @@ def _announce_compilation() -> None:
     """Say in a terminal, once, why nothing happens for a while; servers have their logs."""
     global _announced  # noqa: PLW0603
     if not _announced and sys.stderr is not None and sys.stderr.isatty():
-        sys.stderr.write("compiling kernels for this machine, once; it takes about half a minute\n")
+        sys.stderr.write(
+            "compiling kernels that this machine has not used yet, each of them once; all together "
+            "take about half a minute\n"
+        )
         sys.stderr.flush()
     _announced = True

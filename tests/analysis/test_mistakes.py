@@ -83,6 +83,8 @@ def test_what_is_certain_is_not_doubted(text: str) -> None:
         ("phone = 555-1234", ["write '555-1234' for the text"]),
         ("day > 2026-11-10", ["write '2026-11-10' for the text, or 2026 - 11 - 10"]),
         ("mask = 010", ["010 is octal for 8; write '010' for the text"]),
+        ("name LIKE '*a'", ["name like '*a': the wildcards of like are % and _"]),
+        ("name <> 'it''s%'", ["name <> 'it''s%': % stands for itself here"]),
         ("a-b > 3", ["a-b subtracts; write a - b if that is meant"]),
     ],
 )

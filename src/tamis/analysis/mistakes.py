@@ -7,6 +7,7 @@ is one.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
@@ -29,6 +30,13 @@ _HYPHENATED_NUMBER: Final = re.compile(r"(?<![\w.-])\d{1,18}(?:-\d{1,18})+(?![\w
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?", re.ASCII)
 _LEADING_ZERO: Final = re.compile(r"(?<![\w.-])0\d{1,18}(?![\w.-])", re.ASCII)
 
+_JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def _jms_text(quoted: str) -> str:
+    text: str = json.loads(quoted)
+    return "'" + text.replace("'", "''") + "'"
+
 
 class _Wording(NamedTuple):
     """How a language writes what the advice is about."""
@@ -39,6 +47,13 @@ class _Wording(NamedTuple):
     absent: str = "is absent"
     present: str = "is present"
     date: str = 'timestamp "{}"'
+
+    def shown(self, filter_: Filter) -> str:
+        """Return a test as the language writes it, apart from the case of its words."""
+        text = str(filter_)
+        if self.unequal == "<>":
+            text = _JSON_TEXT.sub(lambda found: _jms_text(found[0]), text.replace(" != ", " <> "))
+        return text
 
 
 _WORDINGS: Final = {
@@ -106,17 +121,19 @@ class MistakeFinder:
                 r"[*?]", pattern
             ):
                 yield ProbableMistake(
-                    LintRule.PATTERN, f"{atom}: the wildcards of like are % and _, not * and ?"
+                    LintRule.PATTERN,
+                    f"{wording.shown(atom)}: the wildcards of like are % and _, not * and ?",
                 )
             case Compare(op="=" | "!=", value=str() as value) if re.search(r"^%|%$", value):
                 yield ProbableMistake(
-                    LintRule.PATTERN, f"{atom}: % stands for itself here; write like for a pattern"
+                    LintRule.PATTERN,
+                    f"{wording.shown(atom)}: % stands for itself here; write like for a pattern",
                 )
 
     # --- words without quotes ----------------------------------------------------------------
 
     def _in_relation(self, relation: Relation, wording: _Wording) -> Iterator[ProbableMistake]:
-        shown = str(relation).replace(" != ", f" {wording.unequal} ")
+        shown = wording.shown(relation)
         if any(map(_subtracts_negative, (relation.left, relation.right))):
             yield ProbableMistake(
                 LintRule.DOUBLE_MINUS,
