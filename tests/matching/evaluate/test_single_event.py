@@ -221,7 +221,7 @@ def test_a_single_event_finds_what_the_oracle_finds(rng: Random) -> None:
     compare(rng, events=6)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2, by_default=0))
 def test_a_single_event_finds_what_the_oracle_finds_in_volume(seed: int) -> None:
     rng = Random(seed)
     assert sum(compare(rng, events=30) for _ in range(60)) > 8_000
