@@ -19,6 +19,12 @@ from threading import Event, Thread
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from websockets.exceptions import WebSocketException
+
+from benchmarks.broker.wire import Wire
+from tamis.errors import RefusedError
+from tamis.protocol import Credit, encode
+
 LOWEST_PRIORITY: Final = 19
 TIMEOUT_SECONDS: Final = 30.0
 DRIPPING: Final = 300
@@ -221,6 +227,20 @@ def publisher_names(target: Target) -> None:
         target.call("POST", "/v1/events", {"n": number}, **headers)
 
 
+def frames(target: Target) -> None:
+    """Send small frames over a WebSocket, as many as the network takes, and read no answer."""
+    frame = encode(Credit(subscription="none", events=1))
+    many = (b"\x81" + bytes([0x80 | len(frame)]) + bytes(4) + frame) * 1_000
+    for _ in target.rounds():
+        with (
+            suppress(OSError, RefusedError, WebSocketException),
+            Wire(target.port, token=target.token) as wire,
+        ):
+            wire.socket.settimeout(1.0)
+            for _ in target.rounds():
+                wire.socket.sendall(many)
+
+
 ABUSES: Final[Mapping[str, tuple[Abuse, int]]] = {
     "300 bodies that drip": (dripping_bodies, 1),
     "150 first frames of 4 MiB, unfinished": (unfinished_frames, 1),
@@ -235,6 +255,7 @@ ABUSES: Final[Mapping[str, tuple[Abuse, int]]] = {
     "subscriptions that come and go": (coming_and_going, 4),
     "dead letters": (dead_letters, 4),
     "names of publishers": (publisher_names, 4),
+    "small frames": (frames, 2),
 }
 """What is done, and in how many threads."""
 

@@ -136,7 +136,7 @@ class Session:
     def wait_for_subscription(self) -> None:
         """A person is slower than a program, which must not publish before anybody listens."""
         show = ["subscriptions", "show", "laptop-7"]
-        eventually(lambda: "connected     yes" in self.run_anyhow(show))
+        eventually(lambda: re.search("connected +yes", self.run_anyhow(show)))
 
     def run_anyhow(self, arguments: list[str]) -> str:
         return subprocess.run(  # noqa: S603

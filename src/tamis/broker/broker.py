@@ -251,7 +251,6 @@ class Broker:
             revocation_writer=self.revocation_writer,
             executors=executors,
             fan_out=fan_out,
-            pacing=self.pacing,
             client_executor=FairExecutor(executors.client, clock.monotonic, pause),
             view_executor=FairExecutor(
                 executors.client, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import time
+from statistics import median
+from threading import Event, Thread
 from typing import Any
 
 import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.frames import Frame, Opcode
 
 from broker.server import ServerProcess
 
@@ -75,6 +79,42 @@ def test_many_publications_can_be_on_their_way_and_keep_their_order(server: Serv
         assert [event["data"]["n"] for event in events] == [*range(500)]
         assert [answer["ref"] for answer in answers] == [*range(500)]
         assert all(answer["count"] == 1 and not answer.get("duplicates") for answer in answers)
+
+
+def test_frames_that_come_together_are_all_handled_in_their_order(server: ServerProcess) -> None:
+    with Talk(server) as talk:
+        pings = [json.dumps({"type": "ping", "ref": ref}) for ref in range(1, 2_001)]
+        large = {"type": "publish", "ref": 5_000, "events": [{"text": "x" * 1_000}] * 500}
+        parts = [*pings[:900], json.dumps(large), *pings[900:]]
+        message = b"".join(Frame(Opcode.TEXT, one.encode()).serialize(mask=True) for one in parts)
+        control = Frame(Opcode.PING, b"").serialize(mask=True) * 3_000
+        talk.socket.socket.sendall(message + control)
+        answers = [talk.hear("pong", "published") for _ in range(2_001)]
+        refs = [answer["ref"] for answer in answers if answer["type"] == "pong"]
+        assert refs == [*range(1, 2_001)]
+
+
+def test_a_flood_of_small_frames_does_not_keep_others_waiting(server: ServerProcess) -> None:
+    frame = Frame(Opcode.TEXT, b'{"type":"credit","subscription":"x","events":1}')
+    many, over = frame.serialize(mask=True) * 1_000, Event()
+
+    def flood(talk: Talk) -> None:
+        while not over.is_set():
+            talk.socket.socket.sendall(many)
+
+    with Talk(server) as first, Talk(server) as second, Talk(server) as other:
+        threads = [Thread(target=flood, args=(talk,)) for talk in (first, second)]
+        for thread in threads:
+            thread.start()
+        times = []
+        for _ in range(5):
+            begun = time.monotonic()
+            other.ask("ping", "pong")
+            times.append(time.monotonic() - begun)
+        over.set()
+        for thread in threads:
+            thread.join()
+        assert median(times) < 0.1
 
 
 def test_a_durable_subscription_is_taken_up_where_it_was(server: ServerProcess) -> None:

@@ -23,8 +23,9 @@ REQUEST_SECONDS = 0.004
 
 
 async def make_late(pacing: PrincipalPacing) -> None:
-    """Keep the event loop busy for so long that the pacing notices."""
-    pacing.is_paced("somebody")
+    """Keep the event loop busy for so long that the pacing notices, while two are active."""
+    pacing.note("bob")
+    pacing.note("cid")
     time.sleep(5 * LOOK_SECONDS)  # The loop does nothing else, as when it handles requests.
     await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
 
@@ -56,7 +57,6 @@ async def requests_in(pacing: PrincipalPacing, principal: str, seconds: float) -
 @run_async
 async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active() -> None:
     pacing, seconds = PrincipalPacing(), 1.0
-    await ask(pacing, "bob")
     await make_late(pacing)
     floods = [asyncio.create_task(requests_in(pacing, "ann", seconds)) for _ in range(10)]
     waits = []
@@ -72,7 +72,8 @@ async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active
 async def test_a_principal_that_is_alone_does_not_wait() -> None:
     pacing = PrincipalPacing()
     await ask(pacing, "ann")
-    await make_late(pacing)
+    time.sleep(5 * LOOK_SECONDS)  # The loop is late, but for nobody else.
+    await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
     assert max([await ask(pacing, "ann", size=10_000_000) for _ in range(50)]) < 0.1
 
 
@@ -86,7 +87,6 @@ async def test_a_principal_does_not_wait_while_the_loop_is_on_time() -> None:
 @run_async
 async def test_who_asks_seldom_does_not_wait() -> None:
     pacing = PrincipalPacing()
-    await ask(pacing, "bob")
     await make_late(pacing)
     assert await ask(pacing, "ann") < 0.1
 
@@ -94,7 +94,6 @@ async def test_who_asks_seldom_does_not_wait() -> None:
 @run_async
 async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
     pacing = PrincipalPacing()
-    await ask(pacing, "bob")
     await make_late(pacing)
     await ask(pacing, "ann", size=20_000_000)
     assert await ask(pacing, "ann") > 0.1
@@ -104,7 +103,6 @@ async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
 @run_async
 async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
     pacing = PrincipalPacing()
-    await ask(pacing, "bob")
     await make_late(pacing)
     await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * SHARE / 2e-9))
     with pytest.raises(RefusedError, match="more than its share while others are served") as found:
@@ -146,3 +144,17 @@ async def test_metered_work_returns_raises_and_is_cancelled_like_the_work_itself
 
 def test_a_burst_of_lateness_is_rare_against_the_time_it_paces() -> None:
     assert LOOK_SECONDS / PACED_SECONDS < 0.01
+
+
+@run_async
+async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
+    pacing = PrincipalPacing()
+    closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    await make_late(pacing)
+    begun = time.monotonic()
+    for _ in range(1_000):
+        await pacing.wait_for_frame("ann", closed, 100)
+    assert time.monotonic() - begun > 0.1
+    begun = time.monotonic()
+    await pacing.wait_for_frame("bob", closed, 100)
+    assert time.monotonic() - begun < 0.1

@@ -53,6 +53,8 @@ LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
 
 MAX_PENDING_PUBLICATIONS: Final = 256
+# A principal that goes on sending is noted as active so often.
+NOTED_SECONDS: Final = 0.5
 MAX_PENDING_FLUSHES: Final = 256
 
 CLOSED_ABNORMALLY: Final = 1006
@@ -148,6 +150,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serve the client until it goes or is disconnected."""
+        loop, pacing = asyncio.get_running_loop(), self._broker.pacing
         try:
             await self._begin()
             while self._end is None:
@@ -158,6 +161,11 @@ class Connection:
                     self._finish(ConnectionEnd(CLOSED_ABNORMALLY, "the client has gone"))
                     break
                 data: bytes = message["bytes"]
+                if (session := self._session) is not None and (
+                    session.principal.name != pacing.latest
+                    or not pacing.paced_until < loop.time() < pacing.latest_at + NOTED_SECONDS
+                ):
+                    await pacing.wait_for_frame(session.principal.name, session.closed, len(data))
                 if len(data) > self._settings.largest_frame:
                     self._finish(_refusal(self._too_large(data)))
                     break

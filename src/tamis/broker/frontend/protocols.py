@@ -34,6 +34,12 @@ from tamis.protocol import Code
 LINGER_SECONDS: Final = 2.0
 # A peer that has sent nothing for this long reads what it was sent.
 QUIET_SECONDS: Final = 0.2
+# What is parsed of a WebSocket in one turn of the event loop: some ten small frames. A larger frame
+# is only copied, so more of it may come at once.
+PIECE_BYTES: Final = 2 * 1024
+LARGE_PIECE_BYTES: Final = 16 * 1024
+# How often to look whether frames are handled that take a while.
+UNHANDLED_SECONDS: Final = 0.001
 
 
 def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
@@ -324,9 +330,14 @@ class TLSGate(asyncio.Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """A WebSocket from a peer that may stop reading."""
+    """A WebSocket from a peer that may stop reading, or send more frames than it should.
+
+    One read may bring thousands of small frames. They are parsed piece by piece, a piece in each
+    turn of the event loop, when those before are handled; until then nothing more is read.
+    """
 
     config: ServerConfig
+    _parsing: asyncio.Handle | None = None
     _stall_timer: WriteStallTimer | None = None
     _quiet_timer: asyncio.TimerHandle | None = None
     # Text arrives as bytes: the decoder of frames checks whether they are UTF-8.
@@ -335,6 +346,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over a connection; large messages are for clients that are known."""
         super().connection_made(transport)
+        self._unparsed = bytearray()
         self._ticket: ConnectionTicket | None = self.app_state.get("ticket")
         if self._ticket is not None:
             self._ticket.dismiss = self.transport.abort
@@ -347,8 +359,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._ticket is not None:
             self._ticket.leave()
         self._watch(WriteStallTimer.end)
-        if self._quiet_timer is not None:
-            self._quiet_timer.cancel()
+        for timer in (self._quiet_timer, self._parsing):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def make_known(self) -> None:
@@ -356,6 +369,28 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self.conn.max_message_size = self.config.ws_max_size
         if self._ticket is not None:
             self._ticket.make_known()
+
+    def data_received(self, data: bytes, most: int = PIECE_BYTES) -> None:
+        """Parse the next piece of what a peer has sent; without data, of what is left."""
+        self._unparsed += data
+        if 0 < len(data) < len(self._unparsed):
+            return
+        if not data and not self.queue.empty():
+            self._parsing = self.loop.call_later(UNHANDLED_SECONDS, self.data_received, b"")
+            return
+        piece = bytes(self._unparsed[:most])
+        del self._unparsed[:most]
+        super().data_received(piece)
+        if self._unparsed:
+            self.transport.pause_reading()
+            # Otherwise Uvicorn would go on reading as soon as this piece is handled.
+            self.read_paused = False
+            next_most = LARGE_PIECE_BYTES if self.queue.empty() else PIECE_BYTES
+            self._parsing = self.loop.call_soon(self.data_received, b"", next_most)
+        elif not data:
+            self.read_paused = not self.queue.empty()
+            if not self.read_paused:
+                self.transport.resume_reading()
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send a message; bytes go out as a text frame, since frames are encoded already.

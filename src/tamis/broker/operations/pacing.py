@@ -32,6 +32,8 @@ BURST_SECONDS: Final = 0.02
 """How much work may be done at once by a principal that has done nothing for a while."""
 REQUEST_SECONDS: Final = 0.0004
 """What a request takes before and after it is handled: connecting, parsing, closing."""
+FRAME_SECONDS: Final = 0.00004
+"""What a frame of a WebSocket takes."""
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
 SECONDS_PER_BYTE: Final = 2e-9
@@ -50,19 +52,24 @@ class PrincipalPacing:
         """When somebody else than the latest was active."""
         self._free_at: dict[str, float] = {}
         """When each principal has paid for its work."""
-        self._paced_until = -inf
+        self.paced_until = -inf
+        """Until when somebody may have to wait."""
         self._asked_at = -inf
         self._next_look: asyncio.TimerHandle | None = None
 
-    def change_latest(self, principal: str) -> None:
-        """Note that another principal than the latest is active."""
-        self._other_at, self.latest = self.latest_at, principal
+    def note(self, principal: str) -> float:
+        """Note that a principal is active now; return the time."""
+        now = self._now()
+        if principal != self.latest:
+            self._other_at, self.latest = self.latest_at, principal
+        self.latest_at = now
+        return now
 
     def is_paced(self, principal: str) -> bool:
         """Return whether a principal must leave time to others now."""
         now = self._now()
         others_at = self._other_at if principal == self.latest else self.latest_at
-        return now < self._paced_until and now - others_at < ACTIVE_SECONDS
+        return now < self.paced_until and now - others_at < ACTIVE_SECONDS
 
     def pause_after(self, principal: str, seconds: float) -> float:
         """Return how long a principal's thread pauses after a piece of work."""
@@ -75,23 +82,25 @@ class PrincipalPacing:
 
         It announces a body of `size` bytes; `changes` says whether it changes something.
         """
-        now = self._now()
-        if principal != self.latest:
-            self.change_latest(principal)
-        self.latest_at = now
-        due = self._charge(
-            principal, REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS
-        )
-        if due <= now or not self.is_paced(principal):
+        seconds = REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS
+        wait = self._charge(principal, seconds) - self.note(principal)
+        if wait <= 0 or not self.is_paced(principal):
             return
-        if due - now > MAX_WAIT_SECONDS:
+        if wait > MAX_WAIT_SECONDS:
             raise RefusedError(
                 Code.TOO_MANY,
                 f"{principal} asks for more than its share while others are served; try again in "
                 f"{MAX_WAIT_SECONDS:.0f} s",
                 retry_after=MAX_WAIT_SECONDS,
             )
-        await asyncio.wait([closed], timeout=due - now)
+        await asyncio.wait([closed], timeout=wait)
+
+    async def wait_for_frame(self, principal: str, closed: asyncio.Future[str], size: int) -> None:
+        """Return when a frame of so many bytes may be handled."""
+        seconds = FRAME_SECONDS + size * SECONDS_PER_BYTE
+        wait = self._charge(principal, seconds) - self.note(principal)
+        if wait > 0 and self.is_paced(principal):
+            await asyncio.wait([closed], timeout=wait)
 
     async def metered(self, principal: str, work: Coroutine[Any, Any, T]) -> T:
         """Do work whose time on the event loop a principal pays for."""
@@ -117,8 +126,8 @@ class PrincipalPacing:
     def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
         """Measure how late this call is; stop looking once nobody asks."""
         now = loop.time()
-        if now - due > LATE_SECONDS:
-            self._paced_until = now + PACED_SECONDS
+        if now - due > LATE_SECONDS and now - self._other_at < ACTIVE_SECONDS:
+            self.paced_until = now + PACED_SECONDS
         if now - self._asked_at > ACTIVE_SECONDS:
             self._next_look = None
             return

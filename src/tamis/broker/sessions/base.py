@@ -19,7 +19,6 @@ from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.health import Health
-from tamis.broker.operations.pacing import PrincipalPacing
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
@@ -64,7 +63,6 @@ class SessionServices(NamedTuple):
     revocation_writer: RevocationWriter
     executors: Executors
     fan_out: FanOut
-    pacing: PrincipalPacing
     client_executor: FairExecutor
     view_executor: FairExecutor
     decode_executor: FairExecutor

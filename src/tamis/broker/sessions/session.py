@@ -67,10 +67,6 @@ class Session(Questions, Administration):
         services, limits = self._services, self.rights.limits
         if self.closed.done():
             self._require_open()
-        pacing = services.pacing
-        if pacing.latest != self.principal.name:
-            pacing.change_latest(self.principal.name)
-        pacing.latest_at = asyncio.get_running_loop().time()
         if (
             not 0 < len(events) <= services.settings.largest_batch
             or len(publisher) > MAX_NAME_CHARACTERS
