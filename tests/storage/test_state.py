@@ -165,7 +165,8 @@ class StateMachine(RuleBasedStateMachine):
         for number, sequence in [*acknowledged, *given_up]:
             self.pending[number].pop(sequence, None)
         for (number, sequence), due in known.items():
-            if number in self.subscriptions:
+            # What was dropped or settled stays away.
+            if number in self.subscriptions and sequence in self.pending[number]:
                 self.pending[number][sequence] = (3, due)
         for number, sequence in given_up:
             if number in self.subscriptions:

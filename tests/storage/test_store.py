@@ -9,14 +9,15 @@ from itertools import count
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
 
 from storage.appending import SEGMENT_BYTES, payload_of
 from storage.samples import UNSYNCED, FrozenClock, everything, subscription
-from tamis.errors import StorageError
+from tamis.errors import StorageError, StorageFullError
 from tamis.ports import SystemFiles
-from tamis.storage import NewRecord, PublisherTail, Storage
+from tamis.storage import NewRecord, PublisherTail, StateStore, Storage
 
 TESTS = Path(__file__).parents[1]
 CUT_SHORT = (
@@ -122,6 +123,28 @@ def test_retention_removes_only_matched_events_and_reports_losses_by_subscriptio
     with Storage.open(quick_path, files=UNSYNCED) as store:
         assert store.publishers["p"][:2] == (10, ())
         assert store.recovery.is_clean
+
+
+def test_pending_events_go_later_if_the_state_was_full_when_their_segment_was_removed(
+    quick_path: Path,
+) -> None:
+    with Storage.open(quick_path, segment_bytes=100, clock=FrozenClock(), files=UNSYNCED) as store:
+        store.state.add_subscriptions([subscription("a")])
+        for number in range(1, 4):
+            store.log.append([event("p", number)])
+        store.state.commit_matches(2, [(1, 1), (1, 2)], {"p": PublisherTail(2)})
+        full = StorageFullError(quick_path, "the disk is full", advice="free space")
+        with (
+            patch.object(StateStore, "drop_pending", side_effect=full),
+            pytest.raises(StorageFullError),
+        ):
+            store.retain(max_bytes=0)
+        assert store.log.first_sequence == 3
+        assert store.state.pending_total == 2
+        later = store.retain(max_bytes=0)
+        assert (later.removed.stop, later.dropped) == (3, {1: 2})
+        assert store.state.pending_total == 0
+        assert store.retain(max_bytes=0).dropped == {}
 
 
 # --- kill -9 ---------------------------------------------------------------------------------

@@ -145,6 +145,7 @@ class Broker:
             executors.settle,
             self.letter_bounds,
             self.subscription_index,
+            health=self.health,
         )
         self.notifier = Notifier(
             event_cache=event_cache,

@@ -50,7 +50,7 @@ _ONE: Final = "number = ? AND sequence = ?"
 _DELETE_PENDING: Final = f"DELETE FROM {PENDING.name} WHERE {_ONE}"  # noqa: S608
 # Roughly what a dead letter takes beside its payload.
 _LETTER_BYTES: Final = 200
-_NOTE_SENT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
+_NOTE_ATTEMPT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
 
 
 class StateStore(StateBase):
@@ -266,13 +266,11 @@ class StateStore(StateBase):
         with self._change(lasting=False) as (connection, counters, *_):
             settled = connection.executemany(_DELETE_PENDING, acknowledged).rowcount
             counters.pending -= max(0, settled)
-            if sent:
-                rows = PENDING.rows(sent)
-                connection.executemany(_NOTE_SENT, [(*row[2:], *row[:2]) for row in rows])
             if dead:
                 self._write_dead_letters(connection, counters, dead)
-            if retries:
-                self._write_retries(connection, counters, retries)
+            # What retention has dropped meanwhile stays away.
+            rows = PENDING.rows([*sent, *retries])
+            connection.executemany(_NOTE_ATTEMPT, [(*row[2:], *row[:2]) for row in rows])
             return self._lose(connection, counters, lost) if lost else []
 
     def _lose(
@@ -290,14 +288,6 @@ class StateStore(StateBase):
         for (number, reason), count in gone.items():
             self._add_dropped(connection, counters, reason, {number: count})
         return [DroppedEvents(*key, count) for key, count in gone.items()]
-
-    def _write_retries(
-        self, connection: sqlite3.Connection, counters: Counters, retries: Iterable[Retry]
-    ) -> None:
-        rows = {row[:2]: row for row in retries if row.number in self._numbers}
-        # Rows are deleted first: they may be here already, or not yet.
-        counters.pending -= change_rows(connection, _DELETE_PENDING, rows)
-        counters.pending += insert_rows(connection, PENDING, rows.values())
 
     def _write_dead_letters(
         self, connection: sqlite3.Connection, counters: Counters, dead: Iterable[DeadLetter]

@@ -138,6 +138,8 @@ class Storage:
             self.publishers: Final = self._publishers()
             """What is known of each publisher when the store was opened, matched or not."""
             self._opened = opened.pop_all()
+        self._kept_below = 0
+        """Pending events below it, which the log no longer has, could not be dropped yet; or 0."""
         self.recovery: Final = self._recovery(clock.monotonic() - started)
 
     @classmethod
@@ -223,7 +225,7 @@ class Storage:
         matched = self.state.matched_up_to
         stop = self.log.first_to_stay(max_age=max_age, max_bytes=max_bytes, keep_from=matched + 1)
         if stop <= self.log.first_sequence:
-            return Retention(range(stop, stop), {})
+            return Retention(range(self._kept_below, self._kept_below), self._drop_kept())
         try:
             # Otherwise what retention removes would look like lost files.
             self._removed.write_synced(stop)
@@ -239,8 +241,17 @@ class Storage:
         # must survive a power failure.
         self.state.make_lasting()
         removed = self.log.remove_below(stop)
-        dropped = self.state.drop_pending_below(removed.stop) if removed else {}
-        return Retention(removed, dropped)
+        if removed:
+            self._kept_below = removed.stop
+        return Retention(removed, self._drop_kept())
+
+    def _drop_kept(self) -> dict[int, int]:
+        """Drop the pending events that the log no longer has, unless that was done before."""
+        if not self._kept_below:
+            return {}
+        dropped = self.state.drop_pending_below(self._kept_below)
+        self._kept_below = 0
+        return dropped
 
     def close(self) -> None:
         """Release the folder; nothing is lost otherwise."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from time import thread_time
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
-from tamis.errors import StorageError
-from waiting import let_others_run
+from tamis.errors import StorageError, StorageFullError
+from tamis.storage import StateStore
+from waiting import eventually_async, let_others_run
 
 READER = "[roles.reader]\nsee = true\n"
 
@@ -79,3 +82,27 @@ async def test_many_unknown_sequences_do_not_stop_the_broker(tmp_path: Path) -> 
         before = thread_time()
         await ann.acknowledge("x", [*known, *range(10**6, 10**6 + 50_000)])
         assert thread_time() - before < 0.2
+
+
+@run_async
+async def test_health_shows_that_acknowledgements_wait_for_a_full_disk(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann, broker = await fixture.login("ann", "reader"), fixture.broker
+        await subscribe(ann, "true", "x")
+        await fixture.publish({"n": 1})
+        settle, is_full = StateStore.settle, [True]
+
+        def settle_if_there_is_room(state: StateStore, **outcomes: Any) -> Any:
+            if is_full:
+                raise StorageFullError(Path("state.db"), "the disk is full", advice="free space")
+            return settle(state, **outcomes)
+
+        with patch.object(StateStore, "settle", settle_if_there_is_room):
+            await fetched(ann, "x")
+            await ann.acknowledge("x", [1])
+            await eventually_async(lambda: "acknowledgements" in str(broker.health.problems))
+            # Others can publish nevertheless.
+            assert broker.health.ready
+            is_full.clear()
+            await broker.acknowledgement_writer.settled()
+        assert broker.health.problems == []

@@ -195,3 +195,22 @@ async def test_a_subscriber_that_was_away_learns_what_retention_removed(
                 await ann.attach("x", live, credit=100, acknowledge="manual")
                 await eventually_async(lambda: len(live.got) == 2)  # noqa: B023
                 assert live.lost == [(count, "retention") for count in told]
+
+
+@run_async
+async def test_a_pause_ends_although_the_clock_was_set_back_before_the_start(
+    tmp_path: Path,
+) -> None:
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        fixture.clock.now += 8 * 86_400.0
+        await fixture.publish({"n": 1})
+        assert await fetched(ann, "s") == [{"n": 1}]
+        await ann.reject("s", 1, delay=5.0)
+    # Its clock is as it was.
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann = await fixture.login("ann", "reader")
+        assert await fetched(ann, "s") == []
+        fixture.clock.now += 100.0
+        assert await fetched(ann, "s") == [{"n": 1}]

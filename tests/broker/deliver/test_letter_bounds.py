@@ -118,3 +118,20 @@ async def test_few_published_bytes_do_not_become_many(tmp_path: Path) -> None:
         usage = fixture.broker.store.state.dead_letter_usage()
         assert sum(one.bytes for one in usage) <= 1_000_000
         assert sum(one.letters for one in usage) + dropped(fixture) == 60
+
+
+@run_async
+async def test_letters_of_a_deleted_subscription_take_no_room(tmp_path: Path) -> None:
+    room = {"max_attempts": 1, "dead_letter_bytes": 100_000}
+    async with broker_fixture(tmp_path, READER, **room) as fixture:
+        ann = await fixture.login("ann", "reader")
+        for name, count in (("small", 5), ("large", 8)):
+            await subscribe(ann, f'to = "{name}"', name)
+            await fixture.publish(*({"to": name, "text": "x" * 10_000} for _ in range(count)))
+            await exhaust_attempts(ann, name)
+            if name == "small":
+                await ann.delete(name)
+        assert len(await letters(ann, "large")) == 8
+        assert dropped(fixture) == 0
+        await ann.delete_dead_letters("large", range(1, 99))
+        assert not fixture.broker.letter_bounds._sizes

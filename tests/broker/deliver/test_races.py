@@ -14,14 +14,16 @@ from broker.authorization_clients import Collector
 from broker.authorization_fixture import (
     BrokerFixture,
     broker_fixture,
+    exhaust_attempts,
     fetched,
     run_async,
     subscribe,
 )
+from tamis.broker.deliver.notifier import FetchedEvents, Notifier
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.publish.event_cache import EventCache
-from tamis.errors import RefusedError, StorageFullError
+from tamis.errors import RefusedError, StorageError, StorageFullError
 from tamis.protocol import Dropped, Ended, Subscribe
 from tamis.storage import StateStore
 from waiting import eventually_async
@@ -29,6 +31,8 @@ from waiting import eventually_async
 POLICY = """
 [roles.reader]
 see = true
+[roles.narrow]
+see = { filter = "level < 3" }
 """
 
 
@@ -262,3 +266,110 @@ async def test_an_expired_subscription_that_could_not_be_deleted_is_deleted_late
             await manager.purge_expired()
         await manager.purge_expired()
         assert await ann.subscriptions() == []
+
+
+@run_async
+async def test_an_event_acknowledged_while_another_may_not_see_it_stays_so(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, narrow = await fixture.login("ann", "reader"), await fixture.login("ann", "narrow")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1, "level": 9})
+        live, find = Collector(), EventCache.find
+        attachment = await ann.attach("s", live, credit=10, acknowledge="manual")
+        await eventually_async(lambda: live.got)
+        await ann.detach(attachment)
+        fixture.broker._event_cache.recent.clear()
+
+        async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
+            await ann.acknowledge("s", [1])
+            return await find(cache, sequences)
+
+        with patch.object(EventCache, "find", find_slowly):
+            assert await fetched(narrow, "s") == []
+        assert await fetched(ann, "s") == []
+
+
+@run_async
+async def test_events_of_a_fetch_that_fails_can_be_fetched_at_once(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1}, {"n": 2})
+        fixture.broker._event_cache.recent.clear()
+        with (
+            patch.object(EventCache, "_read", side_effect=StorageError(tmp_path, "cannot be read")),
+            pytest.raises(StorageError),
+        ):
+            await ann.fetch("s", limit=1)
+        got = [(one.sequence, one.attempt) for one in await ann.fetch("s")]
+        assert got == [(1, 1), (2, 1)]
+
+
+@run_async
+async def test_a_late_rejection_is_not_that_of_a_later_attempt(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY, max_attempts=2) as fixture:
+        ann, narrow = await fixture.login("ann", "reader"), await fixture.login("ann", "narrow")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1, "level": 0})
+        first, second, find = Collector(), Collector(), EventCache.find
+        await narrow.attach("s", first, credit=10, acknowledge="manual")
+        await eventually_async(lambda: first.got)
+
+        async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
+            if not second.got:
+                await ann.attach("s", second, credit=10, acknowledge="manual")
+                await eventually_async(lambda: second.got)
+            return await find(cache, sequences)
+
+        with patch.object(EventCache, "find", find_slowly):
+            await narrow.reject("s", 1)
+        await ann.flush()
+        assert second.got[0]["attempt"] == 2
+        assert await ann.dead_letters("s") == []
+        assert [*subscription_of(fixture).queue.in_flight] == [1]
+
+
+@run_async
+async def test_a_requeued_event_that_is_read_at_once_is_sent_once(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY, max_attempts=1) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1})
+        await exhaust_attempts(ann, "s")
+        subscription, state = subscription_of(fixture), fixture.broker.store.state
+        loop, requeue, got = asyncio.get_running_loop(), state.requeue, list[int]()
+
+        def requeue_slowly(*args: Any, **more: Any) -> list[int]:
+            found = requeue(*args, **more)
+            # Somebody begins to read the queue before the broker knows.
+            loop.call_soon_threadsafe(subscription.queue.forget_readers)
+            fetching = asyncio.run_coroutine_threadsafe(ann.fetch("s"), loop)
+            got.extend(one.sequence for one in fetching.result(10))
+            return found
+
+        with patch.object(state, "requeue", requeue_slowly):
+            assert await ann.requeue("s", [1]) == 1
+        got += [one.sequence for one in await ann.fetch("s")]
+        assert got == [1]
+
+
+@run_async
+async def test_a_loss_is_told_again_if_a_fetch_could_not_be_answered(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, other = await fixture.login("ann", "reader"), await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        fixture.broker.acknowledgement_writer.count_lost(subscription_of(fixture), 3, "retention")
+        fetch = Notifier.fetch
+
+        async def fetch_and_be_revoked(*args: Any) -> FetchedEvents:
+            found = await fetch(*args)
+            ann.revoke("revoked")
+            return found
+
+        with (
+            patch.object(Notifier, "fetch", fetch_and_be_revoked),
+            pytest.raises(RefusedError, match="revoked"),
+        ):
+            await ann.fetch("s")
+        assert (await other.fetch("s")).dropped == 3
+        assert (await other.fetch("s")).dropped == 0

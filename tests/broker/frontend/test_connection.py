@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from msgspec import Raw
 
-from tamis.broker import Broker, BrokerSettings
+from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.frontend.connection import Connection
 from tamis.errors import DisconnectedError
 from tamis.protocol import (
     Deliver,
+    Ended,
     Hello,
+    Ping,
+    Pong,
     Publish,
     Published,
     Subscribe,
+    Subscribed,
     Welcome,
     decode_reply,
     encode,
@@ -123,6 +129,24 @@ def test_a_client_that_disconnects_early_leaves_nothing_behind(tmp_path: Path) -
         transport.disconnect()
         await eventually_async(lambda: broker.status()["subscriptions"] == 0)
         assert not transport.closed.done()
+
+    run_scenario(tmp_path, scenario)
+
+
+def test_a_subscription_that_ends_after_its_answer_has_no_second_answer(tmp_path: Path) -> None:
+    async def scenario(broker: Broker, _: Connection, transport: FakeTransport) -> None:
+        attach, manager = Session.attach, broker.subscription_manager
+
+        async def attach_late(session: Session, id_: str, *args: Any, **more: Any) -> Any:
+            await manager.delete_all([*broker.subscription_index], "deleted")
+            return await attach(session, id_, *args, **more)
+
+        with patch.object(Session, "attach", attach_late):
+            transport.send_request(Subscribe(ref=1, filter="true", durable="s", credit=5))
+            transport.send_request(Ping(ref=2))
+            replies = [await transport.next_reply() for _ in range(3)]
+        assert [type(one) for one in replies] == [Subscribed, Ended, Pong]
+        transport.disconnect()
 
     run_scenario(tmp_path, scenario)
 

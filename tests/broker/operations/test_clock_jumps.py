@@ -194,3 +194,24 @@ async def test_a_credential_that_has_expired_stays_so_when_the_clock_is_set_back
             await broker.housekeeping.do_all()
         assert not broker.status()["problems"]
         assert "unauthenticated" in await refusal(broker.authenticate(token))
+
+
+@run_async
+async def test_a_token_issued_by_a_wrong_clock_ends_with_its_lifetime(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[roles.reader]\nsee = true\n")
+    async with broker_with_clock(tmp_path, policy=policy) as (broker, clock):
+        clock.wrong_by = 8 * DAY_SECONDS
+        await broker.housekeeping.do_all()
+        clock.now += HOUR_SECONDS  # Then it is believed.
+        await broker.housekeeping.do_all()
+        text, _ = await broker.access_control.issue("ann", ("reader",), 2 * HOUR_SECONDS, "")
+        clock.wrong_by = 0.0
+        await broker.housekeeping.do_all()
+        clock.now += HOUR_SECONDS
+        await broker.housekeeping.do_all()
+        session = await broker.authenticate(text)
+        clock.now += HOUR_SECONDS
+        broker.end_invalid_sessions()
+        assert session.closed.done()
+        assert "unauthenticated" in await refusal(broker.authenticate(text))

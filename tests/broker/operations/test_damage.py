@@ -105,6 +105,21 @@ async def test_a_subscriber_learns_of_its_damaged_events_once(folder: Path) -> N
 
 
 @run_async
+async def test_a_removed_file_of_the_log_is_damage_and_not_retention(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, READER) as fixture:
+        fixture.broker.store.log._segment_bytes = 1
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        await publish_nine(fixture)
+    min((tmp_path / "data" / "log").glob("*.log")).unlink()
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann, collector = await fixture.login("ann", "reader"), Collector()
+        await ann.attach("s", collector, credit=100, acknowledge="manual")
+        await eventually_async(lambda: collector.lost)
+        assert {reason for _, reason in collector.lost} == {"damage"}
+
+
+@run_async
 async def test_a_replay_tells_how_many_events_it_could_not_read(folder: Path) -> None:
     damage(folder, 2)
     damage(folder, 9)

@@ -100,6 +100,29 @@ async def test_a_token_is_refused_before_its_revocation_is_stored(tmp_path: Path
 
 
 @run_async
+async def test_a_revocation_is_stored_although_nobody_waits_for_it(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        token, id_ = await token_of(fixture, "ann", "reader")
+        root = await fixture.login("root", "operator")
+        ann, full = await fixture.broker.authenticate(token), threading.Event()
+
+        def fail(*_: object) -> bool:
+            full.wait(10)
+            raise StorageFullError(Path("state.db"), "the disk is full", advice="free space")
+
+        with patch.object(StateStore, "revoke_token", fail):
+            revoking = asyncio.create_task(root.revoke_token(id_))
+            await eventually_async(ann.closed.done)
+            revoking.cancel()
+            await asyncio.wait([revoking])
+            full.set()
+            await eventually_async(lambda: "revocation" in str(fixture.broker.health.problems))
+        await eventually_async(lambda: not fixture.broker.health.problems)
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        assert "unauthenticated" in await refusal(fixture.broker.authenticate(token))
+
+
+@run_async
 async def test_policies_are_applied_one_after_another_while_the_matcher_is_busy(
     tmp_path: Path,
 ) -> None:

@@ -17,6 +17,7 @@ from tamis.broker.local import open_bus
 from tamis.broker.publish import publishers
 from tamis.errors import RefusedError
 from tamis.protocol.views import Receipt
+from tamis.storage import PublisherTail
 
 POLICY = """
 [roles.all]
@@ -238,3 +239,12 @@ async def test_a_client_over_its_quota_publishes_everything_in_order(tmp_path: P
         assert [record.payload for record in events] == [
             b'{"n":%d}' % n for n in range(200) if n not in refused
         ]
+
+
+def test_nothing_is_kept_of_principals_whose_names_are_forgotten() -> None:
+    numbers = publishers.Numbering({"ann/a": PublisherTail(3, time=1.0)})
+    numbers.note_refusal("bob/b", 1, 1)
+    numbers.note_stored({"bob/b": PublisherTail(1)}, time=1.0)
+    assert [*numbers.forget(2.0)] == ["ann/a", "bob/b"]
+    assert not numbers._names
+    assert not numbers._refused

@@ -10,14 +10,19 @@ from typing import Final
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.queues import DeliveryOutcome, DiskQueue, LostEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.operations.health import Health
+from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.errors import StorageError
 from tamis.ports import Executor
 from tamis.storage import DeadLetter, DroppedEvents, Retry, StateStore
 
+LOG: Final = get_logger("tamis.broker")
+
 # How long an outcome may wait for others before it is written.
 BATCHING_SECONDS: Final = 0.01
 RETRY_SECONDS: Final = 0.5
+PROBLEM: Final = "acknowledgements cannot be stored"
 
 
 class AcknowledgementWriter:
@@ -35,7 +40,11 @@ class AcknowledgementWriter:
         executor: Executor,
         bounds: DeadLetterBounds,
         subscription_index: SubscriptionIndex,
+        *,
+        health: Health,
     ) -> None:
+        self._health = health
+        self._is_stuck = False
         self._state = state
         self._bounds = bounds
         self._index = subscription_index
@@ -141,8 +150,9 @@ class AcknowledgementWriter:
             while losses is None:
                 try:
                     losses = await self._executor.run(settle) if outcomes else []
-                except StorageError:
+                except StorageError as error:
                     # A full disk empties again; until then memory keeps the outcomes.
+                    self._report(error)
                     await asyncio.sleep(RETRY_SECONDS)
             for _, queue, written in batch:
                 for sequence, outcome in written.items():
@@ -155,6 +165,8 @@ class AcknowledgementWriter:
             if told or flushes:
                 await self._write_the_rest(told, flushes)
             self._writing.clear()
+            if self._is_stuck:
+                self._note_success()
             self._written.set()
             self._written = asyncio.Event()
 
@@ -172,12 +184,25 @@ class AcknowledgementWriter:
                 if flushes:
                     await self._executor.run(self._state.make_lasting)
                 is_written = True
-            except StorageError:
+            except StorageError as error:
+                self._report(error)
                 await asyncio.sleep(RETRY_SECONDS)
         del self._flushes[: len(flushes)]
         for flush in flushes:
             if not flush.done():
                 flush.set_result(None)
+
+    def _report(self, error: StorageError) -> None:
+        """Show that outcomes wait in memory; after a crash, their events come again."""
+        self._health.warn(PROBLEM, str(error))
+        if not self._is_stuck:
+            LOG.error(PROBLEM, reason=str(error))
+        self._is_stuck = True
+
+    def _note_success(self) -> None:
+        self._is_stuck = False
+        self._health.clear(PROBLEM)
+        LOG.info("acknowledgements are stored again")
 
     async def _bound_letters(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from threading import Lock
 from typing import Final
@@ -29,7 +28,7 @@ class DeadLetterBounds:
         self._letters = letters
         self._bytes = bytes_
         self._changing = Lock()
-        self._sizes: defaultdict[str, dict[int, int]] = defaultdict(dict)
+        self._sizes: dict[str, dict[int, int]] = {}
         """Bytes of dead letters, by the owner and the number of subscriptions that have any."""
 
     def load(self) -> None:
@@ -37,7 +36,7 @@ class DeadLetterBounds:
         for usage in self._state.dead_letter_usage():
             subscription = self._index.get(usage.number)
             if subscription is not None:
-                self._sizes[subscription.stored.owner][usage.number] = usage.bytes
+                self._sizes.setdefault(subscription.stored.owner, {})[usage.number] = usage.bytes
 
     def refresh(self, subscription: ActiveSubscription) -> None:
         """Learn that letters of a subscription were deleted or requeued."""
@@ -58,12 +57,12 @@ class DeadLetterBounds:
         excess = self._look(owner, number) - self._letters
         if excess > 0:
             found.append(self._drop(owner, number, letters=excess))
-        sizes = self._sizes[owner]
+        sizes = self._sizes.get(owner, {})
+        for deleted in [one for one in sizes if self._index.get(one) is None]:
+            self._forget(owner, deleted)
         while sizes and (too_much := sum(sizes.values()) - self._bytes) > 0:
             largest = max(sizes, key=sizes.__getitem__)
             found.append(self._drop(owner, largest, bytes_=too_much))
-        if not sizes:
-            del self._sizes[owner]
         return [dropped for dropped in found if dropped.events]
 
     def _drop(self, owner: str, number: int, *, letters: int = 0, bytes_: int = 0) -> DroppedEvents:
@@ -75,7 +74,13 @@ class DeadLetterBounds:
         """Note the size of a subscription's letters, and return their number."""
         usage = self._state.dead_letter_usage(number)
         if not usage:
-            self._sizes[owner].pop(number, None)
+            self._forget(owner, number)
             return 0
-        self._sizes[owner][number] = usage[0].bytes
+        self._sizes.setdefault(owner, {})[number] = usage[0].bytes
         return usage[0].letters
+
+    def _forget(self, owner: str, number: int) -> None:
+        sizes = self._sizes.get(owner, {})
+        sizes.pop(number, None)
+        if not sizes:
+            self._sizes.pop(owner, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -54,9 +54,9 @@ class EventReader(Protocol):
 class FetchedEvents(list[Delivery]):
     """Fetched events, and how many the subscriber learns to be lost."""
 
-    def __init__(self, events: Iterable[Delivery] = (), dropped: int = 0) -> None:
+    def __init__(self, events: Iterable[Delivery] = ()) -> None:
         super().__init__(events)
-        self.dropped = dropped
+        self.dropped = 0
 
 
 class PreparedDeliveries(NamedTuple):
@@ -299,7 +299,10 @@ class Notifier:
     async def fetch(
         self, subscription: ActiveSubscription, reader: EventReader, limit: int, wait: float
     ) -> FetchedEvents:
-        """Return queued events, waiting up to `wait` seconds for the first, or for a loss."""
+        """Return queued events, waiting up to `wait` seconds for the first, or for a loss.
+
+        The loss is still to be told.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait
         with subscription.queue.listening() as wake_up:
@@ -309,28 +312,24 @@ class Notifier:
                 taken = await self._lease(
                     subscription, reader, min(limit, MAX_EVENTS_PER_TAKE), now
                 )
-                prepared = await self._prepare(subscription, reader, taken)
-                in_flight = subscription.queue.in_flight
-                deliveries = [one for one in prepared.deliveries if one.sequence in in_flight]
-                rest = until - loop.time()
+                try:
+                    prepared = await self._prepare(subscription, reader, taken)
+                except BaseException:
+                    subscription.queue.return_taken(taken)
+                    raise
+                deliveries, rest = prepared.deliveries, until - loop.time()
                 has_lost = subscription.untold and subscription.shows_all_to(reader.rights)
                 is_over = subscription.suspended_from and not subscription.queue.unsettled
                 if is_over and not (taken or has_lost):
                     name = subscription.stored.name
                     raise RefusedError(Code.CONFLICT, f"{name!r} is {subscription.suspension}")
                 if deliveries or has_lost or (not taken and rest <= 0):
-                    lost: Mapping[str, int] = {}
-                    if has_lost:
-                        lost, subscription.untold = subscription.untold, {}
-                    return self._fetched(subscription, deliveries, lost)
+                    return self._fetched(subscription, deliveries)
                 if not taken:
                     await self._wait(wake_up, subscription, now, rest)
 
     def _fetched(
-        self,
-        subscription: ActiveSubscription,
-        deliveries: Sequence[Delivery],
-        lost: Mapping[str, int],
+        self, subscription: ActiveSubscription, deliveries: Sequence[Delivery]
     ) -> FetchedEvents:
         self._metrics.delivered.inc(len(deliveries))
         self._metrics.redelivered.inc(sum(one.attempt > 1 for one in deliveries))
@@ -343,9 +342,7 @@ class Notifier:
                 for one in deliveries
             }
             self._acknowledgement_writer.write(subscription, {**sent})
-        if lost:
-            self._acknowledgement_writer.note_told(subscription, lost)
-        return FetchedEvents(deliveries, sum(lost.values()))
+        return FetchedEvents(deliveries)
 
     async def _lease(
         self, subscription: ActiveSubscription, reader: EventReader, limit: int, now: float
@@ -483,11 +480,13 @@ class Notifier:
         if None in found:
             found = await self._event_cache.find([queued.sequence for queued in taken])
         if subscription.is_suspended:
-            for queued in taken:
-                subscription.queue.put_back(queued.sequence, queued.attempts, queued.due)
+            subscription.queue.return_taken(taken)
             return prepared
-        rights = reader.rights
+        rights, in_flight = reader.rights, subscription.queue.in_flight
         for queued, stored in zip(taken, found, strict=True):
+            if queued.sequence not in in_flight:
+                # It was settled meanwhile.
+                continue
             if stored is None:
                 prepared.gone.append(queued.sequence)
                 continue
@@ -527,9 +526,10 @@ class Notifier:
 
     def _lose(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> None:
         """Give up events that the log does not have."""
-        number, first = subscription.number, self._event_cache.first_sequence
+        number, is_damaged = subscription.number, self._event_cache.is_lost_by_damage
         lost = {
-            one: LostEvent(number, one, RETENTION if one < first else DAMAGE) for one in sequences
+            one: LostEvent(number, one, DAMAGE if is_damaged(one) else RETENTION)
+            for one in sequences
         }
         subscription.queue.settle(sequences, 0)
         if isinstance(subscription.queue, DiskQueue):

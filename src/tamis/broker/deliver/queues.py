@@ -126,6 +126,12 @@ class DeliveryQueue:
         heapq.heappush(self.retries, (due, sequence, attempts))
         self.wake()
 
+    def return_taken(self, taken: Iterable[QueuedEvent]) -> None:
+        """Put back what was taken and not sent: that was no attempt."""
+        for queued in taken:
+            if queued.sequence in self.in_flight:
+                self.put_back(queued.sequence, queued.attempts, queued.due)
+
     def unsettled_among(self, sequences: Iterable[int], up_to: int) -> list[int]:
         """Return the events in flight or waiting for a retry that are meant."""
         meant = {*sequences}
@@ -209,7 +215,9 @@ class DiskQueue(DeliveryQueue):
         "_reading",
         "_state",
         "below",
+        "latest_due",
         "number",
+        "requeued",
         "unwritten",
     )
 
@@ -221,8 +229,11 @@ class DiskQueue(DeliveryQueue):
         executor: Executor,
         *,
         nothing_yet: bool,
+        latest_due: float = inf,
     ) -> None:
         super().__init__(window)
+        self.latest_due = latest_due
+        """No pause that is on disk lasts longer."""
         self._executor = executor
         self.number = number
         self._state = state
@@ -235,6 +246,8 @@ class DiskQueue(DeliveryQueue):
         self._reading: asyncio.Lock | None = None
         self.below: float = inf
         """Events from here on must not be sent yet: a replay still looks for earlier ones."""
+        self.requeued: frozenset[int] = frozenset()
+        """Dead letters that come back; they may be on disk, and are not to be read there."""
         self.unwritten: dict[int, DeliveryOutcome] = {}
         """Outcomes that are not on disk yet, by sequence."""
 
@@ -429,7 +442,7 @@ class DiskQueue(DeliveryQueue):
         if below != inf or len(rows) == self.window:
             offered, cursor.is_whole = [], False
         known = {*self.in_flight, *(sequence for _, sequence, _ in self.retries)}
-        known |= self.settled_meanwhile or set()
+        known |= self.requeued.union(self.settled_meanwhile or ())
         cursor.ready = []
         for row in read:
             if row.sequence not in known and row.sequence >= self._first:
@@ -440,7 +453,7 @@ class DiskQueue(DeliveryQueue):
     def _add_row(self, cursor: Cursor, row: Pending) -> None:
         outcome = self.unwritten.get(row.sequence)
         later = outcome if isinstance(outcome, Retry) else row
-        attempts, due = later.attempts, later.due
+        attempts, due = later.attempts, min(later.due, self.latest_due)
         if due:
             heapq.heappush(self.retries, (due, row.sequence, attempts))
         else:

@@ -418,9 +418,13 @@ class Connection:
                 start=view.start,
             )
         )
-        self._attachments[view.id] = await session.attach(
-            view.id, self, credit=frame.credit, acknowledge=frame.acknowledge
-        )
+        try:
+            self._attachments[view.id] = await session.attach(
+                view.id, self, credit=frame.credit, acknowledge=frame.acknowledge
+            )
+        except RefusedError as error:
+            # The request has its answer.
+            await self.send(Ended(subscription=view.id, reason=str(error)))
 
     async def _unsubscribe(self, session: Session, frame: Unsubscribe) -> None:
         view = await session.subscription(frame.subscription)

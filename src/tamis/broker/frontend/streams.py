@@ -76,7 +76,8 @@ async def long_poll(
         ]
         try:
             await asyncio.wait([work, *others], return_when=asyncio.FIRST_COMPLETED)
-            return await work if work.done() else None
+            has_gone = others[0].done()
+            return await work if work.done() and not has_gone else None
         finally:
             await cancel_all([work, *others])
 

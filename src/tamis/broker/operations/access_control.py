@@ -16,7 +16,7 @@ from tamis.access import (
     TokenRecord,
     issue_token,
 )
-from tamis.access.tokens import Verifier
+from tamis.access.tokens import Verifier, invalid_token
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import AccessError, PolicyError
@@ -49,6 +49,11 @@ class AccessControl:
         self._clock = clock
         self._tokens = {record.hash: record for record in map(_record, _valid(state))}
         self._token_ids = {record.id for record in self._tokens.values()}
+        self._ends: dict[str, float] = {}
+        """When tokens end that were issued since the start, by id and the monotonic clock.
+
+        The clock by which they got their time may have been wrong.
+        """
         self._stamp = self._last_seen = _stamp(settings.policy)
         self.policy = self._read_policy()
         self._authenticator = Authenticator(
@@ -58,7 +63,10 @@ class AccessControl:
     def authenticate(self, token: str | None) -> Principal:
         """Return the principal of a token; anonymous if the settings require none."""
         if token:
-            return self._authenticator.authenticate(token)
+            principal = self._authenticator.authenticate(token)
+            if self._has_run_out(principal):
+                raise invalid_token(f"the token of {principal.name!r} has expired")
+            return principal
         if self._settings.tokens_required:
             raise AccessError(Code.UNAUTHENTICATED, "a token is required")
         return ANONYMOUS
@@ -70,7 +78,7 @@ class AccessControl:
     def is_welcome(self, principal: Principal) -> bool:
         """Return whether a principal who was admitted earlier would be admitted now."""
         is_revoked = principal.credential and principal.credential not in self._token_ids
-        is_expired = principal.expires_at <= self._clock.latest()
+        is_expired = principal.expires_at <= self._clock.latest() or self._has_run_out(principal)
         return not (is_revoked or is_expired or self.policy.blocks(principal))
 
     # --- tokens ----------------------------------------------------------------------------------
@@ -79,7 +87,7 @@ class AccessControl:
         self, principal: str, roles: tuple[str, ...], lifetime: float | None, note: str
     ) -> tuple[str, TokenRecord]:
         """Issue a token; its text is never shown again."""
-        lasts = inf if lifetime is None else lifetime
+        lasts, asked_at = inf if lifetime is None else lifetime, self._clock.monotonic()
         text, record = issue_token(
             principal,
             roles,
@@ -91,7 +99,13 @@ class AccessControl:
         await self._executor.run(self._state.add_token, _stored(record))
         self._tokens[record.hash] = record
         self._token_ids.add(record.id)
+        if lifetime is not None:
+            self._ends[record.id] = asked_at + lifetime
         return text, record
+
+    def _has_run_out(self, principal: Principal) -> bool:
+        """Return whether the lifetime of a token is over, whatever the clock says."""
+        return self._ends.get(principal.credential, inf) <= self._clock.monotonic()
 
     def refuse(self, id_: str) -> TokenRecord | None:
         """Refuse a token from now on, and return its description; nothing is written."""
@@ -99,6 +113,7 @@ class AccessControl:
         if found is not None:
             self._tokens.pop(found.hash, None)
             self._token_ids.discard(id_)
+            self._ends.pop(id_, None)
         return found
 
     def tokens(self) -> list[TokenRecord]:

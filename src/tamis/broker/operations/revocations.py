@@ -43,6 +43,18 @@ class RevocationWriter:
 
     async def write(self, revocation: Revocation) -> None:
         """Write a revocation; if that fails, try again later and refuse with what follows."""
+        # Whoever asked may go meanwhile; then it is written nevertheless.
+        writing = self._supervisor.start("revocation", self._write_once(revocation))
+        error = await asyncio.shield(writing)
+        if error is not None:
+            raise RefusedError(
+                code_of(error),
+                "the token is refused from now on, but that could not be stored; the broker keeps "
+                "trying, and until it succeeds, a restart would make the token valid again",
+            ) from error
+
+    async def _write_once(self, revocation: Revocation) -> StorageError | None:
+        """Write a revocation, or return why it is to be written later."""
         try:
             await self._executor.run(self._write, revocation)
         except StorageError as error:
@@ -50,11 +62,12 @@ class RevocationWriter:
             self._report(error)
             if len(self._unwritten) == 1:
                 self._supervisor.restart("revocation writer", self._write_all)
-            raise RefusedError(
-                code_of(error),
-                "the token is refused from now on, but that could not be stored; the broker keeps "
-                "trying, and until it succeeds, a restart would make the token valid again",
-            ) from error
+            return error
+        except asyncio.CancelledError:
+            # The broker stops, and tries once more before it does.
+            self._unwritten.append(revocation)
+            raise
+        return None
 
     async def close(self) -> None:
         """Try once more to write what is not written."""

@@ -69,10 +69,10 @@ class EventCache:
         await self.unmatched.put(events)
         self.has_work.set()
 
-    @property
-    def first_sequence(self) -> int:
-        """Return the first event that the log still has."""
-        return self._log.first_sequence
+    def is_lost_by_damage(self, sequence: int) -> bool:
+        """Return whether an event that is not there was lost, rather than removed by retention."""
+        log = self._log
+        return sequence >= log.first_sequence or log.damage.lost_in(sequence, sequence + 1) > 0
 
     async def find(self, sequences: Sequence[int]) -> list[StoredEvent | None]:
         """Return events; None for those that the log no longer has."""

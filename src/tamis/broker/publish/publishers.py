@@ -111,7 +111,10 @@ class Numbering:
     def _note_new(self, name: str) -> None:
         owner = owner_of(name)
         self._names[owner] += 1
-        self._refused.get(owner, {}).pop(name, None)
+        refused = self._refused.get(owner, {})
+        refused.pop(name, None)
+        if not refused:
+            self._refused.pop(owner, None)
 
     def note_refusal(self, name: str, first: int, count: int) -> None:
         """Expect a publication that was not stored: those that follow it must wait for it."""
@@ -129,7 +132,9 @@ class Numbering:
             del self.tails[name]
             self.next.pop(name, None)
             self._active.pop(name, None)
-        self._names.subtract(map(owner_of, idle))
+            self._names[owner_of(name)] -= 1
+            if not self._names[owner_of(name)]:
+                del self._names[owner_of(name)]
         return idle
 
     def _remember_refused(self, name: str) -> None:

@@ -48,6 +48,8 @@ class Session(Questions, Administration):
         """Whether it is told no longer of revocations and of other rights."""
         self._temporary: set[ActiveSubscription] = set()
         """Subscriptions that end with the session."""
+        self._telling: tuple[ActiveSubscription, dict[str, int]] | None = None
+        """Losses of a subscription, by reason, that an answer tells which is not sent yet."""
 
     # --- publishing ------------------------------------------------------------------------------
 
@@ -302,8 +304,13 @@ class Session(Questions, Administration):
         self._attachments.discard(attachment)
         await self._services.notifier.detach(attachment)
 
-    async def fetch(self, id_: str, *, limit: int = 100, wait: float = 0.0) -> FetchedEvents:
-        """Return queued events; they are delivered again unless they are acknowledged in time."""
+    async def fetch(
+        self, id_: str, *, limit: int = 100, wait: float = 0.0, confirm: bool = True
+    ) -> FetchedEvents:
+        """Return queued events; they are delivered again unless they are acknowledged in time.
+
+        Without `confirm`, losses are told again to others unless `note_answered` is called.
+        """
         subscription = self._find(id_)
         if subscription.attachment is not None:
             raise RefusedError(
@@ -311,9 +318,22 @@ class Session(Questions, Administration):
             )
         await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
         most = min(wait, MAX_WAIT_SECONDS)
-        return await self._while_open(
+        found = await self._while_open(
             self._services.notifier.fetch(subscription, self, limit, most)
         )
+        if subscription.untold and subscription.shows_all_to(self.rights):
+            # Meanwhile, nobody else tells them.
+            self._telling, subscription.untold = (subscription, subscription.untold), {}
+            found.dropped = sum(self._telling[1].values())
+            if confirm:
+                self.note_answered()
+        return found
+
+    def note_answered(self) -> None:
+        """Note that the last answer was sent, so that the losses which it tells are known."""
+        if self._telling is not None:
+            self._services.acknowledgement_writer.note_told(*self._telling)
+            self._telling = None
 
     async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
         """Acknowledge events, so that they are not delivered again."""
@@ -358,7 +378,13 @@ class Session(Questions, Administration):
     ) -> None:
         """Reject an event; it is delivered again later or becomes a dead letter."""
         subscription = self._find(id_)
-        if await self._visible_among(subscription, [sequence]):
+        queue = subscription.queue
+        sent = queue.in_flight.get(sequence)
+        # Another may have been sent it meanwhile.
+        if (
+            await self._visible_among(subscription, [sequence])
+            and queue.in_flight.get(sequence) is sent
+        ):
             await self._services.notifier.reject(subscription, sequence, delay, reason[:500])
 
     async def _visible_among(
@@ -386,6 +412,10 @@ class Session(Questions, Administration):
         """Stop all deliveries; delete subscriptions that are not durable."""
         self.has_ended = True
         self._services.forget(self)
+        if self._telling is not None:
+            subscription, untold = self._telling
+            subscription.keep_untold(untold)
+            subscription.queue.wake()
         for attachment in [*self._attachments]:
             await self.detach(attachment)
         temporary, self._temporary = self._temporary, set()

@@ -7,6 +7,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from math import inf
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -39,7 +40,7 @@ from tamis.filters.limits import steps_within
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
 from tamis.matching import Engine
-from tamis.ports import RandomBytes
+from tamis.ports import CORRECTION_SECONDS, RandomBytes
 from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
 
@@ -114,6 +115,10 @@ class SubscriptionManager:
             steps=steps_within(settings.pattern_seconds, settings.largest_event)
         )
         self._clock = clock
+        # Pauses are on disk by the clock of an earlier run. If it was ahead of this one, they end
+        # soon: nobody knows how long they were.
+        is_set_back = store.log.last_time > clock() + CORRECTION_SECONDS
+        self._latest_due = clock() + settings.backoff_most if is_set_back else inf
         self._granted = self._compiled = 0
         """How often rights were granted, and the last of these times by which all are matched."""
         self._rights_changed, self._is_compiled = asyncio.Event(), asyncio.Event()
@@ -368,7 +373,14 @@ class SubscriptionManager:
             return MemoryQueue(self._settings.buffer)
         state, window = self._store.state, self._settings.window
         deliver = self._executors.deliver
-        queue = DiskQueue(stored.number, state, window, deliver, nothing_yet=nothing_yet)
+        queue = DiskQueue(
+            stored.number,
+            state,
+            window,
+            deliver,
+            nothing_yet=nothing_yet,
+            latest_due=self._latest_due,
+        )
         suspended_from = Extra.of(stored).suspended_from
         if suspended_from:
             queue.hold_from(suspended_from)
@@ -454,12 +466,20 @@ class SubscriptionManager:
 
     async def requeue(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> int:
         """Queue dead letters again; return how many."""
+        queue = subscription.queue
+        if not isinstance(queue, DiskQueue):
+            return 0
         oldest, state = self._store.log.first_sequence, self._store.state
-        found = await self._executors.client.run(
-            state.requeue, subscription.number, sequences, oldest=oldest
-        )
+        coming = frozenset(sequences)
+        queue.requeued |= coming
+        try:
+            found = await self._executors.client.run(
+                state.requeue, subscription.number, sequences, oldest=oldest
+            )
+        finally:
+            queue.requeued -= coming
         for sequence in found:
-            subscription.queue.put_back(sequence, 0, 0.0)
+            queue.put_back(sequence, 0, 0.0)
         return len(found)
 
     # --- rights that change ----------------------------------------------------------------------

@@ -80,6 +80,7 @@ class Endpoint:
                     changes=operation.method != "GET",
                 )
                 await pacing.metered(principal, _respond(operation, call, answer))
+                session.note_answered()
             else:
                 await _respond(operation, call, answer)
         except (ClientDisconnect, DisconnectedError):

@@ -27,7 +27,7 @@ async def fetch(call: OperationCall, subscription: str, body: Fetch) -> Fetched:
 
     They are delivered again unless they are acknowledged within `ack_timeout`.
     """
-    asked = call.session.fetch(subscription, limit=body.limit, wait=body.wait)
+    asked = call.session.fetch(subscription, limit=body.limit, wait=body.wait, confirm=False)
     found = await long_poll(call.frontend.streams, call.request.receive, asked)
     return Fetched(events=found or [], dropped=found.dropped if found is not None else 0)
 
