@@ -38,7 +38,7 @@ TAMIS = (sys.executable, "-m", "tamis.cli")
         (("match", "x = 1", "--nope"), "No such option: --nope"),
         (("check", "x = 1", "--file", "f"), "give a filter or --filters FILE, not both"),
         (("check", "("), "column"),
-        (("check", "x matches '('"), "cannot be used"),
+        (("check", "x matches '('"), "has a ( that nothing closes"),
         (("check", "(" * 100 + "x = 1" + ")" * 100), "65 exceeds the limit of 64"),
         (("check", "x = 1 or " * 2000 + "x = 1"), "exceeds the limit of 16,384"),
         (("check", "x = '\ud800'"), "lone surrogate"),
