@@ -305,10 +305,8 @@ class Tenant:
                 if known is None:
                     await self._subscribe()
                     continue
-                late = self._random.uniform(-0.2, 0.05)
-                await asyncio.sleep(
-                    max(0.0, known.expires_from + late - world.loop.time())
-                )  # virtual
+                due = known.expires_from + self._random.uniform(-0.2, 0.05)
+                await asyncio.sleep(max(0.0, due - world.loop.time()))  # virtual
                 await self._renew()
                 if self._random.random() < 0.3:
                     await fetch(world, world.credential(self._principal), self._name, limit=100)
