@@ -162,17 +162,17 @@ class SessionClient:
         )
 
     async def explain(self, wanted: Subscribe | str, event: bytes) -> Any:
-        if isinstance(wanted, str):
-            return await self._said(
-                lambda: self._session.explain(id_=wanted, event=event).explanation
-            )
-        return await self._said(
-            lambda: (
-                self._session.explain(
-                    filter_=wanted.filter, language=wanted.language, mode=wanted.mode, event=event
-                ).explanation
-            )
-        )
+        async def ask() -> str:
+            asked: Data = {"id_": wanted}
+            if isinstance(wanted, Subscribe):
+                asked = {
+                    "filter_": wanted.filter,
+                    "language": wanted.language,
+                    "mode": wanted.mode,
+                }
+            return (await self._session.explain(event=event, **asked)).explanation
+
+        return await self._said(ask())
 
     async def history(self, wanted: Subscribe) -> Any:
         return await all_pages(

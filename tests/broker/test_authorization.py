@@ -207,7 +207,7 @@ async def test_errors_do_not_reveal_the_schema_to_unauthorized_principals(tmp_pa
 
 
 async def explain_own(session: Session, filter_: str) -> str:
-    return session.explain(filter_=filter_, event=b"{}").explanation
+    return (await session.explain(filter_=filter_, event=b"{}")).explanation
 
 
 async def try_own(session: Session, filter_: str) -> object:

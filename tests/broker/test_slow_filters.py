@@ -6,7 +6,9 @@ import json
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from broker.authorization_fixture import broker_fixture, run_async, subscribe
 from tamis.broker import Broker, BrokerSettings
 from tamis.errors import RefusedError
+from tamis.filters.atoms import Regex
 from tamis.protocol.management import ExplainFilter
 
 ALL = "[roles.reader]\nsee = true\n"
@@ -48,6 +51,30 @@ async def test_an_explanation_that_would_take_minutes_is_cut_off(tmp_path: Path)
         call = ExplainFilter(filter_=filter_, event=msgspec.Raw(json.dumps(event).encode()))
         found = await session.perform(call)
         assert time.monotonic() - started < 20
+    assert found.matched is False
+    assert found.explanation.endswith("took too long and was cut off.")
+
+
+@run_async
+async def test_an_explanation_is_given_in_pieces_and_tests_each_atom_once(tmp_path: Path) -> None:
+    filter_ = " and ".join(f"t matches 'a.*{n}'" for n in range(9))
+    tested, accepts = list[str](), Regex.accepts
+
+    def count(atom: Regex, text: str) -> bool:
+        tested.append(atom.pattern)
+        return accepts(atom, text)
+
+    async with await Broker.open(BrokerSettings(data=tmp_path / "data")) as broker:
+        session = await broker.authenticate(None)
+        # There is no time to look for a change.
+        session._lateness = lambda: lambda: True  # type: ignore[method-assign]
+        event = msgspec.Raw(json.dumps({"t": "a 5 7"}).encode())
+        with patch.object(Regex, "accepts", count):
+            pieces = session._explain(None, filter_, "tamis", None, event)
+            counts = [len(tested) for _ in pieces]
+            found = await session.explain(filter_=filter_, event=event)
+    assert len(tested) == 18
+    assert max(after - before for before, after in pairwise(counts)) == 1
     assert found.matched is False
     assert found.explanation.endswith("took too long and was cut off.")
 

@@ -50,11 +50,16 @@ def nearest_counterfactual(
     event: Event,
     schema: Schema | None,
     *,
+    matched: bool,
     total: bool,
     is_late: Lateness,
 ) -> Counterfactual | Literal[False] | None:
     """Return the nearest counterfactual found in time; False if there is none, None if unsure."""
-    search = _CounterfactualSearch(filter_, mode, event, schema, total=total, is_late=is_late)
+    if is_late():
+        return None
+    search = _CounterfactualSearch(
+        filter_, mode, event, schema, matched=matched, total=total, is_late=is_late
+    )
     found = search.of_one() or search.of_two() or search.of_any()
     if found is None or found is False:
         return found
@@ -68,7 +73,10 @@ def near_misses(
     filter_: Filter, mode: Mode, event: Event, schema: Schema | None
 ) -> list[tuple[str, Values]]:
     """Return for each attribute the contents that alone would reverse the answer, if any do."""
-    search = _CounterfactualSearch(filter_, mode, event, schema, total=mode is Mode.TOTAL)
+    matched = satisfies(filter_, mode, event, schema)
+    search = _CounterfactualSearch(
+        filter_, mode, event, schema, matched=matched, total=mode is Mode.TOTAL
+    )
     return [(name, values) for changes in search.each_of_one() for name, values in changes.items()]
 
 
@@ -86,6 +94,7 @@ class _CounterfactualSearch:
         event: Event,
         schema: Schema | None,
         *,
+        matched: bool,
         total: bool,
         is_late: Lateness = lambda: False,
     ) -> None:
@@ -100,7 +109,7 @@ class _CounterfactualSearch:
         self._atoms = list(dict.fromkeys(filter_.atoms()))
         self._relations = [atom for atom in self._atoms if isinstance(atom, Relation)]
         self._work = 0
-        self.matched = self._matches(event)
+        self.matched = matched
 
     def apply(self, changes: Changes, to: Event | None = None) -> Event:
         """Return the event with changes applied."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ from tamis.analysis.counterfactuals import (
     Lateness,
     nearest_counterfactual,
 )
-from tamis.analysis.reasons import deciding_atoms
+from tamis.analysis.reasons import deciding_atoms, truth_of
 from tamis.events import Event, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import Filter, Id, Mode
@@ -123,16 +123,46 @@ def explain(
     if is_late is None:
         end = time.monotonic() + SEARCH_SECONDS
         is_late = lambda: time.monotonic() > end  # noqa: E731 - one expression
+    pieces = explain_in_pieces(
+        id_, filter_, mode, event, schema, total=total, expired=expired, is_late=is_late
+    )
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end_of_pieces:
+            explanation: Explanation = end_of_pieces.value
+            return explanation
+
+
+def explain_in_pieces(
+    id_: Id,
+    filter_: Filter,
+    mode: Mode,
+    event: Event | Mapping[str, object],
+    schema: Schema | None,
+    *,
+    total: bool,
+    expired: bool = False,
+    is_late: Lateness,
+) -> Generator[None, None, Explanation]:
+    """Do the same, and yield between tests: each may take long, and a filter may have many."""
     given = view_of(event, Mode.TOTAL if total else Mode.SQL, schema).event
     view = view_of(given, mode, schema)
-    matched = filter_.matches(given, mode, schema)
-    truths = {atom: atom.truth_in(view) for atom in dict.fromkeys(filter_.atoms())}
+    truths: dict[Filter, bool | None] = {}
+    for atom in dict.fromkeys(filter_.atoms()):
+        yield
+        truths[atom] = atom.truth_in(view)
+    yield
+    matched = truth_of(filter_, mode, truths) is True
     deciding = deciding_atoms(filter_, mode, truths)
-    change = nearest_counterfactual(filter_, mode, given, schema, total=total, is_late=is_late)
+    yield
+    change = nearest_counterfactual(
+        filter_, mode, given, schema, matched=matched, total=total, is_late=is_late
+    )
     return Explanation(
         id=id_,
         matched=matched,
-        reasons=tuple(_reason(atom, given, view) for atom in deciding),
+        reasons=tuple(_reason(atom, truths[atom], given, view) for atom in deciding),
         change=change.values if isinstance(change, Counterfactual) else None,
         changed=change.event if isinstance(change, Counterfactual) else None,
         fixed=change is False,
@@ -146,8 +176,7 @@ def explain(
 # --- sentences -------------------------------------------------------------------------------
 
 
-def _reason(atom: Filter, given: Event, view: View) -> Reason:
-    truth = atom.truth_in(view)
+def _reason(atom: Filter, truth: bool | None, given: Event, view: View) -> Reason:
     names = sorted(atom.attributes())
     held = {name: view.event[name] for name in names if name in view.event}
     facts = _joined([_holding(name, given, view.event) for name in names])

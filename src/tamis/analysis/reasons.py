@@ -49,6 +49,13 @@ def deciding_atoms(filter_: Filter, mode: Mode, truths: Mapping[Filter, Truth]) 
     return _without_superfluous(filter_, goal, reasons, truths)
 
 
+def truth_of(filter_: Filter, mode: Mode, truths: Mapping[Filter, Truth]) -> Truth:
+    """Return the truth of a filter in a mode, given those of its atoms."""
+    if mode is Mode.STRICT and None in truths.values():
+        return None
+    return evaluate(filter_, truths)
+
+
 def evaluate(filter_: Filter, truths: Mapping[Filter, Truth]) -> Truth:
     """Return the truth of a filter, given those of its atoms."""
     possible = possible_truths(filter_, {atom: _goal(truth) for atom, truth in truths.items()})

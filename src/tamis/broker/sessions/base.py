@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -84,12 +83,8 @@ class SessionBase:
     async def perform(self, call: ManagementCall[T]) -> T:
         """Run the method that the table names for a management call."""
         method = getattr(self, OPERATIONS[type(call)].does)
-        arguments = msgspec.structs.asdict(call)
-        if inspect.iscoroutinefunction(method):
-            result: T = await method(**arguments)
-            return result
-        # Explaining filters is work for a thread.
-        return await self._answer_in_thread(method, **arguments)
+        result: T = await method(**msgspec.structs.asdict(call))
+        return result
 
     def _require_open(self) -> None:
         if self.closed.done():

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tamis.access import Rights
-from tamis.analysis.explain import explain
+from tamis.analysis.explain import explain_in_pieces
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.sessions.base import SessionBase
@@ -27,7 +27,7 @@ from tamis.protocol.views import (
     Trial,
 )
 
-EXPLANATION_SECONDS: Final = 1.0
+EXPLANATION_SECONDS: Final = 0.5
 
 
 class Questions(SessionBase):
@@ -133,7 +133,7 @@ class Questions(SessionBase):
                 trials.append(Trial(None, str(error)))
         return trials
 
-    def explain(
+    async def explain(
         self,
         *,
         id_: str | None = None,
@@ -144,6 +144,17 @@ class Questions(SessionBase):
     ) -> ExplanationView:
         """Explain why a sample event matches or not, without revealing the filters of roles."""
         self._require_open()
+        return await self._answer_in_slices(self._explain(id_, filter_, language, mode, event))
+
+    def _explain(
+        self,
+        id_: str | None,
+        filter_: str | None,
+        language: str,
+        mode: str | None,
+        event: bytes | msgspec.Raw,
+    ) -> Slices[ExplanationView]:
+        is_late = self._lateness()
         subscription_manager = self._services.subscription_manager
         if id_ is not None:
             stored = self._find(id_).stored
@@ -154,10 +165,12 @@ class Questions(SessionBase):
         own, schema = self.rights.check_filter(parsed), self.rights.schema
         is_total = self._services.engine.mode == "total"
         try:
+            yield
             sample = self._sample(event)
-            found = explain(
-                id_ or "", own, chosen, sample, schema, total=is_total, is_late=self._lateness()
+            found = yield from explain_in_pieces(
+                id_ or "", own, chosen, sample, schema, total=is_total, is_late=is_late
             )
+            yield
             return ExplanationView(found.matched, str(found))
         except EventError as error:
             raise RefusedError(Code.BAD_EVENT, str(error)) from None
