@@ -7,6 +7,7 @@ that note, an integer, and rebuilds the tuple from it.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar, cast, get_args, get_type_hints
 
@@ -81,6 +82,32 @@ def _bytes_as_plain_array(data: bytes) -> NDArray[np.uint8]:
 
 bytes_as_array: Final[Any] = _bytes_as_array if IS_COMPILED else _bytes_as_plain_array
 """Turns bytes into an array inside of a kernel; to pass an array costs more than to pass bytes."""
+
+
+def memory_reader(dtype: type[np.generic]) -> Callable[[int, int], NDArray[Any]]:
+    """Return the function by which a kernel gets the array at an address, given its length."""
+    if not IS_COMPILED:
+        return lambda address, size: np.frombuffer(
+            ctypes.string_at(int(address), int(size) * np.dtype(dtype).itemsize), dtype
+        )
+    item = numpy_support.from_dtype(np.dtype(dtype))
+    array = numba.types.Array(item, 1, "C", readonly=True)
+
+    @intrinsic
+    def read(_: Any, __: Any, ___: Any) -> Any:
+        def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
+            stored = context.get_data_type(item)
+            made = context.make_array(array)(context, builder)
+            size = context.get_constant(numba.types.intp, context.get_abi_sizeof(stored))
+            data = builder.inttoptr(given[0], stored.as_pointer())
+            arrayobj.populate_array(  # type: ignore[no-untyped-call]
+                made, data=data, shape=[given[1]], strides=[size], itemsize=size, meminfo=None
+            )
+            return made._getvalue()  # noqa: SLF001
+
+        return array(numba.types.int64, numba.types.int64), generate
+
+    return cast("Callable[[int, int], NDArray[Any]]", read)
 
 
 def _fields(cls: type[tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import EventError, LimitError, TamisError
-from tamis.events import Bits, Event, EventLimits, Kind, Schema, Type, Value, attribute
+from tamis.events import Bits, Event, EventLimits, Kind, Schema, Type, Value, arrow, attribute
 from tamis.events.arrow import batch_of_arrow
 from tamis.events.batch import EventBatch
 from tamis.events.columns import split_integers, split_numbers
@@ -111,7 +112,12 @@ def sound(batch: EventBatch) -> None:
 
 
 def check_random_table(rng: Random) -> None:
-    table, rows = random_table(rng)
+    # With a minimum of none, all columns of numbers are read together.
+    with patch.object(arrow, "MIN_PACKED_COLUMNS", rng.choice((0, 1_000))):
+        check_table(rng, *random_table(rng))
+
+
+def check_table(rng: Random, table: pa.Table, rows: list[dict[str, Any]]) -> None:
     agree(batch_of_arrow(table), rows)
     schema = random_schema(rng, table)
     total = rng.random() < 0.3
@@ -132,6 +138,33 @@ def test_any_table_says_what_its_rows_say() -> None:
 @given(st.randoms(use_true_random=False))
 def test_a_counterexample_to_that_would_be_small(rng: Random) -> None:
     check_random_table(rng)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_sparse_columns_are_read_together_as_one_by_one(seed: int) -> None:
+    rng = Random(seed)
+    pools = {
+        pa.int64(): (0, -5, 2**53, 2**31) if seed else (1, 2**53 + 1),
+        pa.int32(): (-(2**31), 2**31 - 1, 7),
+        pa.float64(): (0.5, -0.0, 1e300) if seed else (1.5, math.nan),
+        pa.int16(): (3,),
+        pa.string(): ("a", "b"),
+    }
+    arrays = {}
+    for number in range(60):
+        type_ = rng.choice(list(pools))
+        share = rng.choice((0.0, 0.02, 0.5, 1.0))
+        values = [rng.choice(pools[type_]) if rng.random() < share else None for _ in range(150)]
+        arrays[f"c{number}"] = pa.array(values, type_)
+    table = pa.table(arrays)
+    for first, length in ((0, 150), (13, 100), (64, 0), (149, 1)):
+        part = table.slice(first, length)
+        agree(batch_of_arrow(part), part.to_pylist())
+        for record_batch in part.to_batches():
+            batch = batch_of_arrow(record_batch)
+            agree(batch, record_batch.to_pylist())
+            assert list(batch.columns) == [n for n in arrays if n in batch.columns]
+    agree(batch_of_arrow(table, wanted={"c1", "c2"}), table.select(["c1", "c2"]).to_pylist())
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ from tamis.errors import EventError, LimitError, TamisError
 from tamis.events import places
 from tamis.events.arrow_values import (
     EventNumbers,
+    find_numbers,
     find_values,
     fixed_width,
     is_present,
@@ -45,6 +46,9 @@ from tamis.events.values import RejectedValue
 
 
 KeyPath = tuple[str, ...]
+
+# Fewer columns are read one by one: that needs no kernel, which takes time to load.
+MIN_PACKED_COLUMNS: Final = 32
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NESTED: Final = {
@@ -293,15 +297,25 @@ class ArrowEvents(NamedTuple):
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
         """Yield all rows as one batch: nothing is copied that need not be."""
         wanted, schema, total = projection.wanted, projection.schema, projection.total
-        data = self.data if isinstance(self.data, pa.Table) else pa.table(self.data)
+        data = self.data
+        if not isinstance(data, pa.Table | pa.RecordBatch):
+            data = pa.table(data)
         names = wanted if schema is None else frozenset(schema)
         selection = selection_of(names)
         read, ways = selection
         entered = [name for name in data.column_names if read is None or name in ways]
         if len(set(entered)) < len(entered):
             check_distinct(entered)
-        columns = {name: data.column(name) for name in entered}
-        chunks = {name: found.chunks or [found.combine_chunks()] for name, found in columns.items()}
+        # All columns are found many times as fast as each by its name.
+        has_all = len(entered) == data.num_columns
+        columns = data.columns if has_all else [data.column(name) for name in entered]
+        if isinstance(data, pa.RecordBatch):
+            chunks = {name: [found] for name, found in zip(entered, columns, strict=True)}
+        else:
+            chunks = {
+                name: found.chunks or [found.combine_chunks()]
+                for name, found in zip(entered, columns, strict=True)
+            }
         wrong = np.zeros(data.num_rows, np.bool_)
         yield _Conversion(chunks, schema, total, wanted, selection, wrong).batch()
 
@@ -319,14 +333,18 @@ class _Conversion:
 
     def batch(self) -> EventBatch:
         flats = FlatArrays(self.selection, LIMITS, {}, [])
+        are_many = len(self.chunks) >= MIN_PACKED_COLUMNS and not self.total
+        numbers = self._numbers() if are_many else {}
         for name, chunks in self.chunks.items():
+            if name in numbers:
+                continue
             first = 0
             for chunk in chunks:
                 events = np.arange(first, first + len(chunk), dtype=np.int32)
                 flats.walk((name,), chunk, events)
                 first += len(chunk)
         by_name = {".".join(keys): parts for keys, parts in flats.found.items()}
-        if len(by_name) < len(flats.found):
+        if len(by_name) < len(flats.found) or not by_name.keys().isdisjoint(numbers):
             return self._row_by_row()
         for events in flats.too_deep:
             self.wrong[events] = True
@@ -334,6 +352,11 @@ class _Conversion:
             name: self._column(name, parts[0] if len(parts) == 1 else joined(parts))
             for name, parts in by_name.items()
         }
+        if numbers:
+            places = {name: place for place, name in enumerate(self.chunks)}
+            places |= {".".join(keys): places[keys[0]] for keys in flats.found}
+            # Attributes stay in the order of the table.
+            columns = dict(sorted((columns | numbers).items(), key=lambda item: places[item[0]]))
         if len(columns) > LIMITS.attributes or any(p[0].repeated for p in by_name.values()):
             self._hold_against_limits(columns.values())
         if self.total:
@@ -346,6 +369,20 @@ class _Conversion:
             kept = {name: column.without(self.wrong) for name, column in kept.items()}
         filled = {name: column for name, column in kept.items() if column.entries}
         return EventBatch(len(self.wrong), filled, self._errors() if has_wrong else {})
+
+    def _numbers(self) -> dict[str, Column]:
+        """Return the columns of plain numbers."""
+        read, wanted = self.selection.names, self.wanted
+        plain = {
+            name: chunks[0]
+            for name, chunks in self.chunks.items()
+            if (read is None or name in read)
+            and (wanted is None or name in wanted)
+            and len(chunks) == 1
+            and 0 < len(name) <= LIMITS.name
+        }
+        declared = {name: one.type for name, one in (self.schema or {}).items()}
+        return find_numbers(plain, declared)
 
     def _column(self, name: str, flat: FlatArray) -> Column:
         declared = None if self.schema is None else self.schema[name]

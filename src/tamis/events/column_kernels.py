@@ -1,10 +1,13 @@
-"""Kernels that make columns of values found in texts."""
+"""Kernels that make columns of values found in texts, or in the buffers of Arrow."""
 
 from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.bindings import memory_reader
 from tamis.events.json_kernels import hash_path
 from tamis.jit import kernel
 
@@ -80,3 +83,67 @@ def copy_spans(
         for at in range(start, end):
             copy[to] = data[at]
             to += 1
+
+
+# --- numbers in the buffers of Arrow --------------------------------------------------------------
+
+INT64, INT32, FLOAT64 = range(3)
+"""The forms of numbers that are read."""
+
+_MAX_EXACT_INTEGER: Final = 1 << 53
+
+_bytes_at = memory_reader(np.uint8)
+_int64_at = memory_reader(np.int64)
+_int32_at = memory_reader(np.int32)
+_float64_at = memory_reader(np.float64)
+
+
+class PackedNumbers(NamedTuple):
+    """The numbers of many columns, one column after the other."""
+
+    starts: NDArray[np.int64]
+    events: NDArray[np.int32]
+    values: NDArray[np.float64]
+    are_exact: NDArray[np.bool_]
+    """For each column whether its numbers are what they were: floats that are not NaN."""
+
+
+@kernel
+def read_numbers(buffers: Annotated[NDArray[np.int64], 2], packed: PackedNumbers) -> None:
+    """Read the numbers of columns that are not null.
+
+    Each row of `buffers` has a form, the address of the bitmap or 0, that of the values, where the
+    column begins in them, and its length.
+    """
+    events, values, count = packed.events, packed.values, 0
+    for column in range(len(buffers)):
+        form, bitmap, address, first, length = buffers[column]
+        end, is_exact = first + length, True
+        bits = _bytes_at(bitmap, (end + 7) >> 3)
+        longs, shorts = _int64_at(address, end), _int32_at(address, end)
+        floats = _float64_at(address, end)
+        packed.starts[column] = count
+        begin, place = count, first
+        while place < end:
+            if bitmap:
+                left = bits[place >> 3] >> (place & 7)
+                if left & 1 == 0:
+                    # Most of a sparse column is null, so whole bytes of it are skipped.
+                    place = place + 1 if left else (place | 7) + 1
+                    continue
+            events[count] = place - first
+            count += 1
+            place += 1
+        # Apart from the loop above: the processor waits for many values at once, not for each.
+        for place in range(begin, count):
+            at = first + events[place]
+            if form == INT64:
+                is_exact &= -_MAX_EXACT_INTEGER <= longs[at] <= _MAX_EXACT_INTEGER
+                values[place] = longs[at]
+            elif form == INT32:
+                values[place] = shorts[at]
+            else:
+                values[place] = floats[at]
+                is_exact &= not np.isnan(floats[at])
+        packed.are_exact[column] = is_exact
+    packed.starts[-1] = count
