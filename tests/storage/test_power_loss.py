@@ -39,7 +39,7 @@ def lose_power(folder: Path, seeds: range, images: int, kind: type[PowerLoss] = 
 
 
 def test_nothing_acknowledged_is_lost_with_the_power(quick_path: Path) -> None:
-    assert lose_power(quick_path, range(100), 600) >= 600
+    assert lose_power(quick_path, range(100), 300) >= 300
 
 
 @pytest.mark.slow
