@@ -29,6 +29,8 @@ class DeliveryChecker(SightChecker):
         self.temporary: dict[tuple[str, str], SubscriptionModel] = {}
         self.perhaps_made: dict[tuple[str, str], tuple[int, float]] = {}
         """Subscriptions that were asked for and not answered: where the log was, and when."""
+        self.perhaps_used: dict[tuple[str, str], set[tuple[str, ...]]] = {}
+        """The roles of those who asked for them: each of them may have made it."""
         self.deliveries = 0
 
     def deliver(

@@ -139,6 +139,7 @@ class Checker(DeliveryChecker):
         if wanted.durable is not None:
             key = credential.principal, wanted.durable
             self.perhaps_made.setdefault(key, (self.log.next, self.now))
+            self.perhaps_used.setdefault(key, set()).add(credential.roles)
             known = self.subscriptions.get(key)
             if known is not None and wanted.lifetime is not None:
                 # It may be renewed, even if the answer does not come.
@@ -178,10 +179,12 @@ class Checker(DeliveryChecker):
                 durable=wanted.durable is not None,
                 policy=wanted.policy,
                 max_attempts=wanted.max_attempts or self.world.settings.max_attempts,
+                roles=self.perhaps_used.get(key, set()),
             )
             self._check_start(known, wanted, key)
             (self.subscriptions if known.durable else self.temporary)[key] = known
         self.perhaps_made.pop(key, None)
+        self.perhaps_used.pop(key, None)
         if wanted.lifetime is not None:
             self._renew(known, asked_at, wanted.lifetime)
         known.roles.add(credential.roles)
@@ -239,6 +242,7 @@ class Checker(DeliveryChecker):
 
     def _forget(self, key: tuple[str, str]) -> None:
         self.perhaps_made.pop(key, None)
+        self.perhaps_used.pop(key, None)
         self.subscriptions.pop(key, None)
 
     def not_found(self, key: tuple[str, str]) -> None:

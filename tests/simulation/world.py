@@ -274,7 +274,7 @@ class World:
             verdict.not_drained(broker)
             return
         await verdict.check(broker)
-        await asyncio.sleep(1.0)  # virtual: those who left are forgotten
+        await asyncio.sleep(5.0)  # virtual: those who left are forgotten, if nothing stalls
         verdict.check_rest(broker)
         if self.server.process is not None:
             await self.server.process.stop()
