@@ -148,6 +148,8 @@ async def test_a_batch_takes_all_that_is_there(connect: Connect) -> None:
             assert 1 <= len(batch) <= 8
             got += [event["n"] for event in batch]
         assert got == [*range(20)]
+        with pytest.raises(TimeoutError, match=r"no event arrived within 0\.01 s"):
+            await subscription.take(8, timeout="10ms")
         await subscription.close(delete=True)
 
 

@@ -248,6 +248,10 @@ def test_several_events_can_be_taken_at_once(bus: SyncBus) -> None:
     was_closed = consumer.is_closed
     with pytest.raises(tamis.OptionError, match="limit is 0"):
         consumer.take(0)
+    with pytest.raises(tamis.OptionError, match="timeout is 'soon'"):
+        consumer.take(1, timeout="soon")
+    with pytest.raises(TimeoutError, match=r"no event arrived within 0\.01 s"):
+        consumer.take(5, timeout=0.01)
     consumer.close(delete=True)
     assert (was_closed, consumer.is_closed) == (False, True)
     assert consumer.take(5) == []
