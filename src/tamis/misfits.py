@@ -13,7 +13,7 @@ from tamis.events.schema import did_you_mean
 
 _WHERE: Final = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 _EXPECTED: Final = re.compile(r"Expected `([^`]+)`(.*?)(?:, got `([^`]+)`)?", re.DOTALL)
-_LENGTH: Final = re.compile(r" of length (<=|>=|==) (\d+)")
+_LENGTH: Final = re.compile(r" of length (?:(<=|>=|==) )?(\d+)(?:, got (\d+))?")
 _BOUND: Final = re.compile(r" (<=|>=|<|>) (\S+)")
 _PATTERN: Final = re.compile(r" matching regex '(.*)'", re.DOTALL)
 _MALFORMED: Final = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")
@@ -21,6 +21,7 @@ _MALFORMED: Final = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")
 _WORDS: Final = {
     "array": "an array",
     "bool": "true or false",
+    "datetime": "a time",
     "field": "field",
     "float": "a number",
     "int": "an integer",
@@ -95,6 +96,8 @@ def _reason(reason: str, place: str, type_: Any, words: Mapping[str, str]) -> st
         return f"is not JSON: {malformed[1]} at byte {malformed[2]}"
     if "out of range" in reason:
         return "is a number that is too large"
+    if reason == "Invalid decimal string":
+        return "must be a number"
     return "ends before the JSON is complete" if "truncated" in reason else f"is wrong: {reason}"
 
 
@@ -106,11 +109,15 @@ def _expected(types: str, condition: str, got: str | None, words: Mapping[str, s
     text = " or ".join(words.get(one, one) for one in types.split(" | "))
     if (length := _LENGTH.fullmatch(condition)) is not None:
         unit = _UNITS.get(types, "items")
-        text += f" {_BOUNDS[length[1]]} {length[2]} {unit[:-1] if length[2] == '1' else unit}"
+        sign, number, actual = length[1] or "==", length[2], length[3]
+        text += f" {_BOUNDS[sign]} {number} {unit[:-1] if number == '1' else unit}"
+        text += f", not {actual}" if actual else ""
     elif (bound := _BOUND.fullmatch(condition)) is not None:
         text += f" {_BOUNDS[bound[1]]} {bound[2].removesuffix('.0')}"
     elif (pattern := _PATTERN.fullmatch(condition)) is not None:
         text += f" that matches {pattern[1]}"
+    elif "timezone" in condition:
+        text += " with a time zone"
     return text if got is None else f"{text}, not {words.get(got, got)}"
 
 

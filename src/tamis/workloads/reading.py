@@ -16,6 +16,7 @@ from tamis.errors import FilterSyntaxError, TamisError, WorkloadError
 from tamis.events import Attribute, Schema
 from tamis.events.schema import did_you_mean
 from tamis.languages import parse
+from tamis.misfits import find_misfit
 from tamis.workloads.declarations import (
     AnyDeclaration,
     AttributeSource,
@@ -238,20 +239,21 @@ def _existing(
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(.+)`")
 _MISSING: Final = re.compile(r"Object missing required field `(.+)`")
 _TYPES: Final = ("int", "float", "str", "bool", "timestamp")
-_TOML_WORDS: Final = {"object": "table", "str": "text", "decimal": "number"}
+_TOML_WORDS: Final = {"object": "a table", "array": "a list", "decimal": "a number"}
 
 
 def _decoded(key: str, raw: object, type_: Any) -> Any:
     try:
         return msgspec.convert(raw, type_)
     except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
+        path = str(error).partition(" - at `$")[2]
         inner = path.rstrip("`").replace("[...]", "")
-        raise _mistake((key + inner).lstrip("."), reason, raw, type_) from None
+        raise _mistake((key + inner).lstrip("."), error, raw, type_) from None
 
 
-def _mistake(key: str, reason: str, raw: object, type_: Any) -> Mistake:
+def _mistake(key: str, error: msgspec.ValidationError, raw: object, type_: Any) -> Mistake:
     """Translate an error of msgspec to the terms of TOML."""
+    reason = str(error).partition(" - at `$")[0]
     if found := _UNKNOWN.fullmatch(reason):
         fields = _fields(raw, type_)
         hint = did_you_mean(found[1], fields) or f"the keys here are {', '.join(fields)}"
@@ -261,8 +263,7 @@ def _mistake(key: str, reason: str, raw: object, type_: Any) -> Mistake:
     if reason.startswith("Invalid value") and key.endswith(".type"):
         given = reason[14:].strip("'")
         return Mistake(key, f'"{given}" is not a type', f"the types are {', '.join(_TYPES)}")
-    words = re.sub(r"\w+", lambda word: _TOML_WORDS.get(word[0], word[0]), reason)
-    return Mistake(key, words.replace("`", "").replace("Expected", "expected"))
+    return Mistake(key, f"it {find_misfit(error, words=_TOML_WORDS).reason}")
 
 
 def _fields(raw: object, type_: Any) -> list[str]:
