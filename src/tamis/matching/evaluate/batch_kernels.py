@@ -374,6 +374,41 @@ def look_up(table: RankTable, values: NDArray[np.float64], passed: NDArray[np.in
             passed[place] = at[number] if whole == values[place] else over[number]
 
 
+class NumberRanks(NamedTuple):
+    """The numbers among the breakpoints of many attributes."""
+
+    starts: NDArray[np.int64]
+    """Attribute b has the numbers from starts[b] to starts[b + 1], ascending."""
+    numbers: NDArray[np.float64]
+    first_cell: NDArray[np.int32]
+    """For each attribute the cell of the least number."""
+
+
+@kernel
+def rank_numbers(
+    ranks: NumberRanks,
+    attributes: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    values: NDArray[np.float64],
+    cells: NDArray[np.int32],
+) -> None:
+    """Write the cells of values that are not NaN, those of one attribute after the other's."""
+    place = 0
+    for column in range(len(attributes)):
+        attribute = attributes[column]
+        start, end = ranks.starts[attribute], ranks.starts[attribute + 1]
+        numbers, base = ranks.numbers[start:end], ranks.first_cell[attribute]
+        while place < ends[column]:
+            first, left, value = 0, len(numbers), values[place]
+            while left > 0:
+                half = left >> 1
+                # Without a branch, which would often be mispredicted.
+                first += (left - half) * int(numbers[first + half] <= value)
+                left = half
+            cells[place] = base + first
+            place += 1
+
+
 @kernel
 def gather_holders(
     texts: NDArray[np.int32],

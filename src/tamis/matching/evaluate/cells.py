@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,7 +15,13 @@ from tamis.events import Kind
 from tamis.events.batch import Column, Entries, EventBatch, split_numbers
 from tamis.events.kinds import KINDS, Value, kind_of
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.evaluate.batch_kernels import CellsByAttribute, RankTable, look_up
+from tamis.matching.evaluate.batch_kernels import (
+    CellsByAttribute,
+    NumberRanks,
+    RankTable,
+    look_up,
+    rank_numbers,
+)
 from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.predicates import PredicateIndex
 
@@ -28,6 +34,8 @@ _NOTHING: Final[EventCells] = (np.empty(0, np.int32), np.empty(0, np.int32))
 MIN_TABLE_BREAKPOINTS: Final = 16
 MAX_TABLE_ENTRIES: Final = 1 << 16
 MAX_TABLE_NUMBER: Final = float(2**50)
+# Of fewer columns, each is ranked by itself, where a table may be at hand.
+MIN_COLUMNS_RANKED_TOGETHER: Final = 32
 
 
 class BatchCells(NamedTuple):
@@ -51,6 +59,7 @@ class CellFinder:
         self.rankers: Final = {name: Ranker(block.partition) for name, block in blocks.items()}
         self.predicate: Final = np.full(len(compiled.variables), NONE, np.int32)
         """The predicate of each variable, or NONE."""
+        self._numbers = _AllNumberBreakpoints(self.rankers)
         for number, variable in enumerate(compiled.variables.predicates.values()):
             self.predicate[variable] = number
 
@@ -58,10 +67,12 @@ class CellFinder:
         """Return the cells and predicates of a batch."""
         found, starts = [_NOTHING], [0]
         multivalued, names = None, set[str]()
+        are_many = len(batch.columns) >= MIN_COLUMNS_RANKED_TOGETHER
+        ranked = self._numbers.rank(batch.columns) if are_many else {}
         for name, ranker in self.rankers.items():
             column = batch.columns.get(name)
             if column is not None:
-                found.append(ranker.rank(column))
+                found.append(ranked[name] if name in ranked else ranker.rank(column))
                 events = None if column.is_single else column.multivalued(batch.length)
                 if events is not None and events.any():
                     multivalued = events if multivalued is None else multivalued | events
@@ -96,6 +107,16 @@ class Ranker:
             for kind, traits in KINDS.items()
             if traits.store is not None
         }
+
+    @property
+    def numbers(self) -> NDArray[np.float64] | None:
+        """Return the breakpoints that are numbers; None if they are not exact as floats."""
+        return self._numbers.exact
+
+    @property
+    def first_number(self) -> int:
+        """Return the cell of the least number."""
+        return self._base[Kind.NUMBER]
 
     def cell(self, value: Value) -> int:
         """Return the cell of a single value."""
@@ -150,6 +171,11 @@ class _NumberBreakpoints:
         self._keys: Final = self._key(self._floats, self._residues)
         self._table: Final = None if self._residues is not None else _table(self._floats)
 
+    @property
+    def exact(self) -> NDArray[np.float64] | None:
+        """Return them as floats, None if some are between two floats."""
+        return self._floats if self._residues is None else None
+
     def passed(self, entries: Entries) -> NDArray[np.integer]:
         """Return how many of the breakpoints each number has passed."""
         if self._residues is None and entries.residues is None:
@@ -173,6 +199,42 @@ class _NumberBreakpoints:
         inside = groups < np.searchsorted(self._groups, floats, side="right")
         offsets = np.where(inside, 0 if residues is None else residues, -(2**15))
         return groups * 2**16 + offsets
+
+
+class _AllNumberBreakpoints:
+    """The numbers among the breakpoints of all attributes, to rank many columns in one call."""
+
+    def __init__(self, rankers: Mapping[str, Ranker]) -> None:
+        exact = {name: ranker for name, ranker in rankers.items() if ranker.numbers is not None}
+        self._places: Final = {name: place for place, name in enumerate(exact)}
+        floats = [ranker.numbers for ranker in exact.values() if ranker.numbers is not None]
+        self._ranks: Final = NumberRanks(
+            starts=np.cumsum([0, *map(len, floats)], dtype=np.int64),
+            numbers=np.concatenate([np.empty(0), *floats]),
+            first_cell=np.array([ranker.first_number for ranker in exact.values()], np.int32),
+        )
+
+    def rank(self, columns: Mapping[str, Column]) -> dict[str, EventCells]:
+        """Return the cells of columns that hold only numbers that are exact as floats."""
+        names, places, events, values = [], [], [], []
+        for name, column in columns.items():
+            place, numbers = self._places.get(name), column.entries.get(Kind.NUMBER)
+            if place is None or numbers is None or len(column.entries) > 1:
+                continue
+            if numbers.residues is None:
+                names.append(name)
+                places.append(place)
+                events.append(numbers.events)
+                values.append(numbers.values)
+        ends = np.cumsum([len(own) for own in values], dtype=np.int64)
+        together = np.concatenate([np.empty(0), *values])
+        cells = np.empty(len(together), np.int32)
+        rank_numbers(self._ranks, np.array(places, np.int32), ends, together, cells)
+        ranked, start = dict[str, EventCells](), 0
+        for name, own, end in zip(names, events, ends.tolist(), strict=True):
+            ranked[name] = own, cells[start:end]
+            start = end
+        return ranked
 
 
 def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
