@@ -49,7 +49,7 @@ EXCESSES = [
     ('attributes.x = { type = "float", range = [0, 1e9999999999999999999] }\n' + F,
      "attributes.x", "finite"),
     ('attributes.x = { type = "int", range = [0, 9], zipf = 1e9999999999999999999 }\n' + F,
-     "attributes.x.zipf", "expected float"),
+     "attributes.x.zipf", "it must be a number of at most"),
     (f'attributes."a0..a{LONG_NUMBER}" = {{ type = "bool" }}\n' + F,
      "attributes.a0..a" + "9" * 83 + "…", "at most 250 characters in a name"),
     (f'attributes."a0..a{"9" * 200}" = {{ type = "bool" }}\n' + F,
