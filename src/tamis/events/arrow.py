@@ -352,7 +352,9 @@ class _Conversion:
             name: self._column(name, parts[0] if len(parts) == 1 else joined(parts))
             for name, parts in by_name.items()
         }
-        if numbers:
+        if not columns:
+            columns = numbers
+        elif numbers:
             places = {name: place for place, name in enumerate(self.chunks)}
             places |= {".".join(keys): places[keys[0]] for keys in flats.found}
             # Attributes stay in the order of the table.
