@@ -223,6 +223,7 @@ class Broker:
             random=random,
             supervisor=self.supervisor,
             suspensions=suspensions,
+            unwritten=self.acknowledgement_writer.unwritten,
         )
         self.damage_watch = DamageWatch(
             store, self.health, self.metrics, clock, executors.background
@@ -236,6 +237,7 @@ class Broker:
             clock=clock.time,
             engine=self.engine,
             health=self.health,
+            metrics=self.metrics,
             quota=PublishingQuota(RateLimiter(clock.monotonic)),
             decoder=self.decoder,
             numbering=self.numbering,

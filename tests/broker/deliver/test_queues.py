@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tamis.broker.deliver.queues import DeliveryQueue, DiskQueue, MemoryQueue
+from tamis.broker.deliver.queues import DeliveryQueue, DiskQueue, MemoryQueue, UnwrittenQueues
 from tamis.ports import ThreadExecutor
 from tamis.storage import StateStore, Storage, StoredSubscription
 
@@ -22,8 +22,8 @@ def _somebody_there(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """Run with a connected subscriber and without: the difference is memory."""
     made = DeliveryQueue.__init__
 
-    def make(queue: DeliveryQueue, window: int) -> None:
-        made(queue, window)
+    def make(queue: DeliveryQueue, window: int, *writing: UnwrittenQueues) -> None:
+        made(queue, window, *writing)
         queue.is_attended = request.param
 
     monkeypatch.setattr(DeliveryQueue, "__init__", make)
@@ -58,7 +58,7 @@ def taken(queue: DiskQueue | MemoryQueue, limit: int = 100, now: float = 0.0) ->
 
 def test_what_lies_behind_a_replay_waits_for_it(store: Storage) -> None:
     number = subscription(store.state)
-    queue = DiskQueue(number, store.state, WINDOW, THREADS, nothing_yet=False)
+    queue = DiskQueue(number, store.state, WINDOW, THREADS, UnwrittenQueues(), nothing_yet=False)
     queue.below = 3
     store.state.commit_matches(9, [(number, 8), (number, 9)], {})
     queue.offer([8, 9])
@@ -75,7 +75,7 @@ def test_what_lies_behind_a_replay_waits_for_it(store: Storage) -> None:
 
 def test_nothing_is_kept_in_memory_for_disconnected_subscribers(store: Storage) -> None:
     number = subscription(store.state)
-    queue = DiskQueue(number, store.state, 100, THREADS, nothing_yet=True)
+    queue = DiskQueue(number, store.state, 100, THREADS, UnwrittenQueues(), nothing_yet=True)
     store.state.commit_matches(10, [(number, row) for row in range(1, 11)], {})
     assert taken(queue) == []
     queue.offer(range(1, 11))
@@ -86,7 +86,7 @@ def test_nothing_is_kept_in_memory_for_disconnected_subscribers(store: Storage) 
 
 def test_more_than_the_window_waits_on_disk(store: Storage) -> None:
     number = subscription(store.state)
-    queue = DiskQueue(number, store.state, WINDOW, THREADS, nothing_yet=True)
+    queue = DiskQueue(number, store.state, WINDOW, THREADS, UnwrittenQueues(), nothing_yet=True)
     rows = list(range(1, 11))
     store.state.commit_matches(10, [(number, row) for row in rows], {})
     queue.offer(rows)
@@ -99,7 +99,7 @@ def test_more_than_the_window_waits_on_disk(store: Storage) -> None:
 
 def test_no_more_than_the_window_is_unsettled(store: Storage) -> None:
     number = subscription(store.state)
-    queue = DiskQueue(number, store.state, WINDOW, THREADS, nothing_yet=True)
+    queue = DiskQueue(number, store.state, WINDOW, THREADS, UnwrittenQueues(), nothing_yet=True)
     store.state.commit_matches(10, [(number, row) for row in range(1, 11)], {})
     queue.offer(list(range(1, 11)))
     assert taken(queue) == [1, 2, 3, 4]
@@ -112,7 +112,7 @@ def test_no_more_than_the_window_is_unsettled(store: Storage) -> None:
 
 def test_unacknowledged_events_are_redelivered_after_a_lost_connection(store: Storage) -> None:
     number = subscription(store.state)
-    queue = DiskQueue(number, store.state, WINDOW, THREADS, nothing_yet=True)
+    queue = DiskQueue(number, store.state, WINDOW, THREADS, UnwrittenQueues(), nothing_yet=True)
     store.state.commit_matches(3, [(number, 1), (number, 2), (number, 3)], {})
     queue.offer([1, 2, 3])
     assert taken(queue, limit=2) == [1, 2]

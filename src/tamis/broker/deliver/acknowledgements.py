@@ -8,7 +8,13 @@ from functools import partial
 from typing import Final
 
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
-from tamis.broker.deliver.queues import DeliveryOutcome, DiskQueue, LostEvent
+from tamis.broker.deliver.queues import (
+    DeliveryOutcome,
+    DeliveryQueue,
+    DiskQueue,
+    LostEvent,
+    UnwrittenQueues,
+)
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import get_logger
@@ -50,30 +56,15 @@ class AcknowledgementWriter:
         self._index = subscription_index
         self._executor = executor
         self._metrics = metrics
-        self.waiting: set[ActiveSubscription] = set()
-        """Subscriptions with outcomes to write."""
-        self.work = asyncio.Event()
-        """Set when there are some."""
-        self._writing: set[ActiveSubscription] = set()
+        self.unwritten: Final = UnwrittenQueues()
+        """Queues with outcomes to write."""
+        self._writing: dict[DeliveryQueue, None] = {}
         """Those whose outcomes are being written; after a failure they are written again."""
         self._flushes: list[asyncio.Future[None]] = []
         """Of those who wait until all outcomes before are on disk."""
         self._told: list[DroppedEvents] = []
         """What subscribers know of now; it is still to be written."""
         self._written = asyncio.Event()
-
-    def acknowledge(
-        self, subscription: ActiveSubscription, sequences: Iterable[int], up_to: int = 0
-    ) -> list[int]:
-        """Acknowledge events, by sequence or all up to one; return those that were in memory."""
-        queue = subscription.queue
-        known = queue.settle(sequences, up_to)
-        self._metrics.acknowledged.inc(len(known))
-        if known and isinstance(queue, DiskQueue):
-            queue.unwritten.update(dict.fromkeys(known))
-            self.waiting.add(subscription)
-            self.work.set()
-        return known
 
     def acknowledge_stored(
         self, subscription: ActiveSubscription, queue: DiskQueue, sequences: Iterable[int]
@@ -96,8 +87,8 @@ class AcknowledgementWriter:
         queue = subscription.queue
         if isinstance(queue, DiskQueue):
             queue.unwritten.update(outcomes)
-            self.waiting.add(subscription)
-            self.work.set()
+            self.unwritten.queues[queue] = None
+            self.unwritten.work.set()
 
     def note_told(self, subscription: ActiveSubscription, told: Mapping[str, int]) -> None:
         """Write that a subscriber knows of losses, by reason."""
@@ -112,31 +103,31 @@ class AcknowledgementWriter:
         """Return when all outcomes so far are on disk, safe from a power failure as well."""
         is_on_disk: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flushes.append(is_on_disk)
-        self.work.set()
+        self.unwritten.work.set()
         await is_on_disk
 
     async def settled(self) -> None:
         """Return when every outcome is on disk."""
-        while self.waiting or self._writing or self._flushes:
+        while self.unwritten.queues or self._writing or self._flushes:
             await self._written.wait()
 
     async def run(self) -> None:
         """Write outcomes until cancelled."""
         while True:
             if not (self._writing or self._flushes):
-                await self.work.wait()
+                await self.unwritten.work.wait()
             await asyncio.sleep(BATCHING_SECONDS)
-            self.work.clear()
-            self._writing |= self.waiting
-            self.waiting.clear()
+            self.unwritten.work.clear()
+            self._writing |= self.unwritten.queues
+            self.unwritten.queues.clear()
             flushes, told = [*self._flushes], [*self._told]
             batch = [
-                (subscription, queue, queue.unwritten.copy())
-                for subscription in self._writing
-                if isinstance(queue := subscription.queue, DiskQueue)
+                (queue, queue.unwritten.copy())
+                for queue in self._writing
+                if isinstance(queue, DiskQueue)
             ]
             outcomes = [
-                (queue.number, *one) for _, queue, outcomes in batch for one in outcomes.items()
+                (queue.number, *one) for queue, outcomes in batch for one in outcomes.items()
             ]
             settle = partial(
                 self._state.settle,
@@ -154,7 +145,7 @@ class AcknowledgementWriter:
                     # A full disk empties again; until then memory keeps the outcomes.
                     self._report(error)
                     await asyncio.sleep(RETRY_SECONDS)
-            for _, queue, written in batch:
+            for queue, written in batch:
                 for sequence, outcome in written.items():
                     if queue.unwritten[sequence] is outcome:
                         del queue.unwritten[sequence]
@@ -205,13 +196,13 @@ class AcknowledgementWriter:
         LOG.info("acknowledgements are stored again")
 
     async def _bound_letters(
-        self,
-        batch: Iterable[tuple[ActiveSubscription, DiskQueue, Mapping[int, DeliveryOutcome]]],
+        self, batch: Iterable[tuple[DiskQueue, Mapping[int, DeliveryOutcome]]]
     ) -> list[DroppedEvents]:
         buried = [
             subscription
-            for subscription, _, written in batch
+            for queue, written in batch
             if any(isinstance(one, DeadLetter) for one in written.values())
+            and (subscription := self._index.get(queue.number)) is not None
         ]
         try:
             return await self._executor.run(self._bounds.enforce, buried)

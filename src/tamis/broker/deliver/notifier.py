@@ -257,8 +257,8 @@ class Notifier:
                             for one in events
                         }
                     )
-                    writer.waiting.add(subscription)
-                    writer.work.set()
+                    writer.unwritten.queues[queue] = None
+                    writer.unwritten.work.set()
                 await sink.send(Deliver(subscription=subscription.stored.name, events=events))
                 self._metrics.delivered.inc(len(events))
                 now = self._clock()
@@ -268,7 +268,8 @@ class Notifier:
                         self._metrics.redelivered.inc()
                 if not attachment.manual:
                     held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
-                    writer.acknowledge(subscription, [one.sequence for one in held])
+                    known = queue.settle([one.sequence for one in held], 0)
+                    self._metrics.acknowledged.inc(len(known))
                 sent = end
             taken = queued[sent:]
 

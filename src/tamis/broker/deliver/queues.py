@@ -62,6 +62,17 @@ class InFlightEvent(NamedTuple):
     """The attachment that sends it; None: it was fetched."""
 
 
+class UnwrittenQueues:
+    """The queues with outcomes to write, and how their writer learns of them."""
+
+    __slots__ = ("queues", "work")
+
+    def __init__(self) -> None:
+        self.queues: dict[DeliveryQueue, None] = {}
+        self.work = asyncio.Event()
+        """Set when there are some."""
+
+
 class DeliveryQueue:
     """What both kinds share: events in flight, and events to send again later."""
 
@@ -72,11 +83,17 @@ class DeliveryQueue:
         "listeners",
         "retries",
         "settled_meanwhile",
+        "unwritten",
         "window",
+        "writing",
     )
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, writing: UnwrittenQueues | None = None) -> None:
+        """Make a queue; without `writing`, nothing of it is on disk."""
         self.window = window
+        self.writing = writing
+        self.unwritten: dict[int, DeliveryOutcome] = {}
+        """Outcomes that are not on disk yet, by sequence."""
         self.in_flight: dict[int, InFlightEvent] = {}
         self.dropped = 0
         """Dropped events that the subscriber has not been notified of."""
@@ -139,7 +156,7 @@ class DeliveryQueue:
         return [sequence for sequence in known if sequence in meant or sequence <= up_to]
 
     def settle(self, sequences: Iterable[int], up_to: int) -> list[int]:
-        """Remove acknowledged events; return those that were known."""
+        """Remove events that need not be sent again, also from disk; return those in memory."""
         meant = {*sequences}
         settled = [s for s in self.in_flight if s in meant or s <= up_to]
         for sequence in settled:
@@ -152,6 +169,10 @@ class DeliveryQueue:
             settled += again
         if self.settled_meanwhile is not None:
             self.settled_meanwhile.update(settled)
+        if settled and self.writing is not None:
+            self.unwritten.update(dict.fromkeys(settled))
+            self.writing.queues[self] = None
+            self.writing.work.set()
         # There may be room in the window now.
         for wake_up in self.listeners:
             wake_up.set()
@@ -218,7 +239,6 @@ class DiskQueue(DeliveryQueue):
         "latest_due",
         "number",
         "requeued",
-        "unwritten",
     )
 
     def __init__(
@@ -227,11 +247,12 @@ class DiskQueue(DeliveryQueue):
         state: StateStore,
         window: int,
         executor: Executor,
+        writing: UnwrittenQueues,
         *,
         nothing_yet: bool,
         latest_due: float = inf,
     ) -> None:
-        super().__init__(window)
+        super().__init__(window, writing)
         self.latest_due = latest_due
         """No pause that is on disk lasts longer."""
         self._executor = executor
@@ -248,8 +269,6 @@ class DiskQueue(DeliveryQueue):
         """Events from here on must not be sent yet: a replay still looks for earlier ones."""
         self.requeued: frozenset[int] = frozenset()
         """Dead letters that come back; they may be on disk, and are not to be read there."""
-        self.unwritten: dict[int, DeliveryOutcome] = {}
-        """Outcomes that are not on disk yet, by sequence."""
 
     def hold_from(self, sequence: int) -> None:
         """Send no events from one on until a replay has found all before them."""

@@ -18,6 +18,7 @@ from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.health import Health
+from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.committer import Committer
@@ -46,6 +47,7 @@ class SessionServices(NamedTuple):
     clock: Callable[[], float]
     engine: Engine
     health: Health
+    metrics: Metrics
     quota: PublishingQuota
     decoder: PayloadDecoder
     numbering: Numbering

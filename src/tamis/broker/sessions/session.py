@@ -337,24 +337,27 @@ class Session(Questions, Administration):
 
     async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
         """Acknowledge events, so that they are not delivered again."""
-        index, writer = self._services.subscription_index, self._services.acknowledgement_writer
-        subscription = index.by_key.get((self.principal.name, id_))
+        services = self._services
+        subscription = services.subscription_index.by_key.get((self.principal.name, id_))
         if subscription is None or self.closed.done():
             subscription = self._find(id_)
         if self.rights.hides_anything and not subscription.shows_all_to(self.rights):
             meant = subscription.queue.unsettled_among(sequences, up_to)
-            known = writer.acknowledge(subscription, await self._visible_among(subscription, meant))
+            visible = await self._visible_among(subscription, meant)
+            known = subscription.queue.settle(visible, 0)
         else:
-            known = writer.acknowledge(subscription, sequences, up_to)
+            known = subscription.queue.settle(sequences, up_to)
+        services.metrics.acknowledged.inc(len(known))
         if up_to or len(known) < len(sequences):
             settled = {*known}
             others = [one for one in sequences if one not in settled]
-            await self._services.notifier.acknowledge_stored(subscription, self, others, up_to)
+            await services.notifier.acknowledge_stored(subscription, self, others, up_to)
 
     def acknowledge_arrived(self, attachment: Attachment, attempts: Mapping[int, int]) -> None:
         """Acknowledge what an attachment sent, by sequence, unless it was rejected since."""
         arrived = [one for one, attempt in attempts.items() if attachment.holds(one, attempt)]
-        self._services.acknowledgement_writer.acknowledge(attachment.subscription, arrived)
+        known = attachment.subscription.queue.settle(arrived, 0)
+        self._services.metrics.acknowledged.inc(len(known))
 
     async def resume_after(self, id_: str, sequence: int) -> None:
         """Acknowledge what a connection was sent up to an event, and nobody has rejected.
@@ -365,7 +368,7 @@ class Session(Questions, Administration):
         queue = subscription.queue
         visible = await self._visible_among(subscription, queue.received_up_to(sequence))
         received = {*visible}.intersection(queue.received_up_to(sequence))
-        services.acknowledgement_writer.acknowledge(subscription, received)
+        services.metrics.acknowledged.inc(len(queue.settle(received, 0)))
         await services.notifier.acknowledge_stored(subscription, self, (), sequence, received=True)
 
     async def flush(self) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from tamis.access import JOINED_LIMITS, FilterInMode, Principal, Rights
 from tamis.broker.deliver.notifier import Notifier
-from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
+from tamis.broker.deliver.queues import DiskQueue, MemoryQueue, UnwrittenQueues
 from tamis.broker.deliver.subscriptions import (
     ActiveSubscription,
     Extra,
@@ -91,7 +91,9 @@ class SubscriptionManager:
         random: RandomBytes,
         supervisor: Supervisor,
         suspensions: Suspensions,
+        unwritten: UnwrittenQueues,
     ) -> None:
+        self._unwritten = unwritten
         self.suspensions = suspensions
         suspensions.manage(
             updater=matcher.updater,
@@ -378,6 +380,7 @@ class SubscriptionManager:
             state,
             window,
             deliver,
+            self._unwritten,
             nothing_yet=nothing_yet,
             latest_due=self._latest_due,
         )
