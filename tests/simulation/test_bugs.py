@@ -12,7 +12,6 @@ QUICK = (
     "numbers out of order are taken for duplicates",
     "a consumer sees what the subscription may see",
     "a matcher that fails ends without a word",
-    "acknowledgements after a restart are ignored",
 )
 
 
