@@ -100,7 +100,8 @@ class Session(Questions, Administration):
                 rights = self.rights
                 if not rights.publishes_everything:
                     _check_rights(rights, payloads)
-                if self.owner in services.fan_out.waiting or not services.health.accepts:
+                is_crowded = self.owner in services.fan_out.waiting
+                if is_crowded or not services.health.accepts or self.closed.done():
                     await self._wait_for_room()
             except RefusedError as error:
                 services.numbering.note_refusal(name, sequence, len(texts))
