@@ -110,9 +110,10 @@ def early_position() -> Iterator[None]:
             matched_up_to: int,
             pending: Iterable[tuple[int, int]],
             publishers: Mapping[str, PublisherTail],
+            *rest: Any,
         ) -> None:
             commit(self, matched_up_to, (), publishers)
-            commit(self, matched_up_to, pending, {})
+            commit(self, matched_up_to, pending, {}, *rest)
 
         return commit_twice
 
@@ -305,8 +306,8 @@ def endless_lease() -> Iterator[None]:
             if not notifying._may_read(subscription, reader):
                 return []
             self.leased.add(subscription)
-            ends, digest = now + self._settings.ack_timeout, reader.rights.digest
-            return await subscription.queue.take(limit, now, ends, digest)
+            digest = reader.rights.digest
+            return await subscription.queue.take(limit, now, notifying.UNSENT, digest)
 
         return lease
 

@@ -373,3 +373,23 @@ async def test_a_loss_is_told_again_if_a_fetch_could_not_be_answered(tmp_path: P
             await ann.fetch("s")
         assert (await other.fetch("s")).dropped == 3
         assert (await other.fetch("s")).dropped == 0
+
+
+@run_async
+async def test_a_lease_begins_when_the_events_are_there(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, find = await fixture.login("ann", "reader"), EventCache.find
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1}, {"n": 2})
+        fixture.broker._event_cache.recent.clear()
+
+        async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
+            if fixture.clock.now == began_at:
+                fixture.clock.now += 1_000.0
+                await fixture.broker.notifier.reject_late()
+            return await find(cache, sequences)
+
+        began_at = fixture.clock.now
+        with patch.object(EventCache, "find", find_slowly):
+            got = [(one.sequence, one.attempt) for one in await ann.fetch("s", limit=1)]
+        assert got == [(1, 1)]

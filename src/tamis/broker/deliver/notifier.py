@@ -27,6 +27,8 @@ from tamis.storage import DeadLetter, Retry
 MAX_EVENTS_PER_TAKE: Final = 256
 # A frame holds one event or events of this size; between two frames changed rights take effect.
 FRAME_EVENT_BYTES: Final = 256 * 1024
+# The lease of events that are being prepared: it begins when they are returned.
+UNSENT: Final = 1e300
 # How long `end` waits for a connection to take the last frame.
 END_NOTICE_SECONDS: Final = 0.2
 # Why events are lost: by a full buffer, by age or size of the log, or because they are unreadable.
@@ -338,6 +340,9 @@ class Notifier:
             self._metrics.delivery_seconds.observe(max(0.0, self._clock() - delivery.time))
         if deliveries:
             number, in_flight = subscription.number, subscription.queue.in_flight
+            lease = self._steady_clock() + self._settings.ack_timeout
+            for one in deliveries:
+                in_flight[one.sequence] = in_flight[one.sequence]._replace(lease=lease)
             sent = {
                 one.sequence: Retry(number, one.sequence, one.attempt, in_flight[one.sequence].due)
                 for one in deliveries
@@ -350,8 +355,7 @@ class Notifier:
     ) -> list[QueuedEvent]:
         if not _may_read(subscription, reader):
             return []
-        lease, digest = now + self._settings.ack_timeout, reader.rights.digest
-        taken = await subscription.queue.take(limit, now, lease, digest)
+        taken = await subscription.queue.take(limit, now, UNSENT, reader.rights.digest)
         # Not before: a subscription without events in flight is removed from the set.
         self.leased.add(subscription)
         return taken

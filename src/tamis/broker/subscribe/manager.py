@@ -7,7 +7,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from math import inf
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -40,7 +39,7 @@ from tamis.filters.limits import steps_within
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
 from tamis.matching import Engine
-from tamis.ports import CORRECTION_SECONDS, RandomBytes
+from tamis.ports import RandomBytes
 from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
 
@@ -117,10 +116,8 @@ class SubscriptionManager:
             steps=steps_within(settings.pattern_seconds, settings.largest_event)
         )
         self._clock = clock
-        # Pauses are on disk by the clock of an earlier run. If it was ahead of this one, they end
-        # soon: nobody knows how long they were.
-        is_set_back = store.log.last_time > clock() + CORRECTION_SECONDS
-        self._latest_due = clock() + settings.backoff_most if is_set_back else inf
+        # Pauses are on disk by the clock of an earlier run, which may have been wrong by days.
+        self._latest_due = clock() + settings.backoff_most
         self._granted = self._compiled = 0
         """How often rights were granted, and the last of these times by which all are matched."""
         self._rights_changed, self._is_compiled = asyncio.Event(), asyncio.Event()
