@@ -207,15 +207,15 @@ def ignored_acknowledgements() -> Iterator[None]:
 @bug("a delivery that fails ends without a word")
 def silent_delivery() -> Iterator[None]:
     def make(end: Any) -> Any:
-        async def end_silently(self: Notifier, subscription: Any, reason: str) -> None:
-            if reason == notifying.FAILED and subscription.attachment is not None:
-                await self.detach(subscription.attachment)
+        async def end_silently(self: Notifier, attachment: Any, reason: str) -> None:
+            if reason == notifying.FAILED:
+                await self.detach(attachment)
             else:
-                await end(self, subscription, reason)
+                await end(self, attachment, reason)
 
         return end_silently
 
-    with replaced(Notifier, "end", make):
+    with replaced(Notifier, "_end", make):
         yield
 
 

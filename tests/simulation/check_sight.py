@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 
+TOLD_SECONDS = 6.0
+"""How long the reason may take to reach a connection that is ended."""
+
+
 class SightChecker(LogChecker):
     """Knows who may see what of which event."""
 
@@ -125,11 +129,13 @@ class SightChecker(LogChecker):
     def disconnected(self, credential: Credential, refusal: Refused) -> None:
         """Check that the broker may end a connection."""
         if refusal.code == "unauthenticated":
-            self.refused_credential(credential)
+            # One that reads slowly is told late.
+            self.refused_credential(credential, late=TOLD_SECONDS)
 
-    def refused_credential(self, credential: Credential) -> None:
-        """Check that the broker may refuse a credential."""
-        blocked = any(credential.principal in one.blocked for one in self.recent)
+    def refused_credential(self, credential: Credential, *, late: float = 0.0) -> None:
+        """Check that the broker may refuse a credential, now or as much earlier."""
+        versions = self.policies.between(self.now - late, self.now)
+        blocked = any(credential.principal in one.blocked for one in versions)
         is_valid = self.now < credential.expires_from and credential.revoking_at == inf
         if is_valid and not blocked and not self.world.jumps:
             self.fail(f"{credential} is refused, and nobody revoked or blocked it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from math import inf
 from typing import TYPE_CHECKING
 
 from simulation.clients import FrameClient, Push, fetch, request
@@ -254,6 +255,8 @@ class PatientSubscriber(DurableSubscriber):
     def __init__(self, world: World, principal: str, name: str) -> None:
         super().__init__(world, principal, name)
         self._lifetime = None
+        self._is_restless = self._random.random() < 0.4
+        """Whether it leaves by itself; the others come back only when they are told to."""
 
     async def run(self) -> None:
         """Take everything until the end, and then what is left."""
@@ -265,7 +268,8 @@ class PatientSubscriber(DurableSubscriber):
                     await self._borrow(client.credential)
                 await client.open()
                 await client.call(self.wanted(10_000, "manual"))
-                until = world.loop.time() + self._random.choice([1.0, 3.0, 60.0])
+                stay = self._random.choice([1.0, 3.0]) if self._is_restless else inf
+                until = world.loop.time() + stay
                 while not (world.is_winding_down and world.is_drained(self)):
                     if world.loop.time() > until and not world.is_winding_down:
                         break
