@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import time
 from statistics import median
 from threading import Event, Thread
@@ -94,13 +96,43 @@ def test_frames_that_come_together_are_all_handled_in_their_order(server: Server
         assert refs == [*range(1, 2_001)]
 
 
-def test_a_flood_of_small_frames_does_not_keep_others_waiting(server: ServerProcess) -> None:
-    frame = Frame(Opcode.TEXT, b'{"type":"credit","subscription":"x","events":1}')
+def test_a_request_with_large_headers_is_answered(server: ServerProcess) -> None:
+    with Talk(server, additional_headers={"Cookie": "x" * 6_000}) as talk:
+        assert talk.ask("ping", "pong")
+
+
+def test_a_connection_that_is_refused_closes_at_once_whatever_was_sent(
+    server: ServerProcess,
+) -> None:
+    with Talk(server, close_timeout=5) as talk:
+        frame = Frame(Opcode.TEXT, b'{"type":"ping","ref":1}').serialize(mask=True)
+        wrong = Frame(Opcode.TEXT, b"this is no frame").serialize(mask=True)
+        talk.socket.socket.sendall(wrong + frame * 3_000)
+        begun = time.monotonic()
+        check_sent_away(talk, 4400, "bad_request", "not JSON")
+        talk.socket.close()
+        assert time.monotonic() - begun < 4
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Frame(Opcode.TEXT, b'{"type":"credit","subscription":"x","events":1}'),
+        Frame(Opcode.PING, b""),
+        Frame(Opcode.PONG, b"x" * 125),
+    ],
+    ids=["frames", "pings", "pongs"],
+)
+def test_a_flood_of_small_frames_does_not_keep_others_waiting(
+    server: ServerProcess, frame: Frame
+) -> None:
     many, over = frame.serialize(mask=True) * 1_000, Event()
 
     def flood(talk: Talk) -> None:
-        while not over.is_set():
-            talk.socket.socket.sendall(many)
+        # What it is answered is not read, so that it may be sent away.
+        with contextlib.suppress(OSError):
+            while not over.is_set():
+                talk.socket.socket.sendall(many)
 
     with Talk(server) as first, Talk(server) as second, Talk(server) as other:
         threads = [Thread(target=flood, args=(talk,)) for talk in (first, second)]
@@ -112,6 +144,8 @@ def test_a_flood_of_small_frames_does_not_keep_others_waiting(server: ServerProc
             other.ask("ping", "pong")
             times.append(time.monotonic() - begun)
         over.set()
+        for talk in (first, second):
+            talk.socket.socket.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join()
         assert median(times) < 0.1

@@ -158,3 +158,24 @@ async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
     begun = time.monotonic()
     await pacing.wait_for_frame("bob", closed, 100)
     assert time.monotonic() - begun < 0.1
+
+
+@run_async
+async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
+    pacing = PrincipalPacing()
+    for _ in range(100):
+        await ask(pacing, "ann", size=100_000_000)
+    await make_late(pacing)
+    assert await ask(pacing, "ann") < 0.1
+
+
+@run_async
+async def test_a_wait_ends_with_the_pacing() -> None:
+    pacing = PrincipalPacing()
+    await make_late(pacing)
+    await ask(pacing, "ann", size=round(5 * SHARE / 2e-9))
+    waiting = asyncio.create_task(ask(pacing, "ann"))
+    await asyncio.sleep(0.1)  # so that it waits
+    assert not waiting.done()
+    pacing.paced_until = 0.0
+    assert await waiting < 3

@@ -229,6 +229,27 @@ async def test_events_that_retention_removes_meanwhile_are_told(tmp_path: Path) 
 
 
 @run_async
+async def test_if_retention_removes_everything_meanwhile_new_events_come(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
+        ann = await fixture.login("ann", "all")
+        await add_neighbour(fixture)
+        await subscribe(ann, SLOW, "s")
+        await publish(ann, SLOW_EVENT)
+        await settle(fixture)
+        fixture.clock.now += 10.0
+        with patch.object(EventLog, "first_sequence", PropertyMock(return_value=2)):
+            await subscribe(ann, SLOW, "s")
+        event: Data = {"t": f"a{'.' * 40}b3"}
+        await publish(ann, event)
+        await settle(fixture)
+        print(
+            await ann.subscription("s"),
+            fixture.broker.subscription_index.find("ann", "s").queue.below,
+        )
+        assert await fetched(ann, "s", wait=5.0) == [event]
+
+
+@run_async
 async def test_without_tokens_each_filter_has_a_budget_of_its_own(tmp_path: Path) -> None:
     settings = BrokerSettings(data=tmp_path, pattern_burst=0.02)
     async with await Broker.open(settings) as broker:

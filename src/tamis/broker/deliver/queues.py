@@ -276,6 +276,11 @@ class DiskQueue(DeliveryQueue):
         self._is_new = False
         self.forget_readers()
 
+    def release(self) -> None:
+        """Send all events."""
+        self.below = inf
+        self.wake()
+
     def offer(self, sequences: Sequence[int]) -> None:
         """Add events that have been written to disk."""
         self._is_new = False

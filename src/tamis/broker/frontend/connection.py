@@ -150,11 +150,11 @@ class Connection:
 
     async def run(self) -> None:
         """Serve the client until it goes or is disconnected."""
-        loop, pacing = asyncio.get_running_loop(), self._broker.pacing
+        loop, pacing, task = asyncio.get_running_loop(), self._broker.pacing, asyncio.current_task()
         try:
             await self._begin()
             while self._end is None:
-                self._reader = asyncio.current_task()
+                self._reader = task
                 message = await self._receive()
                 self._reader = None
                 if message["type"] == "websocket.disconnect":
@@ -165,7 +165,9 @@ class Connection:
                     session.principal.name != pacing.latest
                     or not pacing.paced_until < loop.time() < pacing.latest_at + NOTED_SECONDS
                 ):
+                    self._reader = task
                     await pacing.wait_for_frame(session.principal.name, session.closed, len(data))
+                    self._reader = None
                 if len(data) > self._settings.largest_frame:
                     self._finish(_refusal(self._too_large(data)))
                     break

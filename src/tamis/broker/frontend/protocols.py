@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 import h11
 import uvicorn
-from uvicorn._types import ASGISendEvent
+from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -34,12 +34,17 @@ from tamis.protocol import Code
 LINGER_SECONDS: Final = 2.0
 # A peer that has sent nothing for this long reads what it was sent.
 QUIET_SECONDS: Final = 0.2
-# What is parsed of a WebSocket in one turn of the event loop: some ten small frames. A larger frame
-# is only copied, so more of it may come at once.
-PIECE_BYTES: Final = 2 * 1024
-LARGE_PIECE_BYTES: Final = 16 * 1024
-# How often to look whether frames are handled that take a while.
-UNHANDLED_SECONDS: Final = 0.001
+# How long a WebSocket is parsed in one turn of the event loop, and how much of it: some ten small
+# frames, or much of a large one, which is only copied.
+PIECE_SECONDS: Final = 0.0003
+FIRST_PIECE_BYTES: Final = 2 * 1024
+MIN_PIECE_BYTES: Final = 256
+MAX_PIECE_BYTES: Final = 32 * 1024
+# After a piece without a whole message, such as pings, the pause is a multiple of what it took.
+PAUSES_PER_PIECE: Final = 9
+# A client whose credential is revoked may ignore that the connection is closed.
+REVOKED: Final = 4401
+REVOKED_SECONDS: Final = 0.5
 
 
 def linger(transport: asyncio.Transport) -> asyncio.TimerHandle:
@@ -347,6 +352,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Take over a connection; large messages are for clients that are known."""
         super().connection_made(transport)
         self._unparsed = bytearray()
+        self._piece_bytes = FIRST_PIECE_BYTES
         self._ticket: ConnectionTicket | None = self.app_state.get("ticket")
         if self._ticket is not None:
             self._ticket.dismiss = self.transport.abort
@@ -370,27 +376,41 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if self._ticket is not None:
             self._ticket.make_known()
 
-    def data_received(self, data: bytes, most: int = PIECE_BYTES) -> None:
+    def data_received(self, data: bytes) -> None:
         """Parse the next piece of what a peer has sent; without data, of what is left."""
+        if not self.handshake_initiated:
+            # The request has a limit of its own, and Uvicorn expects it to be parsed at once.
+            super().data_received(data)
+            return
         self._unparsed += data
         if 0 < len(data) < len(self._unparsed):
             return
-        if not data and not self.queue.empty():
-            self._parsing = self.loop.call_later(UNHANDLED_SECONDS, self.data_received, b"")
-            return
-        piece = bytes(self._unparsed[:most])
-        del self._unparsed[:most]
+        self._parsing = None
+        piece = bytes(self._unparsed[: self._piece_bytes])
+        del self._unparsed[: self._piece_bytes]
+        begun = self.loop.time()
         super().data_received(piece)
+        seconds = self.loop.time() - begun
+        fitting = int(len(piece) * PIECE_SECONDS / (seconds + 1e-6))
+        self._piece_bytes = min(max(fitting, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
         if self._unparsed:
             self.transport.pause_reading()
             # Otherwise Uvicorn would go on reading as soon as this piece is handled.
             self.read_paused = False
-            next_most = LARGE_PIECE_BYTES if self.queue.empty() else PIECE_BYTES
-            self._parsing = self.loop.call_soon(self.data_received, b"", next_most)
+            if self.queue.empty() or self.close_sent:
+                pause = PAUSES_PER_PIECE * seconds
+                self._parsing = self.loop.call_later(pause, self.data_received, b"")
         elif not data:
-            self.read_paused = not self.queue.empty()
+            self.read_paused = not (self.queue.empty() or self.close_sent)
             if not self.read_paused:
                 self.transport.resume_reading()
+
+    async def receive(self) -> ASGIReceiveEvent:
+        """Return the next message; after the last one of a piece, parse the next piece."""
+        message = await super().receive()
+        if self._unparsed and self._parsing is None and self.queue.empty():
+            self._parsing = self.loop.call_soon(self.data_received, b"")
+        return message
 
     async def send(self, message: ASGISendEvent) -> None:
         """Send a message; bytes go out as a text frame, since frames are encoded already.
@@ -402,6 +422,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if message["type"] != "websocket.send":
             await super().send(message)
             self.handshake_complete |= self.initial_response is not None and self.close_sent
+            if message["type"] == "websocket.close":
+                self._parse_the_rest()
+                if message["code"] == REVOKED:
+                    self.loop.call_later(REVOKED_SECONDS, self.transport.abort)
             return
         await self.writable.wait()
         if self.disconnected or self.close_sent:
@@ -411,6 +435,11 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         except InvalidState:
             raise ClientDisconnected from None
         self.transport.write(b"".join(self.conn.data_to_send()))
+
+    def _parse_the_rest(self) -> None:
+        """Go on without anybody who receives: the peer's answer to the end may be in it."""
+        if self._unparsed and self._parsing is None:
+            self._parsing = self.loop.call_soon(self.data_received, b"")
 
     def pause_writing(self) -> None:
         """Watch a peer that does not read."""

@@ -38,6 +38,8 @@ CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
 SECONDS_PER_BYTE: Final = 2e-9
 MAX_WAIT_SECONDS: Final = 5.0
+MAX_DEBT_SECONDS: Final = 6.0
+MAX_NAP_SECONDS: Final = 0.25
 MAX_KNOWN: Final = 1_000
 
 
@@ -82,38 +84,49 @@ class PrincipalPacing:
 
         It announces a body of `size` bytes; `changes` says whether it changes something.
         """
-        seconds = REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS
-        wait = self._charge(principal, seconds) - self.note(principal)
-        if wait <= 0 or not self.is_paced(principal):
-            return
-        if wait > MAX_WAIT_SECONDS:
+        wait = self._due(principal) - self.note(principal)
+        if wait > MAX_WAIT_SECONDS and self.is_paced(principal):
             raise RefusedError(
                 Code.TOO_MANY,
                 f"{principal} asks for more than its share while others are served; try again in "
                 f"{MAX_WAIT_SECONDS:.0f} s",
                 retry_after=MAX_WAIT_SECONDS,
             )
-        await asyncio.wait([closed], timeout=wait)
+        self._charge(
+            principal, REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS
+        )
+        await self._wait(principal, wait, closed)
 
     async def wait_for_frame(self, principal: str, closed: asyncio.Future[str], size: int) -> None:
         """Return when a frame of so many bytes may be handled."""
-        seconds = FRAME_SECONDS + size * SECONDS_PER_BYTE
-        wait = self._charge(principal, seconds) - self.note(principal)
-        if wait > 0 and self.is_paced(principal):
-            await asyncio.wait([closed], timeout=wait)
+        wait = self._due(principal) - self.note(principal)
+        self._charge(principal, FRAME_SECONDS + size * SECONDS_PER_BYTE)
+        await self._wait(principal, wait, closed)
+
+    async def _wait(self, principal: str, seconds: float, closed: asyncio.Future[str]) -> None:
+        """Wait, but no longer than the principal is paced."""
+        until = self._now() + seconds
+        while (left := until - self._now()) > 0 and self.is_paced(principal) and not closed.done():
+            await asyncio.wait([closed], timeout=min(left, MAX_NAP_SECONDS))
 
     async def metered(self, principal: str, work: Coroutine[Any, Any, T]) -> T:
         """Do work whose time on the event loop a principal pays for."""
         return await _MeteredWork(work, partial(self._charge, principal))
 
-    def _charge(self, principal: str, seconds: float) -> float:
-        """Note some work of a principal; return when it has paid for all work before."""
+    def _due(self, principal: str) -> float:
+        """Return when a principal has paid for its work, or could have for some time."""
+        return max(self._free_at.get(principal, -inf), self._now() - BURST_SECONDS / SHARE)
+
+    def _charge(self, principal: str, seconds: float) -> None:
+        """Note some work of a principal; only what is done while it is paced must be paid for."""
+        if not self.is_paced(principal):
+            self._free_at.pop(principal, None)
+            return
         now = self._now()
-        before = max(self._free_at.get(principal, -inf), now - BURST_SECONDS / SHARE)
         if len(self._free_at) > MAX_KNOWN:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
-        self._free_at[principal] = before + seconds / SHARE
-        return before
+        latest = now + MAX_DEBT_SECONDS
+        self._free_at[principal] = min(self._due(principal) + seconds / SHARE, latest)
 
     def _now(self) -> float:
         loop = asyncio.get_running_loop()

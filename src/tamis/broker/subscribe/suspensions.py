@@ -93,6 +93,8 @@ class Suspensions:
 
     def begin(self, subscriptions: Sequence[ActiveSubscription]) -> None:
         """Tell subscribers and the operator that the matcher has suspended subscriptions."""
+        # Somebody may have ended it already, while it could not be written.
+        subscriptions = [one for one in subscriptions if one.suspended_from]
         self._counter.inc(len(subscriptions))
         for one in subscriptions:
             LOG.warning(
@@ -143,6 +145,11 @@ class Suspensions:
         self.report()
         if lost:
             self._notifier.count_removed(subscription, lost)
+        if not Extra.of(subscription.stored).replay_from and isinstance(
+            subscription.queue, DiskQueue
+        ):
+            # Retention has removed everything since then: there is nothing to wait for.
+            subscription.queue.release()
         self._replay(subscription)
 
     def _end(self, subscription: ActiveSubscription) -> int:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import takewhile
+from threading import Lock
 from typing import Final, NamedTuple
 
 import re2
@@ -137,6 +138,7 @@ class PartFinder(Finder):
         self._all: Final = {test.place: _bytes(test.text) for test in tests}
         self._parts = _Parts.of([*self._all.items()])
         self._listed = 0
+        self._noting = Lock()
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the substrings that a text contains."""
@@ -169,6 +171,13 @@ class PartFinder(Finder):
         if self._listed < LISTED_PER_BUILT * len(parts.places):
             return
         self._listed = 0
+        with self._noting:
+            self._leave_out(parts, matches)
+
+    def _leave_out(self, parts: _Parts, matches: Sequence[tuple[int, int, int]]) -> None:
+        """Try frequent substrings on their own from now on: never fewer than before."""
+        if self._parts is not parts:
+            return
         counts = Counter(number for number, _, _ in matches)
         often = {parts.places[one] for one, count in counts.items() if count > MAX_OCCURRENCES}
         if often:
