@@ -242,10 +242,6 @@ async def test_if_retention_removes_everything_meanwhile_new_events_come(tmp_pat
         event: Data = {"t": f"a{'.' * 40}b3"}
         await publish(ann, event)
         await settle(fixture)
-        print(
-            await ann.subscription("s"),
-            fixture.broker.subscription_index.find("ann", "s").queue.below,
-        )
         assert await fetched(ann, "s", wait=5.0) == [event]
 
 
