@@ -16,6 +16,7 @@ from hypothesis import settings
 settings.register_profile("tamis", deadline=None, max_examples=50)
 settings.load_profile("tamis")
 
+ROOT: Final = Path(__file__).parent.parent
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - pytest makes folders of its own in it
 MEMORY_BYTES: Final = 2 * 1024**3
 """More than the tests have at the same time."""
@@ -35,10 +36,10 @@ if "TMPDIR" not in os.environ and has_room_in_memory():
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests on Spark first.
+    """Put the tests on Spark first, and then the pages about it, which use the same session.
 
     Each process that runs some of them starts a JVM, which is slow at first. Those who share the
     tests (`--dist worksteal`) begin with equal parts in order, and then take from the end of each
     other's.
     """
-    items.sort(key=lambda item: "/spark/" not in item.path.as_posix())
+    items.sort(key=lambda item: "spark" not in str(item.path.relative_to(ROOT)))
