@@ -360,7 +360,7 @@ class Engine:
         now, state = self._clock(), self._collection.state
         if not state.is_whole:
             state = self._collection.whole()
-        if budget is not None and state.tests_texts:
+        if budget is not None and state.is_metered:
             # What is not compiled cannot be measured test by test.
             state = CollectionState(state.vocabulary, self._collection.compiled())
         if type(event) is dict and budget is None and self._is_all_compiled(state):
@@ -484,7 +484,7 @@ class Engine:
                 matches = []
                 for segment in segments:
                     meter = None
-                    if budget is not None and segment.evaluator.tests_texts:
+                    if budget is not None and segment.evaluator.is_metered:
                         meter = segment.meter(budget, count)
                     matches.append(segment.evaluator.evaluate(part, self._threads, meter))
                 matched = MatchedBatch(part.length, matches)

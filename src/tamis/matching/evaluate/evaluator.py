@@ -62,8 +62,8 @@ class Evaluator:
         self._finder = CellFinder(compiled)
         self._postings = PostingLists(compiled)
         self._multivalued = MultivaluedEvaluator(compiled)
-        self.tests_texts: Final = bool(self._finder.predicates.texts)
-        """Whether there are tests that a text can make slow."""
+        self.is_metered: Final = self._finder.predicates.are_metered
+        """Whether there are tests that an event can make slow."""
         self._memory = Memory()
         self._free: deque[TileWorkspace] = deque()
         regions, graph = compiled.arrays.regions, compiled.arrays.graph
@@ -148,7 +148,7 @@ class Evaluator:
         return np.sort(np.concatenate((unindexed, matches.indexed)))
 
     def testing(self, predicate: int) -> NDArray[np.int32]:
-        """Return the subscriptions that use a text predicate, or one that asks the same."""
+        """Return the subscriptions that use a predicate, or one that is tested with it."""
         starts, users = self._users
         rows = self._finder.predicates.asking_as(predicate)
         return np.unique(np.concatenate([users[starts[row] : starts[row + 1]] for row in rows]))
@@ -159,15 +159,17 @@ class Evaluator:
         leaves, programs = self.compiled.variables.leaves, self.compiled.programs
         predicate, count = self._finder.predicate, len(self.compiled.variables.predicates)
         # A side asks a predicate by its variable or by its guard; it never asks two.
-        of_leaf = np.full(len(leaves.block), NONE, np.int32)
+        of_side = np.full(len(leaves.guard), NONE, np.int32)
         asked = predicate[leaves.variables]
         side_of = np.repeat(np.arange(len(leaves.guard)), np.diff(leaves.starts))
-        of_leaf[side_of[asked >= 0] >> 1] = asked[asked >= 0]
+        of_side[side_of[asked >= 0]] = asked[asked >= 0]
         guarded = np.flatnonzero(leaves.guard >= 0)
-        of_leaf[guarded >> 1] = predicate[leaves.guard[guarded]]
+        of_side[guarded] = predicate[leaves.guard[guarded]]
         user = np.repeat(np.arange(self.compiled.count, dtype=np.int32), np.diff(programs.starts))
         is_leaf = programs.codes >= 0
-        row, user = of_leaf[programs.codes[is_leaf]], user[is_leaf]
+        # The two sides of a leaf may ask different predicates.
+        row = of_side.reshape(-1, 2)[programs.codes[is_leaf]].ravel()
+        user = np.repeat(user[is_leaf], 2)
         row, user = row[row >= 0], user[row >= 0]
         order = np.argsort(row, kind="stable")
         return np.searchsorted(row[order], np.arange(count + 1)), user[order]

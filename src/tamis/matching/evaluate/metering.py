@@ -1,8 +1,9 @@
 """Budgets for slow tests: who pays for them, and what stays undecided when nobody can.
 
-Patterns and other tests of texts may take long, and both the pattern and the text come from
-outside. A budget has an account for everybody who pays. A meter runs the tests of one segment,
-charges what each took, and leaves out those that nobody can pay for.
+Patterns and other tests of texts may take long, and so may comparisons between attributes that have
+many values; both the filter and the event come from outside. A budget has an account for everybody
+who pays. A meter runs the tests of one segment, charges what each took, and leaves out those that
+nobody can pay for.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MAX_SET_SECONDS: Final = 0.1
 SLOW_SET_SECONDS: Final = 0.02
 # A test that has been as fast as this until now may use the reserve of an account.
 CHEAP_SECONDS: Final = 0.001
-MIN_KNOWN_CHARACTERS: Final = 4_096
+MIN_KNOWN_SIZE: Final = 4_096
 # What a call itself may take, beside the text.
 CALL_SECONDS: Final = 20e-6
 # How often the time of a test in another thread is looked at.
@@ -62,16 +63,16 @@ class MeteredTest(NamedTuple):
 
 
 class _TimeTaken(NamedTuple):
-    """What is known of a test: how long it took, for how many characters."""
+    """What is known of a test: how long it took, for how many characters or combinations."""
 
     seconds: float
-    characters: int
+    size: int
 
-    def expected(self, length: int) -> float:
-        """Return the time that a text of a length probably takes."""
-        if self.characters < MIN_KNOWN_CHARACTERS:
+    def expected(self, size: int) -> float:
+        """Return the time that a text of a length, or so many combinations, probably take."""
+        if self.size < MIN_KNOWN_SIZE:
             return float("inf")
-        return self.seconds / self.characters * length
+        return self.seconds / self.size * size
 
 
 _UNKNOWN: Final = _TimeTaken(0.0, 0)
@@ -87,7 +88,7 @@ class _Records:
 
 
 class MatchingBudget:
-    """How long tests of texts may take: for each payer, a bucket of seconds that fills again.
+    """How long slow tests may take: for each payer, a bucket of seconds that fills again.
 
     A full bucket has `burst` seconds, and gains `share` seconds each second. What several payers'
     subscriptions ask is asked once, and they share its cost. When no payer of a test has anything
@@ -192,9 +193,7 @@ class Meter:
     def passes(self, test: MeteredTest, text: str) -> bool:
         """Return whether a text passes a test; False, and note it, if nobody can pay for that."""
         row, accepts, per_character, pattern = test
-        payers = self._records.payers.get(row)
-        if payers is None:
-            payers = self._find_payers(row)
+        payers = self._payers(row)
         limit = self._limit(row, payers, len(text))
         if limit <= 0.0:
             self.left_out.append(row)
@@ -208,15 +207,24 @@ class Meter:
             passed, seconds = accepts(text), self._clock() - started
         # Beyond the worst case, something else took the time, such as collecting garbage.
         seconds = worst if passed is None else min(seconds, worst)
-        self._budget.charge(payers, seconds)
-        known = self._records.history.get(row, _UNKNOWN)
-        self._records.history[row] = _TimeTaken(known[0] + seconds, known[1] + len(text))
+        self._charge(row, payers, seconds, len(text))
         if pattern and is_slow(seconds, text):
             note_slow(pattern)
         if passed is None:
             self.left_out.append(row)
             return False
         return passed
+
+    def compute(self, row: int, work: Callable[[], T], size: int, worst: float) -> T | None:
+        """Return what a test of so many combinations of values finds; None if nobody can pay."""
+        payers = self._payers(row)
+        if self._limit(row, payers, size) <= 0.0:
+            self.left_out.append(row)
+            return None
+        started = self._clock()
+        found, seconds = work(), self._clock() - started
+        self._charge(row, payers, min(seconds, worst), size)
+        return found
 
     def run_set(self, find: Callable[[str], T], text: str, worst: float) -> T | None:
         """Return what a set of tests finds; None if that takes too long, and nobody pays for it."""
@@ -226,7 +234,7 @@ class Meter:
             return found if self._clock() - started <= SLOW_SET_SECONDS else None
         return self._budget.thread.run(find, text, SLOW_SET_SECONDS)[0]
 
-    def _limit(self, row: int, payers: Sequence[BudgetAccount], length: int) -> float:
+    def _limit(self, row: int, payers: Sequence[BudgetAccount], size: int) -> float:
         """Return how many seconds a test may take."""
         balance = max([payer.balance for payer in payers], default=0.0)
         if balance > 0.0 or not payers:
@@ -235,12 +243,19 @@ class Meter:
         if reserve <= 0.0:
             return 0.0
         known = self._records.history.get(row, _UNKNOWN)
-        return reserve if known.expected(length) < CHEAP_SECONDS else 0.0
+        return reserve if known.expected(size) < CHEAP_SECONDS else 0.0
 
-    def _find_payers(self, row: int) -> tuple[BudgetAccount, ...]:
-        found = {self._budget.account(id_) for id_ in self._ids_testing(row)}
-        payers = self._records.payers[row] = tuple(found)
+    def _payers(self, row: int) -> tuple[BudgetAccount, ...]:
+        payers = self._records.payers.get(row)
+        if payers is None:
+            found = {self._budget.account(id_) for id_ in self._ids_testing(row)}
+            payers = self._records.payers[row] = tuple(found)
         return payers
+
+    def _charge(self, row: int, payers: Sequence[BudgetAccount], seconds: float, size: int) -> None:
+        self._budget.charge(payers, seconds)
+        known = self._records.history.get(row, _UNKNOWN)
+        self._records.history[row] = _TimeTaken(known.seconds + seconds, known.size + size)
 
     def note(self, events: Sequence[int]) -> None:
         """Note that the predicates left out are undecided for these events of the part."""

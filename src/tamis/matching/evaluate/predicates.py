@@ -18,7 +18,7 @@ from tamis.filters.atoms import HasBits, ValueAtom
 from tamis.matching.compile.vocabulary import Predicate
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 from tamis.matching.evaluate.metering import Meter
-from tamis.matching.evaluate.relations import Operands, find_related
+from tamis.matching.evaluate.relations import MeteredRelation, Operands, find_related
 from tamis.matching.evaluate.text_finders import Finder, Placed, asked_by, finders_of
 
 # Results are passed on for this many texts at a time, or once they are this many, so that they
@@ -126,7 +126,9 @@ class PredicateIndex:
         self.texts: Final[dict[str, TextIndex]] = {}
         """The text predicates of each attribute."""
         self._bits: Final[list[tuple[int, HasBits]]] = []
-        self._relations: Final[list[tuple[int, Relation, Predicate]]] = []
+        self._relations: Final[dict[tuple[Relation, bool], list[tuple[int, bool]]]] = {}
+        """For each comparison, with or without defaults, its rows: where it is true, or false."""
+        self._of_relation: Final[dict[int, list[tuple[int, bool]]]] = {}
         self._by_default: Final[dict[str, list[int]]] = {}
         for row, predicate in enumerate(predicates):
             self._add(row, predicate)
@@ -136,8 +138,15 @@ class PredicateIndex:
         """Return whether all test texts, and none holds for an absent one."""
         return not (self._bits or self._relations or self._by_default)
 
+    @property
+    def are_metered(self) -> bool:
+        """Return whether there are tests that an event can make slow."""
+        return bool(self.texts or self._relations)
+
     def asking_as(self, row: int) -> list[int]:
-        """Return the rows of text predicates that ask the same as one, and itself."""
+        """Return the rows of the predicates that are tested with one, and itself."""
+        if row in self._of_relation:
+            return [row for row, _ in self._of_relation[row]]
         return [*{one for tests in self.texts.values() for one in tests.asking_as(row)}]
 
     def find(self, batch: EventBatch, meter: Meter | None = None) -> Rows:
@@ -158,13 +167,15 @@ class PredicateIndex:
         for name, by_default in self._by_default.items():
             rows[np.ix_(np.array(by_default), _absent(name, batch))] = True
         if self._relations:
-            self._set_relations(batch, rows)
+            self._set_relations(batch, rows, meter)
         return rows
 
     def _add(self, row: int, predicate: Predicate) -> None:
         atom = predicate.atom
         if isinstance(atom, Relation):
-            self._relations.append((row, atom, predicate))
+            own = self._relations.setdefault((atom, predicate.completed), [])
+            own.append((row, predicate.truth))
+            self._of_relation[row] = own
             return
         assert isinstance(atom, ValueAtom)  # noqa: S101 - the only other atoms without intervals
         if isinstance(atom, HasBits):
@@ -175,11 +186,13 @@ class PredicateIndex:
         if predicate.completed and declared is not None and atom.passes(declared.default):
             self._by_default.setdefault(atom.attribute, []).append(row)
 
-    def _set_relations(self, batch: EventBatch, rows: Rows) -> None:
+    def _set_relations(self, batch: EventBatch, rows: Rows, meter: Meter | None) -> None:
         operands = {False: Operands(batch, None), True: Operands(batch, self._schema)}
-        for row, relation, predicate in self._relations:
-            seen = operands[predicate.completed]
-            rows[row, : batch.length] = find_related(relation, seen, truth=predicate.truth)
+        for (relation, completed), own in self._relations.items():
+            metered = None if meter is None else MeteredRelation(meter, own[0][0], relation)
+            found = find_related(relation, operands[completed], metered)
+            for row, truth in own:
+                rows[row, : batch.length] = found.known & (found.holds == truth)
 
 
 def _has_bits(atom: HasBits, masks: NDArray[np.uint64]) -> Rows:

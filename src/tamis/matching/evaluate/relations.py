@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,22 @@ from tamis.events.batch import NO_COLUMN, EventBatch
 from tamis.events.columns import Entries, split_integers
 from tamis.events.kinds import KIND_OF_TYPE, KINDS, kind_of
 from tamis.events.values import INT64_MIN
-from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
+from tamis.filters.arithmetic import (
+    MAX_COMBINATIONS,
+    Arithmetic,
+    Expression,
+    Literal,
+    Reference,
+    Relation,
+)
 from tamis.filters.atoms import COMPARISONS, can_compare
 from tamis.filters.modes import View
+from tamis.matching.evaluate.metering import Meter
 
 Flags = NDArray[np.bool_]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 
 class Numbers(NamedTuple):
@@ -154,6 +164,12 @@ ON_FLOATS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
 }
 
 
+# More combinations of values than this, and the comparison is unknown.
+TOO_MANY: Final = MAX_COMBINATIONS + 1
+# What the reference semantics takes at most for an attribute or a constant; what takes longer is
+# something else, such as collecting garbage.
+SECONDS_PER_OPERAND: Final = 10e-6
+CALL_SECONDS: Final = 0.001
 # For fewer events than this, the reference semantics is faster than building columns.
 MIN_COLUMN_EVENTS: Final = 4
 
@@ -260,32 +276,71 @@ class Operands:
         return np.zeros(len(self.batch), np.bool_)
 
 
-def find_related(relation: Relation, operands: Operands, *, truth: bool) -> Flags:
-    """Return for every event whether a relation is true, or whether it is false."""
+class MeteredRelation:
+    """Evaluates one relation as long as somebody pays for it."""
+
+    def __init__(self, meter: Meter, row: int, relation: Relation) -> None:
+        """Charge what the relation takes to those who use the predicate of a row."""
+        self._meter = meter
+        self._row = row
+        self._seconds = SECONDS_PER_OPERAND * sum(1 for _ in relation.operands())
+
+    def run(self, work: Callable[[], T], first: int, combinations: int) -> T | None:
+        """Return what a test of events from a first one on finds; None if nobody can pay."""
+        worst = CALL_SECONDS + self._seconds * combinations
+        found = self._meter.compute(self._row, work, combinations, worst)
+        if found is None:
+            self._meter.note([first])
+        return found
+
+
+def find_related(
+    relation: Relation, operands: Operands, metered: MeteredRelation | None = None
+) -> Decision:
+    """Return for every event whether a relation is true or false, as far as somebody pays."""
     length = len(operands.batch)
-    passing, multivalued, asked = (np.full(length, flag) for flag in (False, False, True))
+    found = Decision(*(np.zeros(length, np.bool_) for _ in Decision._fields))
+    asked, combinations = np.ones(length, np.bool_), np.ones(length, np.int64)
     for name in relation.attributes():
         counts = operands.counts(name)
         asked &= counts > 0
-        multivalued |= counts > 1
-    decision = None if length < MIN_COLUMN_EVENTS else _decide(relation, operands)
-    if decision is not None:
-        passing |= asked & decision.known & (decision.holds == truth)
-        asked &= multivalued | decision.unsure
+        # More than the limit make the comparison unknown; their product could overflow.
+        combinations = np.minimum(combinations * np.minimum(counts, TOO_MANY), TOO_MANY)
+    asked &= combinations <= MAX_COMBINATIONS
+    if length >= MIN_COLUMN_EVENTS and asked.any():
+        decide = partial(_decide, relation, operands)
+        first = int(asked.argmax())
+        decision = decide() if metered is None else metered.run(decide, first, length)
+        if decision is None:
+            return found
+        found.known[:] = asked & decision.known & (combinations == 1)
+        found.holds[:] = decision.holds
+        asked &= (combinations > 1) | decision.unsure
     for number in np.flatnonzero(asked).tolist():
-        found = relation.truth_in(View(operands.event(number, relation), None))
-        passing[number] = found is truth
-    return passing
+        decide_one = partial(_decide_one, relation, operands, number)
+        size = int(combinations[number])
+        truth = decide_one() if metered is None else metered.run(decide_one, number, size)
+        if truth is None:
+            return found
+        found.known[number], found.holds[number] = truth
+    return found
 
 
-def _decide(relation: Relation, operands: Operands) -> Decision | None:
-    """Return what is certain for events with single values, if it can be determined."""
+def _decide_one(relation: Relation, operands: Operands, number: int) -> tuple[bool, bool]:
+    """Return whether the truth of a relation is known for one event, and whether it holds."""
+    truth = relation.truth_in(View(operands.event(number, relation), None))
+    return truth is not None, truth is True
+
+
+def _decide(relation: Relation, operands: Operands) -> Decision:
+    """Return what is certain for events with single values."""
     left, right = relation.left, relation.right
     if isinstance(left, Reference) and isinstance(right, Reference):
         return _decide_plain(relation.op, left.name, right.name, operands)
     if _compares_numbers(relation):
         return _decide_numbers(relation.op, _evaluate(left, operands), _evaluate(right, operands))
-    return None
+    everywhere = np.ones(len(operands.batch), np.bool_)
+    return Decision(~everywhere, ~everywhere, everywhere)
 
 
 def _decide_plain(op: str, left: str, right: str, operands: Operands) -> Decision:

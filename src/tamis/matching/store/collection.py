@@ -18,6 +18,7 @@ import numpy as np
 from tamis.diagrams.kernels import NONE
 from tamis.errors import FilterError
 from tamis.filters import Filter, Id
+from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Like, Regex
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store.segments import CompiledSubscription, Segment
@@ -51,8 +52,8 @@ class CollectionState(NamedTuple):
     """The uncompiled subscriptions, if they are few."""
     is_whole: bool = True
     """Whether these are all; otherwise they must be compiled before reading."""
-    tests_texts: bool = False
-    """Whether an uncompiled subscription may have tests that a text can make slow."""
+    is_metered: bool = False
+    """Whether an uncompiled subscription may have tests that an event can make slow."""
 
     def locate(self, id_: Id) -> tuple[int, int] | None:
         """Return the segment and the position of a compiled subscription."""
@@ -81,8 +82,8 @@ class CollectionState(NamedTuple):
         bound = filter_ if schema is None else filter_.bind(schema)
         return self._replace(
             open=(*self.open, OpenSubscription(entry, bound)),
-            tests_texts=self.tests_texts
-            or any(isinstance(atom, Regex | Like) for atom in filter_.atoms()),
+            is_metered=self.is_metered
+            or any(isinstance(atom, Regex | Like | Relation) for atom in filter_.atoms()),
         )
 
 
@@ -240,7 +241,7 @@ class Collection:
             tuple(segment.renumbered(numbers) for segment in state.segments),
             tuple(one._replace(entry=entries[one.entry.id]) for one in state.open),
             state.is_whole,
-            state.tests_texts,
+            state.is_metered,
         )
         self._max_leaves = max(MIN_COLLECTED_LEAVES, 2 * vocabulary.size)
 

@@ -146,7 +146,7 @@ class Segment(NamedTuple):
         return MatchedSegment(self.columns.ids, in_force)
 
     def meter(self, budget: MatchingBudget, first_event: int) -> Meter:
-        """Return what runs its tests of texts within a budget."""
+        """Return what runs its slow tests within a budget."""
         records = budget.records(self.evaluator, self.removed)
         return Meter(budget, records, self._ids_testing, first_event)
 
@@ -157,7 +157,7 @@ class Segment(NamedTuple):
     def match_one(self, event: Event, now: float, budget: MatchingBudget | None = None) -> list[Id]:
         """Return the subscriptions in force that one event satisfies."""
         meter = None
-        if budget is not None and self.evaluator.tests_texts:
+        if budget is not None and self.evaluator.is_metered:
             meter = self.meter(budget, budget.event)
         return self._taken(self.evaluator.evaluate_one(event, meter), now)
 
