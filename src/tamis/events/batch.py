@@ -132,7 +132,9 @@ class EventBatch:
         for name in self.columns if names is None else names:
             column = self.columns.get(name, NO_COLUMN)
             for kind, entries in column.entries.items():
-                first, last = np.searchsorted(entries.events, [number, number + 1])
+                first, last = 0, len(entries.events)
+                if self.length > 1:
+                    first, last = np.searchsorted(entries.events, [number, number + 1])
                 for at in range(first, last):
                     held.setdefault(name, []).append(value_at(kind, entries, at))
         return Event.of_checked({name: tuple(values) for name, values in held.items()})

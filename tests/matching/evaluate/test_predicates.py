@@ -305,7 +305,7 @@ def random_values(rng: Random, *, many: bool) -> tuple[Value, ...]:
     if rng.random() < 0.15:
         return (rng.choice(OTHERS),)
     if many and rng.random() < 0.2:
-        return tuple(rng.choices((*NUMBERS, *OTHERS), k=rng.randint(2, 3)))
+        return tuple(rng.choices((*NUMBERS, *OTHERS), k=rng.choice((2, 3, 3, 6, 12, 130))))
     roll = rng.random()
     if roll < 0.7:
         return (rng.choice(NUMBERS),)
@@ -345,7 +345,12 @@ def compare_relations(rng: Random, *, relations: int, events: int) -> int:
     }
     predicates = {predicate: number for number, predicate in enumerate(asked)}
     held = random_events(rng, events, many=rng.random() < 0.5)
-    found = passing_rows(predicates, EventBatch.of_events(held), schema)
+    with (
+        patch.object(relation_columns, "MIN_COMBINED", rng.choice((1, 24))),
+        patch.object(relation_columns, "MAX_COMBINED", rng.choice((5, 16_384))),
+        patch.object(relation_columns, "MAX_KEPT_VALUES", rng.choice((3, 100_000))),
+    ):
+        found = passing_rows(predicates, EventBatch.of_events(held), schema)
     for predicate, number in predicates.items():
         for place, event in enumerate(held):
             whole = schema.with_defaults(event) if schema and predicate.completed else event
@@ -389,6 +394,20 @@ def test_single_values_do_not_need_the_oracle() -> None:
     with patch.object(relation_columns.Operands, "event", side_effect=AssertionError("asked")):
         rows = passing_rows(predicates, EventBatch.of_events(events))
     assert rows[0].tolist() == [event["a"] - 2 < event["b"] for event in events]
+
+
+def test_several_values_do_not_need_the_oracle() -> None:
+    events = [{"a": [*range(8)], "b": [*range(n, n + 16)]} for n in range(5)]
+    total = Arithmetic("+", Reference("a"), Reference("b"), depth=1)
+    relations = [
+        Relation.of("=", total, Literal.of(3)),
+        Relation.of(">", Reference("b"), Reference("a")),
+    ]
+    for some in (events, events[:1]):
+        with patch.object(relation_columns.Operands, "event", side_effect=AssertionError("asked")):
+            rows = passing_rows([*map(Predicate, relations)], EventBatch.of_events(some))
+        assert rows[0].tolist() == [n <= 3 for n in range(len(some))]
+        assert rows[1].all()
 
 
 def test_events_without_an_attribute_do_not_need_the_oracle() -> None:

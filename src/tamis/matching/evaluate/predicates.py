@@ -18,7 +18,12 @@ from tamis.filters.atoms import HasBits, ValueAtom
 from tamis.matching.compile.vocabulary import Predicate
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 from tamis.matching.evaluate.metering import Meter
-from tamis.matching.evaluate.relations import MeteredRelation, Operands, find_related
+from tamis.matching.evaluate.relations import (
+    MeteredRelation,
+    Operands,
+    PlannedRelation,
+    find_related,
+)
 from tamis.matching.evaluate.text_finders import Finder, Placed, asked_by, finders_of
 
 # Results are passed on for this many texts at a time, or once they are this many, so that they
@@ -186,11 +191,22 @@ class PredicateIndex:
         if predicate.completed and declared is not None and atom.passes(declared.default):
             self._by_default.setdefault(atom.attribute, []).append(row)
 
+    @cached_property
+    def _planned(self) -> list[tuple[PlannedRelation, bool, list[tuple[int, bool]]]]:
+        """The comparisons; those of the same attributes one after the other."""
+        found = [
+            (PlannedRelation.of(relation), completed, own)
+            for (relation, completed), own in self._relations.items()
+        ]
+        return sorted(found, key=lambda one: (one[0].names, one[1]))
+
     def _set_relations(self, batch: EventBatch, rows: Rows, meter: Meter | None) -> None:
         operands = {False: Operands(batch, None), True: Operands(batch, self._schema)}
-        for (relation, completed), own in self._relations.items():
-            metered = None if meter is None else MeteredRelation(meter, own[0][0], relation)
-            found = find_related(relation, operands[completed], metered)
+        for planned, completed, own in self._planned:
+            metered = None if meter is None else MeteredRelation(meter, own[0][0])
+            found = find_related(planned, operands[completed], metered)
+            if found is None:
+                continue
             for row, truth in own:
                 rows[row, : batch.length] = found.known & (found.holds == truth)
 

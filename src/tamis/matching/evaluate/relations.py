@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -25,6 +25,14 @@ from tamis.filters.arithmetic import (
 )
 from tamis.filters.atoms import COMPARISONS, can_compare
 from tamis.filters.modes import View
+from tamis.matching.evaluate.combinations import (
+    Places,
+    ValuesByKind,
+    by_kind,
+    combine,
+    compare_any,
+    pieces,
+)
 from tamis.matching.evaluate.metering import Meter
 
 Flags = NDArray[np.bool_]
@@ -168,8 +176,16 @@ ON_FLOATS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
 TOO_MANY: Final = MAX_COMBINATIONS + 1
 # What the reference semantics takes at most for an attribute or a constant; what takes longer is
 # something else, such as collecting garbage.
-SECONDS_PER_OPERAND: Final = 10e-6
+SECONDS_PER_OPERATION: Final = 10e-6
 CALL_SECONDS: Final = 0.001
+# Of fewer combinations, each is computed by itself.
+MIN_COMBINED: Final = 24
+# So many are computed at a time, for the memory, and so that somebody who cannot pay for them
+# is soon found out.
+MAX_COMBINED: Final = 16_384
+MAX_COMBINED_OPERATIONS: Final = 1 << 18
+# Values of single events are kept for other relations, up to so many.
+MAX_KEPT_VALUES: Final = 100_000
 # For fewer events than this, the reference semantics is faster than building columns.
 MIN_COLUMN_EVENTS: Final = 4
 
@@ -199,6 +215,44 @@ class Operands:
         self._counts: dict[str, NDArray[np.int64]] = {}
         self._plain: dict[tuple[str, Kind], Plain] = {}
         self._numbers: dict[str, Numbers] = {}
+        self._sizes: dict[tuple[str, ...], NDArray[np.int64]] = {}
+        self._combined: tuple[object, Operands, Places] | None = None
+        self._values: dict[tuple[int, str], tuple[Value, ...]] = {}
+        self._by_kind: dict[tuple[int, str], ValuesByKind] = {}
+        self._kept = 0
+
+    def combinations(self, names: tuple[str, ...]) -> NDArray[np.int64]:
+        """Return how many combinations of values each event has; 0 if too many to compute."""
+        sizes = self._sizes.get(names)
+        if sizes is None:
+            counts = [self.counts(name) for name in names]
+            if names and len(self.batch) < MIN_COLUMN_EVENTS:
+                products = [
+                    math.prod(own) for own in zip(*(c.tolist() for c in counts), strict=True)
+                ]
+                sizes = np.array([0 if size > MAX_COMBINATIONS else size for size in products])
+            else:
+                sizes = np.ones(len(self.batch), np.int64)
+                for own in counts:
+                    # Their product could overflow.
+                    sizes = np.minimum(sizes * np.minimum(own, TOO_MANY), TOO_MANY)
+                sizes[sizes == TOO_MANY] = 0
+            self._sizes[names] = sizes
+        return sizes
+
+    def lacks(self, names: Iterable[str]) -> bool:
+        """Return whether no event has all of these attributes."""
+        columns = self.batch.columns
+        return any(name not in columns and self._default(name) is None for name in names)
+
+    def combined(self, names: tuple[str, ...], events: Places) -> tuple[Operands, Places]:
+        """Return the combinations of values that some events have, and the event of each."""
+        asked = names, int(events[0]), len(events), int(events[-1])
+        # Relations on the same attributes come one after the other.
+        if self._combined is None or self._combined[0] != asked:
+            batch, owner = combine(self.batch, names, events)
+            self._combined = asked, Operands(batch, self._schema), owner
+        return self._combined[1:]
 
     def counts(self, name: str) -> NDArray[np.int64]:
         """Return how many values an attribute holds in each event."""
@@ -219,10 +273,33 @@ class Operands:
             self._numbers[name] = self._find_numbers(name)
         return self._numbers[name]
 
-    def event(self, number: int, relation: Relation) -> Event:
-        """Return the part of an event that a relation needs."""
-        event = self.batch.event(number, relation.attributes())
-        return event if self._schema is None else self._schema.with_defaults(event)
+    def event(self, number: int, names: Iterable[str]) -> Event:
+        """Return an event with some of its attributes."""
+        values = ((name, self._values_in(number, name)) for name in names)
+        return Event.of_checked({name: held for name, held in values if held})
+
+    def by_kind(self, number: int, name: str) -> ValuesByKind:
+        """Return the values of an attribute in one event by their kind."""
+        found = self._by_kind.get((number, name))
+        if found is None:
+            found = by_kind(self._values_in(number, name))
+            self._by_kind[number, name] = found
+        return found
+
+    def _values_in(self, number: int, name: str) -> tuple[Value, ...]:
+        values = self._values.get((number, name))
+        if values is None:
+            values = self.batch.event(number, (name,)).get(name, ())
+            default = self._default(name)
+            if not values and default is not None:
+                values = (default,)
+            if self._kept > MAX_KEPT_VALUES:
+                self._kept = 0
+                self._values.clear()
+                self._by_kind.clear()
+            self._kept += 1 + len(values)
+            self._values[number, name] = values
+        return values
 
     def _find_plain(self, name: str, kind: Kind) -> Plain:
         known = self._blank()
@@ -276,60 +353,138 @@ class Operands:
         return np.zeros(len(self.batch), np.bool_)
 
 
-class MeteredRelation:
-    """Evaluates one relation as long as somebody pays for it."""
+class PlannedRelation(NamedTuple):
+    """A relation, and what is asked of it for every batch."""
 
-    def __init__(self, meter: Meter, row: int, relation: Relation) -> None:
-        """Charge what the relation takes to those who use the predicate of a row."""
-        self._meter = meter
-        self._row = row
-        self._seconds = SECONDS_PER_OPERAND * sum(1 for _ in relation.operands())
+    relation: Relation
+    names: tuple[str, ...]
+    """Its attributes."""
+    operands: int
+    """How many attributes and constants it has."""
+    plain: tuple[str, str] | None
+    """The two attributes, if it compares these."""
 
-    def run(self, work: Callable[[], T], first: int, combinations: int) -> T | None:
-        """Return what a test of events from a first one on finds; None if nobody can pay."""
-        worst = CALL_SECONDS + self._seconds * combinations
-        found = self._meter.compute(self._row, work, combinations, worst)
-        if found is None:
-            self._meter.note([first])
-        return found
+    @classmethod
+    def of(cls, relation: Relation) -> PlannedRelation:
+        """Look at a relation."""
+        left, right = relation.left, relation.right
+        # An attribute compared with itself has the same value on both sides.
+        is_plain = isinstance(left, Reference) and isinstance(right, Reference) and left != right
+        return cls(
+            relation,
+            tuple(sorted(relation.attributes())),
+            sum(1 for _ in relation.operands()),
+            (left.name, right.name) if is_plain else None,  # type: ignore[attr-defined]
+        )
+
+
+class MeteredRelation(NamedTuple):
+    """Charges what a relation takes to those who use the predicate of a row."""
+
+    meter: Meter
+    row: int
+
+    def run(self, work: Callable[[], T], operations: int, size: int) -> T | None:
+        """Return what a test of so many combinations finds; None if nobody can pay for it."""
+        worst = CALL_SECONDS + SECONDS_PER_OPERATION * operations
+        return self.meter.compute(self.row, work, size, worst)
 
 
 def find_related(
-    relation: Relation, operands: Operands, metered: MeteredRelation | None = None
-) -> Decision:
-    """Return for every event whether a relation is true or false, as far as somebody pays."""
-    length = len(operands.batch)
-    found = Decision(*(np.zeros(length, np.bool_) for _ in Decision._fields))
-    asked, combinations = np.ones(length, np.bool_), np.ones(length, np.int64)
-    for name in relation.attributes():
-        counts = operands.counts(name)
-        asked &= counts > 0
-        # More than the limit make the comparison unknown; their product could overflow.
-        combinations = np.minimum(combinations * np.minimum(counts, TOO_MANY), TOO_MANY)
-    asked &= combinations <= MAX_COMBINATIONS
-    if length >= MIN_COLUMN_EVENTS and asked.any():
-        decide = partial(_decide, relation, operands)
-        first = int(asked.argmax())
-        decision = decide() if metered is None else metered.run(decide, first, length)
-        if decision is None:
-            return found
-        found.known[:] = asked & decision.known & (combinations == 1)
-        found.holds[:] = decision.holds
-        asked &= (combinations > 1) | decision.unsure
-    for number in np.flatnonzero(asked).tolist():
-        decide_one = partial(_decide_one, relation, operands, number)
-        size = int(combinations[number])
-        truth = decide_one() if metered is None else metered.run(decide_one, number, size)
-        if truth is None:
-            return found
-        found.known[number], found.holds[number] = truth
-    return found
+    planned: PlannedRelation, operands: Operands, metered: MeteredRelation | None = None
+) -> Decision | None:
+    """Return for every event whether a relation is true or false, as far as somebody pays.
+
+    None if it is neither for any of them.
+    """
+    if operands.lacks(planned.names):
+        return None
+    search = _RelationSearch(planned, operands, metered)
+    is_complete = search.by_columns() and search.by_combinations() and search.one_by_one()
+    if not is_complete and metered is not None:
+        metered.meter.note([int(search.undone.argmax())])
+    return search.found
 
 
-def _decide_one(relation: Relation, operands: Operands, number: int) -> tuple[bool, bool]:
-    """Return whether the truth of a relation is known for one event, and whether it holds."""
-    truth = relation.truth_in(View(operands.event(number, relation), None))
-    return truth is not None, truth is True
+class _RelationSearch:
+    """Finds the events of a batch for which a relation is true or false."""
+
+    def __init__(
+        self, planned: PlannedRelation, operands: Operands, metered: MeteredRelation | None
+    ) -> None:
+        self._planned = planned
+        self._operands = operands
+        self._metered = metered
+        self._sizes = operands.combinations(planned.names)
+        self.undone = self._sizes > 0
+        """The events that it is not yet decided for."""
+        self.found = Decision(*np.zeros((3, len(operands.batch)), np.bool_))
+
+    def by_columns(self) -> bool:
+        """Decide for the events with single values; return False if nobody pays for that."""
+        if len(self.undone) < MIN_COLUMN_EVENTS:
+            return True
+        single = self.undone & (self._sizes == 1)
+        if single.any():
+            decide = partial(_decide, self._planned.relation, self._operands)
+            decision = self._paid(decide, len(single))
+            if decision is None:
+                return False
+            single &= ~decision.unsure
+            self.found.known[:] = single & decision.known
+            self.found.holds[:] = decision.holds
+            self.undone &= ~single
+        return True
+
+    def by_combinations(self) -> bool:
+        """Decide about arithmetic on several values; return False if nobody pays for that."""
+        if self._planned.plain is not None:
+            return True
+        several = np.flatnonzero(self.undone & (self._sizes > 1))
+        sizes = self._sizes[several]
+        if sizes.sum() < MIN_COMBINED:
+            return True
+        most = min(MAX_COMBINED, MAX_COMBINED_OPERATIONS // self._planned.operands)
+        for events in pieces(several, sizes, most):
+            decide = partial(self._combine, events)
+            if self._paid(decide, int(self._sizes[events].sum())) is None:
+                return False
+        return True
+
+    def _combine(self, events: Places) -> bool:
+        combined, owner = self._operands.combined(self._planned.names, events)
+        known, holds, unsure = _decide(self._planned.relation, combined)
+        self.undone[events] = False
+        self.undone[owner[np.broadcast_to(unsure, owner.shape)]] = True
+        self.found.known[owner[known]] = True
+        self.found.holds[events] = False
+        self.found.holds[owner[known & holds]] = True
+        return True
+
+    def one_by_one(self) -> bool:
+        """Decide for all other events; return False if nobody pays for that."""
+        for number in np.flatnonzero(self.undone).tolist():
+            truth = self._paid(partial(self._decide_one, number), int(self._sizes[number]))
+            if truth is None:
+                return False
+            self.found.known[number], self.found.holds[number] = truth
+            self.undone[number] = False
+        return True
+
+    def _decide_one(self, number: int) -> tuple[bool, bool]:
+        """Return whether the truth of the relation is known for one event, and whether it holds."""
+        relation, names, _, plain = self._planned
+        if plain is None:
+            truth = relation.truth_in(View(self._operands.event(number, names), None))
+        else:
+            ours, theirs = (self._operands.by_kind(number, name) for name in plain)
+            truth = compare_any(relation.op, ours, theirs)
+        return truth is not None, truth is True
+
+    def _paid(self, work: Callable[[], T], size: int) -> T | None:
+        if self._metered is None:
+            return work()
+        return self._metered.run(work, self._planned.operands * size, size)
 
 
 def _decide(relation: Relation, operands: Operands) -> Decision:
