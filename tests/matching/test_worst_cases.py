@@ -46,6 +46,16 @@ CASES: dict[str, tuple[str, dict[str, object], float]] = {
         {"a": MANY_VALUES},
         2.0,
     ),
+    "comparisons between attributes": (
+        " or ".join(f"a > b{n}" for n in range(400)),
+        {"a": [*range(128)], **{f"b{n}": 10**9 for n in range(400)}},
+        0.5,
+    ),
+    "comparisons with too many values": (
+        " or ".join(f"a > b{n}" for n in range(400)),
+        {"a": MANY_VALUES[:30_000], **{f"b{n}": 10**9 for n in range(400)}},
+        0.5,
+    ),
     "arithmetic on many values": (
         " or ".join(f"{'+'.join(['a'] * 55)} < {-n} - {'-'.join(['b'] * 50)}" for n in range(9)),
         {"a": TWO, "b": TWO},

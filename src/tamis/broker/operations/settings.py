@@ -157,13 +157,14 @@ class BrokerSettings(BaseModel):
     )
     pattern_burst: Seconds = Field(
         default=0.05,
-        description="The most that the tests of texts of one principal's filters may take at once, "
-        "in processor time; subscriptions that would take longer are suspended.",
+        description="The most that the tests of texts and the comparisons between attributes of "
+        "one principal's filters may take at once, in processor time; subscriptions that would "
+        "take longer are suspended.",
     )
     pattern_share: Annotated[int, Field(ge=1, le=100)] = Field(
         default=10,
-        description="How much of the time the tests of texts of one principal's filters may take "
-        "in the long run, in percent.",
+        description="How much of the time the tests of texts and the comparisons between "
+        "attributes of one principal's filters may take in the long run, in percent.",
     )
     largest_frame: Bytes = Field(
         default=4 * 1024**2, description="The largest frame or HTTP body, in bytes."

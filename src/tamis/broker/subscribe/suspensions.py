@@ -40,7 +40,7 @@ Replay = Callable[[ActiveSubscription], None]
 def matching_budget(
     settings: BrokerSettings, index: SubscriptionIndex, now: Callable[[], float]
 ) -> MatchingBudget:
-    """Return the budget for tests of texts: of each owner, or of each filter without tokens."""
+    """Return the budget for slow tests: of each owner, or of each filter without tokens."""
 
     def payer_of(number: Id) -> str | int:
         subscription = index.get(int(number))
