@@ -114,6 +114,27 @@ async def test_many_slow_patterns_are_suspended_and_delay_nobody(tmp_path: Path)
         assert found == len(suspended)
 
 
+@run_async
+async def test_much_arithmetic_is_suspended_and_delays_nobody(tmp_path: Path) -> None:
+    """Seen failing: one step took 26 s, and nobody was suspended."""
+    async with broker_fixture(tmp_path, ALL) as fixture:
+        abuser, other = await fixture.login("abuser", "all"), await fixture.login("other", "all")
+        sums = " or ".join(f"a + b * {n + 1} = {n}.5" for n in range(200))
+        await subscribe(abuser, sums, "sums")
+        await subscribe(other, "price * quantity > 10", "own")
+        cheap: Data = {"price": 4, "quantity": 3}
+        await publish(other, cheap)
+        await settle(fixture)
+        times = processor_times(fixture.broker)
+        await publish(abuser, *[{"a": [*range(8)], "b": [*range(100, 116)]}] * 200)
+        await publish(other, cheap)
+        await settle(fixture)
+        assert max(times) < 0.4
+        [view] = await abuser.subscriptions()
+        assert view.suspended_from > 1
+        assert await fetched(other, "own") == [cheap, cheap]
+
+
 @pytest.mark.parametrize("before", [0, 5])
 @run_async
 async def test_subscribing_again_finds_all_that_was_not_matched(
