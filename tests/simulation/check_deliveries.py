@@ -31,6 +31,8 @@ class DeliveryChecker(SightChecker):
         """Subscriptions that were asked for and not answered: where the log was, and when."""
         self.perhaps_used: dict[tuple[str, str], set[tuple[str, ...]]] = {}
         """The roles of those who asked for them: each of them may have made it."""
+        self.perhaps_settled: dict[tuple[str, str], set[int]] = {}
+        """What was fetched from them before anybody was told that they are there."""
         self.deliveries = 0
 
     def deliver(
@@ -96,6 +98,7 @@ class DeliveryChecker(SightChecker):
         if subscription is None:
             if events and key not in self.perhaps_made:
                 self.fail(f"{credential} fetches from {name}, which is not there")
+            self.perhaps_settled.setdefault(key, set()).update(one.sequence for one in events)
             return
         subscription.roles.add(credential.roles)
         subscription.told_lost += dropped

@@ -182,9 +182,14 @@ class Checker(DeliveryChecker):
                 roles=self.perhaps_used.get(key, set()),
             )
             self._check_start(known, wanted, key)
+            for sequence in self.perhaps_settled.get(key, ()):
+                progress = known.of(sequence)
+                progress.deliveries, progress.is_last_chance_over = 1, True
+                known.settle(sequence, self.now, MAYBE)
             (self.subscriptions if known.durable else self.temporary)[key] = known
         self.perhaps_made.pop(key, None)
         self.perhaps_used.pop(key, None)
+        self.perhaps_settled.pop(key, None)
         if wanted.lifetime is not None:
             self._renew(known, asked_at, wanted.lifetime)
         known.roles.add(credential.roles)
@@ -243,6 +248,7 @@ class Checker(DeliveryChecker):
     def _forget(self, key: tuple[str, str]) -> None:
         self.perhaps_made.pop(key, None)
         self.perhaps_used.pop(key, None)
+        self.perhaps_settled.pop(key, None)
         self.subscriptions.pop(key, None)
 
     def not_found(self, key: tuple[str, str]) -> None:

@@ -393,3 +393,24 @@ async def test_a_lease_begins_when_the_events_are_there(tmp_path: Path) -> None:
         with patch.object(EventCache, "find", find_slowly):
             got = [(one.sequence, one.attempt) for one in await ann.fetch("s", limit=1)]
         assert got == [(1, 1)]
+
+
+@run_async
+async def test_events_that_a_forgotten_reader_has_settled_are_not_offered(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1})
+        queue = subscription_of(fixture).queue
+        assert isinstance(queue, DiskQueue)
+        queue.is_attended = True
+        assert len(await queue.take(10, 0.0, 100.0)) == 1
+        await ann.acknowledge("s", [1])
+        await ann.flush()
+        queue.forget_readers()
+        reading = asyncio.create_task(queue.take(10, 0.0, 100.0))
+        await asyncio.sleep(0)  # until it waits for the disk
+        # The matcher had written it long ago, and offers it only now.
+        queue.offer([1])
+        assert await reading == []
+        assert await queue.take(10, 0.0, 100.0) == []

@@ -234,6 +234,7 @@ class DiskQueue(DeliveryQueue):
         "_first",
         "_is_new",
         "_reading",
+        "_seen",
         "_state",
         "below",
         "latest_due",
@@ -264,6 +265,8 @@ class DiskQueue(DeliveryQueue):
         """Whether nothing has ever waited."""
         self._cursors: dict[str, Cursor] = {}
         """By the digest of the rights, the oldest first."""
+        self._seen = 0
+        """The last event that a cursor had which is forgotten."""
         self._reading: asyncio.Lock | None = None
         self.below: float = inf
         """Events from here on must not be sent yet: a replay still looks for earlier ones."""
@@ -285,7 +288,7 @@ class DiskQueue(DeliveryQueue):
         """Add events that have been written to disk."""
         self._is_new = False
         # The disk may have been read between writing these and offering them.
-        read = max([cursor.last for cursor in self._cursors.values()], default=0)
+        read = max([self._seen, *(cursor.last for cursor in self._cursors.values())])
         for cursor in self._cursors.values():
             new = [sequence for sequence in sequences if sequence > cursor.last]
             if new and new[0] <= read:
@@ -411,12 +414,14 @@ class DiskQueue(DeliveryQueue):
 
     def forget_readers(self) -> None:
         """Let all readers begin again: their rights have changed."""
+        self._seen = max([self._seen, *(cursor.last for cursor in self._cursors.values())])
         self._cursors.clear()
         super().forget_readers()
 
     def _add_cursor(self, reader: str) -> Cursor:
         if len(self._cursors) >= MAX_CURSORS:
-            self._cursors.pop(next(iter(self._cursors)))
+            oldest = self._cursors.pop(next(iter(self._cursors)))
+            self._seen = max(self._seen, oldest.last)
         cursor = self._cursors[reader] = Cursor(is_whole=self._is_new)
         return cursor
 
