@@ -23,6 +23,7 @@ from tamis.broker.deliver.notifier import FetchedEvents, Notifier
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import RefusedError, StorageError, StorageFullError
 from tamis.protocol import Dropped, Ended, Subscribe
 from tamis.storage import StateStore
@@ -414,3 +415,15 @@ async def test_events_that_a_forgotten_reader_has_settled_are_not_offered(tmp_pa
         queue.offer([1])
         assert await reading == []
         assert await queue.take(10, 0.0, 100.0) == []
+
+
+@run_async
+async def test_who_reads_before_a_replay_begins_gets_the_past(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await fixture.publish({"n": 1})
+        with patch.object(SubscriptionManager, "replay"):
+            await subscribe(ann, "n > 0", "s", start="earliest")
+            assert await fetched(ann, "s") == []
+        fixture.broker.subscription_manager.replay(subscription_of(fixture))
+        assert await fetched(ann, "s", wait=5.0) == [{"n": 1}]

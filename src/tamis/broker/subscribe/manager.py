@@ -381,9 +381,10 @@ class SubscriptionManager:
             nothing_yet=nothing_yet,
             latest_due=self._latest_due,
         )
-        suspended_from = Extra.of(stored).suspended_from
-        if suspended_from:
-            queue.hold_from(suspended_from)
+        extra = Extra.of(stored)
+        if extra.suspended_from or extra.replay_from:
+            # Readers may come before the replay begins.
+            queue.hold_from(extra.replay_from or extra.suspended_from)
         return queue
 
     async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
