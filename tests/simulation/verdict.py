@@ -106,8 +106,8 @@ class Verdict:
                 self._checker.check_dead_letter(subscription, letter)
 
     async def _check_health(self, broker: Broker) -> None:
-        if not broker.health.ready:
-            # The last publication failed, and nobody has tried again.
+        if not broker.health.ready or self._world.has_disk_faults:
+            # Nobody has tried again to publish, or to write what waits for the disk.
             await asyncio.sleep(HOPE_SECONDS)  # virtual
         # It goes on with the time as it was, for a while.
         problems = [one for one in broker.health.problems if "clock" not in one]
