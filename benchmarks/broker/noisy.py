@@ -166,7 +166,7 @@ def _settle(server: Server, neighbour: Worker) -> None:
 
 def _token(data: Path, principal: str) -> str:
     command = [sys.executable, "-m", "tamis.cli", "token", "create", principal]
-    options = ["--role", "user", "--data", str(data)]
+    options = ["--role", "user", "--data", str(data), *([] if data.exists() else ["--new"])]
     done = subprocess.run([*command, *options], capture_output=True, check=True, text=True)  # noqa: S603
     return done.stdout.split()[-1]
 

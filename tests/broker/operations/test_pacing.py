@@ -104,7 +104,7 @@ async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
 async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
     pacing = PrincipalPacing()
     await make_late(pacing)
-    await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * SHARE / 2e-9))
+    await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * SHARE / 5e-9))
     with pytest.raises(RefusedError, match="more than its share while others are served") as found:
         await ask(pacing, "ann")
     assert found.value.retry_after == MAX_WAIT_SECONDS
@@ -173,7 +173,7 @@ async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
 async def test_a_wait_ends_with_the_pacing() -> None:
     pacing = PrincipalPacing()
     await make_late(pacing)
-    await ask(pacing, "ann", size=round(5 * SHARE / 2e-9))
+    await ask(pacing, "ann", size=round(5 * SHARE / 5e-9))
     waiting = asyncio.create_task(ask(pacing, "ann"))
     await asyncio.sleep(0.1)  # so that it waits
     assert not waiting.done()

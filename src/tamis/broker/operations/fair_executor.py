@@ -22,7 +22,7 @@ T = TypeVar("T")
 Slices = Generator[None, None, T]
 """Work that yields between pieces, and returns its result."""
 
-SLICE_SECONDS: Final = 0.001
+SLICE_SECONDS: Final = 0.0005
 # A piece seems to have taken longer if the machine slept meanwhile.
 MAX_PAUSE_SECONDS: Final = 1.0
 MAX_WAITING: Final = 16

@@ -26,8 +26,11 @@ LATE_SECONDS: Final = 0.002
 # Long enough that the time until the loop is late again is below one hundredth of it.
 PACED_SECONDS: Final = 10.0
 ACTIVE_SECONDS: Final = 2.0
-SHARE: Final = 0.1
-"""The part of the event loop's time that a principal gets while it is paced."""
+SHARE: Final = 0.06
+"""The part of the event loop's time that a principal gets while it is paced.
+
+It is so small that events of others rarely meet a piece of its work.
+"""
 BURST_SECONDS: Final = 0.02
 """How much work may be done at once by a principal that has done nothing for a while."""
 REQUEST_SECONDS: Final = 0.0004
@@ -36,7 +39,7 @@ FRAME_SECONDS: Final = 0.00004
 """What a frame of a WebSocket takes."""
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
-SECONDS_PER_BYTE: Final = 2e-9
+SECONDS_PER_BYTE: Final = 5e-9
 MAX_WAIT_SECONDS: Final = 5.0
 MAX_DEBT_SECONDS: Final = 6.0
 MAX_NAP_SECONDS: Final = 0.25
