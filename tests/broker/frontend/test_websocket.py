@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import time
+from contextlib import ExitStack
 from statistics import median
 from threading import Event, Thread
 from typing import Any
@@ -119,23 +120,28 @@ def test_a_connection_that_is_refused_closes_at_once_whatever_was_sent(
     [
         Frame(Opcode.TEXT, b'{"type":"credit","subscription":"x","events":1}'),
         Frame(Opcode.PING, b""),
-        Frame(Opcode.PONG, b"x" * 125),
+        Frame(Opcode.CONT, b"", fin=False),
     ],
-    ids=["frames", "pings", "pongs"],
+    ids=["frames", "pings", "fragments"],
 )
 def test_a_flood_of_small_frames_does_not_keep_others_waiting(
     server: ServerProcess, frame: Frame
 ) -> None:
-    many, over = frame.serialize(mask=True) * 1_000, Event()
+    many, over = frame.serialize(mask=True) * 10_000, Event()
 
     def flood(talk: Talk) -> None:
         # What it is answered is not read, so that it may be sent away.
         with contextlib.suppress(OSError):
+            if frame.opcode is Opcode.CONT:
+                first = Frame(Opcode.TEXT, b"{", fin=False)
+                talk.socket.socket.sendall(first.serialize(mask=True))
             while not over.is_set():
                 talk.socket.socket.sendall(many)
 
-    with Talk(server) as first, Talk(server) as second, Talk(server) as other:
-        threads = [Thread(target=flood, args=(talk,)) for talk in (first, second)]
+    with ExitStack() as stack:
+        talks = [stack.enter_context(Talk(server)) for _ in range(7)]
+        *floods, other = talks
+        threads = [Thread(target=flood, args=(talk,)) for talk in floods]
         for thread in threads:
             thread.start()
         times = []
@@ -144,7 +150,7 @@ def test_a_flood_of_small_frames_does_not_keep_others_waiting(
             other.ask("ping", "pong")
             times.append(time.monotonic() - begun)
         over.set()
-        for talk in (first, second):
+        for talk in floods:
             talk.socket.socket.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join()
