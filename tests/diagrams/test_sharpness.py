@@ -44,6 +44,7 @@ TIME = Schema({"x": "timestamp"})
         ("x like 'a%'", "x starts with 'a'"),
         ("x = 'abc'", "x like 'abc'"),
         ("x contains 'bc'", "x matches 'abcd'"),
+        ("x contains 'bc'", "x matches 'abcd[0-9]+'"),
         ("x starts with 'ab'", "x matches '^abc'"),
         ("x ends with 'c'", "x matches 'bc$'"),
         ("x >= 'a'", "x starts with 'ab'"),
@@ -103,6 +104,14 @@ def test_intersects_says_no(one: str, other: str) -> None:
         ("x < y", "y < 0"),
         ("x > 9007199254740992", "x < 9007199254740994"),
         ("x is present", "not (x is a number) and not (x is text)"),
+        ("x matches '[0-9]{3}'", "x starts with 'a'"),
+        ("x matches '(a|b)c'", "not (x contains 'ac')"),
+        ("x matches '^a[0-9]+$'", "x ends with '17'"),
+        ("x contains 'a' and x contains 'b'", "not (x contains 'ab') and not (x contains 'ba')"),
+        ("x like '%a_b%'", "x contains 'zz' and not (x contains 'axb')"),
+        ("x like 'a_b%'", "x matches 'c{2}'"),
+        ("x matches 'ab+'", "x matches '[cd]e'"),
+        ("a contains 'a' and b contains 'b'", "c contains 'c' and d contains 'd'"),
     ],
 )
 def test_a_meeting_is_shown_by_an_event(one: str, other: str) -> None:
@@ -222,3 +231,10 @@ def test_filters_as_large_as_the_limits_allow_are_compared_in_bounded_time() -> 
     start = time.thread_time()
     covers(parse(texts), parse(texts.replace("contains", "ends with")))
     assert time.thread_time() - start < 10
+
+
+def test_each_attribute_has_its_own_part_in_a_witness() -> None:
+    text = " and ".join(f"{name} contains '{name}{name}'" for name in "abcdefgh")
+    answer = is_never(parse(text))
+    assert answer.exact
+    assert answer.witness() == Event({name: name * 2 for name in "abcdefgh"})

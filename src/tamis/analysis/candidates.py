@@ -16,6 +16,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tamis.diagrams.atom_intervals import TextPredicate
+from tamis.diagrams.text_candidates import texts_for
 from tamis.diagrams.value_order import (
     BEGIN,
     BRACKET_OF_KIND,
@@ -27,7 +28,7 @@ from tamis.diagrams.value_order import (
     text_ends,
 )
 from tamis.diagrams.variable_order import AttributeVariables
-from tamis.diagrams.witness import ABSENT, Values, cell_values, texts_for
+from tamis.diagrams.witness import ABSENT, Values, cell_values
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.kinds import identity_of, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN

@@ -27,6 +27,7 @@ from tamis.filters.atoms import (
     ValueAtom,
 )
 from tamis.filters.like import like_parts
+from tamis.filters.required_literals import required_literal
 
 # `within` a text this short is membership in the set of its substrings.
 MAX_ENUMERATED_CHARACTERS: Final = 12
@@ -147,7 +148,9 @@ def text_predicate_of(atom: ValueAtom) -> TextPredicate:
             parts = tuple(part for part in literals if part)
             return TextPredicate(accepts, (op, text), literals[0], literals[-1], parts)
         case _:
-            return TextPredicate(accepts, (op, text))
+            literal = required_literal(text)
+            known = literal.text and not literal.ignores_case
+            return TextPredicate(accepts, (op, text), parts=(literal.text,) if known else ())
 
 
 def _plain(atom: Filter) -> tuple[str, str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, product
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
+from tamis.diagrams.text_candidates import Demands, text_candidates, texts_for
 from tamis.diagrams.value_order import (
     ABSENT as ABSENT_BRACKET,
 )
@@ -29,7 +30,6 @@ from tamis.diagrams.variable_order import AttributeVariables
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
-from tamis.filters.like import like_parts
 
 # Besides the ends of a cell, some numbers for arithmetic.
 _NUMBERS: Final = (1, -1, 2, 10, 100, 10_000)
@@ -103,46 +103,16 @@ def _samples(kind: Kind, cell: Interval) -> Iterator[Value]:
         yield last
 
 
-def texts_for(
-    cell: tuple[str, str | None],
-    backward: tuple[str, str | None],
-    asked: Iterable[tuple[TextPredicate, bool]],
-) -> list[str]:
-    """Return texts that may lie in a cell and in a cell of reversed texts, and pass the tests."""
-    passing = [predicate for predicate, answer in asked if answer]
-    suffixes = dict.fromkeys((common_prefix(*backward)[::-1], backward[0][::-1]))
-    starts = dict.fromkeys((common_prefix(*cell), cell[0], cell[0].rstrip("\0") + "x", ""))
-    middles = dict.fromkeys(_middles(passing))
-    return [
-        f"{start}{gap}{middle}{gap}{suffix}"
-        for start in starts
-        for middle in middles
-        for gap in ("", "x", " ")
-        for suffix in suffixes
-    ]
-
-
-def _middles(passing: Sequence[TextPredicate]) -> Iterator[str]:
-    together = "".join(part for predicate in passing for part in predicate.parts)
-    yield from ("", together)
-    for predicate in passing:
-        op, text = predicate.key
-        if op == "like":
-            for run in ("", "x", together):
-                yield "".join(
-                    {"%": run, "_": "x"}[wildcard] if wildcard else part
-                    for part, wildcard in like_parts(text)
-                )
-        elif op == "within":
-            yield from (text, text[:1], text[1:])
-        elif op == "matches":
-            yield text.strip("^$")
-
-
 # With intervals alone the first try succeeds. Text predicates and arithmetic may take a few; past
 # these bounds the answer stays open.
 MAX_PATHS: Final = 64
 MAX_EVENTS_PER_PATH: Final = 128
+# If an attribute has no content that fits a path, few others are worth a try.
+MAX_UNFIT_EVENTS: Final = 4
+# Contents of one attribute to combine with those of others.
+MAX_CHOICES: Final = 24
+# Texts that meet all demands of a path; the others are as good.
+MAX_FITTING_TEXTS: Final = 4
 
 Path = Mapping[int, bool]
 
@@ -152,7 +122,7 @@ def find_witness(
 ) -> Event | None:
     """Return an event that leads to true under `root` and that the oracle confirms, or None."""
     for path in islice(encoding.diagram.paths(root), MAX_PATHS):
-        for event in islice(_events(encoding, path), MAX_EVENTS_PER_PATH):
+        for event in _events(encoding, path):
             if is_witness(event):
                 return event
     return None
@@ -164,35 +134,69 @@ def _events(encoding: Encoding, path: Path) -> Iterator[Event]:
     choices = [
         _choices(attribute, path) for attribute in encoding.variable_order.by_attribute.values()
     ]
-    for values in product(*choices):
+    fit = all(each.fit for each in choices)
+    combined = product(*(each.contents for each in choices))
+    for values in islice(combined, MAX_EVENTS_PER_PATH if fit else MAX_UNFIT_EVENTS):
         held = {name: v for name, v in zip(names, values, strict=True) if v != ABSENT}
         yield Event({}).with_values(held)
 
 
-def _choices(attribute: AttributeVariables, path: Path) -> list[Values]:
-    found = (
-        _choices_of_many(attribute, path)
-        if attribute.value_order.many
-        else _choices_of_one(attribute, path)
-    )
-    return list(dict.fromkeys(islice(found, 24)))
+class _Choices(NamedTuple):
+    """Contents of one attribute to try, and whether they are known to fit a path."""
+
+    contents: list[Values]
+    fit: bool = True
 
 
-def _choices_of_one(attribute: AttributeVariables, path: Path) -> Iterator[Values]:
+def _choices(attribute: AttributeVariables, path: Path) -> _Choices:
+    if attribute.value_order.many:
+        found = _choices_of_many(attribute, path)
+        return _Choices(list(dict.fromkeys(islice(found, MAX_CHOICES))))
+    return _choices_of_one(attribute, path)
+
+
+def _choices_of_one(attribute: AttributeVariables, path: Path) -> _Choices:
     cell = _cell(attribute.partition, attribute.forward, path)
-    bits = Bits().union(*(mask for mask, v in attribute.bits.items() if path.get(v)))
-    return cell_values(
-        attribute.value_order, cell, bits=Bits(bits), texts=_texts_of_one(attribute, cell, path)
-    )
+    bits = Bits(Bits().union(*(mask for mask, v in attribute.bits.items() if path.get(v))))
+    demands = _demands_on_one(attribute, cell, path)
+    texts = () if demands is None else tuple(text_candidates(demands))
+    found = list(cell_values(attribute.value_order, cell, bits=bits, texts=texts))
+    if demands is None:
+        return _Choices(found[:MAX_CHOICES])
+    fitting = [*islice(_fitting(found, demands), MAX_CHOICES)]
+    return _Choices(fitting or found[:MAX_CHOICES], fit=bool(fitting))
 
 
-def _texts_of_one(attribute: AttributeVariables, cell: Interval, path: Path) -> list[str]:
+def _fitting(found: Iterable[Values], demands: Demands) -> Iterator[Values]:
+    """Yield the contents that are no texts, and some of the texts that meet the demands."""
+    texts = 0
+    for values in found:
+        if not values or not isinstance(values[0], str):
+            yield values
+        elif texts < MAX_FITTING_TEXTS and demands.are_met_by(values[0]):
+            texts += 1
+            yield values
+
+
+def _demands_on_one(attribute: AttributeVariables, cell: Interval, path: Path) -> Demands | None:
+    """Return what a path asks of a text in a cell; None if the cell has no texts."""
     begin, end = attribute.value_order.whole(Kind.TEXT)
     low, high = max(cell[0], begin), min(cell[1], end)
     if low >= high:
-        return []
+        return None
     suffix_cell = _cell(attribute.suffix_partition, attribute.backward, path)
-    return texts_for(text_ends((low, high)), text_ends(suffix_cell), _asked(attribute, path))
+    texts, backward = text_ends((low, high)), text_ends(suffix_cell)
+    ending = common_prefix(*backward)[::-1]
+    passing, failing = list[TextPredicate](), list[TextPredicate]()
+    asked = [(q, a) for q, a in _asked(attribute, path) if q.holds_under(*texts) is None]
+    for predicate, answer in asked:
+        if answer:
+            passing.append(predicate)
+        elif not predicate.holds_with_suffix(ending) and not any(
+            a and predicate.follows_from(q) for q, a in asked
+        ):
+            failing.append(predicate)
+    return Demands(texts, backward, passing, failing)
 
 
 def _cell(partition: Partition, variables: Sequence[int], path: Path) -> Interval:
