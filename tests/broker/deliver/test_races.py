@@ -20,13 +20,13 @@ from broker.authorization_fixture import (
     subscribe,
 )
 from tamis.broker.deliver.notifier import FetchedEvents, Notifier
-from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import RefusedError, StorageError, StorageFullError
 from tamis.protocol import Dropped, Ended, Subscribe
-from tamis.storage import StateStore
+from tamis.storage import Pending, Retry, StateStore
 from waiting import eventually_async
 
 POLICY = """
@@ -427,3 +427,30 @@ async def test_who_reads_before_a_replay_begins_gets_the_past(tmp_path: Path) ->
             assert await fetched(ann, "s") == []
         fixture.broker.subscription_manager.replay(subscription_of(fixture))
         assert await fetched(ann, "s", wait=5.0) == [{"n": 1}]
+
+
+@run_async
+async def test_an_attempt_that_is_written_while_the_disk_is_read_counts(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1})
+        subscription, loop = subscription_of(fixture), asyncio.get_running_loop()
+        queue, read = subscription.queue, DiskQueue._read
+        assert isinstance(queue, DiskQueue)
+        assert len(await queue.take(10, 0.0, 100.0, "broad")) == 1
+        queue.leave([QueuedEvent(1, 1)], "narrow")
+
+        async def write() -> None:
+            sent = Retry(subscription.number, 1, 1, 0.0)
+            fixture.broker.acknowledgement_writer.write(subscription, {1: sent})
+            await ann.flush()
+
+        def read_slowly(self: DiskQueue, after: int) -> list[Pending]:
+            rows = read(self, after)
+            asyncio.run_coroutine_threadsafe(write(), loop).result(10)
+            return rows
+
+        with patch.object(DiskQueue, "_read", read_slowly):
+            taken = await queue.take(10, 0.0, 100.0, "narrow")
+        assert taken == [QueuedEvent(1, attempts=1)]

@@ -146,6 +146,8 @@ class AcknowledgementWriter:
                     self._report(error)
                     await asyncio.sleep(RETRY_SECONDS)
             for queue, written in batch:
+                if queue.written_meanwhile is not None:
+                    queue.written_meanwhile.update(written)
                 for sequence, outcome in written.items():
                     if queue.unwritten[sequence] is outcome:
                         del queue.unwritten[sequence]

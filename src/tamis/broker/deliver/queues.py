@@ -82,10 +82,10 @@ class DeliveryQueue:
         "is_attended",
         "listeners",
         "retries",
-        "settled_meanwhile",
         "unwritten",
         "window",
         "writing",
+        "written_meanwhile",
     )
 
     def __init__(self, window: int, writing: UnwrittenQueues | None = None) -> None:
@@ -103,8 +103,8 @@ class DeliveryQueue:
         """Those who wait for events, each with an event of its own: most of millions have none."""
         self.retries: list[tuple[float, int, int]] = []
         """A heap of (due, sequence, attempts)."""
-        self.settled_meanwhile: set[int] | None = None
-        """What is settled while the disk is read: the rows read may still have it."""
+        self.written_meanwhile: dict[int, DeliveryOutcome] | None = None
+        """Outcomes that are written while the disk is read: the rows read may be older."""
 
     @property
     def unsettled(self) -> int:
@@ -167,8 +167,6 @@ class DeliveryQueue:
             self.retries = [retry for retry in self.retries if retry[1] not in again]
             heapq.heapify(self.retries)
             settled += again
-        if self.settled_meanwhile is not None:
-            self.settled_meanwhile.update(settled)
         if settled and self.writing is not None:
             self.unwritten.update(dict.fromkeys(settled))
             self.writing.queues[self] = None
@@ -388,8 +386,6 @@ class DiskQueue(DeliveryQueue):
         self.settle(found, 0)
         for cursor in self._cursors.values():
             cursor.remove({*found})
-        if self.settled_meanwhile is not None:
-            self.settled_meanwhile.update(found)
         return found
 
     def has_passed(self, sequence: int, reader: str) -> bool:
@@ -448,11 +444,7 @@ class DiskQueue(DeliveryQueue):
     async def _read_more(self, cursor: Cursor) -> None:
         # Events that are offered while the disk is read are kept and joined to those read.
         before, below, cursor.is_whole = cursor.last, self.below, True
-        self.settled_meanwhile = {
-            sequence
-            for sequence, outcome in self.unwritten.items()
-            if not isinstance(outcome, Retry)
-        }
+        self.written_meanwhile = {}
         try:
             rows = await self._executor.run(self._read, before)
             self._join(cursor, rows, before, below)
@@ -461,7 +453,7 @@ class DiskQueue(DeliveryQueue):
             cursor.last, cursor.is_whole = before, False
             raise
         finally:
-            self.settled_meanwhile = None
+            self.written_meanwhile = None
 
     def _join(self, cursor: Cursor, rows: Sequence[Pending], before: int, below: float) -> None:
         """Put events that were read before those that were offered meanwhile."""
@@ -471,18 +463,20 @@ class DiskQueue(DeliveryQueue):
         if below != inf or len(rows) == self.window:
             offered, cursor.is_whole = [], False
         known = {*self.in_flight, *(sequence for _, sequence, _ in self.retries)}
-        known |= self.requeued.union(self.settled_meanwhile or ())
+        known |= self.requeued
+        outcomes = {**(self.written_meanwhile or {}), **self.unwritten}
         cursor.ready = []
         for row in read:
-            if row.sequence not in known and row.sequence >= self._first:
-                self._add_row(cursor, row)
+            if row.sequence in known or row.sequence < self._first:
+                continue
+            latest = outcomes.get(row.sequence, row)
+            if isinstance(latest, Pending | Retry):
+                self._add_row(cursor, latest)
         cursor.ready.extend(offered)
         cursor.last = offered[-1].sequence if offered else last
 
-    def _add_row(self, cursor: Cursor, row: Pending) -> None:
-        outcome = self.unwritten.get(row.sequence)
-        later = outcome if isinstance(outcome, Retry) else row
-        attempts, due = later.attempts, min(later.due, self.latest_due)
+    def _add_row(self, cursor: Cursor, row: Pending | Retry) -> None:
+        attempts, due = row.attempts, min(row.due, self.latest_due)
         if due:
             heapq.heappush(self.retries, (due, row.sequence, attempts))
         else:
