@@ -141,30 +141,30 @@ def _events(encoding: Encoding, path: Path) -> Iterator[Event]:
         yield Event({}).with_values(held)
 
 
-class _Choices(NamedTuple):
+class _AttributeChoices(NamedTuple):
     """Contents of one attribute to try, and whether they are known to fit a path."""
 
     contents: list[Values]
     fit: bool = True
 
 
-def _choices(attribute: AttributeVariables, path: Path) -> _Choices:
+def _choices(attribute: AttributeVariables, path: Path) -> _AttributeChoices:
     if attribute.value_order.many:
         found = _choices_of_many(attribute, path)
-        return _Choices(list(dict.fromkeys(islice(found, MAX_CHOICES))))
+        return _AttributeChoices(list(dict.fromkeys(islice(found, MAX_CHOICES))))
     return _choices_of_one(attribute, path)
 
 
-def _choices_of_one(attribute: AttributeVariables, path: Path) -> _Choices:
+def _choices_of_one(attribute: AttributeVariables, path: Path) -> _AttributeChoices:
     cell = _cell(attribute.partition, attribute.forward, path)
     bits = Bits(Bits().union(*(mask for mask, v in attribute.bits.items() if path.get(v))))
     demands = _demands_on_one(attribute, cell, path)
     texts = () if demands is None else tuple(text_candidates(demands))
     found = list(cell_values(attribute.value_order, cell, bits=bits, texts=texts))
     if demands is None:
-        return _Choices(found[:MAX_CHOICES])
+        return _AttributeChoices(found[:MAX_CHOICES])
     fitting = [*islice(_fitting(found, demands), MAX_CHOICES)]
-    return _Choices(fitting or found[:MAX_CHOICES], fit=bool(fitting))
+    return _AttributeChoices(fitting or found[:MAX_CHOICES], fit=bool(fitting))
 
 
 def _fitting(found: Iterable[Values], demands: Demands) -> Iterator[Values]:

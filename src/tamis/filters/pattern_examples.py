@@ -43,7 +43,7 @@ class PatternExample(NamedTuple):
     at_end: bool
 
 
-class _Group:
+class _OpenGroup:
     """A group that is still open: its finished alternatives, and the pieces of the current one."""
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ def pattern_examples(pattern: str) -> tuple[PatternExample, ...]:
     """
     if len(pattern) > MAX_PATTERN_CHARACTERS:
         return ()
-    found = (_Walk(pattern, variant).example() for variant in range(MAX_EXAMPLES))
+    found = (_PatternWalk(pattern, variant).example() for variant in range(MAX_EXAMPLES))
     return tuple(dict.fromkeys(example for example in found if example is not None))
 
 
-class _Walk:
+class _PatternWalk:
     """One walk over a pattern; its variant decides wherever there is a choice."""
 
     def __init__(self, pattern: str, variant: int) -> None:
@@ -78,7 +78,7 @@ class _Walk:
         self._at_start = self._at_end = False
 
     def example(self) -> PatternExample | None:
-        groups = [_Group()]
+        groups = [_OpenGroup()]
         while self._at < len(self._pattern):
             if not self._step(groups):
                 return None
@@ -87,7 +87,7 @@ class _Walk:
         text = groups[0].close(self._variant)
         return PatternExample(text, self._at_start, self._at_end)
 
-    def _step(self, groups: list[_Group]) -> bool:
+    def _step(self, groups: list[_OpenGroup]) -> bool:
         """Read one item of the pattern; return whether it was understood."""
         character = self._pattern[self._at]
         if character == "(":
@@ -108,7 +108,7 @@ class _Walk:
             return False
         return self._add(choices and choices[self._variant % len(choices)], groups[-1])
 
-    def _open(self, groups: list[_Group]) -> bool:
+    def _open(self, groups: list[_OpenGroup]) -> bool:
         flags = _FLAGS.match(self._pattern, self._at)
         if flags:
             self._at = flags.end()
@@ -117,10 +117,10 @@ class _Walk:
         if group is None or self._pattern.startswith("?", group.end()):
             return False
         self._at = group.end()
-        groups.append(_Group())
+        groups.append(_OpenGroup())
         return True
 
-    def _add(self, piece: str, group: _Group) -> bool:
+    def _add(self, piece: str, group: _OpenGroup) -> bool:
         """Add a piece as often as the repetition after it wants."""
         times = 1
         repetition = _REPETITION.match(self._pattern, self._at)
