@@ -10,12 +10,14 @@ import pytest
 from seeds import seeds
 from strategies import World, random_filter, random_world
 from tamis.analysis.lint import Findings, LintedFilter, Linter, lint
+from tamis.analysis.pinned_values import PinIndex, Requirements
 from tamis.analysis.redundancy import _variants, redundant_parts
 from tamis.analysis.rules import LintRule
 from tamis.diagrams import Space
 from tamis.diagrams.encoding import Encoding
 from tamis.events import Schema
-from tamis.filters import Filter, Mode
+from tamis.filters import Filter, Id, Mode
+from tamis.languages import parse
 from tamis.matching import Engine
 
 UNLESS = ", unless an attribute holds several values"
@@ -259,3 +261,63 @@ def test_without_its_redundant_parts_a_filter_matches_the_same_events(seed: int)
         for _, part, less in _variants(report.rest) if report.complete else ():
             assert not space.equivalent(bound, less), (str(bound), str(part), mode)
     assert removed > 2
+
+
+# --- pairs that need not be asked about ------------------------------------------------------
+
+
+def test_a_filter_without_an_example_does_not_use_up_the_budget_of_others() -> None:
+    # No event is found for the first, though it cannot be ruled out that there is one.
+    hard = r'name matches "\\pN\\pL{3}" and name matches "^\\P{Greek}+$"'
+    filters = {"hard": hard}
+    for number in range(40):
+        filters[f"wide {number}"] = f"company = 'c{number}' and price < 10"
+        filters[f"narrow {number}"] = f"company = 'c{number}' and price < 5"
+    engine = Engine()
+    for id_, text in filters.items():
+        engine.add(id_, text)
+    findings = engine.lint(pairs=40)
+    assert {f.id for f in findings} == {f"narrow {number}" for number in range(40)}
+    assert findings.unasked == 0
+
+
+def test_the_filters_that_were_not_compared_are_named() -> None:
+    findings = linted(*(f"x < {number}" for number in range(1, 9)), pairs=2)
+    assert findings.unasked == sum(findings.unasked_of.values()) > 3
+    assert "may be covered by others" in str(findings)
+    assert " and " in str(findings).splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "is_ruled_out"),
+    [
+        ("x = 1", "x = 2 and y = 1", True),
+        ("x = 1 and y = 2", "x = 1", True),
+        ("x in (1, 2)", "x = 2 and y = 1", False),
+        ("x in (1, 2) and y = 1", "x = 2 and y = 2", True),
+        ("x = 1 or x = 3", "x = 2", True),
+        ("x = 1 or y = 3", "x = 2", False),
+        ("x = 1", "x = true", True),
+        ("x = 1", "x < 5", False),
+        ("x < 1", "y = 1", False),
+        ("not (x = 1)", "x = 1", False),
+    ],
+)
+def test_required_values_rule_pairs_out(wide: str, narrow: str, is_ruled_out: bool) -> None:
+    requirements: dict[Id, Requirements] = {
+        "wide": Requirements.of(parse(wide)),
+        "narrow": Requirements.of(parse(narrow)),
+    }
+    pins = PinIndex(requirements, None, many=False)
+    assert pins.is_ruled_out("wide", "narrow", Mode.SQL) is is_ruled_out
+    assert ("wide" not in pins.may_cover("narrow", Mode.SQL)) is is_ruled_out
+
+
+def test_with_several_values_one_does_not_exclude_another() -> None:
+    requirements: dict[Id, Requirements] = {
+        "wide": Requirements.of(parse("x = 1")),
+        "narrow": Requirements.of(parse("x = 2 and x = 1")),
+    }
+    pins = PinIndex(requirements, None, many=True)
+    assert not pins.is_ruled_out("wide", "narrow", Mode.SQL)
+    assert [*pins.may_cover("narrow", Mode.SQL)] == ["wide", "narrow"]

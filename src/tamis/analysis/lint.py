@@ -2,16 +2,27 @@
 
 The diagram of each filter shows whether it can be true and can be false, with an event for each.
 Filters with equal diagrams match the same events, so hashing finds these. Only covering needs
-pairs; the events refute most of them, and the rest is decided within a limit.
+pairs; required values and the events refute most of them, and the rest is decided within a limit.
+Filters for which no event was found come last, so that they use up nobody else's share.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, TypedDict
 
 from tamis.analysis.counterfactuals import near_misses, satisfies
+from tamis.analysis.pinned_values import PinIndex, Requirements
 from tamis.analysis.redundancy import RedundantPart, brief_filter, redundant_parts
 from tamis.analysis.rules import LintRule
 from tamis.diagrams import Answer, Space
@@ -35,6 +46,8 @@ MAX_REFUTATIONS: Final = 500_000
 # Larger diagrams are not hashed.
 MAX_HASHED_NODES: Final = 2_000
 EVENTS_PER_BATCH: Final = 256
+# Ids that a sentence lists.
+MAX_IDS_SHOWN: Final = 3
 
 _ADDED: Final = (Present, HasKind)
 
@@ -71,12 +84,19 @@ class Findings(Sequence[Finding]):
     """All findings, and the counts of what was skipped."""
 
     def __init__(
-        self, found: Iterable[Finding], *, unseen: int = 0, unasked: int = 0, open_: int = 0
+        self,
+        found: Iterable[Finding],
+        *,
+        unseen: int = 0,
+        unasked: Mapping[Id, int] = MappingProxyType({}),
+        open_: int = 0,
     ) -> None:
         self._found = tuple(found)
         self.unseen: Final = unseen
         """Filters that were not checked."""
-        self.unasked: Final = unasked
+        self.unasked_of: Final = unasked
+        """For some filters, with how many others they were not compared."""
+        self.unasked: Final = sum(unasked.values())
         """Pairs that were not compared."""
         self.open: Final = open_
         """Questions without an exact answer."""
@@ -98,14 +118,26 @@ class Findings(Sequence[Finding]):
             yield f"{_count(self.unseen, 'filter was', 'filters were')} not looked at"
         if self.unasked:
             yield (
-                f"{_count(self.unasked, 'pair was', 'pairs were')} skipped for the budget, so more "
-                "filters may be covered by others"
+                f"{_count(self.unasked, 'pair was', 'pairs were')} skipped for the budget, so "
+                f"{brief_ids(self.unasked_of)} may be covered by others"
             )
         if self.open:
             yield (
                 f"{_count(self.open, 'question', 'questions')} stayed open, so there may be more "
                 "to find"
             )
+
+
+def brief_ids(ids: Collection[Id]) -> str:
+    """Return some ids in words.
+
+    >>> brief_ids(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more filters'
+    """
+    shown = [str(id_) for id_ in islice(ids, MAX_IDS_SHOWN)]
+    more = len(ids) - len(shown)
+    rest = f" and {_count(more, 'more filter', 'more filters')}" if more else ""
+    return ", ".join(shown) + rest
 
 
 def _count(number: int, one: str, several: str) -> str:
@@ -130,6 +162,17 @@ class FilterProfile(NamedTuple):
     example: Event | None = None
 
 
+class LintLimits(TypedDict, total=False):
+    """The keyword arguments that bound the work of `lint`."""
+
+    filters: int
+    """Filters to examine."""
+    pairs: int
+    """Pairs to compare that no required value and no event rules out."""
+    steps: int
+    """Steps for one question."""
+
+
 def lint(
     subjects: Iterable[LintedFilter],
     schema: Schema | None,
@@ -138,9 +181,10 @@ def lint(
     count: int,
     filters: int = MAX_FILTERS,
     pairs: int = MAX_PAIRS,
+    steps: int = BUDGET_STEPS,
 ) -> Findings:
-    """Check some of `count` filters."""
-    linter = Linter(schema, match=match)
+    """Check some of `count` filters, with at most so many steps for each question."""
+    linter = Linter(schema, match=match, steps=steps)
     seen = list(islice(subjects, filters))
     findings, distinct = linter.look_at_each(seen)
     findings += linter.look_at_pairs(distinct, pairs)
@@ -155,15 +199,22 @@ class Linter:
     """A linter of filters, one by one and in pairs, over the events of a schema."""
 
     def __init__(
-        self, schema: Schema | None, *, many: bool = False, match: MatchBatch | None = None
+        self,
+        schema: Schema | None,
+        *,
+        many: bool = False,
+        match: MatchBatch | None = None,
+        steps: int = BUDGET_STEPS,
     ) -> None:
         self._schema = schema
         self._many = many
         self._match = match
+        self._steps = steps
         self._profiles: dict[Id, FilterProfile] = {}
         self._misses: dict[Id, list[tuple[str, Values]]] = {}
         self.undecided = 0
-        self.unasked = 0
+        self.unasked: dict[Id, int] = {}
+        """For filters, with how many others they were not compared."""
 
     # --- one by one --------------------------------------------------------------------------
 
@@ -198,7 +249,7 @@ class Linter:
 
     def _profile(self, one: LintedFilter) -> FilterProfile:
         """Return the profile of a filter from its diagram."""
-        encoding = _encoding(one, self._schema, many=self._many)
+        encoding = _encoding(one, self._schema, many=self._many, steps=self._steps)
         diagram = encoding.diagram
         try:
             node = encoding.matches(one.filter)
@@ -234,7 +285,7 @@ class Linter:
             yield Finding(one.id, LintRule.REDUNDANT, message)
 
     def _redundant(self, one: LintedFilter, *, many: bool) -> list[RedundantPart]:
-        encoding = _encoding(one, self._schema, many=many)
+        encoding = _encoding(one, self._schema, many=many, steps=self._steps)
         report = redundant_parts(one.filter, encoding)
         self.undecided += not report.complete
         return report.parts
@@ -273,7 +324,7 @@ class Linter:
                 if glances >= 0 and self._is_refuted(wide, narrow):
                     continue
                 if limit <= 0 or glances < 0:
-                    self.unasked += 1
+                    self.unasked[narrow.id] = self.unasked.get(narrow.id, 0) + 1
                     continue
                 limit -= 1
                 finding = self._ask(wide, narrow, swapped=order[wide.id] > order[narrow.id])
@@ -311,7 +362,7 @@ class Linter:
         def question(space: Space) -> Answer:
             return space.covers(wide.filter, narrow.filter)
 
-        answer = question(Space(wide.mode, self._schema, many=self._many, budget=BUDGET_STEPS))
+        answer = question(Space(wide.mode, self._schema, many=self._many, budget=self._steps))
         self.undecided += not answer.exact
         return answer._replace(reason=self._proviso(wide.mode, question)) if answer else answer
 
@@ -347,26 +398,37 @@ class Linter:
         """Return the proviso of a yes where no schema says how many values attributes hold."""
         if self._schema is not None or self._many:
             return ""
-        return "" if question(Space(mode, many=True, budget=BUDGET_STEPS)) else UNLESS_SEVERAL
+        return "" if question(Space(mode, many=True, budget=self._steps)) else UNLESS_SEVERAL
 
     def _candidates(
         self, subjects: Sequence[LintedFilter]
-    ) -> Iterator[tuple[LintedFilter, list[LintedFilter]]]:
-        """Yield each filter with those that match its example and so may cover it."""
+    ) -> Iterator[tuple[LintedFilter, Iterable[LintedFilter]]]:
+        """Yield each filter with those that may cover it; those without an example last."""
         by_id = {one.id: one for one in subjects}
+        requirements = {one.id: Requirements.of(one.filter) for one in subjects}
+        pins = PinIndex(requirements, self._schema, many=self._many)
+        easy = [one for one in subjects if self._profiles[one.id].example is not None]
+        hard = [one for one in subjects if self._profiles[one.id].example is None]
+        for narrow, ids in chain(
+            self._matched(easy, pins), ((one, pins.may_cover(one.id, one.mode)) for one in hard)
+        ):
+            wide = (by_id[id_] for id_ in ids if id_ in by_id)
+            yield narrow, (one for one in wide if one.mode is narrow.mode and one is not narrow)
+
+    def _matched(
+        self, subjects: Sequence[LintedFilter], pins: PinIndex
+    ) -> Iterator[tuple[LintedFilter, Iterable[Id]]]:
+        """Yield each filter with those that match its example, and so may cover it."""
         if self._match is None:
-            for narrow in subjects:
-                yield narrow, [o for o in subjects if o.mode is narrow.mode and o is not narrow]
+            yield from ((one, pins.may_cover(one.id, one.mode)) for one in subjects)
             return
         for first in range(0, len(subjects), EVENTS_PER_BATCH):
             some = subjects[first : first + EVENTS_PER_BATCH]
-            examples = [self._profiles[one.id].example for one in some]
-            matches = self._match([example or Event({}) for example in examples])
-            for number, (narrow, example) in enumerate(zip(some, examples, strict=True)):
+            matches = self._match([self._profiles[one.id].example or Event({}) for one in some])
+            for number, one in enumerate(some):
                 # An engine may refuse an example that its own schema does not admit.
-                matched = example is not None and number not in matches.errors
-                wide = [by_id[i] for i in (matches[number] if matched else by_id) if i in by_id]
-                yield narrow, [one for one in wide if one.mode is narrow.mode and one is not narrow]
+                refused = number in matches.errors
+                yield one, pins.may_cover(one.id, one.mode, None if refused else matches[number])
 
 
 def _same(first: LintedFilter, second: LintedFilter, proviso: str) -> Finding:
@@ -382,13 +444,11 @@ def _covered(wide: LintedFilter, narrow: LintedFilter, proviso: str) -> Finding:
 # --- hashing ---------------------------------------------------------------------------------
 
 
-def _encoding(one: LintedFilter, schema: Schema | None, *, many: bool) -> Encoding:
+def _encoding(one: LintedFilter, schema: Schema | None, *, many: bool, steps: int) -> Encoding:
     """Return the encoding of one filter, with an order of variables that is the same for all."""
     names = sorted(one.filter.attributes())
     atoms = sorted(set(one.filter.atoms()), key=str)
-    return Encoding(
-        [*map(Present, names), *atoms], one.mode, schema, many=many, budget=BUDGET_STEPS
-    )
+    return Encoding([*map(Present, names), *atoms], one.mode, schema, many=many, budget=steps)
 
 
 def _key(encoding: Encoding, root: Node) -> Hashable:

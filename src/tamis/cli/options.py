@@ -68,6 +68,14 @@ Many = Annotated[
         help="Attributes may have several values. With a schema, the schema decides.",
     ),
 ]
+Steps = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        metavar="N",
+        help="Spend at most N steps on a question; beyond, the safe answer is given.",
+    ),
+]
 FormatOption = Annotated[Format, typer.Option("--format", help="For people or for programs.")]
 TableOption = Annotated[
     TableFormat,

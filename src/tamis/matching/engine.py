@@ -13,13 +13,13 @@ from datetime import datetime
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.analysis.explain import Explanation, explain
-from tamis.analysis.lint import MAX_FILTERS, MAX_PAIRS, Findings, LintedFilter, lint
+from tamis.analysis.lint import Findings, LintedFilter, LintLimits, lint
 from tamis.diagrams.pictures import Picture
 from tamis.errors import EventError, FilterError, TamisError
 from tamis.events import Event, EventLimits, Schema, decode_json
@@ -285,10 +285,11 @@ class Engine:
             id_, *self.filter(id_), event, self.schema, total=self._total, expired=expired
         )
 
-    def lint(self, *, filters: int = MAX_FILTERS, pairs: int = MAX_PAIRS) -> Findings:
+    def lint(self, **limits: Unpack[LintLimits]) -> Findings:
         """Find filters that are never or always true, equal to another, or covered by one.
 
-        Examine at most `filters` filters, and compare at most `pairs` pairs.
+        Examine at most `filters` filters, and compare at most `pairs` pairs, in at most `steps`
+        steps each.
 
         >>> engine = Engine()
         >>> engine.add("wide", "price < 10")
@@ -299,9 +300,7 @@ class Engine:
         now = self._clock()
         ids = [id_ for id_ in self.ids() if self._collection.find(id_)[0].expires_at > now]
         subjects = (LintedFilter(id_, *self.filter(id_)) for id_ in ids)
-        return lint(
-            subjects, self.schema, self.match_batch, count=len(ids), filters=filters, pairs=pairs
-        )
+        return lint(subjects, self.schema, self.match_batch, count=len(ids), **limits)
 
     def draw(self, *ids: Id, breakpoints: bool = False) -> Picture:
         """Draw the diagram of some subscriptions, or of all; with `breakpoints`, node by node."""

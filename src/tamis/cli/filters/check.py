@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
@@ -10,7 +10,13 @@ from typing import Annotated, Final, NamedTuple
 import typer
 from rich.text import Text
 
-from tamis.analysis.lint import Finding, LintedFilter, Linter
+from tamis.analysis.lint import (
+    BUDGET_STEPS,
+    Finding,
+    LintedFilter,
+    Linter,
+    brief_ids,
+)
 from tamis.analysis.mistakes import MistakeFinder, Sample, tested_attributes
 from tamis.analysis.rules import LintRule
 from tamis.cli.console import Format, say, stderr, stdout, write_json
@@ -24,13 +30,15 @@ from tamis.cli.options import (
     Many,
     ModeOption,
     SchemaFile,
+    Steps,
     argument,
     no_default,
     read_schema,
 )
 from tamis.events import RejectedLine, Schema
-from tamis.filters import Mode
+from tamis.filters import Id, Mode
 from tamis.filters.simplify import simplify
+from tamis.matching import Engine
 from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -55,6 +63,8 @@ class Level(StrEnum):
 
 
 _STYLES: Final = {Level.ERROR: "bold red", Level.WARNING: "bold yellow", Level.NOTE: "bold blue"}
+# With more filters, an engine finds those that match the example of another.
+MAX_TRIED_ONE_BY_ONE: Final = 200
 _NOTES: Final = frozenset({LintRule.COVERED})
 
 
@@ -76,8 +86,13 @@ def check(
     many: Many = False,
     pairs: Annotated[
         int,
-        typer.Option(min=0, metavar="N", help="In a file, compare at most N pairs."),
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="In a file, compare at most N pairs that no required value or event rules out.",
+        ),
     ] = 20_000,
+    steps: Steps = BUDGET_STEPS,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Check filters: is each one valid, does it fit the schema, is it a probable mistake?
@@ -90,7 +105,9 @@ def check(
     found = read_filters(filter_, filters, defaults)
     subscriptions = [one for one in found if isinstance(one, NamedFilter)]
     events = None if sample is None else read_sample(sample, defaults.schema)
-    report = lint_filters(subscriptions, defaults.schema, events, many=many, pairs=pairs)
+    report = lint_filters(
+        subscriptions, defaults.schema, events, many=many, pairs=pairs, steps=steps
+    )
     findings = [refusal(one) for one in found if isinstance(one, RejectedFilter)] + report.findings
     findings.sort(key=lambda finding: finding.line)
     _write(subscriptions, findings, filters, format_)
@@ -99,12 +116,13 @@ def check(
 
 
 def _report_omissions(report: LintReport, pairs: int) -> None:
-    if report.left_out:
+    if report.unasked:
+        left_out = sum(report.unasked.values())
         say(
             stderr(),
-            f"{report.distinct:,} filters make {count(report.left_out, 'pair')}, more than "
-            f"{pairs:,}: whether they cover each other was not checked; "
-            f"--pairs {report.left_out} includes it",
+            f"{count(left_out, 'pair')} beyond {pairs:,} {'was' if left_out == 1 else 'were'} not "
+            f"compared, so {brief_ids(report.unasked)} may be covered by others; "
+            f"--pairs {pairs + left_out} includes them",
         )
     if report.undecided:
         open_ = count(report.undecided, "question")
@@ -213,10 +231,8 @@ class LintReport(NamedTuple):
     findings: list[LineFinding]
     undecided: int
     """The number of comparisons that remained undecided."""
-    distinct: int
-    """The number of distinct filters to compare with each other."""
-    left_out: int
-    """The number of their pairs, if there were too many to compare."""
+    unasked: Mapping[Id, int]
+    """For some filters, with how many others they were not compared."""
 
 
 def lint_filters(
@@ -226,23 +242,31 @@ def lint_filters(
     *,
     many: bool,
     pairs: int,
+    steps: int = BUDGET_STEPS,
 ) -> LintReport:
-    """Check filters one by one, and in pairs if there are no more than `pairs`."""
-    linter = Linter(schema, many=many)
+    """Check filters one by one, and in pairs: up to `pairs` that are not ruled out otherwise."""
+    match = None
+    if len(subscriptions) > MAX_TRIED_ONE_BY_ONE:
+        match = _engine_of(subscriptions, schema).match_batch
+    linter = Linter(schema, many=many, match=match, steps=steps)
     found, distinct = linter.look_at_each(
         LintedFilter(s.id, s.filter, s.mode) for s in subscriptions
     )
     languages = {one.id: one.language for one in subscriptions}
     for one in distinct:
         found += linter.look_at_parts(one, translated=languages[str(one.id)] == "jms")
-    number = len(distinct) * (len(distinct) - 1) // 2
-    if number <= pairs:
-        # An event refutes a pair in both directions, so no pair takes more than two comparisons.
-        found += linter.look_at_pairs(distinct, 2 * number, every=True)
+    found += linter.look_at_pairs(distinct, pairs, every=True)
     lines = {one.id: one.line for one in subscriptions}
     findings = list(_probable_mistakes(subscriptions, schema, sample))
     findings += [_placed(finding, lines[str(finding.id)]) for finding in found]
-    return LintReport(findings, linter.undecided, len(distinct), number if number > pairs else 0)
+    return LintReport(findings, linter.undecided, linter.unasked)
+
+
+def _engine_of(subscriptions: Sequence[NamedFilter], schema: Schema | None) -> Engine:
+    engine = Engine(schema)
+    for one in subscriptions:
+        engine.add(one.id, one.filter, mode=one.mode)
+    return engine
 
 
 def _probable_mistakes(

@@ -14,11 +14,13 @@ from tamis.cli.options import (
     Many,
     ModeOption,
     SchemaFile,
+    Steps,
     argument,
     read_schema,
 )
 from tamis.diagrams import Answer, Comparison
 from tamis.diagrams import compare as compare_filters
+from tamis.diagrams.relations import BUDGET_STEPS
 from tamis.errors import FilterError, FilterSyntaxError
 from tamis.filters import Mode
 
@@ -41,6 +43,7 @@ def compare(
     schema: SchemaFile = None,
     language: Language = "tamis",
     many: Many = False,
+    steps: Steps = BUDGET_STEPS,
     format_: FormatOption = Format.TEXT,
 ) -> int:
     """Compare two filters: does A cover B, does B cover A, are they equal, do they overlap?
@@ -49,10 +52,11 @@ def compare(
     """
     defaults = FilterDefaults(language, mode, read_schema(schema))
     a, b = _read("A", one, defaults), _read("B", other, defaults)
-    found = compare_filters(a.filter, b.filter, mode=mode, schema=defaults.schema, many=many)
+    schema_ = defaults.schema
+    found = compare_filters(a.filter, b.filter, mode=mode, schema=schema_, many=many, budget=steps)
     multivalued = None
-    if defaults.schema is None and not many:
-        multivalued = compare_filters(a.filter, b.filter, mode=mode, many=True)
+    if schema_ is None and not many:
+        multivalued = compare_filters(a.filter, b.filter, mode=mode, many=True, budget=steps)
         multivalued = multivalued if _verdict(multivalued) != _verdict(found) else None
     if format_ is Format.JSON:
         _write_json(a, b, found, multivalued)

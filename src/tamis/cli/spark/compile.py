@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from tamis.analysis.lint import MAX_FILTERS, MAX_PAIRS
 from tamis.cli.console import say, stderr
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import ModeOption, SchemaFile, argument, no_default, read_schema
@@ -47,6 +48,12 @@ def compile_(
         no_default(metavar="NAME", help="A text attribute to shard subscriptions by."),
     ] = None,
     lint: Annotated[bool, typer.Option("--lint", help="Look for mistakes in filters.")] = False,
+    lint_filters: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of each shard, examine at most N filters.")
+    ] = MAX_FILTERS,
+    lint_pairs: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Of each shard, compare at most N pairs.")
+    ] = MAX_PAIRS,
     format_: Annotated[
         str | None,
         no_default("--format", help="parquet, csv or json, if file names do not say."),
@@ -72,7 +79,7 @@ def compile_(
             mode=mode,
             shards=shards,
             key=key,
-            lint=lint,
+            lint={"filters": lint_filters, "pairs": lint_pairs} if lint else False,
             format_=format_,
             spark=spark,
         )

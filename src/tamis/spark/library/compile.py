@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
+from tamis.analysis.lint import LintLimits
 from tamis.errors import FilterError
 from tamis.events import Schema, Type
 from tamis.events.json_text import schema_data
@@ -59,14 +60,15 @@ def compile_subscriptions(
     shards: int | None = None,
     shard_size: int = SUBSCRIPTIONS_PER_SHARD,
     key: str | None = None,
-    lint: bool = False,
+    lint: bool | LintLimits = False,
     format_: str | None = None,
     spark: SparkSession | None = None,
 ) -> CompileReport:
     """Compile subscriptions to a new version of a library, and report rejected rows.
 
     A `key`, a text attribute that most filters pin down, shards the subscriptions, so that
-    matching can shuffle events by it too.
+    matching can shuffle events by it too. With `lint`, look for mistakes in the filters of a shard;
+    a mapping of limits (`filters`, `pairs`, `steps`) says how far.
     """
     started = time.monotonic()
     require_schema(as_mode(mode), schema)
@@ -78,7 +80,8 @@ def compile_subscriptions(
     with target.draft() as draft:
         declared = None if schema is None else schema_data(schema)
         buckets = number if key else 0
-        options = ShardOptions(str(draft), declared, mode, id_type(table), key, buckets, lint)
+        limits = (LintLimits() if lint else None) if isinstance(lint, bool) else lint
+        options = ShardOptions(str(draft), declared, mode, id_type(table), key, buckets, limits)
         built = _build(_sharded(rows, number, options), options)
         rejected = sum(one.rejected for one in built)
         manifest = new_manifest(

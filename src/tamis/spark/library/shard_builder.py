@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tamis.analysis.lint import MAX_FILTERS
+from tamis.analysis.lint import MAX_FILTERS, LintLimits
 from tamis.errors import FilterError, FilterSyntaxError, TamisError
 from tamis.events import Schema, schema_of
 from tamis.events.values import parse_timestamp
@@ -48,7 +48,8 @@ class ShardOptions(NamedTuple):
     id_type: str
     key: str | None = None
     buckets: int = 0
-    lint: bool = False
+    lint: LintLimits | None = None
+    """How far to look for mistakes in filters; None is not at all."""
 
     def event_schema(self) -> Schema | None:
         """Return the schema."""
@@ -71,7 +72,8 @@ class ShardBuilder:
         self._number = number
         self._schema = options.event_schema()
         self._engine = Engine(self._schema, options.mode)
-        self._linted = Engine(self._schema, options.mode) if options.lint else None
+        self._linted = Engine(self._schema, options.mode) if options.lint is not None else None
+        self._lint = options.lint or LintLimits()
         self._ids: list[str | int] = []
         self._attributes: set[str] = set()
         self._rejected: list[dict[str, object]] = []
@@ -95,7 +97,7 @@ class ShardBuilder:
         self._engine.add(len(self._ids), filter_, mode=mode, expires_at=expires_at)
         self._ids.append(row["id"])
         self._attributes |= filter_.attributes()
-        if self._linted is not None and len(self._ids) <= MAX_FILTERS:
+        if self._linted is not None and len(self._ids) <= self._lint.get("filters", MAX_FILTERS):
             self._linted.add(row["id"], filter_, mode=mode)
 
     def write(self) -> BuiltShard:
@@ -121,7 +123,7 @@ class ShardBuilder:
             return 0
         findings = [
             {"id": str(f.id), "rule": f.rule.value, "message": f.message, "other": _text(f.other)}
-            for f in self._linted.lint()
+            for f in self._linted.lint(**self._lint)
         ]
         _write_table(
             Path(self._options.folder, FINDINGS, f"{name}.parquet"), findings, FINDINGS_SCHEMA
