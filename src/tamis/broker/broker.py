@@ -69,7 +69,7 @@ from tamis.ports import (
     system_random,
 )
 from tamis.protocol import Code
-from tamis.storage import Storage
+from tamis.storage import Storage, StoredSubscription
 
 LOG: Final = get_logger("tamis.broker")
 
@@ -229,7 +229,13 @@ class Broker:
             store, self.health, self.metrics, clock, executors.background
         )
         self.expired_at_start = ExpiredAtStart(
-            store, self.clock, self.health, executors.administration
+            store=store,
+            clock=clock,
+            steady_clock=self.steady_clock,
+            health=self.health,
+            subscription_index=self.subscription_index,
+            subscription_manager=self.subscription_manager,
+            updater=self.matcher.updater,
         )
         self.housekeeping = Housekeeping(self._chores(), self.health)
         self._services = SessionServices(
@@ -336,11 +342,14 @@ class Broker:
     def _restore_subscriptions(self) -> list[ActiveSubscription]:
         restored, now = [], self.steady_clock.time()
         for stored in self.store.state.subscriptions():
+            valid: StoredSubscription | None = stored
             if not stored.durable or stored.expires_at <= now:
-                self.expired_at_start.remove(stored)
+                valid = self.expired_at_start.spare(stored)
+            if valid is None:
+                self.store.state.remove_subscription(stored.number)
                 continue
             try:
-                restored.append(self.subscription_manager.restore(stored, self._marks))
+                restored.append(self.subscription_manager.restore(valid, self._marks))
             except TamisError as error:
                 LOG.warning(
                     "subscription left out",
@@ -509,12 +518,12 @@ class Broker:
         return [
             Chore("watch the clock", CHORE_SECONDS, self._watch_clock),
             Chore(
+                "decide what expired before the start", CHORE_SECONDS, self.expired_at_start.decide
+            ),
+            Chore(
                 "delete expired subscriptions",
                 CHORE_SECONDS,
                 self.subscription_manager.purge_expired,
-            ),
-            Chore(
-                "delete what expired before the start", CHORE_SECONDS, self.expired_at_start.decide
             ),
             Chore("reject late deliveries", CHORE_SECONDS, self.notifier.reject_late),
             Chore("apply the policy", CHORE_SECONDS, self._reload_policy),

@@ -181,6 +181,61 @@ async def test_what_expired_while_the_broker_was_stopped_is_deleted(tmp_path: Pa
 
 
 @run_async
+async def test_what_seems_to_have_expired_is_resumed_and_misses_nothing(tmp_path: Path) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "true", "week", lifetime=7 * DAY_SECONDS)
+        await session.publish([b'{"n": 1}'])
+        await broker.matcher.drained()
+    clock.wrong_by = 8 * DAY_SECONDS
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        await session.publish([b'{"n": 2}'])
+        await broker.matcher.drained()
+        await subscribe(session, "true", "week", lifetime=7 * DAY_SECONDS)
+        assert await numbers(broker, "week") == [1, 2]
+        # Nor does it end when the clock proves right.
+        clock.now += 601.0
+        await broker.housekeeping.do_all()
+        assert (await session.subscription("week")).id == "week"
+
+
+@run_async
+async def test_a_lifetime_goes_on_if_the_clock_was_wrong_at_the_start(tmp_path: Path) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "true", "week", lifetime=7 * DAY_SECONDS)
+    clock.wrong_by = 8 * DAY_SECONDS
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        clock.wrong_by = 0.0
+        for _ in range(700):
+            clock.now += 1.0
+            await broker.housekeeping.do_all()
+        assert not broker.health.problems
+        clock.now += 6 * DAY_SECONDS
+        await broker.housekeeping.do_all()
+        assert (await session.subscription("week")).id == "week"
+        clock.now += DAY_SECONDS
+        await broker.housekeeping.do_all()
+        assert "no subscription" in await refusal(session.subscription("week"))
+
+
+@run_async
+async def test_what_expired_before_the_first_event_is_deleted_at_once(tmp_path: Path) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "true", "minute", lifetime=60.0)
+    clock.now += 61.0
+    async with await Broker.open(wanted, clock=clock) as broker:
+        assert broker.store.state.subscriptions() == []
+        assert not broker.health.problems
+
+
+@run_async
 async def test_a_credential_that_has_expired_stays_so_when_the_clock_is_set_back_for_good(
     tmp_path: Path,
 ) -> None:

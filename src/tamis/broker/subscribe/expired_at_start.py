@@ -1,17 +1,24 @@
 """Subscriptions that seem to have expired while the broker was stopped.
 
 They have not if the clock is wrong, and a deleted subscription does not come back. If the broker
-has been stopped for longer than seems likely, they stay on disk, where they match nothing, until
-the clock has been watched for long enough.
+has been stopped for longer than seems likely, they stay in force until the clock has been watched
+for long enough. So whoever comes meanwhile, and may renew them, finds them and misses nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
+import msgspec
+
+from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.match.matcher import Updater
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import get_logger
-from tamis.ports import TRUST_SECONDS, CautiousClock, Executor
+from tamis.broker.subscribe.manager import SUBSCRIPTIONS_PER_STEP, SubscriptionManager
+from tamis.ports import TRUST_SECONDS, CautiousClock, SteadyClock
 from tamis.storage import Storage, StoredSubscription
 
 LOG: Final = get_logger("tamis.broker")
@@ -24,40 +31,68 @@ class ExpiredAtStart:
     """What expired between two runs, as far as the clock can be believed."""
 
     def __init__(
-        self, store: Storage, clock: CautiousClock, health: Health, executor: Executor
+        self,
+        *,
+        store: Storage,
+        clock: CautiousClock,
+        steady_clock: SteadyClock,
+        health: Health,
+        subscription_index: SubscriptionIndex,
+        subscription_manager: SubscriptionManager,
+        updater: Updater,
     ) -> None:
         self._store = store
         self._clock = clock
+        self._steady_clock = steady_clock
         self._health = health
-        self._executor = executor
-        self._kept: list[StoredSubscription] = []
-        # The last event was stored at this time at the earliest; a clock that is right is later.
-        self._was_stopped_long = clock.time() - store.log.last_time > LIKELY_STOP_SECONDS
+        self._index = subscription_index
+        self._manager = subscription_manager
+        self._updater = updater
+        self._spared: dict[int, float] = {}
+        """When subscriptions seem to have expired, by number."""
+        # Whatever happens, they do not stay for longer.
+        self._spared_until = steady_clock.time() + LIKELY_STOP_SECONDS
 
-    def remove(self, stored: StoredSubscription) -> None:
-        """Remove a subscription whose time is over, at once or when that is certain."""
-        if self._was_stopped_long and stored.durable:
-            self._kept.append(stored)
-        else:
-            self._store.state.remove_subscription(stored.number)
+    def spare(self, stored: StoredSubscription) -> StoredSubscription | None:
+        """Return a subscription whose time seems to be over, as it stays in force for now.
+
+        None: it has expired.
+        """
+        # The broker was there at these times; a clock that is right is later.
+        last_seen = max(self._store.log.last_time, stored.created_at)
+        if not stored.durable or self._clock.time() - last_seen <= LIKELY_STOP_SECONDS:
+            return None
+        self._spared[stored.number] = stored.expires_at
+        return msgspec.structs.replace(stored, expires_at=self._spared_until)
 
     def report(self) -> None:
         """Report what is kept for now."""
-        if self._kept:
+        if self._spared:
             why = (
-                f"{len(self._kept):,} of them, if the clock is right; they are deleted after "
-                f"{TRUST_SECONDS / 60:.0f} minutes. If it is wrong, set it and start again"
+                f"{len(self._spared):,} of them, if the clock is right; they are deleted after "
+                f"{TRUST_SECONDS / 60:.0f} minutes, unless they are renewed. If it is wrong, set it"
             )
             self._health.warn(PROBLEM, why)
-            LOG.warning(PROBLEM, subscriptions=len(self._kept))
+            LOG.warning(PROBLEM, subscriptions=len(self._spared))
 
     async def decide(self) -> None:
-        """Delete them once the clock can be believed; a chore."""
-        if not self._kept or not self._clock.can_tell_age(TRUST_SECONDS):
+        """Let them expire when they should, once the clock can be believed; a chore."""
+        if not self._spared or not self._clock.can_tell_age(TRUST_SECONDS):
             return
-        now = self._clock.time()
-        expired = [stored.number for stored in self._kept if stored.expires_at <= now]
-        await self._executor.run(self._store.state.remove_subscriptions, expired)
-        # Those that have not expired after all come back with the next start.
-        self._kept = []
+        rest = [one for number in self._spared if (one := self._index.get(number)) is not None]
+        while rest:
+            some, rest = rest[:SUBSCRIPTIONS_PER_STEP], rest[SUBSCRIPTIONS_PER_STEP:]
+            for one in await self._updater.do(partial(self._let_expire, some)):
+                self._manager.watch(one)
+        self._spared.clear()
         self._health.clear(PROBLEM)
+
+    def _let_expire(self, some: Sequence[ActiveSubscription]) -> list[ActiveSubscription]:
+        """Set when they expire, except those that were renewed meanwhile; return them."""
+        # What is on disk is by the machine's clock, and memory goes by the steady one.
+        gap = self._steady_clock.time() - self._clock.time()
+        due = [one for one in some if one.stored.expires_at == self._spared_until]
+        for one in due:
+            one.change(expires_at=self._spared[one.number] + gap)
+        self._manager.compile_again(due)
+        return due

@@ -96,7 +96,7 @@ class SubscriptionManager:
         self.suspensions = suspensions
         suspensions.manage(
             updater=matcher.updater,
-            compile_=self._compile_again,
+            compile_=self.compile_again,
             delete=self.delete,
             replay=self.replay,
         )
@@ -151,7 +151,7 @@ class SubscriptionManager:
             wanted, filter_, mode, principal, rights, effective, most, since
         )
         made = await self._make(asked)
-        self._watch(made)
+        self.watch(made)
         self.replay(made)
         return made, False
 
@@ -261,7 +261,7 @@ class SubscriptionManager:
         if together != owner.roles:
             write = partial(self._store.state.change_extra, subscription.number)
             subscription.change_extra(write, roles=together)
-        self._compile_again([subscription])
+        self.compile_again([subscription])
 
     # --- changes, made between two batches -------------------------------------------------------
 
@@ -395,10 +395,10 @@ class SubscriptionManager:
             self.require_in_force(subscription)
             self._store.state.renew_subscription(subscription.number, expires_at)
             subscription.change(expires_at=expires_at)
-            self._compile_again([subscription])
+            self.compile_again([subscription])
 
         await self._matcher.updater.do(change)
-        self._watch(subscription)
+        self.watch(subscription)
 
     async def delete(self, subscription: ActiveSubscription, reason: str) -> None:
         """Delete a subscription and its queued events."""
@@ -439,7 +439,7 @@ class SubscriptionManager:
                 self._engine.remove(subscription.number)
         return subscriptions
 
-    def _watch(self, subscription: ActiveSubscription) -> None:
+    def watch(self, subscription: ActiveSubscription) -> None:
         """Record when a subscription expires."""
         if self._index.get(subscription.number) is subscription:
             self._expiries.put(subscription.number, subscription.stored.expires_at)
@@ -456,7 +456,7 @@ class SubscriptionManager:
         finally:
             # Those that are still there: the disk is full, or the clock was set back.
             for subscription in expired:
-                self._watch(subscription)
+                self.watch(subscription)
 
     def counts_of(self, subscription: ActiveSubscription) -> tuple[int, int]:
         """Return the numbers of pending events and dead letters of a subscription; for a thread."""
@@ -525,7 +525,7 @@ class SubscriptionManager:
         subscriptions = await self._matcher.updater.do(lambda: [*self._index])
         for first in range(0, len(subscriptions), SUBSCRIPTIONS_PER_STEP):
             some = subscriptions[first : first + SUBSCRIPTIONS_PER_STEP]
-            await self._matcher.updater.do(partial(self._compile_again, some))
+            await self._matcher.updater.do(partial(self.compile_again, some))
             await asyncio.gather(*map(self._tell, some))
             if self._granted != granted:
                 return False
@@ -538,7 +538,8 @@ class SubscriptionManager:
         else:
             subscription.queue.wake()
 
-    def _compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:
+    def compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:
+        """Match subscriptions by the current rights of their owners; between two batches."""
         rights_of = cache(self._rights_of)
         for subscription in subscriptions:
             if self._index.get(subscription.number) is subscription:
@@ -579,7 +580,7 @@ class SubscriptionManager:
         if restored.suspended_from or restored.mark != mark_of(stored, restored.rights):
             self._put_in_engine(restored)
         self._index.add(restored)
-        self._watch(restored)
+        self.watch(restored)
         return restored
 
     def replay(self, subscription: ActiveSubscription) -> None:
