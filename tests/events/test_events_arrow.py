@@ -165,6 +165,25 @@ def test_many_sparse_columns_are_read_together_as_one_by_one(seed: int) -> None:
             agree(batch, record_batch.to_pylist())
             assert list(batch.columns) == [n for n in arrays if n in batch.columns]
     agree(batch_of_arrow(table, wanted={"c1", "c2"}), table.select(["c1", "c2"]).to_pylist())
+    several = pa.concat_tables([table.slice(0, 40), table.slice(40)])
+    assert several.column(0).num_chunks == 2
+    agree(batch_of_arrow(several), table.to_pylist())
+
+
+@pytest.mark.parametrize("misplaced", [0, 1, 4])
+@pytest.mark.parametrize("offset", [0, 5, 70])
+def test_buffers_of_others_may_be_short_and_unaligned(misplaced: int, offset: int) -> None:
+    rng = np.random.default_rng(7)
+    arrays = []
+    for _ in range(40):
+        values, present = rng.integers(-9, 9, 131), rng.random(131) < 0.3
+        bits = np.packbits(present, bitorder="little").tobytes()
+        # Arrow pads its own buffers and aligns them; here a bitmap ends where its last bit does.
+        parts = [bits, values.tobytes()]
+        buffers = [pa.py_buffer(b"?" * misplaced + part)[misplaced:] for part in parts]
+        arrays.append(pa.Array.from_buffers(pa.int64(), 131 - offset, buffers, offset=offset))
+    table = pa.RecordBatch.from_arrays(arrays, [f"c{n}" for n in range(40)])
+    agree(batch_of_arrow(table), table.to_pylist())
 
 
 @pytest.mark.slow

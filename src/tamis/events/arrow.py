@@ -6,8 +6,7 @@ error reads like that of any mapping.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -22,9 +21,10 @@ from pyarrow import types as arrow_types
 
 from tamis.errors import EventError, LimitError, TamisError
 from tamis.events import places
+from tamis.events.arrow_numbers import TableLayout, layout_of
 from tamis.events.arrow_values import (
     EventNumbers,
-    find_numbers,
+    check_distinct,
     find_values,
     fixed_width,
     is_present,
@@ -39,6 +39,7 @@ from tamis.events.batch import LIMITS, Admission, EventBatch, Projection
 from tamis.events.columns import Column
 from tamis.events.event import EventLimits
 from tamis.events.kinds import Type
+from tamis.events.packed import NumberColumns, PackedColumns
 from tamis.events.schema import Attribute, Schema
 from tamis.events.values import RejectedValue
 
@@ -183,13 +184,6 @@ def fields_of(array: pa.Array, keys: KeyPath) -> list[tuple[str, pa.Array]]:
     return list(zip(names, array.flatten(), strict=True))
 
 
-def check_distinct(names: list[str], keys: KeyPath = ()) -> None:
-    """Refuse a struct or table with two fields of one name."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise EventError("the name is given to two columns", place=places.path((*keys, name)))
-
-
 def items_of(array: pa.Array) -> tuple[pa.Array, NDArray[np.int32]]:
     """Return the items of all lists, and the list of each."""
     # Not `list_parent_indices`: it counts what a null list hides, and `list_flatten` does not.
@@ -296,16 +290,21 @@ class ArrowEvents(NamedTuple):
 
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
         """Yield all rows as one batch: nothing is copied that need not be."""
-        wanted, schema, total = projection.wanted, projection.schema, projection.total
         data = self.data
         if not isinstance(data, pa.Table | pa.RecordBatch):
             data = pa.table(data)
-        names = wanted if schema is None else frozenset(schema)
+        names = projection.wanted if projection.schema is None else frozenset(projection.schema)
         selection = selection_of(names)
         read, ways = selection
-        entered = [name for name in data.column_names if read is None or name in ways]
-        if len(set(entered)) < len(entered):
-            check_distinct(entered)
+        numbers, layout = None, None
+        entered: Sequence[str]
+        if data.num_columns >= MIN_PACKED_COLUMNS and not projection.total:
+            layout = layout_of(data.schema, projection, selection.enters)
+            numbers, entered = layout.numbers(data)
+        else:
+            entered = [name for name in data.column_names if read is None or name in ways]
+            if len(set(entered)) < len(entered):
+                check_distinct(entered)
         # All columns are found many times as fast as each by its name.
         has_all = len(entered) == data.num_columns
         columns = data.columns if has_all else [data.column(name) for name in entered]
@@ -317,34 +316,35 @@ class ArrowEvents(NamedTuple):
                 for name, found in zip(entered, columns, strict=True)
             }
         wrong = np.zeros(data.num_rows, np.bool_)
-        yield _Conversion(chunks, schema, total, wanted, selection, wrong).batch()
+        yield _Conversion(data, projection, selection, layout, numbers, chunks, wrong).batch()
 
 
 @dataclass(slots=True)
 class _Conversion:
     """The conversion of a table to a batch, which also finds the invalid rows."""
 
-    chunks: Mapping[str, list[pa.Array]]
-    schema: Schema | None
-    total: bool
-    wanted: Collection[str] | None
+    data: pa.RecordBatch | pa.Table
+    projection: Projection
     selection: AttributeSelection
+    layout: TableLayout | None
+    """How the table is read, if it is wide."""
+    numbers: NumberColumns | None
+    chunks: Mapping[str, list[pa.Array]]
+    """All other columns."""
     wrong: NDArray[np.bool_]
 
     def batch(self) -> EventBatch:
+        numbers, wanted = self.numbers, self.projection.wanted
         flats = FlatArrays(self.selection, LIMITS, {}, [])
-        are_many = len(self.chunks) >= MIN_PACKED_COLUMNS and not self.total
-        numbers = self._numbers() if are_many else {}
         for name, chunks in self.chunks.items():
-            if name in numbers:
-                continue
             first = 0
             for chunk in chunks:
                 events = np.arange(first, first + len(chunk), dtype=np.int32)
                 flats.walk((name,), chunk, events)
                 first += len(chunk)
         by_name = {".".join(keys): parts for keys, parts in flats.found.items()}
-        if len(by_name) < len(flats.found) or not by_name.keys().isdisjoint(numbers):
+        packed: Mapping[str, int] = {} if numbers is None else numbers.places
+        if len(by_name) < len(flats.found) or not by_name.keys().isdisjoint(packed):
             return self._row_by_row()
         for events in flats.too_deep:
             self.wrong[events] = True
@@ -352,42 +352,31 @@ class _Conversion:
             name: self._column(name, parts[0] if len(parts) == 1 else joined(parts))
             for name, parts in by_name.items()
         }
-        if not columns:
-            columns = numbers
-        elif numbers:
-            places = {name: place for place, name in enumerate(self.chunks)}
-            places |= {".".join(keys): places[keys[0]] for keys in flats.found}
-            # Attributes stay in the order of the table.
-            columns = dict(sorted((columns | numbers).items(), key=lambda item: places[item[0]]))
-        if len(columns) > LIMITS.attributes or any(p[0].repeated for p in by_name.values()):
-            self._hold_against_limits(columns.values())
-        if self.total:
+        attributes = len(columns) + len(packed)
+        if attributes > LIMITS.attributes or any(p[0].repeated for p in by_name.values()):
+            self._hold_against_limits(columns.values(), numbers)
+        if self.projection.total:
             self._require_all(by_name)
-        kept = columns
-        if self.wanted is not None:
-            kept = {name: column for name, column in columns.items() if name in self.wanted}
-        has_wrong = bool(self.wrong.any())
-        if has_wrong:
-            kept = {name: column.without(self.wrong) for name, column in kept.items()}
-        filled = {name: column for name, column in kept.items() if column.entries}
-        return EventBatch(len(self.wrong), filled, self._errors() if has_wrong else {})
-
-    def _numbers(self) -> dict[str, Column]:
-        """Return the columns of plain numbers."""
-        read, wanted = self.selection.names, self.wanted
-        plain = {
-            name: chunks[0]
-            for name, chunks in self.chunks.items()
-            if (read is None or name in read)
-            and (wanted is None or name in wanted)
-            and len(chunks) == 1
-            and 0 < len(name) <= LIMITS.name
+        filled: Mapping[str, Column] = {
+            name: column
+            for name, column in columns.items()
+            if column.entries and (wanted is None or name in wanted)
         }
-        declared = {name: one.type for name, one in (self.schema or {}).items()}
-        return find_numbers(plain, declared)
+        if self.layout is not None and numbers is not None:
+            order = self.layout.order
+            if filled:
+                order = {**order, **{".".join(keys): order[keys[0]] for keys in flats.found}}
+            filled = PackedColumns(numbers, filled, order)
+        errors: dict[int, TamisError] = {}
+        if self.wrong.any():
+            errors = self._errors()
+            right = {name: column.without(self.wrong) for name, column in filled.items()}
+            filled = {name: column for name, column in right.items() if column.entries}
+        return EventBatch(len(self.wrong), filled, errors)
 
     def _column(self, name: str, flat: FlatArray) -> Column:
-        declared = None if self.schema is None else self.schema[name]
+        schema = self.projection.schema
+        declared = None if schema is None else schema[name]
         if declared and not self._keeps(name) and _is_surely_right(flat, declared):
             return Column({})
         found = find_values(flat.array, flat.events, declared and declared.type)
@@ -399,16 +388,21 @@ class _Conversion:
             self.wrong[column.multivalued(len(self.wrong))] = True
         return column
 
-    def _hold_against_limits(self, columns: Collection[Column]) -> None:
+    def _hold_against_limits(
+        self, columns: Collection[Column], numbers: NumberColumns | None
+    ) -> None:
         # Counting every column costs as much as reading them, and hardly any event is near.
         repeated = np.zeros(len(self.wrong), np.int64)
         for column in columns:
             if not column.is_single:
                 repeated += column.counts(len(self.wrong))
-        most = len(columns) + int(repeated.max(initial=0))
-        if len(columns) <= LIMITS.attributes and most <= LIMITS.values:
+        held = len(columns) + (len(numbers.places) if numbers else 0)
+        most = held + int(repeated.max(initial=0))
+        if held <= LIMITS.attributes and most <= LIMITS.values:
             return
-        attributes, values = np.zeros((2, len(self.wrong)), np.int64)
+        packed = numbers.events if numbers else np.empty(0, np.int32)
+        values = np.bincount(packed, minlength=len(self.wrong))
+        attributes = values.copy()
         for column in columns:
             counts = column.counts(len(self.wrong))
             values += counts
@@ -416,10 +410,11 @@ class _Conversion:
         self.wrong[(attributes > LIMITS.attributes) | (values > LIMITS.values)] = True
 
     def _keeps(self, name: str) -> bool:
-        return self.wanted is None or name in self.wanted
+        wanted = self.projection.wanted
+        return wanted is None or name in wanted
 
     def _require_all(self, flats: Mapping[str, list[FlatArray]]) -> None:
-        for name in self.schema or ():
+        for name in self.projection.schema or ():
             lacking = np.ones(len(self.wrong), np.bool_)
             for flat in flats.get(name, ()):
                 lacking[flat.events[is_present(flat.array)]] = False
@@ -436,7 +431,7 @@ class _Conversion:
 
     def _error(self, row: Mapping[str, object]) -> TamisError:
         try:
-            admitted = Admission(self.schema, total=self.total).admit(row)
+            admitted = Admission(self.projection.schema, total=self.projection.total).admit(row)
         except TamisError as error:
             return error
         raise AssertionError(f"{admitted} was rejected, but it is valid")
@@ -444,13 +439,22 @@ class _Conversion:
     def _row_by_row(self) -> EventBatch:
         """Make the batch from mappings, which detect a name that is given twice."""
         rows = self._rows(np.ones(len(self.wrong), np.bool_))
-        batch = EventBatch.of_events(rows, self.schema, total=self.total)
+        batch = EventBatch.of_events(rows, self.projection.schema, total=self.projection.total)
         kept = {name: column for name, column in batch.columns.items() if self._keeps(name)}
         return EventBatch(batch.length, kept, batch.errors)
 
+    def _all_chunks(self) -> Mapping[str, list[pa.Array]]:
+        if self.layout is None:
+            return self.chunks
+        columns = {name: self.data.column(number) for name, number in self.layout.order.items()}
+        return {
+            name: column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+            for name, column in columns.items()
+        }
+
     def _rows(self, chosen: NDArray[np.bool_]) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = [{} for _ in range(int(chosen.sum()))]
-        for name, chunks in self.chunks.items():
+        for name, chunks in self._all_chunks().items():
             values: list[Any] = []
             first = 0
             for chunk in chunks:

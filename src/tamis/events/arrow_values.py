@@ -1,12 +1,13 @@
 """The values of one flat Arrow array as entries of a column, without a loop over them.
 
-Only this module reads Arrow's buffers: numbers and instants as views, bitmaps unpacked, texts by
-code.
+Only this module and `arrow_numbers`, which reads many columns of numbers at once, read Arrow's
+buffers: here numbers and instants as views, bitmaps unpacked, texts by code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
@@ -16,8 +17,8 @@ from numpy.typing import NDArray
 from pyarrow import types as arrow_types
 
 from tamis.errors import EventError
-from tamis.events.column_kernels import FLOAT64, INT32, INT64, PackedNumbers, read_numbers
-from tamis.events.columns import Column, Entries, float_entries, split_integers
+from tamis.events import places
+from tamis.events.columns import Entries, float_entries, split_integers
 from tamis.events.kinds import KINDS, TYPES, Kind, Type
 from tamis.events.values import INT64_MAX, RejectedValue, microseconds
 
@@ -28,9 +29,6 @@ LAST_MICROSECOND: Final = microseconds(datetime.max.replace(tzinfo=UTC))
 _MICROSECONDS_PER_UNIT: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _NANOSECONDS_PER_MICROSECOND: Final = 1_000
 _MICROSECONDS_PER_DAY: Final = 86_400_000_000
-
-# A form, two addresses, an offset and a length.
-_BUFFER_FIELDS: Final = 5
 
 _TYPE_OF_ID: Final = {
     pa.type_for_alias(alias).id: type_ for type_, traits in TYPES.items() for alias in traits.arrow
@@ -63,6 +61,13 @@ def is_surely(type_: pa.DataType, declared: Type) -> bool:
 def is_text(type_: pa.DataType) -> bool:
     """Return whether an Arrow type is a string type."""
     return _TYPE_OF_ID.get(type_.id) is Type.STR
+
+
+def check_distinct(names: Sequence[str], keys: tuple[str, ...] = ()) -> None:
+    """Refuse a struct or table with two fields of one name."""
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise EventError("the name is given to two columns", place=places.path((*keys, name)))
 
 
 def find_values(array: pa.Array, events: EventNumbers, declared: Type | None) -> ArrowValues:
@@ -109,53 +114,6 @@ def _integers(values: NDArray[Any], events: EventNumbers, declared: Type | None)
     whole = np.ones(len(integers), np.bool_)
     entries = Entries(events, *split_integers(integers), whole)
     return ArrowValues({Kind.NUMBER: entries}, wrong if declared in {None, Type.INT} else events)
-
-
-_FORMS: Final = {pa.int64().id: INT64, pa.int32().id: INT32, pa.float64().id: FLOAT64}
-_ITEM_BYTES: Final = {INT64: 8, INT32: 4, FLOAT64: 8}
-_TYPE_OF_FORM: Final = {INT64: Type.INT, INT32: Type.INT, FLOAT64: Type.FLOAT}
-
-
-def find_numbers(arrays: Mapping[str, pa.Array], declared: Mapping[str, Type]) -> dict[str, Column]:
-    """Return columns of plain numbers, all read in one call; others are left out.
-
-    Reading a column by itself takes far longer than the few values that a sparse one has.
-    """
-    names, buffers, present = list[str](), list[tuple[int, ...]](), 0
-    for name, array in arrays.items():
-        form = _FORMS.get(array.type.id)
-        if form is None or declared.get(name, _TYPE_OF_FORM[form]) is not _TYPE_OF_FORM[form]:
-            continue
-        bitmap, values = array.buffers()
-        if values is None or values.address % _ITEM_BYTES[form]:
-            continue
-        length, nulls = len(array), array.null_count
-        address = bitmap.address if nulls and bitmap is not None else 0
-        names.append(name)
-        buffers.append((form, address, values.address, array.offset, length))
-        present += length - nulls
-    return _packed_columns(names, buffers, present)
-
-
-def _packed_columns(
-    names: list[str], buffers: list[tuple[int, ...]], present: int
-) -> dict[str, Column]:
-    packed = PackedNumbers(
-        np.empty(len(names) + 1, np.int64),
-        np.empty(present, np.int32),
-        np.empty(present, np.float64),
-        np.empty(len(names), np.bool_),
-    )
-    read_numbers(np.array(buffers, np.int64).reshape(-1, _BUFFER_FIELDS), packed)
-    events, values, whole = packed.events, packed.values, np.ones(present, np.bool_)
-    starts, found = packed.starts.tolist(), dict[str, Column]()
-    for place, (name, is_exact) in enumerate(zip(names, packed.are_exact.tolist(), strict=True)):
-        if is_exact:
-            own = slice(starts[place], starts[place + 1])
-            is_whole = None if buffers[place][0] == FLOAT64 else whole[own]
-            entries = Entries(events[own], values[own], None, is_whole)
-            found[name] = Column({Kind.NUMBER: entries} if len(entries.events) else {}, True)
-    return found
 
 
 # --- instants --------------------------------------------------------------------------------

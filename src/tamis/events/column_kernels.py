@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.bindings import memory_reader
 from tamis.events.json_kernels import hash_path
-from tamis.jit import kernel
+from tamis.jit import inlined, kernel, trailing_zeros
 
 
 @kernel
@@ -91,8 +91,13 @@ INT64, INT32, FLOAT64 = range(3)
 """The forms of numbers that are read."""
 
 _MAX_EXACT_INTEGER: Final = 1 << 53
+_ALL_BITS: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+
+# Words of `struct ArrowArray` in the Arrow C data interface.
+_LENGTH, _NULLS, _OFFSET, _CHILD_COUNT, _BUFFERS, _CHILDREN, _WORDS = 0, 1, 2, 4, 5, 6, 7
 
 _bytes_at = memory_reader(np.uint8)
+_words_at = memory_reader(np.uint64)
 _int64_at = memory_reader(np.int64)
 _int32_at = memory_reader(np.int32)
 _float64_at = memory_reader(np.float64)
@@ -108,42 +113,109 @@ class PackedNumbers(NamedTuple):
     """For each column whether its numbers are what they were: floats that are not NaN."""
 
 
-@kernel
-def read_numbers(buffers: Annotated[NDArray[np.int64], 2], packed: PackedNumbers) -> None:
-    """Read the numbers of columns that are not null.
+@inlined
+def _present_word(
+    words: NDArray[np.uint64], rest: NDArray[np.uint8], number: int, first: int, end: int
+) -> np.uint64:
+    """Return a word of a bitmap, with the bits of the places from `first` to before `end`.
 
-    Each row of `buffers` has a form, the address of the bitmap or 0, that of the values, where the
-    column begins in them, and its length.
+    A buffer may end within its last word, which is then read byte by byte.
     """
-    events, values, count = packed.events, packed.values, 0
-    for column in range(len(buffers)):
-        form, bitmap, address, first, length = buffers[column]
-        end, is_exact = first + length, True
-        bits = _bytes_at(bitmap, (end + 7) >> 3)
-        longs, shorts = _int64_at(address, end), _int32_at(address, end)
-        floats = _float64_at(address, end)
-        packed.starts[column] = count
-        begin, place = count, first
-        while place < end:
-            if bitmap:
-                left = bits[place >> 3] >> (place & 7)
-                if left & 1 == 0:
-                    # Most of a sparse column is null, so whole bytes of it are skipped.
-                    place = place + 1 if left else (place | 7) + 1
-                    continue
-            events[count] = place - first
+    word = np.uint64(0)
+    if number < len(words):
+        word = words[number]
+    else:
+        for byte in range(8 * number, len(rest)):
+            word |= np.uint64(rest[byte]) << np.uint64(8 * (byte - 8 * number))
+    if 64 * number < first:
+        word &= _ALL_BITS << np.uint64(first - 64 * number)
+    if 64 * (number + 1) > end:
+        word &= _ALL_BITS >> np.uint64(64 * (number + 1) - end)
+    return word
+
+
+@kernel
+def _list_present(bitmap: int, first: int, length: int, events: NDArray[np.int32]) -> int:
+    """Write which places of a column are not null, as far as there is room; count all of them."""
+    end = first + length
+    size = (end + 7) >> 3
+    words, rest = _words_at(bitmap, size >> 3), _bytes_at(bitmap, size)
+    count = 0
+    for number in range(first >> 6, (end + 63) >> 6):
+        left = _present_word(words, rest, number, first, end)
+        while left:
+            if count < len(events):
+                events[count] = 64 * number + trailing_zeros(left) - first
             count += 1
-            place += 1
-        # Apart from the loop above: the processor waits for many values at once, not for each.
-        for place in range(begin, count):
-            at = first + events[place]
-            if form == INT64:
-                is_exact &= -_MAX_EXACT_INTEGER <= longs[at] <= _MAX_EXACT_INTEGER
-                values[place] = longs[at]
-            elif form == INT32:
-                values[place] = shorts[at]
+            left &= left - np.uint64(1)
+    return count
+
+
+@kernel
+def _copy_numbers(
+    form: int, address: int, first: int, length: int,
+    events: NDArray[np.int32], values: NDArray[np.float64],
+) -> bool:  # fmt: skip
+    """Copy the numbers of a column at some places; return whether all are exact."""
+    end, is_exact = first + length, True
+    if form == INT64:
+        longs = _int64_at(address, end)
+        for place in range(len(events)):
+            number = longs[first + events[place]]
+            is_exact &= -_MAX_EXACT_INTEGER <= number <= _MAX_EXACT_INTEGER
+            values[place] = number
+    elif form == INT32:
+        shorts = _int32_at(address, end)
+        for place in range(len(events)):
+            values[place] = shorts[first + events[place]]
+    else:
+        floats = _float64_at(address, end)
+        for place in range(len(events)):
+            values[place] = floats[first + events[place]]
+            is_exact &= not np.isnan(values[place])
+    return is_exact
+
+
+@kernel
+def read_numbers(table: int, columns: NDArray[np.int32], forms: NDArray[np.int8]) -> PackedNumbers:
+    """Read the numbers that are not null of some columns of a table in the C data interface.
+
+    A column whose buffers are not aligned is left out as if its numbers were not exact.
+    """
+    root = _int64_at(table, _WORDS)
+    length, offset, children = (
+        root[_LENGTH],
+        root[_OFFSET],
+        _int64_at(root[_CHILDREN], root[_CHILD_COUNT]),
+    )
+    starts = np.zeros(len(columns) + 1, np.int64)
+    are_exact = np.zeros(len(columns), np.bool_)
+    nothing = np.empty(0, np.int32)
+    for place in range(len(columns)):
+        column = _int64_at(children[columns[place]], _WORDS)
+        bitmap, address = _int64_at(column[_BUFFERS], 2)
+        item = 3 if forms[place] == INT32 else 7
+        are_exact[place] = bitmap & 7 == 0 and address & item == 0 and (address != 0 or length == 0)
+        count = length if are_exact[place] else 0
+        if count > 0 and bitmap != 0:
+            # Only what the column is a part of has a number of nulls.
+            if offset == 0 and column[_LENGTH] == length and column[_NULLS] >= 0:
+                count -= column[_NULLS]
             else:
-                values[place] = floats[at]
-                is_exact &= not np.isnan(floats[at])
-        packed.are_exact[column] = is_exact
-    packed.starts[-1] = count
+                count = _list_present(bitmap, offset + column[_OFFSET], length, nothing)
+        starts[place + 1] = starts[place] + count
+    events, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float64)
+    for place in range(len(columns)):
+        column = _int64_at(children[columns[place]], _WORDS)
+        bitmap, address = _int64_at(column[_BUFFERS], 2)
+        first, own = offset + column[_OFFSET], events[starts[place] : starts[place + 1]]
+        if bitmap != 0 and len(own) < length:
+            _list_present(bitmap, first, length, own)
+        else:
+            for event in range(len(own)):
+                own[event] = event
+        if are_exact[place] and len(own) > 0:
+            # Apart from the loop above: the processor waits for many values at once, not for each.
+            numbers = values[starts[place] : starts[place + 1]]
+            are_exact[place] = _copy_numbers(forms[place], address, first, length, own, numbers)
+    return PackedNumbers(starts, events, values, are_exact)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from random import Random
 from unittest.mock import patch
 
@@ -62,3 +63,33 @@ def test_columns_ranked_together_have_the_cells_of_each(seed: int) -> None:
     assert np.array_equal(alone.starts, together.starts)
     assert np.array_equal(alone.events, together.events)
     assert np.array_equal(alone.cells, together.cells)
+
+
+def calls_to_match(columns: int) -> int:
+    """Return how many functions are called to match a sparse table of many columns."""
+    engine = Engine()
+    engine.add_many(
+        Subscription(n, f"f{n % columns} = {n} and f{(n + 1) % columns} = 1") for n in range(2_000)
+    )
+    engine.compact()
+    rng = np.random.default_rng(1)
+    values = rng.integers(0, 2_000, (columns, 64))
+    arrays = [pa.array(row, mask=rng.random(64) < 0.9) for row in values]
+    table = pa.RecordBatch.from_arrays(arrays, [f"f{n}" for n in range(columns)])
+    engine.match_batch(table).counts()
+    calls = 0
+
+    def count(_: object, what: str, __: object) -> None:
+        nonlocal calls
+        calls += what in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        engine.match_batch(table).counts()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_column_of_a_wide_table_costs_no_call_of_a_function() -> None:
+    assert calls_to_match(900) < calls_to_match(100) + 50

@@ -359,54 +359,92 @@ class RankTable(NamedTuple):
     over: NDArray[np.int32]
 
 
+@inlined
+def _passed(low: float, at: NDArray[np.int32], over: NDArray[np.int32], value: float) -> int:
+    """Return how many breakpoints of a table lie at or below a value."""
+    whole = np.floor(value)
+    if whole < low:
+        return 0
+    if whole - low >= len(at):
+        return int(over[-1])
+    number = int(whole - low)
+    return int(at[number] if whole == value else over[number])
+
+
 @kernel
 def look_up(table: RankTable, values: NDArray[np.float64], passed: NDArray[np.int32]) -> None:
     """Write for each value how many breakpoints lie at or below it."""
     low, at, over = table.low[0], table.at, table.over
     for place in range(len(values)):
-        whole = np.floor(values[place])
-        if whole < low:
-            passed[place] = 0
-        elif whole - low >= len(at):
-            passed[place] = over[-1]
-        else:
-            number = int(whole - low)
-            passed[place] = at[number] if whole == values[place] else over[number]
+        passed[place] = _passed(low, at, over, values[place])
 
 
 class NumberRanks(NamedTuple):
-    """The numbers among the breakpoints of many attributes."""
+    """The numbers among the breakpoints of all attributes."""
 
     starts: NDArray[np.int64]
     """Attribute b has the numbers from starts[b] to starts[b + 1], ascending."""
     numbers: NDArray[np.float64]
     first_cell: NDArray[np.int32]
     """For each attribute the cell of the least number."""
+    table_starts: NDArray[np.int64]
+    """Attribute b has the part of `tables` from table_starts[b] on, if it is not empty."""
+    tables: RankTable
+
+
+class PackedValues(NamedTuple):
+    """Numbers, one column after the other."""
+
+    starts: NDArray[np.int64]
+    events: NDArray[np.int32]
+    values: NDArray[np.float64]
+
+
+class CellEntries(NamedTuple):
+    """Cells with their events, attribute by attribute."""
+
+    starts: NDArray[np.int64]
+    events: NDArray[np.int32]
+    cells: NDArray[np.int32]
 
 
 @kernel
-def rank_numbers(
+def rank_packed(
     ranks: NumberRanks,
-    attributes: NDArray[np.int32],
-    ends: NDArray[np.int64],
-    values: NDArray[np.float64],
-    cells: NDArray[np.int32],
+    place_of: NDArray[np.int32],
+    packed: PackedValues,
+    others: CellEntries,
+    found: CellEntries,
 ) -> None:
-    """Write the cells of values that are not NaN, those of one attribute after the other's."""
-    place = 0
-    for column in range(len(attributes)):
-        attribute = attributes[column]
-        start, end = ranks.starts[attribute], ranks.starts[attribute + 1]
-        numbers, base = ranks.numbers[start:end], ranks.first_cell[attribute]
-        while place < ends[column]:
-            first, left, value = 0, len(numbers), values[place]
-            while left > 0:
-                half = left >> 1
-                # Without a branch, which would often be mispredicted.
-                first += (left - half) * int(numbers[first + half] <= value)
-                left = half
-            cells[place] = base + first
-            place += 1
+    """Write the cells of all attributes: of numbers that are packed, and of others, as given.
+
+    Attribute b has the packed numbers at place_of[b], or none if that is NONE.
+    """
+    # Local names for the arrays: taking them out of their tuples inside the loops is expensive.
+    from_starts, from_events, from_values = packed.starts, packed.events, packed.values
+    starts, events, cells = found.starts, found.events, found.cells
+    count = 0
+    for block in range(len(place_of)):
+        starts[block] = count
+        for entry in range(others.starts[block], others.starts[block + 1]):
+            events[count], cells[count] = others.events[entry], others.cells[entry]
+            count += 1
+        place = place_of[block]
+        if place == NONE:
+            continue
+        base = ranks.first_cell[block]
+        table = slice(ranks.table_starts[block], ranks.table_starts[block + 1])
+        low, at, over = ranks.tables.low[block], ranks.tables.at[table], ranks.tables.over[table]
+        numbers = ranks.numbers[ranks.starts[block] : ranks.starts[block + 1]]
+        for entry in range(from_starts[place], from_starts[place + 1]):
+            value = from_values[entry]
+            if len(at) > 0:
+                passed = _passed(low, at, over, value)
+            else:
+                passed = np.searchsorted(numbers, value, side="right")
+            events[count], cells[count] = from_events[entry], base + passed
+            count += 1
+    starts[-1] = count
 
 
 @kernel

@@ -14,13 +14,16 @@ from tamis.diagrams.value_order import BRACKET_OF_KIND, NUMBERS, OTHER, TEXTS, P
 from tamis.events import Kind
 from tamis.events.batch import Column, Entries, EventBatch, split_numbers
 from tamis.events.kinds import KINDS, Value, kind_of
+from tamis.events.packed import NumberColumns, PackedColumns, packed
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.batch_kernels import (
+    CellEntries,
     CellsByAttribute,
     NumberRanks,
+    PackedValues,
     RankTable,
     look_up,
-    rank_numbers,
+    rank_packed,
 )
 from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.predicates import PredicateIndex
@@ -28,11 +31,14 @@ from tamis.matching.evaluate.predicates import PredicateIndex
 EventCells = tuple[NDArray[np.int32], NDArray[np.int32]]
 """The event and the cell of every value of one attribute."""
 
+_NO_TABLE: Final = RankTable(np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32))
 _NOTHING: Final[EventCells] = (np.empty(0, np.int32), np.empty(0, np.int32))
 
 # A binary search among fewer breakpoints is as fast as a table.
 MIN_TABLE_BREAKPOINTS: Final = 16
 MAX_TABLE_ENTRIES: Final = 1 << 16
+# All attributes together should not take much more memory than their breakpoints.
+MAX_ENTRIES_PER_BREAKPOINT: Final = 8
 MAX_TABLE_NUMBER: Final = float(2**50)
 # Of fewer columns, each is ranked by itself, where a table may be at hand.
 MIN_COLUMNS_RANKED_TOGETHER: Final = 32
@@ -59,33 +65,39 @@ class CellFinder:
         self.rankers: Final = {name: Ranker(block.partition) for name, block in blocks.items()}
         self.predicate: Final = np.full(len(compiled.variables), NONE, np.int32)
         """The predicate of each variable, or NONE."""
-        self._numbers = _AllNumberBreakpoints(self.rankers)
+        self._numbers: Final = _AllNumberBreakpoints(self.rankers)
         for number, variable in enumerate(compiled.variables.predicates.values()):
             self.predicate[variable] = number
 
     def find(self, batch: EventBatch, meter: Meter | None = None) -> BatchCells:
         """Return the cells and predicates of a batch."""
+        columns, together = batch.columns, None
+        if len(columns) >= MIN_COLUMNS_RANKED_TOGETHER:
+            columns = packed(columns)
+        if isinstance(columns, PackedColumns):
+            together = self._numbers.arrange(columns.numbers)
+            columns = {**columns.others, **together.inexact}
         found, starts = [_NOTHING], [0]
         multivalued, names = None, set[str]()
-        are_many = len(batch.columns) >= MIN_COLUMNS_RANKED_TOGETHER
-        ranked = self._numbers.rank(batch.columns) if are_many else {}
-        for name, ranker in self.rankers.items():
-            column = batch.columns.get(name)
+        for name, ranker in self.rankers.items() if columns else ():
+            column = columns.get(name)
             if column is not None:
-                found.append(ranked[name] if name in ranked else ranker.rank(column))
+                found.append(ranker.rank(column))
                 events = None if column.is_single else column.multivalued(batch.length)
                 if events is not None and events.any():
                     multivalued = events if multivalued is None else multivalued | events
                     names.add(name)
             starts.append(starts[-1] + (0 if column is None else len(found[-1][0])))
+        cells = CellEntries(
+            np.array(starts if columns else [0] * (1 + len(self.rankers)), np.int64),
+            np.concatenate([events for events, _ in found]),
+            np.concatenate([cells for _, cells in found]),
+        )
+        if together is not None:
+            cells = self._numbers.rank(together, cells)
         passing = self.predicates.find(batch, meter)
         words = np.packbits(passing, axis=1, bitorder="little").view("<u8")
-        by_attribute = CellsByAttribute(
-            starts=np.array(starts, np.int64),
-            events=np.concatenate([events for events, _ in found]),
-            cells=np.concatenate([cells for _, cells in found]),
-            passing=words.astype(np.uint64, copy=False),
-        )
+        by_attribute = CellsByAttribute(*cells, passing=words.astype(np.uint64, copy=False))
         return BatchCells(by_attribute, passing, multivalued, frozenset(names))
 
 
@@ -205,36 +217,73 @@ class _AllNumberBreakpoints:
     """The numbers among the breakpoints of all attributes, to rank many columns in one call."""
 
     def __init__(self, rankers: Mapping[str, Ranker]) -> None:
-        exact = {name: ranker for name, ranker in rankers.items() if ranker.numbers is not None}
-        self._places: Final = {name: place for place, name in enumerate(exact)}
-        floats = [ranker.numbers for ranker in exact.values() if ranker.numbers is not None]
+        floats = {name: ranker.numbers for name, ranker in rankers.items()}
+        self._names: Final = tuple(rankers)
+        self._inexact: Final = [name for name, numbers in floats.items() if numbers is None]
+        self._are_inexact: Final = np.array([n is None for n in floats.values()], np.bool_)
+        self._last: tuple[Mapping[str, int], NDArray[np.int32]] = {}, np.empty(0, np.int32)
+        """Table after table has the same columns."""
+        known = [np.empty(0) if numbers is None else numbers for numbers in floats.values()]
+        tables = [_small_table(numbers) for numbers in known]
         self._ranks: Final = NumberRanks(
-            starts=np.cumsum([0, *map(len, floats)], dtype=np.int64),
-            numbers=np.concatenate([np.empty(0), *floats]),
-            first_cell=np.array([ranker.first_number for ranker in exact.values()], np.int32),
+            starts=np.cumsum([0, *map(len, known)], dtype=np.int64),
+            numbers=np.concatenate([np.empty(0), *known]),
+            first_cell=np.array([ranker.first_number for ranker in rankers.values()], np.int32),
+            table_starts=np.cumsum([0, *(len(table.at) for table in tables)], dtype=np.int64),
+            tables=RankTable(
+                *(
+                    np.concatenate([none, *parts])
+                    for none, *parts in zip(_NO_TABLE, *tables, strict=True)
+                )
+            ),
         )
 
-    def rank(self, columns: Mapping[str, Column]) -> dict[str, EventCells]:
-        """Return the cells of columns that hold only numbers that are exact as floats."""
-        names, places, events, values = [], [], [], []
-        for name, column in columns.items():
-            place, numbers = self._places.get(name), column.entries.get(Kind.NUMBER)
-            if place is None or numbers is None or len(column.entries) > 1:
-                continue
-            if numbers.residues is None:
-                names.append(name)
-                places.append(place)
-                events.append(numbers.events)
-                values.append(numbers.values)
-        ends = np.cumsum([len(own) for own in values], dtype=np.int64)
-        together = np.concatenate([np.empty(0), *values])
-        cells = np.empty(len(together), np.int32)
-        rank_numbers(self._ranks, np.array(places, np.int32), ends, together, cells)
-        ranked, start = dict[str, EventCells](), 0
-        for name, own, end in zip(names, events, ends.tolist(), strict=True):
-            ranked[name] = own, cells[start:end]
-            start = end
-        return ranked
+    def arrange(self, numbers: NumberColumns) -> _Arranged:
+        """Find the attributes among packed columns."""
+        places, place_of = self._last
+        if places is not numbers.places:
+            found = [numbers.places.get(name, NONE) for name in self._names]
+            place_of = np.array(found, np.int32)
+            place_of[self._are_inexact] = NONE
+            self._last = numbers.places, place_of
+        inexact = {
+            name: numbers.column(numbers.places[name])
+            for name in self._inexact
+            if name in numbers.places
+        }
+        return _Arranged(numbers, place_of, inexact)
+
+    def rank(self, arranged: _Arranged, others: CellEntries) -> CellEntries:
+        """Return the cells of packed numbers, together with those of other columns."""
+        numbers, place_of, _ = arranged
+        most = len(numbers.events) + len(others.events)
+        found = CellEntries(
+            np.empty(len(place_of) + 1, np.int64),
+            np.empty(most, np.int32),
+            np.empty(most, np.int32),
+        )
+        given = PackedValues(numbers.starts, numbers.events, numbers.values)
+        rank_packed(self._ranks, place_of, given, others, found)
+        count = int(found.starts[-1])
+        return found._replace(events=found.events[:count], cells=found.cells[:count])
+
+
+class _Arranged(NamedTuple):
+    """Packed columns, and where the attributes are among them."""
+
+    numbers: NumberColumns
+    place_of: NDArray[np.int32]
+    """For each attribute its column, or NONE."""
+    inexact: Mapping[str, Column]
+    """The columns that must not be ranked as floats."""
+
+
+def _small_table(breakpoints: NDArray[np.float64]) -> RankTable:
+    """Return a table that is about as large as the breakpoints; an empty one if there is none."""
+    most = MAX_ENTRIES_PER_BREAKPOINT * len(breakpoints)
+    if len(breakpoints) and breakpoints[-1] - breakpoints[0] < most:
+        return _table(breakpoints) or _NO_TABLE._replace(low=np.zeros(1))
+    return _NO_TABLE._replace(low=np.zeros(1))
 
 
 def _table(breakpoints: NDArray[np.float64]) -> RankTable | None:
