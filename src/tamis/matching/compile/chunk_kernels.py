@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from tamis.diagrams.kernels import (
     make_node,
     node_place,
 )
-from tamis.jit import kernel
+from tamis.jit import inlined, kernel
 from tamis.matching.compile.hash_kernels import find_run, next_spot
 from tamis.matching.compile.program_kernels import (
     FALSE_SIDE,
@@ -33,6 +33,9 @@ from tamis.matching.compile.program_kernels import (
     mark_sides,
     read_step,
 )
+
+# So many programs of one length are tried as diagrams before the rest is judged by them.
+MIN_TRIALS: Final = 32
 
 
 class Chunks(NamedTuple):
@@ -117,6 +120,19 @@ def build_program(
     return int(true[0])
 
 
+class Trials(NamedTuple):
+    """How many programs of each length there were, were tried as diagrams, and were cheap ones."""
+
+    asked: NDArray[np.int64]
+    made: NDArray[np.int64]
+    cheap: NDArray[np.int64]
+
+
+def new_trials(longest: int) -> Trials:
+    """Return the trials of no program of up to `longest` codes."""
+    return Trials(*np.zeros((3, longest + 1), np.int64))
+
+
 @kernel
 def build_chunk(
     store: NodeTable,
@@ -124,6 +140,7 @@ def build_chunk(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
     scratch: Scratch,
+    trials: Trials,
     roots: NDArray[np.int32],
     nodes_per_code: int,
     steps_per_code: int,
@@ -133,12 +150,17 @@ def build_chunk(
     A program whose diagram would grow past a small multiple of its own length gets no root: it
     stays the graph that its codes are.
     """
+    built = len(roots)
     for number in range(len(roots)):
         program = codes[starts[number] : starts[number + 1]]
+        if not _is_promising(trials, len(program)):
+            roots[number] = NONE
+            continue
         before = store.counters[0]
         most = nodes_per_code * len(program)
         if before + 4 * most + 64 > len(store.variable):
-            return number
+            built = number
+            break
         # Long filters hardly ever have small diagrams, so they get fewer steps per code.
         store.counters[1] = min(steps_per_code * len(program), 4_096) + 64
         root = build_program(store, leaves, program, scratch)
@@ -146,7 +168,22 @@ def build_chunk(
         # cache of results.
         is_cheap = root != NONE and store.counters[0] - before <= most
         roots[number] = root if is_cheap else NONE
-    return len(roots)
+        trials.made[len(program)] += 1
+        trials.cheap[len(program)] += is_cheap
+    # The next chunk has other nodes.
+    for place in range(starts[built]):
+        if codes[place] >= 0:
+            leaves.node[2 * codes[place]] = leaves.node[2 * codes[place] + 1] = NONE
+    return built
+
+
+@inlined
+def _is_promising(trials: Trials, length: int) -> bool:
+    """Return whether to try a program: where nearly all before failed, only one of some."""
+    trials.asked[length] += 1
+    made, cheap = trials.made[length], trials.cheap[length]
+    is_vain = made >= MIN_TRIALS and cheap * MIN_TRIALS < made
+    return not is_vain or trials.asked[length] % MIN_TRIALS == 0
 
 
 @kernel

@@ -16,9 +16,10 @@ from tamis.matching.compile.chunk_kernels import (
     keep_reachable,
     merge_chains,
     new_region_nodes,
+    new_trials,
 )
-from tamis.matching.compile.program_kernels import Leaves, new_scratch
-from tamis.matching.compile.programs import Programs, gather
+from tamis.matching.compile.program_kernels import new_scratch
+from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.variables import RegionList, Variables
 
 # Few enough subscriptions that their values on a tile of events stay in the L2 cache.
@@ -37,8 +38,8 @@ class ChunkBuilder:
     def __init__(self, programs: Programs, variables: Variables) -> None:
         self._programs = programs
         self._variables = variables
-        lengths = np.diff(programs.starts)
-        self._scratch = new_scratch(int(lengths.max(initial=1)))
+        self._scratch = new_scratch(programs.longest)
+        self._trials = new_trials(programs.longest)
         self._numbers = np.empty(NODES_PER_CHUNK, np.int32)
         self._too_large: list[int] = []
         self._parts: list[_BuiltChunk] = []
@@ -61,22 +62,25 @@ class ChunkBuilder:
 
     def _build_chunk(self, first: int, last: int) -> int:
         """Build a chunk from the programs `first` to `last`; return how many fit."""
-        used, programs = self._programs.part(first, last).renumbered()
-        leaves, variables = _localised(self._variables.leaves, used)
-        store = new_node_table(self._variables.chains[variables], nodes=NODES_PER_CHUNK, steps=0)
+        store = new_node_table(self._variables.chains, nodes=NODES_PER_CHUNK, steps=0)
         roots = np.empty(last - first, np.int32)
         built = build_chunk(
-            store, leaves, *programs, self._scratch, roots, NODES_PER_CODE, STEPS_PER_CODE
+            store,
+            self._variables.leaves,
+            *self._programs.part(first, last),
+            self._scratch,
+            self._trials,
+            roots,
+            NODES_PER_CODE,
+            STEPS_PER_CODE,
         )
         if built == 0:
             # Too long for any chunk, so it stays a graph.
             built, roots[0] = 1, NONE
-        self._keep(store, roots[:built], variables, first)
+        self._keep(store, roots[:built], first)
         return built
 
-    def _keep(
-        self, store: NodeTable, roots: NDArray[np.int32], variables: NDArray[np.int32], first: int
-    ) -> None:
+    def _keep(self, store: NodeTable, roots: NDArray[np.int32], first: int) -> None:
         count = keep_reachable(store, roots, self._numbers)
         tests = self._region_nodes(store, count, roots)
         nodes, regions = (int(counter) for counter in tests.counters)
@@ -87,7 +91,7 @@ class ChunkBuilder:
                 tests.region[2:nodes].astype(np.uint16),
                 tests.low[2:nodes].astype(np.uint16),
                 tests.high[2:nodes].astype(np.uint16),
-                _region_list(tests, regions, variables),
+                _region_list(tests, regions),
                 roots[members].astype(np.uint16),
                 (members + first).astype(np.int32),
             )
@@ -112,34 +116,15 @@ class _BuiltChunk(NamedTuple):
     members: NDArray[np.int32]
 
 
-def _region_list(tests: RegionNodes, count: int, variables: NDArray[np.int32]) -> RegionList:
-    """Return a chunk's regions in terms of the variables of the compiled set."""
+def _region_list(tests: RegionNodes, count: int) -> RegionList:
+    """Return a chunk's regions."""
     starts = tests.region_start[: count + 1].astype(np.int64)
     return RegionList(
         starts,
         tests.region_begins[:count].copy(),
-        variables[tests.breakpoints[: starts[-1]]],
+        tests.breakpoints[: starts[-1]].copy(),
         np.full(count, NONE, np.int32),
     )
-
-
-def _localised(leaves: Leaves, used: NDArray[np.int32]) -> tuple[Leaves, NDArray[np.int32]]:
-    """Return the leaves in use with their variables renumbered, and these variables."""
-    sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
-    starts, taken = gather(leaves.starts, sides)
-    variables, guard = leaves.variables[taken], leaves.guard[sides]
-    rows = np.unique(np.concatenate((variables, guard[guard != NONE])))
-    renumbered_guard = np.searchsorted(rows, guard).astype(np.int32)
-    renumbered_guard[guard == NONE] = NONE
-    local = Leaves(
-        starts=starts.astype(np.int32),
-        variables=np.searchsorted(rows, variables).astype(np.int32),
-        begins_inside=leaves.begins_inside[sides],
-        guard=renumbered_guard,
-        block=leaves.block[used],
-        node=np.full(len(sides), NONE, np.int32),
-    )
-    return local, rows.astype(np.int32)
 
 
 def _joined(parts: Sequence[_BuiltChunk], regions: NDArray[np.int32]) -> Chunks:
