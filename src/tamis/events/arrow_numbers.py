@@ -6,7 +6,8 @@ Python's view of a column takes longer to make than the few values of a sparse o
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -23,9 +24,25 @@ from tamis.events.packed import NumberColumns
 _FORMS: Final = {pa.int64().id: INT64, pa.int32().id: INT32, pa.float64().id: FLOAT64}
 _TYPE_OF_FORM: Final = {INT64: Type.INT, INT32: Type.INT, FLOAT64: Type.FLOAT}
 
-_pointer_of: Any = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer_of.restype = ctypes.c_void_p
-_pointer_of.argtypes = [ctypes.py_object, ctypes.c_char_p]
+# `struct ArrowArray` has ten words, of which the ninth is the function that releases it.
+_ARRAY_WORDS: Final = 10
+_RELEASE: Final = 8
+_Release: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+@contextmanager
+def _exported(table: pa.RecordBatch) -> Iterator[int]:
+    """Give the address of a table in the C data interface, for as long as the context lasts.
+
+    The capsules of `__arrow_c_array__` would have the schema exported as well, every time.
+    """
+    struct = (ctypes.c_void_p * _ARRAY_WORDS)()
+    address = ctypes.addressof(struct)
+    table._export_to_c(address)  # noqa: SLF001 - Arrow documents it
+    try:
+        yield address
+    finally:
+        _Release(struct[_RELEASE] or 0)(address)
 
 
 class TableLayout(NamedTuple):
@@ -44,9 +61,8 @@ class TableLayout(NamedTuple):
     def numbers(self, data: pa.RecordBatch | pa.Table) -> tuple[NumberColumns, tuple[str, ...]]:
         """Return the numbers, and which columns must be read by themselves, as ordered there."""
         table, columns = self._as_one(data)
-        # The capsules own what their pointers lead to.
-        capsules = table.__arrow_c_array__()
-        found = read_numbers(_pointer_of(capsules[1], b"arrow_array"), columns, self.forms)
+        with _exported(table) as address:
+            found = read_numbers(address, columns, self.forms)
         places, others = self.places, self.others
         if not found.are_exact.all():
             others += tuple(name for name, at in places.items() if not found.are_exact[at])

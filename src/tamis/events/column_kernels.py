@@ -91,6 +91,8 @@ INT64, INT32, FLOAT64 = range(3)
 """The forms of numbers that are read."""
 
 _MAX_EXACT_INTEGER: Final = 1 << 53
+_PLACES_AT_ONCE: Final = 2
+_LAST_BIT: Final = np.uint64(1 << 63)
 _ALL_BITS: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
 # Words of `struct ArrowArray` in the Arrow C data interface.
@@ -135,19 +137,45 @@ def _present_word(
 
 
 @kernel
-def _list_present(bitmap: int, first: int, length: int, events: NDArray[np.int32]) -> int:
-    """Write which places of a column are not null, as far as there is room; count all of them."""
+def _list_present(
+    bitmap: int, first: int, length: int, events: NDArray[np.int32], start: int
+) -> int:
+    """Write from `start` on which places of a column are not null; return where they end.
+
+    Two are written for each word, whether it has them or not: most words of a sparse column have
+    none to two, and which of them the processor cannot guess.
+    """
     end = first + length
     size = (end + 7) >> 3
     words, rest = _words_at(bitmap, size >> 3), _bytes_at(bitmap, size)
-    count = 0
+    count = start
     for number in range(first >> 6, (end + 63) >> 6):
-        left = _present_word(words, rest, number, first, end)
+        left, base = _present_word(words, rest, number, first, end), 64 * number - first
+        for _ in range(_PLACES_AT_ONCE):
+            events[count] = base + trailing_zeros(left | _LAST_BIT)
+            count += int(left != 0)
+            left &= left - np.uint64(1)
         while left:
-            if count < len(events):
-                events[count] = 64 * number + trailing_zeros(left) - first
+            events[count] = base + trailing_zeros(left)
             count += 1
             left &= left - np.uint64(1)
+    return count
+
+
+@kernel
+def _count_present(bitmap: int, first: int, length: int) -> int:
+    """Return how many places of a column are not null."""
+    end, count = first + length, 0
+    size = (end + 7) >> 3
+    words, rest = _words_at(bitmap, size >> 3), _bytes_at(bitmap, size)
+    for number in range(first >> 6, (end + 63) >> 6):
+        word = _present_word(words, rest, number, first, end)
+        # Bits are added in pairs, in fours and in bytes, and the bytes by a multiplication.
+        word -= (word >> np.uint64(1)) & np.uint64(0x5555_5555_5555_5555)
+        fours = np.uint64(0x3333_3333_3333_3333)
+        word = (word & fours) + ((word >> np.uint64(2)) & fours)
+        word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F_0F0F_0F0F_0F0F)
+        count += int((word * np.uint64(0x0101_0101_0101_0101)) >> np.uint64(56))
     return count
 
 
@@ -190,7 +218,6 @@ def read_numbers(table: int, columns: NDArray[np.int32], forms: NDArray[np.int8]
     )
     starts = np.zeros(len(columns) + 1, np.int64)
     are_exact = np.zeros(len(columns), np.bool_)
-    nothing = np.empty(0, np.int32)
     for place in range(len(columns)):
         column = _int64_at(children[columns[place]], _WORDS)
         bitmap, address = _int64_at(column[_BUFFERS], 2)
@@ -202,15 +229,16 @@ def read_numbers(table: int, columns: NDArray[np.int32], forms: NDArray[np.int8]
             if offset == 0 and column[_LENGTH] == length and column[_NULLS] >= 0:
                 count -= column[_NULLS]
             else:
-                count = _list_present(bitmap, offset + column[_OFFSET], length, nothing)
+                count = _count_present(bitmap, offset + column[_OFFSET], length)
         starts[place + 1] = starts[place] + count
-    events, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float64)
+    events = np.empty(starts[-1] + _PLACES_AT_ONCE, np.int32)
+    values = np.empty(starts[-1], np.float64)
     for place in range(len(columns)):
         column = _int64_at(children[columns[place]], _WORDS)
         bitmap, address = _int64_at(column[_BUFFERS], 2)
         first, own = offset + column[_OFFSET], events[starts[place] : starts[place + 1]]
         if bitmap != 0 and len(own) < length:
-            _list_present(bitmap, first, length, own)
+            _list_present(bitmap, first, length, events, starts[place])
         else:
             for event in range(len(own)):
                 own[event] = event
@@ -218,4 +246,4 @@ def read_numbers(table: int, columns: NDArray[np.int32], forms: NDArray[np.int8]
             # Apart from the loop above: the processor waits for many values at once, not for each.
             numbers = values[starts[place] : starts[place + 1]]
             are_exact[place] = _copy_numbers(forms[place], address, first, length, own, numbers)
-    return PackedNumbers(starts, events, values, are_exact)
+    return PackedNumbers(starts, events[: starts[-1]], values, are_exact)

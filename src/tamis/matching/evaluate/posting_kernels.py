@@ -93,6 +93,8 @@ class PostingWorkspace(NamedTuple):
     keys: NDArray[np.int64]
     """Memory for the keys of one event."""
     stack: NDArray[np.int8]
+    listed: NDArray[np.uint8]
+    """A bit for each cell that has a list; most have none, and these bits stay in the cache."""
 
 
 @inlined
@@ -102,14 +104,23 @@ def _keys_of_event(
     blocks: NDArray[np.int32],
     cells: NDArray[np.int32],
     cell_of: NDArray[np.int32],
+    listed: NDArray[np.uint8],
+    has_attributes: bool,
     keys: NDArray[np.int64],
 ) -> int:
-    """Write all keys of an event; return how many there are."""
-    count = 0
+    """Write the keys of an event that have lists after those of all its cells; return the end."""
     for place in range(len(blocks)):
-        keys[count] = offset[blocks[place]] + cells[place]
-        keys[count + 1] = offset[-1] + blocks[place]
-        count += 2
+        keys[place] = offset[blocks[place]] + cells[place]
+    count = len(blocks)
+    for place in range(len(blocks)):
+        key = keys[place]
+        keys[count] = key
+        # Without a branch: the processor cannot guess which cells have lists.
+        count += int((listed[key >> 3] >> (key & 7)) & 1)
+    if has_attributes:
+        for place in range(len(blocks)):
+            keys[count] = offset[-1] + blocks[place]
+            count += 1
     kinds, table, compounds = compound.kinds, compound.table, compound.keys
     held, has_threes = len(blocks), bool(compound.has_threes[0])
     own = held * (held - 1) // 2
@@ -121,10 +132,8 @@ def _keys_of_event(
             for other in range(one + 1, held):
                 for third in range(other, held if has_threes else other + 1):
                     # The same attribute again means that there is no third.
-                    last = keys[2 * third] if third > other else NONE
-                    number = find_compound_key(
-                        compounds, table, keys[2 * one], keys[2 * other], last
-                    )
+                    last = keys[third] if third > other else NONE
+                    number = find_compound_key(compounds, table, keys[one], keys[other], last)
                     if number != NONE:
                         keys[count] = compound.first[0] + number
                         count += 1
@@ -215,7 +224,8 @@ def match_postings(
     codes, program_starts, leaves = workspace.codes, workspace.starts, workspace.leaves
     offset, compound = workspace.postings.cell_offset, workspace.postings.compound
     seen, cell_of, keys = workspace.seen, workspace.cell_of, workspace.keys
-    passing = values.passing
+    passing, listed = values.passing, workspace.listed
+    has_attributes = starts[offset[-1]] < starts[offset[-1] + len(offset) - 1]
     tables = ProgramTables(
         leaves.starts,
         leaves.variables,
@@ -236,8 +246,10 @@ def match_postings(
         blocks, cells = values.blocks[held], values.cells[held]
         for place in range(len(blocks)):
             cell_of[blocks[place]] = cells[place]
-        count_of_keys = _keys_of_event(offset, compound, blocks, cells, cell_of, keys)
-        for number in range(count_of_keys):
+        end_of_keys = _keys_of_event(
+            offset, compound, blocks, cells, cell_of, listed, has_attributes, keys
+        )
+        for number in range(len(blocks), end_of_keys):
             place, end = starts[keys[number]], starts[keys[number] + 1]
             while place < end:
                 member, task = records[place], records[place + 1]

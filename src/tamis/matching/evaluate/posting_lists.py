@@ -32,6 +32,9 @@ class PostingLists:
         self._compiled = compiled
         self._free: deque[_PostingMemory] = deque()
         self.is_empty = len(compiled.unindexed) == compiled.count
+        postings = compiled.arrays.postings
+        cells = postings.starts[: postings.cell_offset[-1] + 1]
+        self._listed: Final = np.packbits(np.diff(cells) > 0, bitorder="little")
 
     def match(self, cells: CellsByEvent) -> Lists:
         """Return the end of the list of subscriptions of each event, and all lists."""
@@ -41,8 +44,8 @@ class PostingLists:
             arrays, found = self._free.pop()
         except IndexError:
             arrays, found = self._new_memory()
-        # Any event may hold very many values, and has up to two keys for each.
-        most = 2 * int(np.diff(cells.starts).max(initial=0)) + len(arrays.postings.compound.kinds)
+        # Any event may hold very many values.
+        most = self._most_keys(int(np.diff(cells.starts).max(initial=0)))
         if most > len(arrays.keys):
             arrays = arrays._replace(keys=np.empty(most, np.int64))
         parts: list[NDArray[np.int32]] = []
@@ -76,6 +79,14 @@ class PostingLists:
             seen=np.zeros(compiled.count, np.int32),
             stamps=np.zeros(1, np.int64),
             cell_of=np.zeros(len(compiled.variables.blocks), np.int32),
-            keys=np.empty(2 * most_values + len(postings.compound.kinds), np.int64),
+            keys=np.empty(self._most_keys(most_values), np.int64),
             stack=np.empty(compiled.programs.longest + 1, np.int8),
+            listed=self._listed,
         )
+
+    def _most_keys(self, values: int) -> int:
+        """Return how many keys an event of so many values has: of cells, with lists, of attributes.
+
+        One more is written before it is known whether it counts.
+        """
+        return 3 * values + len(self._compiled.arrays.postings.compound.kinds) + 1
