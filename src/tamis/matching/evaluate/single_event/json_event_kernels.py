@@ -1,4 +1,4 @@
-"""One event as JSON text, in one call: scanned, its values ranked, and matched."""
+"""One event as JSON text, in one call: it is scanned, its values are ranked, and it is matched."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ class SingleArrays(NamedTuple):
     postings: PostingWorkspace
     cells: CellsByEvent
     ends: NDArray[np.int64]
-    """Memory for the number of matches in posting lists."""
+    """Memory for where the matches in posting lists end."""
     workspace: SingleWorkspace
 
 
