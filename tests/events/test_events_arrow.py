@@ -186,6 +186,21 @@ def test_buffers_of_others_may_be_short_and_unaligned(misplaced: int, offset: in
     agree(batch_of_arrow(table), table.to_pylist())
 
 
+@pytest.mark.parametrize("nulls", [0, 1, 40, 99])
+def test_a_wrong_number_of_nulls_does_no_harm(nulls: int) -> None:
+    present = np.arange(100) % 3 == 0
+    bits = pa.py_buffer(np.packbits(present, bitorder="little").tobytes().ljust(64, b"\0"))
+    values = pa.py_buffer(np.arange(100).tobytes())
+    arrays = [pa.Array.from_buffers(pa.int64(), 100, [bits, values], nulls) for _ in range(200)]
+    table = pa.RecordBatch.from_arrays(arrays, [f"c{n}" for n in range(200)])
+    columns = batch_of_arrow(table).columns
+    # With no nulls at all, Arrow does not look at the bitmap.
+    expected = np.arange(100) if nulls == 0 else np.flatnonzero(present)
+    assert [c.entries[Kind.NUMBER].values.tolist() for c in columns.values()] == [
+        expected.tolist()
+    ] * 200
+
+
 @pytest.mark.slow
 def test_many_tables_say_what_their_rows_say() -> None:
     for seed in range(1_000, 40_000):

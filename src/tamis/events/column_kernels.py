@@ -92,6 +92,7 @@ INT64, INT32, FLOAT64 = range(3)
 
 _MAX_EXACT_INTEGER: Final = 1 << 53
 _PLACES_AT_ONCE: Final = 2
+_SPARE_PLACES: Final = 64 + _PLACES_AT_ONCE
 _LAST_BIT: Final = np.uint64(1 << 63)
 _ALL_BITS: Final = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 
@@ -138,28 +139,33 @@ def _present_word(
 
 @kernel
 def _list_present(
-    bitmap: int, first: int, length: int, events: NDArray[np.int32], start: int
-) -> int:
-    """Write from `start` on which places of a column are not null; return where they end.
+    bitmap: int, first: int, length: int, events: NDArray[np.int32], start: int, stop: int
+) -> bool:
+    """Write from `start` on which places of a column are not null; return if they end at `stop`.
 
     Two are written for each word, whether it has them or not: most words of a sparse column have
-    none to two, and which of them the processor cannot guess.
+    none to two, and which of them the processor cannot guess. A word may be written after `stop`.
     """
     end = first + length
     size = (end + 7) >> 3
     words, rest = _words_at(bitmap, size >> 3), _bytes_at(bitmap, size)
     count = start
     for number in range(first >> 6, (end + 63) >> 6):
+        if count > stop:
+            # Its number of nulls was wrong.
+            return False
         left, base = _present_word(words, rest, number, first, end), 64 * number - first
         for _ in range(_PLACES_AT_ONCE):
-            events[count] = base + trailing_zeros(left | _LAST_BIT)
+            lowest = trailing_zeros(left | _LAST_BIT)
+            events[count] = base + lowest
             count += int(left != 0)
-            left &= left - np.uint64(1)
+            left &= ~(np.uint64(1) << np.uint64(lowest))
         while left:
-            events[count] = base + trailing_zeros(left)
+            lowest = trailing_zeros(left)
+            events[count] = base + lowest
             count += 1
-            left &= left - np.uint64(1)
-    return count
+            left &= ~(np.uint64(1) << np.uint64(lowest))
+    return count == stop
 
 
 @kernel
@@ -170,12 +176,15 @@ def _count_present(bitmap: int, first: int, length: int) -> int:
     words, rest = _words_at(bitmap, size >> 3), _bytes_at(bitmap, size)
     for number in range(first >> 6, (end + 63) >> 6):
         word = _present_word(words, rest, number, first, end)
-        # Bits are added in pairs, in fours and in bytes, and the bytes by a multiplication.
+        # Bits are added in pairs, then in fours, in bytes, and so on.
         word -= (word >> np.uint64(1)) & np.uint64(0x5555_5555_5555_5555)
         fours = np.uint64(0x3333_3333_3333_3333)
         word = (word & fours) + ((word >> np.uint64(2)) & fours)
         word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F_0F0F_0F0F_0F0F)
-        count += int((word * np.uint64(0x0101_0101_0101_0101)) >> np.uint64(56))
+        word += word >> np.uint64(8)
+        word += word >> np.uint64(16)
+        word += word >> np.uint64(32)
+        count += int(word & np.uint64(0x7F))
     return count
 
 
@@ -231,14 +240,16 @@ def read_numbers(table: int, columns: NDArray[np.int32], forms: NDArray[np.int8]
             else:
                 count = _count_present(bitmap, offset + column[_OFFSET], length)
         starts[place + 1] = starts[place] + count
-    events = np.empty(starts[-1] + _PLACES_AT_ONCE, np.int32)
+    events = np.empty(starts[-1] + _SPARE_PLACES, np.int32)
     values = np.empty(starts[-1], np.float64)
     for place in range(len(columns)):
         column = _int64_at(children[columns[place]], _WORDS)
         bitmap, address = _int64_at(column[_BUFFERS], 2)
         first, own = offset + column[_OFFSET], events[starts[place] : starts[place + 1]]
-        if bitmap != 0 and len(own) < length:
-            _list_present(bitmap, first, length, events, starts[place])
+        if are_exact[place] and bitmap != 0 and len(own) < length:
+            are_exact[place] = _list_present(
+                bitmap, first, length, events, starts[place], starts[place + 1]
+            )
         else:
             for event in range(len(own)):
                 own[event] = event

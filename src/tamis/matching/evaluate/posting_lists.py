@@ -18,6 +18,8 @@ Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
 MAX_STAMPS: Final = 1 << 30
 # Room for matches beyond two full lists of all subscriptions.
 SPARE_MATCHES: Final = 1024
+# The key of its cell, the same again if that has a list, and the key of its attribute.
+KEYS_PER_VALUE: Final = 3
 
 
 class _PostingMemory(NamedTuple):
@@ -33,6 +35,8 @@ class PostingLists:
         self._free: deque[_PostingMemory] = deque()
         self.is_empty = len(compiled.unindexed) == compiled.count
         postings = compiled.arrays.postings
+        # One is written before it is known whether it counts.
+        self._other_keys: Final = len(postings.compound.kinds) + 1
         cells = postings.starts[: postings.cell_offset[-1] + 1]
         self._listed: Final = np.packbits(np.diff(cells) > 0, bitorder="little")
 
@@ -45,7 +49,7 @@ class PostingLists:
         except IndexError:
             arrays, found = self._new_memory()
         # Any event may hold very many values.
-        most = self._most_keys(int(np.diff(cells.starts).max(initial=0)))
+        most = KEYS_PER_VALUE * int(np.diff(cells.starts).max(initial=0)) + self._other_keys
         if most > len(arrays.keys):
             arrays = arrays._replace(keys=np.empty(most, np.int64))
         parts: list[NDArray[np.int32]] = []
@@ -79,14 +83,7 @@ class PostingLists:
             seen=np.zeros(compiled.count, np.int32),
             stamps=np.zeros(1, np.int64),
             cell_of=np.zeros(len(compiled.variables.blocks), np.int32),
-            keys=np.empty(self._most_keys(most_values), np.int64),
+            keys=np.empty(KEYS_PER_VALUE * most_values + self._other_keys, np.int64),
             stack=np.empty(compiled.programs.longest + 1, np.int8),
             listed=self._listed,
         )
-
-    def _most_keys(self, values: int) -> int:
-        """Return how many keys an event of so many values has: of cells, with lists, of attributes.
-
-        One more is written before it is known whether it counts.
-        """
-        return 3 * values + len(self._compiled.arrays.postings.compound.kinds) + 1
