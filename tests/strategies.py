@@ -18,7 +18,7 @@ from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value
 from tamis.events.kinds import KIND_OF_TYPE
 from tamis.filters import FALSE, TRUE, Filter, all_of, any_of, attr
 from tamis.filters.boolean import Xor
-from tamis.filters.build import Term, compare, has_bits, member, text_test
+from tamis.filters.build import Term, compare, has_bits, ignoring_case, member, text_test
 
 NAMES: Final = ("a", "b.c", "unit price")
 
@@ -34,12 +34,19 @@ CONSTANTS: Final[dict[Kind, Sequence[Value]]] = {
 
 VALUES: Final[dict[Kind, Sequence[Value]]] = {
     Kind.NUMBER: (*CONSTANTS[Kind.NUMBER], 0.5, 1.25, 3, -2.5, float(2**53), math.inf, -math.inf),
-    Kind.TEXT: (*CONSTANTS[Kind.TEXT], "!", "a!", "abc", "aab", "bab", "abab", "zz", "é", "a\0"),
+    Kind.TEXT: (
+        *CONSTANTS[Kind.TEXT],
+        *("!", "a!", "abc", "aab", "bab", "abab", "zz", "é", "a\0"),
+        *("A", "aB", "AB", "Ba", "É", "ß", "aSs", "SSA"),
+    ),
     Kind.BOOLEAN: (True, False),
     Kind.TIMESTAMP: (*INSTANTS, datetime(2026, 1, 1, 12, tzinfo=UTC)),
     Kind.BITS: (*CONSTANTS[Kind.BITS], Bits((0, 63))),
 }
 
+CASELESS: Final = ("", "A", "b", "aB", "É", "ß", "s", "sS", "1")
+CASELESS_LIKE: Final = ("A%", "%B", "%aB%", "A_b", "%ß", "_", "é%")
+CASELESS_REGULAR: Final = ("A", "^aB", "S$", "[A]b", "ß", "^é", "[^a]", "A+B")
 LIKE_PATTERNS: Final = ("%", "a%", "%b", "%ab%", "a_b", "a%b", "_", "", "%a%b%", "ab", "\\%")
 REGULAR: Final = ("a", "^a", "b$", "^ab$", "a+b", "^(a|b)*$", "[^a]", "")
 
@@ -60,15 +67,17 @@ class World:
 
 def random_world(rng: Random, *, typed: bool, exact: bool = False, most: int = 3) -> World:
     names = NAMES[: rng.randint(1, most)]
-    schema = Schema({name: _random_attribute(rng) for name in names}) if typed else None
+    declared = {name: _random_attribute(rng, exact=exact) for name in names} if typed else None
+    schema = None if declared is None else Schema(declared)
     return World(names, schema, exact=exact)
 
 
-def _random_attribute(rng: Random) -> Attribute:
+def _random_attribute(rng: Random, *, exact: bool) -> Attribute:
     type_ = rng.choice(list(Type))
     pool = [v for v in VALUES[KIND_OF_TYPE[type_]] if fits(v, type_)]
     default = rng.choice(pool) if rng.random() < 0.5 else None
-    return Attribute(type_, default, rng.random() < 0.3)
+    caseless = type_ is Type.STR and not exact and rng.random() < 0.3
+    return Attribute(type_, default, rng.random() < 0.3, caseless)
 
 
 def fits(value: Value, type_: Type) -> bool:
@@ -148,6 +157,8 @@ def _random_text_atom(rng: Random, world: World, name: str) -> Filter:
     text = rng.choice(CONSTANTS[Kind.TEXT])
     if world.exact:
         return text_test(name, rng.choice(("starts with", "within")), text)
+    if rng.random() < 0.3:
+        return _random_caseless_atom(rng, name)
     match rng.randrange(4):
         case 0:
             return attr(name).like(rng.choice(LIKE_PATTERNS))
@@ -156,6 +167,22 @@ def _random_text_atom(rng: Random, world: World, name: str) -> Filter:
         case _:
             op = rng.choice(("contains", "within", "starts with", "ends with"))
             return text_test(name, op, text)
+
+
+def _random_caseless_atom(rng: Random, name: str) -> Filter:
+    match rng.randrange(5):
+        case 0:
+            return attr(name).caseless.like(rng.choice(CASELESS_LIKE))
+        case 1:
+            return attr(name).caseless.matches(rng.choice(CASELESS_REGULAR))
+        case 2:
+            return attr(name).caseless.in_(*rng.choices(CASELESS, k=rng.randint(1, 3)))
+        case 3:
+            op = rng.choice(("=", "!=", "<", "<=", ">", ">="))
+            return ignoring_case(compare(name, op, rng.choice(CASELESS)))
+        case _:
+            op = rng.choice(("contains", "within", "starts with", "ends with"))
+            return ignoring_case(text_test(name, op, rng.choice(CASELESS)))
 
 
 def _random_relation(rng: Random, world: World) -> Filter:

@@ -16,7 +16,7 @@ from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import TRUE
 from tamis.diagrams.value_order import ABSENT, BRACKET_OF_KIND, OTHER, TEXTS, Breakpoint
-from tamis.diagrams.variable_order import ComparedPair, Variable
+from tamis.diagrams.variable_order import FOLDED, ComparedPair, Variable
 from tamis.events import Bits, Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import Mode
@@ -66,6 +66,9 @@ def says(variable: Variable, event: Event, completed: Event) -> bool:
     """
     name, subject, role = variable
     values = event.get(name, ())
+    if role.startswith(FOLDED):
+        role = role.removeprefix(FOLDED)
+        values = tuple(v.casefold() for v in values if isinstance(v, str))
     match subject:
         case ComparedPair():
             return role in outcomes_of_choices(subject, completed)

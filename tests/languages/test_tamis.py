@@ -113,7 +113,7 @@ def test_a_filter_prints_back_as_it_was_understood(text: str, printed: str) -> N
         ("x =< 3", 'found "=<"', 'write "<="', 2),
         ("x % 2 = 1", 'found "%"', "there is no remainder operator", 2),
         ("x regexp 'a'", 'found "regexp"', 'write "matches"', 2),
-        ("x ilike 'a'", 'found "ilike"', 'write "matches" and a pattern that begins with (?i)', 2),
+        ("x icontains 'a'", 'found "icontains"', 'write "~contains"', 2),
         ("x equals 5", 'found "equals"', 'write "="', 2),
         ("lower(x) = 'a'", 'found "("', "there are no functions", 5),
         ("x = 1; y = 2", 'found ";"', 'join conditions with "and"', 5),

@@ -33,6 +33,7 @@ from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.kinds import identity_of, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.arithmetic import Relation
+from tamis.filters.folding import fold
 
 # Cells to try, from the present one outwards, and values from each.
 MAX_CELLS: Final = 256
@@ -146,6 +147,8 @@ def _singles(attribute: AttributeVariables, held: Values) -> Iterator[Value | No
     nearest = sorted(range(len(bounds)), key=lambda number: abs(number - here))[:MAX_CELLS]
     for number in nearest:
         yield from _values_in(attribute, bounds[number], at)
+    if attribute.folded is not None:
+        yield from _singles(attribute.folded, (fold(at),) if isinstance(at, str) else ())
 
 
 def _position(value: Value | None) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import (
     Atom,
     Between,
+    Caseless,
     Compare,
     HasBits,
     HasKind,
@@ -28,6 +29,7 @@ from tamis.filters.atoms import (
     TextTest,
     ValueAtom,
 )
+from tamis.filters.folding import CASELESS_FLAG
 from tamis.filters.modes import View, view_of
 from tamis.filters.printing import show_name, show_value
 
@@ -261,6 +263,11 @@ def _needed(atom: Atom) -> str:
             return f"a text like {_brief(pattern)}"
         case Regex(pattern=pattern):
             return f"a text in which {_brief(pattern)} is found"
+        case Caseless(test=Regex(pattern=pattern)):
+            shown = pattern.removeprefix(CASELESS_FLAG)
+            return f"a text in which {_brief(shown)} is found, in any case"
+        case Caseless(test=test):
+            return f"{_needed(test)}, in any case"
         case HasBits(op=op, bits=bits):
             return f"{op} of the bits {', '.join(map(str, sorted(bits)))}" if bits else ""
         case HasKind(kind=kind):

@@ -16,6 +16,7 @@ from tamis.events import Kind
 from tamis.filters import Filter
 from tamis.filters.atoms import (
     Between,
+    Caseless,
     Compare,
     HasBits,
     HasKind,
@@ -26,6 +27,7 @@ from tamis.filters.atoms import (
     TextTest,
     ValueAtom,
 )
+from tamis.filters.folding import CASELESS_FLAG, fold, is_caseless
 from tamis.filters.like import like_parts
 from tamis.filters.required_literals import required_literal
 
@@ -95,6 +97,9 @@ def intervals_of(atom: Filter, value_order: ValueOrder) -> tuple[Interval, ...] 
             return (value_order.whole(Kind.BITS),) if op == "all" else ()
         case TextTest() | Like() | Regex():
             return _text_intervals(atom, value_order)
+        case Caseless():
+            test = exact_form(atom)
+            return None if test is atom else intervals_of(test, value_order)
         case _:
             return None
 
@@ -132,8 +137,44 @@ def _text_intervals(atom: ValueAtom, value_order: ValueOrder) -> tuple[Interval,
             return None
 
 
+def folded_test(atom: Caseless) -> ValueAtom:
+    """Return the simplest test of the folded text that is equivalent to an atom.
+
+    A pattern that is a plain text needs no pattern: whatever folds to the text is folded.
+    """
+    test = atom.test
+    if not isinstance(test, Regex):
+        return test
+    op, text = _plain_pattern(test.pattern.removeprefix(CASELESS_FLAG))
+    if op == "matches":
+        return test
+    if op == "=":
+        return Compare(test.attribute, test.kind, op, fold(text))
+    return TextTest(test.attribute, test.kind, op, fold(text))
+
+
+def exact_form(atom: Filter) -> Filter:
+    """Return an atom without `ignoring case` if case makes no difference to it."""
+    if isinstance(atom, Caseless) and _is_the_same_unfolded(test := folded_test(atom)):
+        return test
+    return atom
+
+
+def _is_the_same_unfolded(test: ValueAtom) -> bool:
+    """Return whether a value passes a test just if it does once folded."""
+    match test:
+        case Compare(op="=" | "!=", value=str() as text) | TextTest(text=text):
+            return is_caseless(text)
+        case In(values=values):
+            return all(is_caseless(str(value)) for value in values)
+        case _:
+            return False
+
+
 def text_predicate_of(atom: ValueAtom) -> TextPredicate:
     """Return the predicate of a text atom that is not a union of intervals."""
+    if isinstance(atom, Caseless):
+        return _caseless_predicate(atom)
     op, text = _plain(atom)
     accepts = atom.accepts
     match op:
@@ -151,6 +192,16 @@ def text_predicate_of(atom: ValueAtom) -> TextPredicate:
             literal = required_literal(text)
             known = literal.text and not literal.ignores_case
             return TextPredicate(accepts, (op, text), parts=(literal.text,) if known else ())
+
+
+def _caseless_predicate(atom: Caseless) -> TextPredicate:
+    test = folded_test(atom)
+    if _is_the_same_unfolded(test):
+        return text_predicate_of(test)
+    if isinstance(test, TextTest | Like | Regex):
+        op, text = _plain(test)
+        return TextPredicate(atom.accepts, (f"~{op}", text))
+    return TextPredicate(atom.accepts, ("~", str(test)))
 
 
 def _plain(atom: Filter) -> tuple[str, str]:

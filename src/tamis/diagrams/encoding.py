@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from tamis.diagrams.atom_intervals import TextPredicate, intervals_of, text_predicate_of
+from tamis.diagrams.atom_intervals import (
+    TextPredicate,
+    exact_form,
+    folded_test,
+    intervals_of,
+    text_predicate_of,
+)
 from tamis.diagrams.diagram import Diagram, Node
+from tamis.diagrams.folded_tests import FoldedTest
 from tamis.diagrams.kernels import FALSE, TRUE
 from tamis.diagrams.pairs import PairOutcomes, computes, outcomes_of
 from tamis.diagrams.value_order import BEGIN, CellSet, Interval, common_prefix, text_ends
@@ -20,8 +27,15 @@ from tamis.diagrams.variable_order import (
 from tamis.events import Bits, Kind, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Atom, HasBits, HasKind, ValueAtom, can_compare
+from tamis.filters.atoms import Atom, Caseless, HasBits, HasKind, ValueAtom, can_compare
 from tamis.filters.boolean import TruthSets
+
+
+class DecidedTest(Protocol):
+    """A test of text that the value order may decide."""
+
+    def holds_under(self, low: str, high: str | None) -> bool | None:
+        """Return True if all texts from low to below high pass, False if none do, else None."""
 
 
 class Encoding(TruthSets[Node]):
@@ -130,8 +144,11 @@ class Encoding(TruthSets[Node]):
             return self._in(attribute, intervals)
         if isinstance(atom, HasBits):
             return self._bits(atom, attribute)
-        assert isinstance(atom, ValueAtom)  # noqa: S101 - the only atoms without intervals
-        return self._text(text_predicate_of(atom), attribute)
+        exact = exact_form(atom)
+        if isinstance(exact, Caseless):
+            return self._caseless(exact, attribute)
+        assert isinstance(exact, ValueAtom)  # noqa: S101 - the only atoms without intervals
+        return self._text(text_predicate_of(exact), attribute)
 
     def _known_relation(self, relation: Relation) -> Node:
         known = self.diagram.any(self._outcomes(relation).knowing(relation.op))
@@ -208,6 +225,28 @@ class Encoding(TruthSets[Node]):
             passes, self.diagram.both(undecided, self._undecided(predicate, attribute))
         )
 
+    def _caseless(self, atom: Caseless, attribute: AttributeVariables) -> Node:
+        """Return where the folded text passes, as far as the text itself does not decide it."""
+        assert attribute.folded is not None  # noqa: S101 - an atom that ignores case made it
+        decided = FoldedTest.of(atom, attribute.folded.value_order)
+        passing, open_ = _answered(decided, attribute)
+        folded = self._with_a_value(folded_test(atom), attribute.folded)
+        reasons = [
+            self._asked(other, variable, attribute)
+            for other, variable in attribute.text_predicates.values()
+            if decided.follows_from(other)
+        ]
+        endings = [
+            bounds
+            for bounds in attribute.suffix_partition.bounds
+            if decided.holds_with_suffix(common_prefix(*text_ends(bounds))[::-1])
+        ]
+        undecided = self.diagram.any([folded, *reasons, self._in_suffix(attribute, endings)])
+        return self.diagram.either(
+            self._cells(attribute, attribute.forward, passing),
+            self.diagram.both(self._cells(attribute, attribute.forward, open_), undecided),
+        )
+
     def _undecided(self, predicate: TextPredicate, attribute: AttributeVariables) -> Node:
         """Return where a predicate holds for a text that the value order does not decide."""
         if predicate.only_suffix:
@@ -237,7 +276,7 @@ class Encoding(TruthSets[Node]):
         return self._in_suffix(attribute, sufficient)
 
 
-def _answered(predicate: TextPredicate, attribute: AttributeVariables) -> tuple[CellSet, CellSet]:
+def _answered(predicate: DecidedTest, attribute: AttributeVariables) -> tuple[CellSet, CellSet]:
     """Return the cells in which every text passes, and those in which some may."""
     passing = open_ = 0
     begin, end = attribute.value_order.whole(Kind.TEXT)

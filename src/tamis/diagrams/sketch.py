@@ -32,10 +32,11 @@ from tamis.diagrams.value_order import (
     merged,
     outside,
 )
-from tamis.diagrams.variable_order import BACKWARD, AttributeVariables, Variable
+from tamis.diagrams.variable_order import BACKWARD, FOLDED, AttributeVariables, Variable
 from tamis.events import Bits, Kind, Value
 from tamis.events.values import MICROSECOND
 from tamis.filters.arithmetic import Relation
+from tamis.filters.folding import CASELESS_FLAG
 from tamis.filters.printing import show_name, show_value
 
 # --- regions in words ----------------------------------------------------------------------
@@ -55,7 +56,8 @@ def free_words(variable: Variable) -> str:
         case Bits() as bits:
             return f"{name} has all bits {_show(bits)}"
         case TextPredicate(key=(op, text)):
-            return f"{name} {op} {_show(text)}"
+            mark = "~" if variable.role.startswith(FOLDED) else ""
+            return f"{name} {mark}{op} {_show(text.removeprefix(CASELESS_FLAG) if mark else text)}"
         case Relation() as relation:
             return str(relation) if variable.role == "holds" else f"{relation} is known"
         case other:
@@ -254,7 +256,7 @@ class _Sketcher:
         return self._draw_chain(head, variable)
 
     def _draw_free(self, head: Node, variable: Variable) -> int:
-        if isinstance(variable.subject, tuple) and variable.role in ("forward", "backward"):
+        if isinstance(variable.subject, tuple) and variable.role.endswith(("forward", "backward")):
             # One cell of an attribute that may hold several values.
             words = f"some {self._region_words(variable, [variable.subject])}"
         else:
@@ -328,10 +330,13 @@ class _Sketcher:
         return self._variable_order.by_attribute[variable.attribute]
 
     def _region_words(self, variable: Variable, region: Sequence[Interval]) -> str:
-        name = show_name(variable.attribute)
-        if variable.role == "backward":
+        name, attribute = show_name(variable.attribute), self._attribute(variable)
+        if variable.role.startswith(FOLDED):
+            name = f"{name} in lower case"
+            attribute = attribute.folded or attribute
+        if variable.role.endswith("backward"):
             return suffix_words(name, BACKWARD, region)
-        return region_words(name, self._attribute(variable).value_order, region)
+        return region_words(name, attribute.value_order, region)
 
     def _breakpoint_words(self, node: Node, variable: Variable) -> str:
         """Return the words for a value left of a breakpoint and right of those already tested."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.value_order import common_prefix
+from tamis.filters.folding import fold
 from tamis.filters.like import like_parts
 from tamis.filters.pattern_examples import pattern_examples
 
@@ -27,6 +28,8 @@ class Demands(NamedTuple):
     """Reversed, it lies in this range."""
     passing: Sequence[TextPredicate]
     failing: Sequence[TextPredicate] = ()
+    folded: Demands | None = None
+    """What is asked of the folded text."""
 
     def are_met_by(self, text: str) -> bool:
         """Return whether a text meets all of them."""
@@ -35,6 +38,7 @@ class Demands(NamedTuple):
             and _lies_in(text[::-1], self.backward)
             and all(predicate.accepts(text) for predicate in self.passing)
             and not any(predicate.accepts(text) for predicate in self.failing)
+            and (self.folded is None or self.folded.are_met_by(fold(text)))
         )
 
 
@@ -45,7 +49,11 @@ def _lies_in(text: str, range_: tuple[str, str | None]) -> bool:
 
 def text_candidates(demands: Demands) -> Iterator[str]:
     """Yield texts that may meet demands, each once."""
-    return islice(dict.fromkeys(_guesses(demands)), MAX_CANDIDATES)
+    guesses = list(dict.fromkeys(_guesses(demands)))
+    if demands.folded is not None:
+        # In another case, too, since exact tests may refuse the usual one.
+        guesses = list(dict.fromkeys(chain(guesses, map(str.upper, guesses))))
+    return islice(guesses, MAX_CANDIDATES)
 
 
 def texts_for(
@@ -59,10 +67,16 @@ def texts_for(
 
 
 def _guesses(demands: Demands) -> Iterator[str]:
-    cell, backward, passing, _ = demands
     fresh = _separator(demands)
-    suffixes = dict.fromkeys((common_prefix(*backward)[::-1], backward[0][::-1]))
-    starts = dict.fromkeys((common_prefix(*cell), cell[0], cell[0].rstrip("\0") + fresh, ""))
+    starts, suffixes = _starts(demands.cell, fresh), _suffixes(demands.backward)
+    passing = [*demands.passing]
+    if demands.folded is not None:
+        passing += demands.folded.passing
+        own, folded = common_prefix(*demands.cell), demands.folded.cell[0]
+        if folded.startswith(fold(own)):
+            starts = {own + folded[len(fold(own)) :]: None, **starts}
+        starts = {**starts, **_starts(demands.folded.cell, fresh)}
+        suffixes = {**suffixes, **_suffixes(demands.folded.backward)}
     gaps = dict.fromkeys(("", fresh, " "))
     middles = list(dict.fromkeys(_middles(passing, fresh)))
     for start in starts:
@@ -72,8 +86,19 @@ def _guesses(demands: Demands) -> Iterator[str]:
                     yield f"{start}{gap}{middle}{gap}{suffix}"
 
 
+def _starts(cell: tuple[str, str | None], fresh: str) -> dict[str, None]:
+    low = cell[0]
+    return dict.fromkeys((common_prefix(*cell), low, low.rstrip("\0") + fresh, ""))
+
+
+def _suffixes(backward: tuple[str, str | None]) -> dict[str, None]:
+    return dict.fromkeys((common_prefix(*backward)[::-1], backward[0][::-1]))
+
+
 def _separator(demands: Demands) -> str:
     predicates = (*demands.passing, *demands.failing)
+    if demands.folded is not None:
+        predicates += (*demands.folded.passing, *demands.folded.failing)
     used = "".join(predicate.key[1] for predicate in predicates)
     used += demands.cell[0] + demands.backward[0]
     return next((one for one in _SEPARATORS if one not in used), _SEPARATORS[0])

@@ -14,13 +14,19 @@ from collections.abc import Iterable, Sequence
 from itertools import product
 from typing import Final, NamedTuple
 
-from tamis.diagrams.atom_intervals import TextPredicate, intervals_of, text_predicate_of
+from tamis.diagrams.atom_intervals import (
+    TextPredicate,
+    exact_form,
+    folded_test,
+    intervals_of,
+    text_predicate_of,
+)
 from tamis.diagrams.kernels import FREE
 from tamis.diagrams.value_order import Breakpoint, Interval, Partition, ValueOrder
 from tamis.events import Attribute, Bits, Kind, Schema, Type
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Expression, Relation
-from tamis.filters.atoms import Atom, HasBits, ValueAtom
+from tamis.filters.atoms import Atom, Caseless, HasBits, ValueAtom
 
 # The value order of reversed texts, in which suffixes are intervals.
 BACKWARD: Final = ValueOrder(Attribute(Type.STR), Mode.TOTAL)
@@ -70,6 +76,8 @@ class AttributeUsage:
         self.suffix_breakpoints: set[Breakpoint] = set()
         self.text_predicates: dict[tuple[str, str], TextPredicate] = {}
         self.masks: dict[Bits, None] = {}
+        self.folded: AttributeUsage | None = None
+        """What is tested of the folded texts."""
 
     def add(self, atom: Atom) -> None:
         """Add the breakpoints and predicates of an atom."""
@@ -81,8 +89,13 @@ class AttributeUsage:
         elif isinstance(atom, HasBits):
             single = [Bits((number,)) for number in atom.bits]
             self.masks |= dict.fromkeys((atom.bits,) if atom.op == "all" else single)
-        elif isinstance(atom, ValueAtom):
-            self._add_text_predicate(text_predicate_of(atom))
+        elif isinstance(exact := exact_form(atom), Caseless):
+            if self.folded is None:
+                texts = Attribute(Type.STR, many=self.value_order.many)
+                self.folded = AttributeUsage(ValueOrder(texts, Mode.TOTAL))
+            self.folded.add(folded_test(exact))
+        elif isinstance(exact, ValueAtom):
+            self._add_text_predicate(text_predicate_of(exact))
 
     def add_kind(self, kind: Kind) -> None:
         """Add the breakpoints of a kind."""
@@ -117,6 +130,12 @@ class AttributeVariables(NamedTuple):
     backward: Sequence[int]
     text_predicates: dict[tuple[str, str], tuple[TextPredicate, int]]
     bits: dict[Bits, int]
+    folded: AttributeVariables | None = None
+    """The variables of the folded texts, as if they were the values of another attribute."""
+
+
+FOLDED: Final = "folded "
+"""What the roles of these variables begin with."""
 
 
 class VariableOrder:
@@ -137,21 +156,27 @@ class VariableOrder:
                 *(self._free(Variable("", pair, role)) for role in PairVariables._fields)
             )
 
-    def _attribute_variables(self, name: str, usage: AttributeUsage) -> AttributeVariables:
+    def _attribute_variables(
+        self, name: str, usage: AttributeUsage, kind: str = ""
+    ) -> AttributeVariables:
         value_order, partition = usage.value_order, Partition(usage.breakpoints)
+        folded = usage.folded
         suffix_partition = Partition(usage.suffix_breakpoints)
         return AttributeVariables(
             value_order=value_order,
             partition=partition,
-            forward=self._position_variables(name, value_order, partition, "forward"),
+            forward=self._position_variables(name, value_order, partition, f"{kind}forward"),
             suffix_partition=suffix_partition,
-            backward=self._position_variables(name, value_order, suffix_partition, "backward"),
+            backward=self._position_variables(
+                name, value_order, suffix_partition, f"{kind}backward"
+            ),
             text_predicates={
-                key: (predicate, self._free(Variable(name, predicate, "passes")))
+                key: (predicate, self._free(Variable(name, predicate, f"{kind}passes")))
                 for key, predicate in usage.text_predicates.items()
                 if not predicate.only_suffix
             },
             bits={bits: self._free(Variable(name, bits, "has")) for bits in _bit_sets(usage)},
+            folded=None if folded is None else self._attribute_variables(name, folded, FOLDED),
         )
 
     def _position_variables(

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
-from tamis.diagrams.text_candidates import Demands, text_candidates, texts_for
+from tamis.diagrams.text_candidates import Demands, text_candidates
 from tamis.diagrams.value_order import (
     ABSENT as ABSENT_BRACKET,
 )
@@ -196,7 +196,12 @@ def _demands_on_one(attribute: AttributeVariables, cell: Interval, path: Path) -
             a and predicate.follows_from(q) for q, a in asked
         ):
             failing.append(predicate)
-    return Demands(texts, backward, passing, failing)
+    folded = attribute.folded and _demands_on_folded(attribute.folded, path)
+    return Demands(texts, backward, passing, failing, folded)
+
+
+def _demands_on_folded(folded: AttributeVariables, path: Path) -> Demands | None:
+    return _demands_on_one(folded, _cell(folded.partition, folded.forward, path), path)
 
 
 def _cell(partition: Partition, variables: Sequence[int], path: Path) -> Interval:
@@ -233,7 +238,11 @@ def _values_in_cell(attribute: AttributeVariables, cell: Interval, path: Path) -
         return
     begin, end = attribute.value_order.whole(Kind.TEXT)
     is_text = begin <= cell[0] and cell[1] <= end
-    demands = [_texts_on_demand(attribute, cell, d) for d in _demands(attribute, path) if is_text]
+    demands = [
+        _texts_on_demand(attribute, cell, demand)
+        for demand in _demands_on_some(attribute, cell, path)
+        if is_text
+    ]
     together = tuple(chain.from_iterable(found[:1] for found in demands))
     if together:
         yield together
@@ -253,8 +262,31 @@ def _demands(attribute: AttributeVariables, path: Path) -> Iterator[Demand]:
         yield (BEGIN, END), [asked]
 
 
-def _texts_on_demand(attribute: AttributeVariables, cell: Interval, demand: Demand) -> list[str]:
-    backward, asked = demand
-    texts = texts_for(text_ends(cell), text_ends(backward), asked)
+def _demands_on_some(
+    attribute: AttributeVariables, cell: Interval, path: Path
+) -> Iterator[Demands]:
+    """Yield the demands on some text of a cell."""
+    texts = text_ends(cell)
+    for backward, asked in _demands(attribute, path):
+        yield Demands(texts, text_ends(backward), [test for test, answer in asked if answer])
+    if attribute.folded is not None:
+        for folded in _demands_on_some_folded(attribute.folded, path):
+            yield Demands(texts, text_ends((BEGIN, END)), (), folded=folded)
+
+
+def _demands_on_some_folded(folded: AttributeVariables, path: Path) -> Iterator[Demands]:
+    """Yield the demands on some folded text."""
+    anywhere = text_ends((BEGIN, END))
+    for bounds, variable in zip(folded.partition.bounds, folded.forward, strict=True):
+        if path.get(variable):
+            yield Demands(text_ends(bounds), anywhere, ())
+    for backward, asked in _demands(folded, path):
+        yield Demands(anywhere, text_ends(backward), [test for test, answer in asked if answer])
+
+
+def _texts_on_demand(attribute: AttributeVariables, cell: Interval, demands: Demands) -> list[str]:
+    """Return texts of a cell that meet demands, or otherwise some that may do so."""
+    texts = tuple(text_candidates(demands))
     found = cell_values(attribute.value_order, cell, bits=Bits(), texts=texts)
-    return [value for values in found for value in values if isinstance(value, str)]
+    all_ = [value for values in found for value in values if isinstance(value, str)]
+    return [*islice(filter(demands.are_met_by, all_), MAX_FITTING_TEXTS)] or all_

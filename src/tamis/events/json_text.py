@@ -220,7 +220,7 @@ _ENCODER: Final = json.JSONEncoder(
 # --- schemas -------------------------------------------------------------------------------
 
 
-_MEMBERS: Final = ("type", "default", "many")
+_MEMBERS: Final = ("type", "default", "many", "caseless")
 
 
 def decode_schema(text: str | bytes) -> Schema:
@@ -273,6 +273,8 @@ def _members(declared: Attribute) -> dict[str, object]:
         members["default"] = json_form(declared.default)
     if declared.many:
         members["many"] = True
+    if declared.caseless:
+        members["caseless"] = True
     return members
 
 
@@ -293,16 +295,22 @@ def _declaration(name: str, given: object) -> str | Attribute:
 def _attribute(place: str, members: Mapping[str, object]) -> Attribute:
     for member, value in members.items():
         if member not in _MEMBERS:
-            hint = did_you_mean(member, _MEMBERS) or "it has type, default and many"
+            hint = did_you_mean(member, _MEMBERS) or "it has type, default, many and caseless"
             raise SchemaError(f'{place}: "{path([member])}" is not a key of a schema; {hint}')
         if isinstance(value, RejectedValue):
             raise SchemaError(f"{place}.{member}: {value.reason}")
-    type_, many = members.get("type"), members.get("many", False)
+    type_ = members.get("type")
     if not isinstance(type_, str):
         raise SchemaError(f"{place}: its type is missing")
-    if not isinstance(many, bool):
-        raise SchemaError(f"{place}.many: expected true or false")
+    many, caseless = _flag(place, members, "many"), _flag(place, members, "caseless")
     try:
-        return attribute(type_, default=members.get("default"), many=many)
+        return attribute(type_, default=members.get("default"), many=many, caseless=caseless)
     except SchemaError as error:
         raise SchemaError(f"{place}: {error}") from None
+
+
+def _flag(place: str, members: Mapping[str, object], name: str) -> bool:
+    flag = members.get(name, False)
+    if not isinstance(flag, bool):
+        raise SchemaError(f"{place}.{name}: expected true or false")
+    return flag

@@ -28,6 +28,8 @@ class Attribute(NamedTuple):
     type: Type
     default: Value | None = None
     many: bool = False
+    caseless: bool = False
+    """Whether tests of its texts ignore case."""
 
     @property
     def kind(self) -> Kind:
@@ -36,7 +38,8 @@ class Attribute(NamedTuple):
 
     def __repr__(self) -> str:
         default = "" if self.default is None else f", default={self.default!r}"
-        return f"Attribute({self.type.value!r}{default}{', many=True' if self.many else ''})"
+        flags = "".join(f", {name}=True" for name in ("many", "caseless") if getattr(self, name))
+        return f"Attribute({self.type.value!r}{default}{flags})"
 
 
 AttributeDeclaration = str | type | Attribute
@@ -132,13 +135,21 @@ class Schema(Mapping[str, Attribute]):
         return did_you_mean(name, self._attributes)
 
 
-def attribute(type_: str | type, *, default: object | None = None, many: bool = False) -> Attribute:
-    """Declare an attribute with a default, or with several values.
+def attribute(
+    type_: str | type,
+    *,
+    default: object | None = None,
+    many: bool = False,
+    caseless: bool = False,
+) -> Attribute:
+    """Declare an attribute with a default, with several values, or with texts of any case.
 
     >>> attribute("int", default=-1)
     Attribute('int', default=-1)
     """
     resolved = _resolve(type_)
+    if caseless and resolved is not Type.STR:
+        raise SchemaError(f"only texts have case, so {resolved.value!r} cannot be caseless")
     if resolved is Type.BITS and type(default) is int and 0 <= default < 2**64:
         # A mask may use the 64th bit, an integer value may not.
         default = Bits.from_mask(default)
@@ -146,7 +157,7 @@ def attribute(type_: str | type, *, default: object | None = None, many: bool = 
         fitted = None if default is None else fit(check_value(default), resolved, "")
     except EventError as error:
         raise SchemaError(f"the default is not valid: {error}") from None
-    return Attribute(resolved, fitted, many)
+    return Attribute(resolved, fitted, many, caseless)
 
 
 def fit(value: Value, type_: Type, place: str) -> Value:
@@ -197,7 +208,8 @@ def _short(declared: Attribute) -> str:
 def _declared(name: str, declaration: AttributeDeclaration) -> Attribute:
     try:
         if isinstance(declaration, Attribute):
-            return attribute(declaration.type, default=declaration.default, many=declaration.many)
+            type_, default, many, caseless = declaration
+            return attribute(type_, default=default, many=many, caseless=caseless)
         return attribute(declaration)
     except SchemaError as error:
         raise SchemaError(f"{name:.60}: {error}") from None

@@ -11,6 +11,7 @@ from tamis.events import Attribute, Bits, Kind, Schema, Value
 from tamis.events.kinds import KIND_OF_CLASS, KINDS, TYPES, Type, kind_of
 from tamis.events.schema import check_schema, fit
 from tamis.filters.boolean import Filter
+from tamis.filters.folding import CASELESS_FLAG, fold, fold_pattern
 from tamis.filters.like import compile_like
 from tamis.filters.modes import View
 from tamis.filters.patterns import compile_pattern
@@ -139,7 +140,7 @@ class ValueAtom(Atom, frozen=True):
         """Check the kind, and convert texts where the schema declares a type written as text."""
         attribute = self._declared(schema)
         if attribute.kind is self.kind:
-            return self
+            return caseless(self) if attribute.caseless else self
         if self.kind is Kind.TEXT and Type.STR in TYPES[attribute.type].conversions:
             return self.converted(attribute.type)
         raise self._contradiction(attribute)
@@ -148,6 +149,13 @@ class ValueAtom(Atom, frozen=True):
         """Return the atom with its texts converted to a type."""
         raise FilterTypeError(
             f"{show_name(self.attribute)} is declared as {type_.value!r}, which has no {self!s}",
+            attribute=self.attribute,
+        )
+
+    def folded(self) -> ValueAtom:
+        """Return the test with its constants folded, for texts that are."""
+        raise FilterTypeError(
+            f"{self} has no variant that ignores case: only tests of texts do",
             attribute=self.attribute,
         )
 
@@ -183,6 +191,12 @@ class Compare(ValueAtom, frozen=True):
         value = self._convert(self.value, type_)
         return Compare(self.attribute, TYPES[type_].kind, self.op, value)
 
+    def folded(self) -> ValueAtom:
+        """Fold the constant."""
+        if not isinstance(self.value, str):
+            return super().folded()
+        return Compare(self.attribute, self.kind, self.op, fold(self.value))
+
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} {self.op} {show_value(self.value)}"
 
@@ -206,6 +220,12 @@ class Between(ValueAtom, frozen=True):
             self._convert(self.high, type_),
         )
 
+    def folded(self) -> ValueAtom:
+        """Fold both ends."""
+        if self.kind is not Kind.TEXT:
+            return super().folded()
+        return Between(self.attribute, self.kind, fold(self.low), fold(self.high))
+
     def __str__(self) -> str:
         low, high = show_value(self.low), show_value(self.high)
         return f"{show_name(self.attribute)} between {low} and {high}"
@@ -225,6 +245,13 @@ class In(ValueAtom, frozen=True):
         values = tuple(self._convert(value, type_) for value in self.values)
         return In(self.attribute, TYPES[type_].kind, values)
 
+    def folded(self) -> ValueAtom:
+        """Fold the constants."""
+        texts = [fold(value) for value in self.values if isinstance(value, str)]
+        if not texts:
+            return super().folded()
+        return In(self.attribute, self.kind, tuple(dict.fromkeys(texts)))
+
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} in ({', '.join(map(show_value, self.values))})"
 
@@ -239,6 +266,10 @@ class TextTest(ValueAtom, frozen=True):
         """Run the test; `within` asks whether the value is a part of the constant."""
         return TEXT_TESTS[self.op](value, self.text)
 
+    def folded(self) -> ValueAtom:
+        """Fold the constant."""
+        return TextTest(self.attribute, self.kind, self.op, fold(self.text))
+
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} {self.op} {show_value(self.text)}"
 
@@ -251,6 +282,10 @@ class Like(ValueAtom, frozen=True):
     def accepts(self, value: Any) -> bool:
         """Return whether the whole value fits the pattern."""
         return compile_like(self.pattern).fits(value)
+
+    def folded(self) -> ValueAtom:
+        """Fold the pattern; its wildcards stay."""
+        return Like(self.attribute, self.kind, fold(self.pattern))
 
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} like {show_value(self.pattern)}"
@@ -265,8 +300,50 @@ class Regex(ValueAtom, frozen=True):
         """Return whether the pattern is found."""
         return compile_pattern(self.pattern).search(value) is not None
 
+    def folded(self) -> ValueAtom:
+        """Let the pattern ignore case."""
+        return Regex(self.attribute, self.kind, fold_pattern(self.pattern))
+
     def __str__(self) -> str:
         return f"{show_name(self.attribute)} matches {show_value(self.pattern)}"
+
+
+class Caseless(ValueAtom, frozen=True):
+    """A test of text that ignores case: it is made of the folded value, with folded constants."""
+
+    test: ValueAtom
+
+    def accepts(self, value: Any) -> bool:
+        """Test the folded value."""
+        return self.test.accepts(fold(value))
+
+    def bind(self, schema: Schema) -> ValueAtom:
+        """Check the kind."""
+        attribute = self._declared(schema)
+        if attribute.kind is not self.kind:
+            raise self._contradiction(attribute)
+        return self
+
+    def folded(self) -> ValueAtom:
+        """Return the test, which is."""
+        return self.test
+
+    def __str__(self) -> str:
+        test = self.test
+        if isinstance(test, Regex):
+            test = Regex(test.attribute, test.kind, test.pattern.removeprefix(CASELESS_FLAG))
+        name = show_name(self.attribute)
+        return f"{name} ~{str(test).removeprefix(name).lstrip()}"
+
+
+def caseless(atom: ValueAtom) -> Caseless:
+    """Return a test of text that ignores case, or raise FilterTypeError."""
+    return Caseless(atom.attribute, Kind.TEXT, atom.folded())
+
+
+def bare_test(atom: Filter) -> Filter:
+    """Return the test that is made of the value or, to ignore case, of the folded value."""
+    return atom.test if isinstance(atom, Caseless) else atom
 
 
 class HasBits(ValueAtom, frozen=True):

@@ -28,7 +28,9 @@ from tamis.filters.atoms import (
     Present,
     Regex,
     TextTest,
+    ValueAtom,
     can_compare,
+    caseless,
 )
 from tamis.filters.boolean import And, Constant, Filter, Not
 from tamis.filters.like import compile_like
@@ -194,6 +196,13 @@ def has_bits(attribute: str, op: str, bits: Bits | int | Iterable[int]) -> Filte
     return HasBits(attribute, Kind.BITS, op, wanted)
 
 
+def ignoring_case(filter_: Filter) -> Filter:
+    """Return a test of text that ignores case."""
+    if isinstance(filter_, ValueAtom):
+        return caseless(filter_)
+    raise FilterTypeError(f"{filter_} has no variant that ignores case: only tests of texts do")
+
+
 class Term:
     """An expression under construction, with Python's operators for arithmetic and comparison."""
 
@@ -277,6 +286,15 @@ class Attr(Term):
         super().__init__(Reference(name))
         self.name = name
 
+    @property
+    def caseless(self) -> CaselessAttr:
+        """The attribute, to be tested without regard to case.
+
+        >>> attr("name").caseless == "Straße"
+        <Filter name ~= "strasse">
+        """
+        return CaselessAttr(self)
+
     def in_(self, *values: object) -> Filter:
         """Equal to one of `values`."""
         if len(values) == 1 and isinstance(values[0], list | tuple | set | range):
@@ -330,6 +348,67 @@ class Attr(Term):
     def is_a(self, kind: Kind) -> Filter:
         """The attribute has a value of this kind."""
         return HasKind(self.name, _kind(kind))
+
+
+class CaselessAttr:
+    """An attribute whose texts are tested without regard to case; made by `attr(…).caseless`."""
+
+    __slots__ = ("_attribute",)
+
+    def __init__(self, attribute: Attr) -> None:
+        self._attribute = attribute
+
+    def __eq__(self, other: object) -> Filter:  # type: ignore[override]
+        return ignoring_case(compare(self._attribute.name, "=", other))
+
+    def __ne__(self, other: object) -> Filter:  # type: ignore[override]
+        return ignoring_case(compare(self._attribute.name, "!=", other))
+
+    def __lt__(self, other: object) -> Filter:
+        return ignoring_case(compare(self._attribute.name, "<", other))
+
+    def __le__(self, other: object) -> Filter:
+        return ignoring_case(compare(self._attribute.name, "<=", other))
+
+    def __gt__(self, other: object) -> Filter:
+        return ignoring_case(compare(self._attribute.name, ">", other))
+
+    def __ge__(self, other: object) -> Filter:
+        return ignoring_case(compare(self._attribute.name, ">=", other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def between(self, low: str, high: str) -> Filter:
+        """From `low` to `high`, both included."""
+        return ignoring_case(between(self._attribute.name, low, high))
+
+    def in_(self, *values: object) -> Filter:
+        """Equal to one of `values`."""
+        return ignoring_case(self._attribute.in_(*values))
+
+    def contains(self, text: str) -> Filter:
+        """The value has `text` somewhere in it."""
+        return ignoring_case(self._attribute.contains(text))
+
+    def within(self, text: str) -> Filter:
+        """The value stands somewhere in `text`."""
+        return ignoring_case(self._attribute.within(text))
+
+    def starts_with(self, text: str) -> Filter:
+        """The value begins with `text`."""
+        return ignoring_case(self._attribute.starts_with(text))
+
+    def ends_with(self, text: str) -> Filter:
+        """The value ends with `text`."""
+        return ignoring_case(self._attribute.ends_with(text))
+
+    def like(self, pattern: str) -> Filter:
+        """The whole value fits an SQL pattern: % any text, _ one character."""
+        return ignoring_case(self._attribute.like(pattern))
+
+    def matches(self, pattern: str) -> Filter:
+        """A regular expression (RE2) is found somewhere in the value."""
+        return ignoring_case(self._attribute.matches(pattern))
 
 
 def _kind(kind: object) -> Kind:

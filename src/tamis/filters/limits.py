@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tamis.errors import LimitError
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import In, Regex
+from tamis.filters.atoms import In, Regex, bare_test
 from tamis.filters.boolean import MAX_DEPTH, Filter
 from tamis.filters.patterns import pattern_steps
 
@@ -41,7 +41,8 @@ class FilterLimits(NamedTuple):
 
     def check_steps(self, filter_: Filter) -> None:
         """Refuse a filter whose regular expressions may take too long."""
-        steps = sum(pattern_steps(a.pattern) for a in filter_.atoms() if isinstance(a, Regex))
+        tests = map(bare_test, filter_.atoms())
+        steps = sum(pattern_steps(test.pattern) for test in tests if isinstance(test, Regex))
         if steps > self.steps:
             raise LimitError(
                 "steps for one character in the regular expressions of the filter",
@@ -72,8 +73,9 @@ def steps_within(seconds: float, text_bytes: int) -> int:
 
 def atom_cost(atom: Filter) -> int:
     """Return how many atoms a node counts as."""
-    if isinstance(atom, In):
-        return len(atom.values)
+    test = bare_test(atom)
+    if isinstance(test, In):
+        return len(test.values)
     if isinstance(atom, Relation):
         return max(1, sum(1 for _ in atom.operands()) - 1)
     return 1

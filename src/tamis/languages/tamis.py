@@ -19,7 +19,16 @@ from tamis.filters import Filter
 from tamis.filters.arithmetic import Literal, Reference
 from tamis.filters.atoms import HasKind, Present
 from tamis.filters.boolean import Not
-from tamis.filters.build import has_bits, like, member, regular, text_test
+from tamis.filters.build import (
+    between,
+    compare,
+    has_bits,
+    ignoring_case,
+    like,
+    member,
+    regular,
+    text_test,
+)
 from tamis.filters.printing import RESERVED, is_plain_name
 from tamis.languages.expressions import (
     COMMON_INFIX,
@@ -68,6 +77,23 @@ SYNONYMS: Final[Mapping[str, str]] = {
 }
 
 
+# What other languages call tests that ignore case.
+_CASELESS_WORDS: Final = {
+    "icontains": "contains",
+    "iequals": "=",
+    "iexact": "=",
+    "istartswith": "starts with",
+    "iendswith": "ends with",
+    "imatches": "matches",
+    "iregex": "matches",
+    "~*": "matches",
+}
+# Comparisons of texts that ignore case, and what they compare by once folded.
+_CASELESS_COMPARISONS: Final = {
+    "~=": "=", "~==": "=", "~!=": "!=", "~<": "<", "~<=": "<=", "~>": ">", "~>=": ">=", "~<>": "!=",
+}  # fmt: skip
+
+
 class TamisParser(ExpressionParser):
     """A parser of the Tamis language."""
 
@@ -75,6 +101,7 @@ class TamisParser(ExpressionParser):
     # quote takes the rest of the text, so that it is scanned once.
     pattern: ClassVar[re.Pattern[str]] = re.compile(
         rf"""[^\W\d]\w*+(?:\.\w++)*+ | {NUMBER} | {QUOTED} | `(?:[^`]|``)*+`?
+        | ~(?:<>|[<>!=]=?|(?i:contains|within|starts|ends|like|matches|in|between)(?!\w))
         | === | =~ | !~ | => | =< | <= | >= | != | <> | == | && | \|\| | \S""",
         re.VERBOSE | re.DOTALL,
     )
@@ -90,7 +117,7 @@ class TamisParser(ExpressionParser):
     hints: ClassVar[OtherLanguages] = OtherLanguages(
         operators=OPERATOR_HINTS
         | {word: f'write "{instead}"' for word, instead in SYNONYMS.items()}
-        | {"ilike": 'write "matches" and a pattern that begins with (?i)'},
+        | {word: f'write "~{test}"' for word, test in _CASELESS_WORDS.items()},
         operands=OPERAND_HINTS | {"!": 'write "not"', "~": 'write "not"'},
         leading={"exists": 'write "is present" after the name'},
     )
@@ -203,6 +230,18 @@ class TamisParser(ExpressionParser):
     def _matches(self, name: str) -> Filter:
         return regular(name, self._text("matches"))
 
+    def _caseless(self, name: str) -> Filter:
+        """Parse the test after `~`, which ignores case."""
+        word = self.tokens.words[self.tokens.at - 1].lower()
+        if word in _CASELESS_COMPARISONS:
+            return ignoring_case(compare(name, _CASELESS_COMPARISONS[word], self._text(word)))
+        if word == "~between":
+            low = self._text(word)
+            self.tokens.expect("and", 'after the first text of "~between"')
+            return ignoring_case(between(name, low, self._text(word)))
+        # `~like`, and `ilike` as in SQL, are `like` but for their first character.
+        return ignoring_case(self.predicates[word[1:]](self, name))
+
     def _text(self, op: str) -> str:
         word = self.tokens.take()
         if word[:1] not in ('"', "'") or not word:
@@ -221,4 +260,10 @@ class TamisParser(ExpressionParser):
         "ends": _ends,
         "like": _like,
         "matches": _matches,
+        "ilike": _caseless,
+        **dict.fromkeys(_CASELESS_COMPARISONS, _caseless),
+        **dict.fromkeys(
+            ("~contains", "~within", "~starts", "~ends", "~like", "~matches", "~in", "~between"),
+            _caseless,
+        ),
     }

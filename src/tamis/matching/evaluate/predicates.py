@@ -14,9 +14,10 @@ from tamis.events import Kind, Schema
 from tamis.events.batch import NO_COLUMN, EventBatch
 from tamis.events.columns import Entries
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import HasBits, ValueAtom
+from tamis.filters.atoms import Caseless, HasBits, ValueAtom
 from tamis.matching.compile.vocabulary import Predicate
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
+from tamis.matching.evaluate.caseless_finders import caseless_finders, placed_folded
 from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.relations import (
     MeteredRelation,
@@ -24,7 +25,7 @@ from tamis.matching.evaluate.relations import (
     PlannedRelation,
     find_related,
 )
-from tamis.matching.evaluate.text_finders import Finder, Placed, asked_by, finders_of
+from tamis.matching.evaluate.text_finders import Finder, Placed, asked_by, finders_by_op
 
 # Results are passed on for this many texts at a time, or once they are this many, so that they
 # never fill the memory.
@@ -55,11 +56,14 @@ class TextIndex:
 
     @cached_property
     def _finders(self) -> list[Finder]:
-        groups: dict[str, list[Placed]] = {}
+        exact, folded = list[Placed](), list[Placed]()
         for row, atom in zip(self._rows, self._atoms, strict=True):
             op, text = asked_by(atom)
-            groups.setdefault(op, []).append(Placed(row, atom, text))
-        return [finder for op, tests in groups.items() for finder in finders_of(op, tests)]
+            if op.startswith("~") and isinstance(atom, Caseless):
+                folded.append(placed_folded(row, atom))
+            else:
+                exact.append(Placed(row, atom, text))
+        return [*caseless_finders(folded, exact)] if folded else finders_by_op(exact)
 
     def asking_as(self, row: int) -> list[int]:
         """Return the rows that ask the same as one, and itself."""

@@ -15,7 +15,7 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from tamis.diagrams.atom_intervals import text_predicate_of
 from tamis.events import Kind
-from tamis.filters.atoms import TextTest, ValueAtom
+from tamis.filters.atoms import Regex, TextTest, ValueAtom
 from tamis.filters.like import compile_like
 from tamis.filters.limits import NANOSECONDS_PER_STEP
 from tamis.filters.patterns import pattern_options, pattern_steps
@@ -80,7 +80,9 @@ class EachFinder(Finder):
     def __init__(self, tests: Sequence[Placed]) -> None:
         self._tests: Final = [(test.place, test.atom.accepts) for test in tests]
         self._patterns: Final = {
-            test.place: test.text for test in tests if asked_by(test.atom)[0] == "matches"
+            test.place: test.text
+            for test in tests
+            if isinstance(test.atom, Regex) and asked_by(test.atom)[0] == "matches"
         }
 
     def find(self, text: str) -> Iterable[int]:
@@ -203,8 +205,8 @@ class LiteralFinder(Finder):
             if literal:
                 contains = TextTest("", Kind.TEXT, "contains", literal)
                 (folded if ignores_case else exact).append(Placed(place, contains, literal))
-        self._exact: Final = _part_finders(exact)
-        self._folded: Final = _part_finders(folded)
+        self._exact: Final = part_finders(exact)
+        self._folded: Final = part_finders(folded)
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the patterns that a text fits."""
@@ -344,7 +346,8 @@ MIN_AUTOMATON_TEXTS: Final = 8
 MAX_NESTING: Final = 4
 
 
-def _part_finders(tests: Sequence[Placed]) -> list[Finder]:
+def part_finders(tests: Sequence[Placed]) -> list[Finder]:
+    """Return finders for substrings."""
     if len(tests) < MIN_AUTOMATON_TEXTS:
         return _each(tests) if tests else []
     levels = nesting([test.text for test in tests])
@@ -370,6 +373,14 @@ def _each(tests: Sequence[Placed]) -> list[Finder]:
     return [EachFinder(tests)]
 
 
+def finders_by_op(tests: Sequence[Placed]) -> list[Finder]:
+    """Return as few finders as possible for some text predicates."""
+    groups: dict[str, list[Placed]] = {}
+    for test in tests:
+        groups.setdefault(asked_by(test.atom)[0], []).append(test)
+    return [finder for op, own in groups.items() for finder in finders_of(op, own)]
+
+
 def finders_of(op: str, tests: Sequence[Placed]) -> list[Finder]:
     """Return as few finders as possible for the text predicates with one operator."""
     return FINDERS.get(op, _each)(tests)
@@ -377,7 +388,7 @@ def finders_of(op: str, tests: Sequence[Placed]) -> list[Finder]:
 
 # By operator; all others, such as `within` a long text, are rare.
 FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
-    "contains": _part_finders,
+    "contains": part_finders,
     "ends with": _ending_finders,
     "like": _like_finders,
     "matches": pattern_finders,

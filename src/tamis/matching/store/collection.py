@@ -19,7 +19,7 @@ from tamis.diagrams.kernels import NONE
 from tamis.errors import FilterError
 from tamis.filters import Filter, Id
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Like, Regex
+from tamis.filters.atoms import Like, Regex, bare_test
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store.segments import CompiledSubscription, Segment
 
@@ -83,7 +83,7 @@ class CollectionState(NamedTuple):
         return self._replace(
             open=(*self.open, OpenSubscription(entry, bound)),
             is_metered=self.is_metered
-            or any(isinstance(atom, Regex | Like | Relation) for atom in filter_.atoms()),
+            or any(isinstance(t, Regex | Like | Relation) for t in map(bare_test, bound.atoms())),
         )
 
 

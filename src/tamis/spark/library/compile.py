@@ -118,6 +118,8 @@ def _check_key(key: str | None, schema: Schema | None) -> None:
         )
     if schema[key].type is not Type.STR:
         raise FilterError(f"the key {key!r} should be a text, but is {schema[key].type.value!r}")
+    if schema[key].caseless:
+        raise FilterError(f"the key {key!r} ignores case, so no subscription is pinned down by it")
 
 
 def _sharded(rows: DataFrame, shards: int, options: ShardOptions) -> DataFrame:

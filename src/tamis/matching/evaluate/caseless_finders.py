@@ -1,0 +1,167 @@
+"""Sets of text predicates that ignore case: a text is folded once for all of them.
+
+Substrings are found in the folded text by the automaton that finds the exact ones, too: those are
+looked for folded, and confirmed in the text itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
+from typing import Final
+
+from tamis.diagrams.atom_intervals import folded_test
+from tamis.filters.atoms import Caseless, Compare, In, Like, Regex, TextTest, ValueAtom
+from tamis.filters.folding import fold
+from tamis.matching.evaluate.metering import Meter
+from tamis.matching.evaluate.text_finders import (
+    EachFinder,
+    Finder,
+    Placed,
+    asked_by,
+    finders_by_op,
+    part_finders,
+)
+
+
+def placed_folded(place: int, atom: Caseless) -> Placed:
+    """Return the test of the folded text that an atom makes."""
+    test = folded_test(atom)
+    text = asked_by(test)[1] if isinstance(test, TextTest | Like | Regex) else ""
+    return Placed(place, test, text)
+
+
+def caseless_finders(folded: Sequence[Placed], exact: Sequence[Placed]) -> Iterable[Finder]:
+    """Yield finders for tests of folded texts, and of texts as they are."""
+    parts = [test for test in exact if asked_by(test.atom)[0] == "contains"]
+    groups: dict[str, list[Placed]] = {}
+    for test in folded:
+        groups.setdefault(_op(test.atom), []).append(test)
+    own_parts = groups.pop("contains", [])
+    finders = [finder for op, own in groups.items() for finder in _finders_of(op, own)]
+    yield FoldedFinder(finders, PartsInAnyCase(own_parts, parts) if own_parts else None)
+    yield from finders_by_op([test for test in exact if not own_parts or test not in parts])
+
+
+def _op(test: ValueAtom) -> str:
+    match test:
+        case Compare(op="="):
+            return "="
+        case In():
+            return "in"
+        case TextTest() | Like() | Regex():
+            return asked_by(test)[0]
+        case _:
+            return ""
+
+
+class FoldedFinder(Finder):
+    """Folds a text, and asks other finders about it."""
+
+    def __init__(self, finders: Sequence[Finder], parts: PartsInAnyCase | None) -> None:
+        self._finders: Final = finders
+        self._parts: Final = parts
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the predicates that a text passes in any case."""
+        folded = fold(text)
+        found = [] if self._parts is None else self._parts.find_both(text, folded)
+        for finder in self._finders:
+            found += finder.find(folded)
+        return found
+
+    def find_within(self, text: str, meter: Meter) -> Iterable[int]:
+        """Do the same within a budget."""
+        folded = fold(text)
+        if self._parts is not None:
+            yield from self._parts.find_both(text, folded)
+        for finder in self._finders:
+            yield from finder.find_within(folded, meter)
+
+
+class PartsInAnyCase:
+    """Finds which substrings a text contains, some exactly and some in any case."""
+
+    def __init__(self, folded: Sequence[Placed], exact: Sequence[Placed]) -> None:
+        self._of_part: Final[list[tuple[list[int], list[tuple[int, str]]]]] = []
+        """For each folded substring: what it answers, and what the text itself has to contain."""
+        numbers: dict[str, int] = {}
+        parts: list[Placed] = []
+
+        def entry(text: str) -> tuple[list[int], list[tuple[int, str]]]:
+            number = numbers.setdefault(text, len(numbers))
+            if number == len(self._of_part):
+                self._of_part.append(([], []))
+                kind, attribute = folded[0].atom.kind, folded[0].atom.attribute
+                parts.append(Placed(number, TextTest(attribute, kind, "contains", text), text))
+            return self._of_part[number]
+
+        for test in folded:
+            entry(test.text)[0].append(test.place)
+        for test in exact:
+            entry(fold(test.text))[1].append((test.place, test.text))
+        self._finders: Final = part_finders(parts)
+
+    def find_both(self, text: str, folded: str) -> list[int]:
+        """Return the indexes of the substrings that a text contains, exactly or folded."""
+        found: list[int] = []
+        for finder in self._finders:
+            for number in finder.find(folded):
+                in_any_case, exactly = self._of_part[number]
+                found += in_any_case
+                found += [place for place, part in exactly if part in text]
+        return found
+
+
+class EqualFinder(Finder):
+    """Finds which constants a text equals, with one lookup."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._places: Final[dict[object, list[int]]] = {}
+        for test in tests:
+            for value in _constants(test.atom):
+                self._places.setdefault(value, []).append(test.place)
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the lists that have the text."""
+        return self._places.get(text, ())
+
+
+def _constants(test: ValueAtom) -> Iterable[object]:
+    match test:
+        case Compare(value=value):
+            return (value,)
+        case In(values=values):
+            return values
+        case _:
+            return (asked_by(test)[1],)
+
+
+class BeginningFinder(Finder):
+    """Finds which prefixes a text has, with one lookup for each of their lengths."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._places: Final[dict[str, list[int]]] = {}
+        for test in tests:
+            self._places.setdefault(test.text, []).append(test.place)
+        self._lengths: Final = sorted({len(test.text) for test in tests})
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the prefixes that a text has."""
+        beginnings = (text[:length] for length in takewhile(len(text).__ge__, self._lengths))
+        return [place for start in beginnings for place in self._places.get(start, ())]
+
+
+def _finders_of(op: str, tests: Sequence[Placed]) -> list[Finder]:
+    own = _FINDERS.get(op)
+    if own is not None:
+        return [own(tests)]
+    # Order, and what is rare.
+    return finders_by_op(tests) if op else [EachFinder(tests)]
+
+
+_FINDERS: Final[dict[str, Callable[[Sequence[Placed]], Finder]]] = {
+    "=": EqualFinder,
+    "in": EqualFinder,
+    "starts with": BeginningFinder,
+}
