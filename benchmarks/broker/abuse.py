@@ -12,6 +12,7 @@ import os
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from itertools import count
@@ -38,11 +39,13 @@ BACK_OFF_SECONDS: Final = 0.01
 
 
 class Target(NamedTuple):
-    """A broker, the abuser's token, and the end of the abuse."""
+    """A broker, the abuser's token, the end of the abuse, and what came of it."""
 
     port: int
     token: str
     over: Event
+    answers: Counter[int]
+    """How many answers had each status; 0: there was none."""
 
     def call(
         self, method: str, path: str, body: object = None, **headers: str
@@ -55,10 +58,12 @@ class Target(NamedTuple):
             connection.request(method, path, sent, known | headers)
             answer = connection.getresponse()
             text = answer.read()
+            self.answers[answer.status] += 1
             if answer.status >= http.client.BAD_REQUEST:
                 time.sleep(BACK_OFF_SECONDS)
             return answer.status, json.loads(text) if text[:1] == b"{" else {}
         except (OSError, http.client.HTTPException, ValueError):
+            self.answers[0] += 1
             time.sleep(BACK_OFF_SECONDS)
             return 0, {}
         finally:
@@ -78,7 +83,12 @@ class Target(NamedTuple):
             yield number
 
 
-Abuse = Callable[[Target], None]
+class Abuse(NamedTuple):
+    """What is done, in how many threads, and what is there before."""
+
+    act: Callable[[Target], None]
+    threads: int
+    prepare: Callable[[Target], None] | None = None
 
 
 # --- without a credential ------------------------------------------------------------------------
@@ -136,7 +146,7 @@ def _hold(target: Target, most: int, head: bytes, drip: bytes) -> None:
 def slow_patterns(target: Target) -> None:
     """Subscribe with patterns that take long, and publish long texts."""
     for pieces in (7_000, 2_000, 500, 120):
-        wanted = {"filter": f"text like '{'%x' * pieces}y'", "durable": f"pattern-{pieces}"}
+        wanted = {"filter": f"text like '{'%x' * pieces}y'", "id": f"pattern-{pieces}"}
         target.call("POST", "/v1/subscriptions", wanted)
     for _ in target.rounds():
         target.call("POST", "/v1/events", {"text": LARGE_TEXT})
@@ -162,7 +172,7 @@ def replays(target: Target) -> None:
     own = random.randrange(1 << 30)
     for number in target.rounds():
         name = f"replay-{own}-{number}"
-        wanted = {"filter": "n >= 0", "durable": name, "start": "earliest"}
+        wanted = {"filter": "n >= 0", "id": name, "start": "earliest"}
         target.call("POST", "/v1/subscriptions", wanted)
         target.call("DELETE", f"/v1/subscriptions/{name}")
 
@@ -173,12 +183,16 @@ def large_bodies(target: Target) -> None:
         target.call("POST", "/v1/events", LARGE_BODY)
 
 
+def subscribe_unread(target: Target) -> None:
+    """Make very many durable subscriptions that match."""
+    for number in range(UNREAD_SUBSCRIPTIONS):
+        wanted = {"filter": "abused >= 0", "id": f"unread-{number}"}
+        target.call("POST", "/v1/subscriptions", wanted)
+
+
 def unread_subscriptions(target: Target) -> None:
-    """Make very many durable subscriptions that match, read none, publish, and list them."""
+    """Publish what reaches all of them, read none, and list them."""
     for number in target.rounds():
-        if number < UNREAD_SUBSCRIPTIONS:
-            wanted = {"filter": "abused >= 0", "durable": f"unread-{number}"}
-            target.call("POST", "/v1/subscriptions", wanted)
         target.call("POST", "/v1/events", {"abused": number})
         if number % 10 == 0:
             target.call("GET", "/v1/subscriptions?limit=1000")
@@ -187,7 +201,7 @@ def unread_subscriptions(target: Target) -> None:
 def multivalued(target: Target) -> None:
     """Publish another combination of attributes with several values each time."""
     names = [f"m{n}" for n in range(24)]
-    wanted = {"filter": " or ".join(f"{name} = 1" for name in names), "durable": "multivalued"}
+    wanted = {"filter": " or ".join(f"{name} = 1" for name in names), "id": "multivalued"}
     target.call("POST", "/v1/subscriptions", wanted)
     for _ in target.rounds():
         chosen = random.sample(names, random.randint(1, len(names)))
@@ -199,7 +213,7 @@ def coming_and_going(target: Target) -> None:
     own = random.randrange(1 << 30)
     for number in target.rounds():
         name = f"churn-{own}-{number}"
-        wanted = {"filter": f"x = {number} and t contains 'w{number}'", "durable": name}
+        wanted = {"filter": f"x = {number} and t contains 'w{number}'", "id": name}
         target.call("POST", "/v1/subscriptions", wanted)
         target.call("DELETE", f"/v1/subscriptions/{name}")
 
@@ -208,7 +222,7 @@ def dead_letters(target: Target) -> None:
     """Reject large events in many subscriptions, so that each keeps a copy."""
     names = [f"dead-{n}" for n in range(20)]
     for name in names:
-        wanted = {"filter": "large is present", "durable": name, "max_attempts": 1}
+        wanted = {"filter": "large is present", "id": name, "max_attempts": 1}
         target.call("POST", "/v1/subscriptions", wanted)
     for _ in target.rounds():
         target.call("POST", "/v1/events", {"large": LARGE_TEXT})
@@ -241,23 +255,22 @@ def frames(target: Target) -> None:
                 wire.socket.sendall(many)
 
 
-ABUSES: Final[Mapping[str, tuple[Abuse, int]]] = {
-    "300 bodies that drip": (dripping_bodies, 1),
-    "150 first frames of 4 MiB, unfinished": (unfinished_frames, 1),
-    "300 silent connections": (silent_connections, 1),
-    "patterns on long texts": (slow_patterns, 2),
-    "8 trials at a time": (trials, 8),
-    "20 histories at a time": (histories, 20),
-    "50 replays at a time": (replays, 50),
-    "bodies of 3 MB": (large_bodies, 4),
-    "3,000 subscriptions that nobody reads": (unread_subscriptions, 4),
-    "combinations of several values": (multivalued, 4),
-    "subscriptions that come and go": (coming_and_going, 4),
-    "dead letters": (dead_letters, 4),
-    "names of publishers": (publisher_names, 4),
-    "small frames": (frames, 2),
+ABUSES: Final[Mapping[str, Abuse]] = {
+    "300 bodies that drip": Abuse(dripping_bodies, 1),
+    "150 first frames of 4 MiB, unfinished": Abuse(unfinished_frames, 1),
+    "300 silent connections": Abuse(silent_connections, 1),
+    "patterns on long texts": Abuse(slow_patterns, 2),
+    "8 trials at a time": Abuse(trials, 8),
+    "20 histories at a time": Abuse(histories, 20),
+    "50 replays at a time": Abuse(replays, 50),
+    "bodies of 3 MB": Abuse(large_bodies, 4),
+    "3,000 subscriptions that nobody reads": Abuse(unread_subscriptions, 4, subscribe_unread),
+    "combinations of several values": Abuse(multivalued, 4),
+    "subscriptions that come and go": Abuse(coming_and_going, 4),
+    "dead letters": Abuse(dead_letters, 4),
+    "names of publishers": Abuse(publisher_names, 4),
+    "small frames": Abuse(frames, 2),
 }
-"""What is done, and in how many threads."""
 
 
 class Abuser:
@@ -266,20 +279,31 @@ class Abuser:
     def __init__(self, port: int, token: str) -> None:
         os.nice(LOWEST_PRIORITY)
         self._port, self._token = port, token
+        self._answers = Counter[int]()
         self._over = Event()
         self._threads: list[Thread] = []
 
+    def prepare(self, name: str) -> None:
+        """Make what must be there before one of the abuses begins."""
+        abuse = ABUSES[name]
+        if abuse.prepare is not None:
+            abuse.prepare(self._target())
+
     def begin(self, name: str) -> None:
         """Begin one of the abuses."""
-        abuse, threads = ABUSES[name]
+        act, threads, _ = ABUSES[name]
         self._over = Event()
-        target = Target(self._port, self._token, self._over)
-        self._threads = [Thread(target=abuse, args=(target,), daemon=True) for _ in range(threads)]
+        target = self._target()
+        self._threads = [Thread(target=act, args=(target,), daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
 
-    def end(self) -> None:
-        """Wait until it has ended."""
+    def end(self) -> dict[int, int]:
+        """Wait until it has ended; return how many answers had each status so far."""
         self._over.set()
         for thread in self._threads:
             thread.join(TIMEOUT_SECONDS)
+        return dict(self._answers)
+
+    def _target(self) -> Target:
+        return Target(self._port, self._token, self._over, self._answers)

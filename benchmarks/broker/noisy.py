@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from http import HTTPStatus
 from itertools import count
 from pathlib import Path
 from select import select
@@ -101,6 +102,8 @@ class Turns(NamedTuple):
     calm: list[list[float]]
     abused: list[list[float]]
     resident: int
+    answers: dict[int, int]
+    """How many requests of the abuser were answered with each status."""
 
     def quantiles(self, part: float) -> tuple[list[float], list[float]]:
         """Return a quantile of each turn, calm and abused."""
@@ -132,23 +135,31 @@ def _measure(folder: Path, name: str, rate: int, seconds: float) -> Turns:
         abuser = stack.enter_context(worker(Abuser, server.port, tokens["abuser"]))
         memory = Memory(server)
         stack.enter_context(memory.watched())
+        show("preparing")
+        abuser.call("prepare", name)
         neighbour.call("pace", rate, 1.0)
-        turns = Turns(name, [], [], 0)
+        turns = Turns(name, [], [], 0, {})
         for number in range(harness.REPEATS):
             show(f"turn {number + 1} of {harness.REPEATS}")
             turns.calm.append(neighbour.call("pace", rate, seconds))
-            turns.abused.append(_abused(neighbour, abuser, name, rate, seconds))
+            turns.abused.append(_abused(neighbour, abuser, turns, rate, seconds))
             _settle(server, neighbour)
+    if HTTPStatus.BAD_REQUEST in turns.answers:
+        raise DisagreementError(
+            f"{name}: requests of the abuser are not valid, so it abuses nothing"
+        )
     return turns._replace(resident=max(sample.resident for sample in memory.samples))
 
 
-def _abused(neighbour: Worker, abuser: Worker, name: str, rate: int, seconds: float) -> list[float]:
-    abuser.call("begin", name)
+def _abused(
+    neighbour: Worker, abuser: Worker, turns: Turns, rate: int, seconds: float
+) -> list[float]:
+    abuser.call("begin", turns.name)
     try:
         neighbour.call("pace", rate, ABUSED_SECONDS)
         times: list[float] = neighbour.call("pace", rate, seconds)
     finally:
-        abuser.call("end")
+        turns.answers.update(abuser.call("end"))
     return times
 
 
@@ -192,6 +203,8 @@ def sheets(found: Sequence[Turns]) -> list[Sheet]:
         "their ratio",
         f"≤ {MOST_RATIO:g}",
         "MB, most",
+        "requests done",
+        "refused",
     )
     return [Sheet(columns, [_line(turns) for turns in found])]
 
@@ -202,4 +215,7 @@ def _line(turns: Turns) -> tuple[str, ...]:
     ratio = turns.ratio(0.99)
     verdict = "yes" if ratio <= MOST_RATIO else "no"
     memory = f"{turns.resident / MEGABYTE:,.0f}"
-    return (turns.name, *middle, *late, f"{ratio:.2f}", verdict, memory)
+    done = sum(n for status, n in turns.answers.items() if 0 < status < HTTPStatus.BAD_REQUEST)
+    refused = sum(turns.answers.values()) - done
+    counts = f"{done:,}", f"{refused:,}"
+    return (turns.name, *middle, *late, f"{ratio:.2f}", verdict, memory, *counts)

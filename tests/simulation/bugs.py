@@ -18,6 +18,7 @@ from tamis.broker import Broker
 from tamis.broker.deliver import notifier as notifying
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
+from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish import committer
@@ -294,6 +295,19 @@ def offered_twice() -> Iterator[None]:
         return offer
 
     with replaced(DiskQueue, "offer", make):
+        yield
+
+
+@bug("events overtake those that are deferred")
+def overtaking() -> Iterator[None]:
+    def make(select: Any) -> Any:
+        def select_large(self: DeferredWriter, found: Any) -> Any:
+            with mock.patch.object(self, "latest", {}):
+                return select(self, found)
+
+        return select_large
+
+    with replaced(DeferredWriter, "select", make):
         yield
 
 

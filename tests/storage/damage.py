@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from storage.samples import UNSYNCED, appended, everything, new_records, subscri
 from tamis.errors import StorageError
 from tamis.storage import (
     DeadLetter,
+    DeferredMatches,
     EventLog,
     PublisherTail,
     Record,
@@ -113,8 +114,11 @@ class Left(NamedTuple):
     after: Said
 
 
-def filled(folder: Path) -> Left:
-    """Fill a state, the last changes of which are still in the write-ahead log."""
+def filled(folder: Path, *, deferred: Sequence[str] = ("ann", "bob", "carl")) -> Left:
+    """Fill a state, the last changes of which are still in the write-ahead log.
+
+    The matches of some principals are deferred; then some of these become pending.
+    """
     folder.mkdir(parents=True)
     state = StateStore(folder / "state.db")
     state.add_subscriptions([subscription(f"s{n}", filter=f"price < {n}") for n in range(12)])
@@ -127,12 +131,16 @@ def filled(folder: Path) -> Left:
     for n in range(8):
         state.add_token(StoredToken(bytes([n]) * 32, f"user {n}", 1.0))
         state.add_audit(1.0, "admin", "add token", f"for user {n}")
+    later = [DeferredMatches.of(name, 40, range(n, 13, 3)) for n, name in enumerate(deferred, 1)]
+    state.commit_matches(40, [], {}, deferred=later)
     before = all_of(state)
     state.close()
     # From here on in the log; the last change is one that lasts.
     state = StateStore(folder / "state.db")
     state.remove_subscription(3)
     state.revoke_token(b"\1" * 32, 5.0)
+    for matches, limit in zip(later, (4, 2), strict=False):
+        state.write_deferred(matches, limit)
     state.commit_matches(45, [(1, 44), (2, 45)], {"publisher 1": PublisherTail(45)})
     state.add_audit(2.0, "admin", "remove subscription", "3")
     files = {name: (folder / name).read_bytes() for name in FILES}
@@ -147,6 +155,7 @@ def all_of(state: StateStore) -> Said:
     return {
         "subscriptions": subscriptions,
         "pending": [(n, row) for n in numbers for row in state.pending(n, 0, math.inf, 1000)],
+        "deferred": state.deferred(),
         "dead letters": [row for n in numbers for row in state.dead_letters(n, 0, 1000)],
         "publishers": sorted(state.publishers().items()),
         "tokens": state.tokens(),

@@ -29,6 +29,7 @@ from tamis.errors import StorageError
 from tamis.storage import (
     NEVER,
     DeadLetter,
+    DeferredMatches,
     NewRecord,
     PublisherTail,
     Record,
@@ -169,6 +170,7 @@ class PowerLoss:
         work: list[Callable[[], None]] = [
             *[self.append] * 6,
             *[self.match] * 4,
+            *[self.write_deferred] * 2,
             *[self.settle] * 4,
             *[self.add_token, self.revoke_token] * 2,
             self.add_subscription,
@@ -237,7 +239,18 @@ class PowerLoss:
             for sequence in range(first, stop + 1)
             if self.rng.random() < 0.5
         ]
-        state.commit_matches(stop, pairs, tails(self.model.events[:stop]))
+        later = {sequence for _, sequence in pairs if self.rng.random() < 0.2}
+        deferred = [
+            DeferredMatches.of("bob", later_one, [n for n, one in pairs if one == later_one])
+            for later_one in later
+        ]
+        now = [pair for pair in pairs if pair[1] not in later]
+        state.commit_matches(stop, now, tails(self.model.events[:stop]), deferred=deferred)
+
+    def write_deferred(self) -> None:
+        matches = self.store.state.next_deferred("bob")
+        if matches is not None:
+            self.store.state.write_deferred(matches, self.rng.randrange(1, 5))
 
     def settle(self) -> None:
         state = self.store.state

@@ -34,7 +34,7 @@ def restored(folder: Path) -> Path:
 
 def test_a_state_of_version_1_is_changed_to_the_present_format(quick_path: Path) -> None:
     path = restored(quick_path)
-    wanted = filled(quick_path / "present").after
+    wanted = filled(quick_path / "present", deferred=()).after
     for version in (1, VERSION):
         state = StateStore(path)
         assert state.version_found == version

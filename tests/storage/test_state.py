@@ -31,6 +31,7 @@ from tamis.storage import (
     NEVER,
     AuditEntry,
     DeadLetter,
+    DeferredMatches,
     Pending,
     PublisherTail,
     Retry,
@@ -61,6 +62,7 @@ class StateMachine(RuleBasedStateMachine):
         self.pending: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
         self.dead: dict[int, dict[int, DeadLetter]] = defaultdict(dict)
         self.lost: Counter[int] = Counter()
+        self.deferred: dict[tuple[str, int], list[int]] = {}
         self.publishers: dict[str, PublisherTail] = {}
         self.matched = 0
         self.tokens: dict[bytes, StoredToken] = {}
@@ -144,6 +146,29 @@ class StateMachine(RuleBasedStateMachine):
             if number in self.subscriptions:
                 self.pending[number].setdefault(sequence, (0, 0.0))
 
+    @rule(owner=st.sampled_from("ab"), sequence=SEQUENCES, numbers=st.lists(NUMBERS, unique=True))
+    def defer(self, owner: str, sequence: int, numbers: list[int]) -> None:
+        self.matched = max(self.matched, sequence)
+        matches = DeferredMatches.of(owner, sequence, numbers)
+        self.state.commit_matches(self.matched, [], {}, deferred=[matches])
+        self.deferred[owner, sequence] = numbers
+
+    @rule(owner=st.sampled_from("ab"), limit=st.integers(1, 4))
+    def write_deferred(self, owner: str, limit: int) -> None:
+        first = min((one for name, one in self.deferred if name == owner), default=None)
+        matches = self.state.next_deferred(owner)
+        if first is None or matches is None:
+            assert (first, matches) == (None, None)
+            return
+        assert matches.sequence == first
+        numbers = self.deferred.pop((owner, first))
+        assert [*self.state.write_deferred(matches, limit)] == numbers[:limit]
+        for number in numbers[:limit]:
+            if number in self.subscriptions:
+                self.pending[number].setdefault(first, (0, 0.0))
+        if numbers[limit:]:
+            self.deferred[owner, first] = numbers[limit:]
+
     @rule(
         acknowledged=PAIRS,
         again=st.dictionaries(st.tuples(NUMBERS, SEQUENCES), TIMES, max_size=3),
@@ -178,7 +203,11 @@ class StateMachine(RuleBasedStateMachine):
             number: [sequence for sequence in rows if sequence < below]
             for number, rows in self.pending.items()
         }
-        wanted = {number: len(sequences) for number, sequences in gone.items() if sequences}
+        wanted = Counter(
+            {number: len(sequences) for number, sequences in gone.items() if sequences}
+        )
+        for owner, sequence in [key for key in self.deferred if key[1] < below]:
+            wanted.update(self.subscriptions.keys() & self.deferred.pop((owner, sequence)))
         assert self.state.drop_pending_below(below) == wanted
         for number, sequences in gone.items():
             for sequence in sequences:
@@ -256,6 +285,7 @@ class StateMachine(RuleBasedStateMachine):
         state = self.state
         assert state.subscriptions() == [self.subscriptions[n] for n in sorted(self.subscriptions)]
         assert state.matched_up_to == self.matched
+        assert {one[:2]: [*one.subscriptions()] for one in state.deferred()} == self.deferred
         assert state.publishers() == self.publishers
         assert state.tokens() == list(self.tokens.values())
         assert state.audit(0, 1000) == self.acts

@@ -183,12 +183,12 @@ def test_a_write_ahead_log_is_not_dropped_for_a_damaged_byte(
 
 def test_the_event_of_one_subscriber_never_goes_to_another(left: Left, quick_path: Path) -> None:
     path = closed(left, quick_path / "s")
-    change(path, "UPDATE pending SET number = 5, sequence = 40 WHERE number = 4 AND sequence = 39")
-    change(path, "UPDATE pending SET sequence = 40 WHERE number = 6 AND sequence = 39")
+    change(path, "UPDATE pending SET number = 5, sequence = 43 WHERE number = 4 AND sequence = 39")
+    change(path, "UPDATE pending SET sequence = 43 WHERE number = 6 AND sequence = 39")
     state = StateStore(path)
     for number in (4, 5, 6):
-        assert 40 not in [row.sequence for row in state.pending(number, 0, 1.0, 100)]
-    assert [row.key for row in state.damaged] == ["number 5, sequence 40", "number 6, sequence 40"]
+        assert 43 not in [row.sequence for row in state.pending(number, 0, 1.0, 100)]
+    assert [row.key for row in state.damaged] == ["number 5, sequence 43", "number 6, sequence 43"]
     state.close()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
+from functools import partial
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +23,7 @@ from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import DAMAGE, Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
 from tamis.broker.operations.access_control import AccessControl
@@ -169,8 +171,19 @@ class Broker:
         fan_out = FanOut()
         # Whoever waits for room must learn that there is none to wait for.
         self.health.when_refusing(fan_out.wake_all)
+        self.pacing = PrincipalPacing()
+        self.deferred_writer = DeferredWriter(
+            state=store.state,
+            subscription_index=self.subscription_index,
+            executor=executors.match,
+            clock=clock.monotonic,
+            pause_after=partial(self.pacing.pause_after, ""),
+            charge=self.pacing.charge,
+            health=self.health,
+        )
         self.matcher = Matcher(
             fan_out=fan_out,
+            deferred_writer=self.deferred_writer,
             engine=self.engine,
             state=store.state,
             event_cache=event_cache,
@@ -196,7 +209,6 @@ class Broker:
             fan_out=fan_out,
             health=self.health,
         )
-        self.pacing = PrincipalPacing()
         pause = self.pacing.pause_after
         replays = FairExecutor(
             executors.background, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
@@ -208,7 +220,7 @@ class Broker:
             self.supervisor,
             self.acknowledgement_writer.count_lost,
         )
-        self.history = History(store.log, event_cache, schema, settings.mode)
+        self.history = History(store.log, event_cache, schema)
         self.subscription_manager = SubscriptionManager(
             store=store,
             engine=self.engine,
@@ -331,6 +343,7 @@ class Broker:
             supervisor.depend_on("matcher", self.matcher.run),
         ]
         supervisor.restart("acknowledgement writer", self.acknowledgement_writer.run)
+        supervisor.restart("deferred writer", self.deferred_writer.run)
         supervisor.restart("subscription manager", self.subscription_manager.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
         await supervisor.unless_failed(self._begin_matching())
@@ -557,6 +570,7 @@ class Broker:
             max_age=max_age if self.clock.can_tell_age(max_age) else None,
             max_bytes=self.settings.retention_bytes,
         )
+        self.deferred_writer.forget_below(kept.removed.stop)
         for number, count in kept.dropped.items():
             subscription = self.subscription_index.get(number)
             if subscription is not None:

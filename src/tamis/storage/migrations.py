@@ -12,6 +12,7 @@ from tamis.storage.tables import (
     AUDIT,
     COUNTERS,
     DEAD_LETTERS,
+    DEFERRED,
     DROPPED,
     PENDING,
     PUBLISHERS,
@@ -31,7 +32,7 @@ class Migration(NamedTuple):
 
 
 class CountersOfVersion1(msgspec.Struct):
-    """The counters before dropped events were counted and removed ones known."""
+    """The counters before dropped events and deferred matches were counted."""
 
     copy: int = 0
     changes: int = 0
@@ -62,6 +63,7 @@ def _from_1(connection: sqlite3.Connection) -> None:
     connection.execute("DROP TABLE counters")
     connection.execute(COUNTERS.create)
     connection.execute(DROPPED.create)
+    connection.execute(DEFERRED.create)
     for row in rows:
         counters = Counters(*row[:-1])
         connection.execute(COUNTERS.insert, COUNTERS.row(msgspec.structs.astuple(counters)))

@@ -26,6 +26,7 @@ from tamis.storage.state_base import (
 from tamis.storage.tables import (
     AUDIT,
     DEAD_LETTERS,
+    DEFERRED,
     DROPPED,
     PENDING,
     PUBLISHERS,
@@ -35,6 +36,7 @@ from tamis.storage.tables import (
     Counters,
     DeadLetter,
     DeadLetterUsage,
+    DeferredMatches,
     DroppedEvents,
     Pending,
     PublisherTail,
@@ -157,11 +159,12 @@ class StateStore(StateBase):
         pending: Iterable[tuple[int, int]],
         publishers: Mapping[str, PublisherTail],
         extras: Mapping[int, str] = MappingProxyType({}),
+        deferred: Sequence[DeferredMatches] = (),
     ) -> None:
         """Store the (number, sequence) pairs found in the log up to a sequence, all or none.
 
         Pairs of removed subscriptions are dropped. `extras` are further properties, by number, that
-        changed with these matches.
+        changed with these matches. `deferred` are matches that `write_deferred` makes pending.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             numbers = self._numbers
@@ -169,6 +172,9 @@ class StateStore(StateBase):
             new = ((*pair, 0, 0.0) for pair in pending if pair[0] in numbers)
             rows = PENDING.rows(new, are_exact=True)
             counters.pending += max(0, connection.executemany(PENDING.insert_new, rows).rowcount)
+            if deferred:
+                rows = DEFERRED.rows(deferred)
+                counters.deferred += change_rows(connection, DEFERRED.replace, rows)
             tails = PUBLISHERS.rows(
                 (name, tail.last, print_gaps(tail.gaps) if tail.gaps else "", tail.time)
                 for name, tail in publishers.items()
@@ -177,6 +183,42 @@ class StateStore(StateBase):
             for number, extra in extras.items():
                 self._alter(connection, number, extra=extra)
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
+
+    def deferred(self) -> list[DeferredMatches]:
+        """Return the deferred matches in order; report and skip damaged ones."""
+        rows = self._rows(f"{DEFERRED.select} ORDER BY sequence")
+        return [DeferredMatches(*row[:-1]) for row in self._whole(DEFERRED, rows)]
+
+    def next_deferred(self, owner: str) -> DeferredMatches | None:
+        """Return the first deferred matches of an owner that are whole."""
+        after = 0
+        while rows := self._rows(
+            f"{DEFERRED.select} WHERE owner = ? AND sequence > ? ORDER BY sequence LIMIT 1",
+            (owner, after),
+        ):
+            if whole := self._whole(DEFERRED, rows):
+                return DeferredMatches(*whole[0][:-1])
+            after = rows[0][1]
+        return None
+
+    def write_deferred(self, matches: DeferredMatches, limit: int) -> Sequence[int]:
+        """Make an event pending for at most so many subscriptions; return their numbers."""
+        numbers = matches.subscriptions()
+        some, left = numbers[:limit], numbers[limit:]
+        with self._change(lasting=False) as (connection, counters, *_):
+            key = matches[:2]
+            gone = delete_rows(connection, DEFERRED, "owner = ? AND sequence = ?", [key])
+            counters.deferred -= gone
+            if not gone:
+                # Retention has dropped them meanwhile.
+                return ()
+            there = [number for number in some if number in self._numbers]
+            rows = PENDING.rows((number, matches.sequence, 0, 0.0) for number in there)
+            counters.pending += change_rows(connection, PENDING.insert_new, rows)
+            if left:
+                rest = DeferredMatches.of(*key, left)
+                counters.deferred += insert_rows(connection, DEFERRED, [rest])
+        return some
 
     def skip_unmatched(self, matched_up_to: int, events: Mapping[int, int], reason: str) -> None:
         """Count events that nobody can match as dropped, by number, and pass over them."""
@@ -315,8 +357,14 @@ class StateStore(StateBase):
                 f"SELECT number, count(*) FROM pending WHERE {between} GROUP BY number",  # noqa: S608
                 bounds,
             )
-            dropped = dict(found.fetchall())
+            dropped = Counter(dict(found.fetchall()))
             counters.pending -= delete_rows(connection, PENDING, between, [bounds])
+            if counters.deferred:
+                rows = connection.execute(f"{DEFERRED.select} WHERE {between}", bounds)
+                for row in self._whole(DEFERRED, rows):
+                    numbers = DeferredMatches(*row[:-1]).subscriptions()
+                    dropped.update(self._numbers.intersection(numbers))
+                counters.deferred -= delete_rows(connection, DEFERRED, between, [bounds])
             self._add_dropped(connection, counters, reason, dropped)
         return dropped
 

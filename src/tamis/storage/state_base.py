@@ -20,6 +20,7 @@ from tamis.storage.tables import (
     COUNTED,
     COUNTERS,
     DEAD_LETTERS,
+    DEFERRED,
     DROPPED,
     PENDING,
     PUBLISHERS,
@@ -92,7 +93,7 @@ class StateBase:
     def check_sequences(self, stop: int) -> None:
         """Report rows for events that the log never had: those from a sequence on."""
         with self._database.reading() as connection:
-            for table in (PENDING, DEAD_LETTERS):
+            for table in (PENDING, DEFERRED, DEAD_LETTERS):
                 strays = count_rows(connection, table, "sequence >= ?", stop)
                 if strays:
                     self._note(table.name, "ahead", f"{strays:,} rows are for events to come")
@@ -141,7 +142,7 @@ class StateBase:
                 strays = count_rows(connection, table, _STRAY)
                 if strays:
                     self._note(table.name, "", f"{strays:,} rows are for nobody or no event")
-            for table in (SUBSCRIPTIONS, PUBLISHERS, TOKENS, AUDIT, DROPPED):
+            for table in (SUBSCRIPTIONS, DEFERRED, PUBLISHERS, TOKENS, AUDIT, DROPPED):
                 self._whole(table, connection.execute(table.select))
             self._whole(PENDING, connection.execute(f"{PENDING.select} WHERE {_NOT_NEW}"))
 

@@ -189,6 +189,24 @@ class PendingRow(NamedTuple):
     due: float
 
 
+class DeferredMatches(NamedTuple):
+    """Subscriptions of one owner that get an event for which they have no pending rows yet."""
+
+    owner: str
+    sequence: int
+    numbers: bytes
+    """Of the subscriptions, eight bytes each."""
+
+    @classmethod
+    def of(cls, owner: str, sequence: int, numbers: Iterable[int]) -> DeferredMatches:
+        """Make them of the numbers of subscriptions."""
+        return cls(owner, sequence, array("q", numbers).tobytes())
+
+    def subscriptions(self) -> array[int]:
+        """Return the numbers of the subscriptions."""
+        return array("q", self.numbers)
+
+
 class Publisher(NamedTuple):
     """The last number of a publisher."""
 
@@ -215,6 +233,7 @@ class Counters(msgspec.Struct):
     tokens: int = 0
     audit: int = 0
     dropped: int = 0
+    deferred: int = 0
 
 
 COUNTERS: Final = ChecksummedTable("counters", Counters, ["copy"], by_key=True)
@@ -222,6 +241,7 @@ SUBSCRIPTIONS: Final = ChecksummedTable(
     "subscriptions", StoredSubscription, ["number"], by_key=False
 )
 PENDING: Final = ChecksummedTable("pending", PendingRow, ["number", "sequence"], by_key=True)
+DEFERRED: Final = ChecksummedTable("deferred", DeferredMatches, ["owner", "sequence"], by_key=False)
 DEAD_LETTERS: Final = ChecksummedTable(
     "dead_letters", DeadLetter, ["number", "sequence"], by_key=False
 )
@@ -230,7 +250,7 @@ TOKENS: Final = ChecksummedTable("tokens", StoredToken, ["hash"], by_key=True)
 AUDIT: Final = ChecksummedTable("audit", AuditEntry, ["number"], by_key=False)
 DROPPED: Final = ChecksummedTable("dropped", DroppedEvents, ["number", "reason"], by_key=True)
 
-COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEAD_LETTERS, TOKENS, AUDIT, DROPPED)
+COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEFERRED, DEAD_LETTERS, TOKENS, AUDIT, DROPPED)
 SCHEMA: Final = (
     *(table.create for table in (COUNTERS, PUBLISHERS, *COUNTED)),
     "CREATE UNIQUE INDEX names ON subscriptions (owner, name)",

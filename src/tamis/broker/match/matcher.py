@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.operations.health import Health, code_of, refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
@@ -22,7 +23,7 @@ from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageError, TamisError
 from tamis.matching import Engine, MatchingBudget
 from tamis.ports import Executor
-from tamis.storage import PublisherTail, Record, StateStore
+from tamis.storage import DeferredMatches, PublisherTail, Record, StateStore
 
 LOG: Final = get_logger("tamis.broker")
 
@@ -97,12 +98,24 @@ class Updater:
         return [self.waiting.get_nowait() for _ in range(count)]
 
 
+class MatchRows(NamedTuple):
+    """What the state has to store of some matches, all or nothing."""
+
+    pending: list[tuple[int, int]]
+    """Numbers of subscriptions, and sequences."""
+    deferred: list[DeferredMatches]
+    extras: dict[int, str]
+    """Further properties of subscriptions that are suspended."""
+
+
 class _StepResult(NamedTuple):
     changes: list[ChangeResult]
     matches: dict[ActiveSubscription, list[int]]
     """The sequences of the events that each subscription gets."""
-    unwritten: list[tuple[int, int]]
-    """Rows for disk queues that could not be written."""
+    deferred: list[DeferredMatches]
+    """Matches that become pending later."""
+    unwritten: list[MatchRows]
+    """What could not be written."""
     unmatched: dict[int, str]
     """Sequences of events that cannot be matched, and why."""
     reached: dict[str, tuple[int, int]]
@@ -128,11 +141,13 @@ class Matcher:
         supervisor: Supervisor,
         publishers: Mapping[str, PublisherTail],
         fan_out: FanOut,
+        deferred_writer: DeferredWriter,
         budget: MatchingBudget,
         has_tokens: bool,
         on_suspended: Callable[[Sequence[ActiveSubscription]], None],
     ) -> None:
         self._fan_out = fan_out
+        self._deferred_writer = deferred_writer
         self._budget = budget
         self._alone = int(has_tokens)
         """Up to so many owners need no budget; without tokens nobody knows them."""
@@ -180,7 +195,7 @@ class Matcher:
                 step = await self._executor.run(self._step, changes, events)
                 for result in step.changes:
                     result.resolve()
-                if step.unmatched or step.unwritten or step.suspended:
+                if step.unmatched or step.unwritten or step.suspended or step.deferred:
                     await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
                     subscription.queue.offer(sequences)
@@ -204,7 +219,7 @@ class Matcher:
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_make(change) for change in changes], {}, [], {}, {}, [])
+        step = _StepResult([_make(change) for change in changes], {}, [], [], {}, {}, [])
         if not events:
             return step
         if self._budget.used:
@@ -218,56 +233,63 @@ class Matcher:
             for event in events[len(numbers) :]:
                 try:
                     self._budget.event = len(numbers)
-                    found = self._engine.match(event.payload.event, budget=budget)
-                    numbers.append(found)
+                    numbers.append(self._engine.match(event.payload.event, budget=budget))
                 except MemoryError:
                     raise
                 except Exception as error:
                     # It must not keep all later events from being matched.
                     step.unmatched[event.sequence] = _reason(error)
                     numbers.append(())
+            found: list[tuple[int, list[ActiveSubscription]]] = []
             for event, matched in zip(events, numbers, strict=True):
-                reached = 0
-                for number in matched:
-                    subscription = self._index.by_number.get(number)
-                    if (
-                        subscription is not None
-                        and subscription.stored.start <= event.sequence
-                        and (not subscription.rights.hides_anything or subscription.admits(event))
-                    ):
-                        step.matches.setdefault(subscription, []).append(event.sequence)
-                        reached += 1
+                subscriptions = [
+                    one
+                    for one in map(self._index.by_number.get, matched)
+                    if one is not None
+                    and one.stored.start <= event.sequence
+                    and (not one.rights.hides_anything or one.admits(event))
+                ]
+                found.append((event.sequence, subscriptions))
                 count, matches = step.reached.get(event.owner, (0, 0))
-                step.reached[event.owner] = count + 1, matches + reached
+                step.reached[event.owner] = count + 1, matches + len(subscriptions)
         names = {event.publisher for event in events if event.publisher_sequence}
         # A name may have been forgotten meanwhile.
         tails = [(name, self._publishers.get(name)) for name in names]
         self._tails.update([(name, tail) for name, tail in tails if tail is not None])
         self.position = events[-1].sequence
-        if self._budget.undecided:
-            self._suspend(step, events)
-        rows = [
+        writer = self._deferred_writer
+        largest = max(len(subscriptions) for _, subscriptions in found)
+        if self._budget.undecided or writer.latest or largest > writer.max_rows_per_event:
+            self._hold_back(step, found)
+        for sequence, subscriptions in found:
+            for subscription in subscriptions:
+                step.matches.setdefault(subscription, []).append(sequence)
+        pending = [
             (subscription.stored.number, sequence)
             for subscription, sequences in step.matches.items()
             if isinstance(subscription.queue, DiskQueue)
             for sequence in sequences
         ]
+        extras = {one.number: one.stored.extra for one in step.suspended}
+        rows = MatchRows(pending, step.deferred, extras)
         # Without rows the position can be written later.
-        if rows or step.suspended:
-            extras = {one.number: one.stored.extra for one in step.suspended}
+        if any(rows):
             try:
-                self._state.commit_matches(self.position, rows, self._tails, extras)
+                self._state.commit_matches(
+                    self.position, pending, self._tails, extras, step.deferred
+                )
                 self._tails.clear()
             except StorageError:
-                step.unwritten.extend(rows)
+                step.unwritten.append(rows)
         return step
 
     async def _make_up_for(self, step: _StepResult) -> None:
         """Report what could not be matched, and write what could not be written."""
         if step.unmatched:
             self._report_unmatched(step.unmatched)
-        if step.unwritten or step.suspended:
-            await self._write_until_stored(step)
+        for rows in step.unwritten:
+            await self._write_until_stored(rows)
+        self._deferred_writer.add(step.deferred)
         if step.suspended:
             self._on_suspended(step.suspended)
 
@@ -291,7 +313,17 @@ class Matcher:
             unmatched[events[row].sequence] = _reason(error)
         return [*matches]
 
-    def _suspend(self, step: _StepResult, events: Sequence[StoredEvent]) -> None:
+    def _hold_back(
+        self, step: _StepResult, found: Sequence[tuple[int, list[ActiveSubscription]]]
+    ) -> None:
+        """Suspend subscriptions over the budget, and defer the matches of absent ones."""
+        if self._budget.undecided:
+            self._suspend(step, found)
+        step.deferred.extend(self._deferred_writer.select(found))
+
+    def _suspend(
+        self, step: _StepResult, found: Sequence[tuple[int, list[ActiveSubscription]]]
+    ) -> None:
         """Match the undecided no more, and take back what they seem to match from there on."""
         undecided, self._budget.undecided = self._budget.undecided, {}
         for number, place in undecided.items():
@@ -301,12 +333,12 @@ class Matcher:
             if subscription is None:
                 continue
             # One that has just been added may start later.
-            first = max(events[place].sequence, subscription.stored.start)
+            first = max(found[place][0], subscription.stored.start)
             subscription.suspend(first)
             step.suspended.append(subscription)
-            found = step.matches.pop(subscription, [])
-            if found and found[0] < first:
-                step.matches[subscription] = [one for one in found if one < first]
+            for sequence, subscriptions in found:
+                if sequence >= first and subscription in subscriptions:
+                    subscriptions.remove(subscription)
 
     async def skip(self, records: Sequence[Record]) -> None:
         """Report stored events that can no longer be decoded; their publishers' numbers count."""
@@ -346,22 +378,19 @@ class Matcher:
     def _write_position(self) -> None:
         # Before the matches themselves, the position must not be written.
         if self.position > self._state.matched_up_to and not self.stuck.is_set():
-            self._write(())
+            self._write(MatchRows([], [], {}))
 
-    def _write(
-        self,
-        rows: Sequence[tuple[int, int]],
-        suspended: Sequence[ActiveSubscription] = (),
-    ) -> None:
-        extras = {one.number: one.stored.extra for one in suspended}
-        self._state.commit_matches(self.position, rows, self._tails, extras)
+    def _write(self, rows: MatchRows) -> None:
+        self._state.commit_matches(
+            self.position, rows.pending, self._tails, rows.extras, rows.deferred
+        )
         self._tails.clear()
 
-    async def _write_until_stored(self, step: _StepResult) -> None:
+    async def _write_until_stored(self, rows: MatchRows) -> None:
         """Write matches, as often as it takes: a full disk stops matching, and so publishing."""
         while True:
             try:
-                await self._executor.run(self._write, step.unwritten, step.suspended)
+                await self._executor.run(self._write, rows)
             except StorageError as error:
                 self._health.report(PROBLEM, str(error), code_of(error))
                 self.stuck.set()

@@ -95,15 +95,13 @@ class PrincipalPacing:
                 f"{MAX_WAIT_SECONDS:.0f} s",
                 retry_after=MAX_WAIT_SECONDS,
             )
-        self._charge(
-            principal, REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS
-        )
+        self.charge(principal, REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS)
         await self._wait(principal, wait, closed)
 
     async def wait_for_frame(self, principal: str, closed: asyncio.Future[str], size: int) -> None:
         """Return when a frame of so many bytes may be handled."""
         wait = self._due(principal) - self.note(principal)
-        self._charge(principal, FRAME_SECONDS + size * SECONDS_PER_BYTE)
+        self.charge(principal, FRAME_SECONDS + size * SECONDS_PER_BYTE)
         await self._wait(principal, wait, closed)
 
     async def _wait(self, principal: str, seconds: float, closed: asyncio.Future[str]) -> None:
@@ -114,13 +112,13 @@ class PrincipalPacing:
 
     async def metered(self, principal: str, work: Coroutine[Any, Any, T]) -> T:
         """Do work whose time on the event loop a principal pays for."""
-        return await _MeteredWork(work, partial(self._charge, principal))
+        return await _MeteredWork(work, partial(self.charge, principal))
 
     def _due(self, principal: str) -> float:
         """Return when a principal has paid for its work, or could have for some time."""
         return max(self._free_at.get(principal, -inf), self._now() - BURST_SECONDS / SHARE)
 
-    def _charge(self, principal: str, seconds: float) -> None:
+    def charge(self, principal: str, seconds: float) -> None:
         """Note some work of a principal; only what is done while it is paced must be paid for."""
         if not self.is_paced(principal):
             self._free_at.pop(principal, None)

@@ -1,0 +1,151 @@
+"""Deferred matches: many absent subscribers get every event, in order, once, and count losses."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
+from tamis.broker import Broker, BrokerSettings, Session
+from tamis.broker.match.deferred import PROBLEM, DeferredWriter
+from tamis.errors import StorageFullError
+from tamis.storage import StateStore
+from waiting import eventually_async
+
+POLICY = "[roles.user]\nsee = true\npublish = true\n"
+NAMES = [f"s{n}" for n in range(6)]
+FULL = StorageFullError("state.db", "the disk is full")
+
+
+@pytest.fixture(autouse=True)
+def _small_limits() -> Iterator[None]:
+    with (
+        patch.object(DeferredWriter, "max_rows_per_event", 3),
+        patch.object(DeferredWriter, "rows_per_slice", 2),
+    ):
+        yield
+
+
+def events(first: int, count: int) -> list[bytes]:
+    return [b'{"a": %d}' % n for n in range(first, first + count)]
+
+
+async def read(session: Session, name: str, count: int) -> list[int]:
+    """Return the next events of a subscription, acknowledged."""
+    found: list[int] = []
+    while len(found) < count:
+        got = await fetched(session, name, wait=10.0)
+        assert got, (name, found)
+        found += [one["a"] for one in got]
+    return found
+
+
+async def is_written(broker: Broker) -> None:
+    await eventually_async(lambda: not broker.store.state.deferred())
+
+
+@run_async
+async def test_each_absent_subscriber_gets_every_event_in_order(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        with patch.object(StateStore, "write_deferred", autospec=True, side_effect=FULL):
+            await ann.publish(events(0, 3))
+            await fixture.broker.matcher.drained()
+            stored = fixture.broker.store.state
+            assert [len(one.subscriptions()) for one in stored.deferred()] == [6, 6, 6]
+            assert not stored.pending_total
+            await eventually_async(lambda: PROBLEM in str(fixture.broker.status()["problems"]))
+        await eventually_async(lambda: fixture.broker.health.ready)
+        await ann.publish(events(3, 2))
+        for name in NAMES:
+            assert await read(ann, name, 5) == [0, 1, 2, 3, 4]
+        await is_written(fixture.broker)
+        assert PROBLEM not in str(fixture.broker.status()["problems"])
+        for name in NAMES:
+            assert await fetched(ann, name) == []
+
+
+@run_async
+async def test_matches_of_others_are_not_deferred(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, bob = await fixture.login("ann", "user"), await fixture.login("bob", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        await subscribe(bob, "a >= 0", "own")
+        with patch.object(DeferredWriter, "_write_next", lambda _: asyncio.Event().wait()):
+            await bob.publish(events(0, 3))
+            assert await read(bob, "own", 3) == [0, 1, 2]
+            await bob.publish(events(3, 3))
+            assert await read(bob, "own", 3) == [3, 4, 5]
+
+
+@run_async
+async def test_a_subscriber_that_waits_gets_its_event_at_once(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        waiting = asyncio.create_task(read(ann, "s3", 1))
+        queue = fixture.broker.subscription_index.find("ann", "s3")
+        assert queue is not None
+        await eventually_async(lambda: bool(queue.queue.listeners))
+        with patch.object(StateStore, "write_deferred", autospec=True, side_effect=FULL):
+            await ann.publish(events(0, 1))
+            assert await waiting == [0]
+            [deferred] = fixture.broker.store.state.deferred()
+            assert len(deferred.subscriptions()) == 5
+
+
+@run_async
+async def test_a_restart_resumes_what_was_deferred(tmp_path: Path) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path / "data")) as broker:
+        session = await broker.authenticate(None)
+        for name in NAMES:
+            await subscribe(session, "a >= 0", name)
+        write = StateStore.write_deferred
+        calls: list[Any] = []
+
+        def twice(state: StateStore, *args: Any) -> Any:
+            if len(calls) == 2:
+                raise FULL
+            calls.append(args)
+            return write(state, *args)
+
+        with patch.object(StateStore, "write_deferred", autospec=True, side_effect=twice):
+            await session.publish(events(0, 3))
+            await broker.matcher.drained()
+            await eventually_async(lambda: len(calls) == 2)
+            await session.delete("s5")
+            shutil.copytree(tmp_path / "data", tmp_path / "crashed")
+    async with await Broker.open(BrokerSettings(data=tmp_path / "crashed")) as broker:
+        session = await broker.authenticate(None)
+        await session.publish(events(3, 2))
+        for name in NAMES[:-1]:
+            assert await read(session, name, 5) == [0, 1, 2, 3, 4]
+        await is_written(broker)
+
+
+@run_async
+async def test_retention_counts_what_is_deferred_as_dropped(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        broker, ann = fixture.broker, await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        with patch.object(StateStore, "write_deferred", autospec=True, side_effect=FULL):
+            await ann.publish(events(0, 3))
+            await broker.matcher.drained()
+            dropped = broker.store.state.drop_pending_below(3)
+            broker.deferred_writer.forget_below(3)
+        assert [*dropped.values()] == [2] * len(NAMES)
+        for first in (2, 3):
+            for name in NAMES:
+                assert await read(ann, name, 1) == [first]
+            await ann.publish(events(3, 1))
