@@ -146,6 +146,17 @@ class DeliveryChecker(SightChecker):
             is_sure = surely and all(seen) and subscription.of(entry.sequence).deliveries > 0
             subscription.settle(entry.sequence, self.now, YES if is_sure else MAYBE)
 
+    def doubt(self, key: tuple[str, str], sequences: Iterable[int], up_to: int) -> None:
+        """Note that an acknowledgement ended its connection: it may have failed."""
+        subscription = self.subscriptions.get(key)
+        if subscription is None:
+            return
+        meant = {*sequences}
+        for sequence, progress in subscription.progress.items():
+            is_meant = sequence in meant or sequence <= up_to
+            if is_meant and progress.acknowledged == YES and not progress.survives:
+                progress.acknowledged, progress.acknowledged_at = MAYBE, inf
+
     def rejecting(self, key: tuple[str, str], sequence: int) -> None:
         """Note a rejection that the broker has received."""
         self.world.trace("checker", "rejected", key, sequence)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from simulation.check_log import PASSING, LogChecker
+from simulation.clock import BEGINNING
 from simulation.credentials import APPLIED_SECONDS, Credential, Policies, PolicyModel
 from simulation.model import LogEntry, SimulatedEvent, SubscriptionModel
 from tamis.protocol import Delivery, Refused, Subscribe
@@ -35,12 +36,29 @@ class SightChecker(LogChecker):
 
     def check_credential(self, credential: Credential, what: str) -> None:
         """Check that a credential may still be used."""
-        if self.now > credential.expires_at + APPLIED_SECONDS:
+        if self._has_expired(credential):
             self.fail(f"{what} to {credential}, which has expired at {credential.expires_at:.3f}")
         if self.now > credential.revoked_at + APPLIED_SECONDS:
             self.fail(f"{what} to {credential}, which was revoked at {credential.revoked_at:.3f}")
         if all(credential.principal in one.blocked for one in self.recent):
             self.fail(f"{what} to {credential}, which is blocked")
+
+    def _has_expired(self, credential: Credential) -> bool:
+        """Return whether a credential must have been refused for a second.
+
+        After a restart the broker goes by the clock, as it is and as it was at the start; but no
+        token lasts longer from then on than it was issued for.
+        """
+        process, clock = self.world.server.process, self.world.clock
+        if process is None or process.life is credential.issued_in:
+            return self.now > credential.expires_at + APPLIED_SECONDS
+        if self.now > process.started_at + credential.lifetime + APPLIED_SECONDS:
+            return True
+        offsets = [process.clock_offset]
+        if self.now > clock.set_at + APPLIED_SECONDS:
+            offsets.append(clock.offset)
+        latest = BEGINNING + max(offsets) + self.now
+        return latest > credential.written_expiry + APPLIED_SECONDS
 
     def check_sight(
         self, credential: Credential, filter_: str, delivery: Delivery, what: str
@@ -70,7 +88,7 @@ class SightChecker(LogChecker):
             subscription.owner not in version.blocked
             and version.allows(filter_, roles)
             and version.shown(event.document, event.event, filter_, roles) is not None
-            for version in self.policies.between(entry.stored_at, until)
+            for version in self.policies.matching_between(entry.stored_at, until)
             for roles in subscription.roles
         )
 

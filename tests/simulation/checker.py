@@ -76,6 +76,7 @@ class Checker(DeliveryChecker):
 
     def crashed(self, how: str) -> None:
         """Note a sudden end: what was acknowledged and is not on disk may come again."""
+        self.policies.end_stalls(self.now)
         for subscription in self.subscriptions.values():
             for progress in subscription.progress.values():
                 is_power_cut = how == POWER_CUT

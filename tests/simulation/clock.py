@@ -14,6 +14,12 @@ class SimulatedClock:
         self._loop = loop
         self.offset = 0.0
         """How far the wall clock is wrong, in seconds."""
+        self.set_at = 0.0
+        """When somebody last set it, by the monotonic clock."""
+
+    def set(self, offset: float) -> None:
+        """Set the wall clock wrong, or right."""
+        self.offset, self.set_at = offset, self._loop.time()
 
     def time(self) -> float:
         return BEGINNING + self.offset + self._loop.time()

@@ -9,6 +9,7 @@ from functools import cache
 from math import inf
 from typing import Any, NamedTuple
 
+from simulation.loop import Life
 from tamis.events import Event
 from tamis.filters import Filter
 from tamis.languages import parse
@@ -131,6 +132,8 @@ class Policies:
     """All versions of the policy, and when each may have been in force."""
 
     versions: list[PolicyModel] = field(default_factory=list)
+    _stalls: list[tuple[float, float]] = field(default_factory=list)
+    """When the matcher was kept waiting."""
 
     def add(self, version: PolicyModel, now: float) -> None:
         if self.versions:
@@ -146,6 +149,32 @@ class Policies:
             if one.written_at <= end and start <= one.replaced_at + APPLIED_SECONDS
         ]
 
+    def matching_between(self, start: float, end: float) -> list[PolicyModel]:
+        """Return the same, and those by which an event of the start may have been matched.
+
+        Matching follows in the matcher's turn, which it may have to wait for.
+        """
+        return [
+            one
+            for one in self.versions
+            if one.written_at <= end and start <= self._matching_until(one)
+        ]
+
+    def _matching_until(self, version: PolicyModel) -> float:
+        until = version.replaced_at + APPLIED_SECONDS
+        for begin, end in self._stalls:
+            if begin <= until:
+                until = max(until, end + APPLIED_SECONDS)
+        return until
+
+    def stall_matching(self, start: float, end: float) -> None:
+        """Note that the matcher is kept waiting."""
+        self._stalls.append((start, end))
+
+    def end_stalls(self, now: float) -> None:
+        """Note that the broker has ended; the next one matches by the policy that it finds."""
+        self._stalls = [(begin, min(end, now)) for begin, end in self._stalls]
+
 
 @dataclass(eq=False)
 class Credential:
@@ -159,6 +188,11 @@ class Credential:
     """When it expires at the latest, by the monotonic clock."""
     expires_from: float = inf
     """When it expires at the earliest."""
+    issued_in: Life | None = None
+    """The life of the broker that has issued it."""
+    lifetime: float = inf
+    written_expiry: float = inf
+    """When it expires by the wall clock, as the broker said."""
     revoking_at: float = inf
     """When somebody first tried to revoke it."""
     revoked_at: float = inf

@@ -108,11 +108,11 @@ class Chaos:
     async def jump(self) -> None:
         """Set the clock wrong for some seconds."""
         world, random = self._world, self._random
-        world.clock.offset = random.choice([-3600.0, 3600.0, 8 * 86_400.0, -1.0])
+        world.clock.set(random.choice([-3600.0, 3600.0, 8 * 86_400.0, -1.0]))
         world.trace("chaos", "clock", world.clock.offset)
         await asyncio.sleep(random.random() * 3)  # virtual
         if random.random() < 0.7:
-            world.clock.offset = 0.0
+            world.clock.set(0.0)
 
 
 class Burglar:
@@ -181,7 +181,9 @@ class Administrator:
         world = self._world
         like, seconds = self._random.choice(world.replaceable()), 1 + self._random.random() * 3
         asked_at = world.loop.time()
-        lent = await self._issue(like, seconds)
+        lent, process = await self._issue(like, seconds), world.server.process
+        lent.issued_in = None if process is None else process.life
+        lent.lifetime = seconds
         lent.expires_from = asked_at + seconds
         lent.expires_at = world.loop.time() + seconds
         world.credentials.append(lent)
@@ -192,7 +194,9 @@ class Administrator:
             self._world.root,
             lambda session: session.issue_token(like.principal, like.roles, lifetime),
         )
-        return Credential(like.principal, like.roles, issued.text, issued.token.id)
+        credential = Credential(like.principal, like.roles, issued.text, issued.token.id)
+        credential.written_expiry = issued.token.expires_at or inf
+        return credential
 
     async def _revoke(self, old: Credential) -> None:
         world = self._world

@@ -28,6 +28,9 @@ class Watch(Protocol):
     def sent(self, text: bytes) -> None:
         """Look at a frame that the connection has taken."""
 
+    def closing(self, code: int) -> None:
+        """Look at the end of the connection."""
+
 
 class Lane:
     """Frames in one direction."""
@@ -116,5 +119,6 @@ class BrokerEnd:
         return frame
 
     async def close(self, code: int, reason: str) -> None:  # noqa: ARG002 - as the port says
+        self._watch.closing(code)
         self._link.to_broker.close(lose=True)
         self._link.to_client.close(lose=False)

@@ -51,6 +51,9 @@ class BrokerProcess:
         self.context.run(LIFE.set, self.life)
         self.ended = world.loop.create_future()
         self.broker: Broker | None = None
+        self.started_at = world.loop.time()
+        self.clock_offset = world.clock.offset
+        """How far the wall clock was wrong when it started."""
         self.is_stopping = False
         self._requests: dict[asyncio.Future[Any], None] = {}
         self.links: dict[Link, Connection] = {}
@@ -152,7 +155,10 @@ class BrokerProcess:
         """Keep one kind of work waiting."""
         self.world.trace("broker", "stalls", executor, f"{seconds:.3f}")
         stalled: SimulatedExecutor = getattr(self.executors, executor)
-        stalled.stall_until = max(stalled.stall_until, self.world.loop.time() + seconds)
+        now = self.world.loop.time()
+        stalled.stall_until = max(stalled.stall_until, now + seconds)
+        if executor == "match":
+            self.world.checker.policies.stall_matching(now, stalled.stall_until)
 
     def kill(self) -> None:
         """End everything at this moment: nothing is finished, nothing is told."""

@@ -7,14 +7,20 @@ from operator import methodcaller
 from typing import TYPE_CHECKING
 
 from simulation.clients import fetch, request
+from simulation.credentials import Credential
 from simulation.model import NO, LogEntry, SubscriptionModel
 from tamis.broker import Broker
 from tamis.broker.publish.committer import HOPE_SECONDS
 from tamis.errors import RefusedError
+from tamis.protocol import Code
 
 if TYPE_CHECKING:
     from simulation.subscribers import DurableSubscriber
     from simulation.world import World
+
+
+LEAVING_SECONDS = 5.0
+"""Within this time, the broker has noticed that a connection is gone."""
 
 
 class Verdict:
@@ -127,7 +133,7 @@ class Verdict:
         credential, name = self._world.credential(subscription.owner, "broad"), subscription.name
         # Whoever comes next is told; retention may remove more meanwhile.
         for _ in range(3):
-            await fetch(self._world, credential, name)
+            await self._fetch_when_free(credential, name)
             view = await request(self._world, credential, methodcaller("subscription", name))
             if subscription.told_lost >= view.dropped:
                 break
@@ -142,6 +148,19 @@ class Verdict:
                 f"{subscription} lost {view.dropped} events and was told of "
                 f"{subscription.told_lost}"
             )
+
+    async def _fetch_when_free(self, credential: Credential, name: str) -> None:
+        """Fetch as soon as the broker has noticed that the consumer has gone."""
+        until = self._world.loop.time() + LEAVING_SECONDS
+        while True:
+            try:
+                await fetch(self._world, credential, name)
+            except RefusedError as error:
+                if error.code != Code.CONFLICT or self._world.loop.time() > until:
+                    raise
+                await asyncio.sleep(0.5)  # virtual
+            else:
+                return
 
     def check_rest(self, broker: Broker) -> None:
         """Check that nothing is left in memory of those who have gone."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from simulation.credentials import Credential
 from simulation.model import PublicationModel, SubscriptionModel
+from tamis.broker.frontend.connection import INTERNAL_ERROR
 from tamis.protocol import (
     Acknowledge,
     Credit,
@@ -40,6 +41,8 @@ class ConnectionWatch:
         self._attached: dict[str, SubscriptionModel] = {}
         self._is_manual: dict[str, bool] = {}
         self._credit: dict[str, int] = {}
+        self._acknowledged: Acknowledge | None = None
+        """The acknowledgement that was received last."""
         self._who = f"{credential}@{checker.world.next_number()}"
 
     def received(self, text: bytes) -> None:
@@ -58,6 +61,7 @@ class ConnectionWatch:
                     self._deleting[frame.ref] = key(frame.subscription)
                     checker.ending(key(frame.subscription))
             case Acknowledge() as frame:
+                self._acknowledged = frame
                 checker.acknowledging(
                     self.credential, frame.subscription, frame.sequences, frame.up_to
                 )
@@ -110,6 +114,13 @@ class ConnectionWatch:
         if not self._is_manual[frame.subscription]:
             for event in frame.events:
                 subscription.settle(event.sequence, self._checker.now)
+
+    def closing(self, code: int) -> None:
+        """Look at the end of the connection."""
+        if code == INTERNAL_ERROR and self._acknowledged is not None:
+            # Perhaps this was what could not be done, because the disk could not be read.
+            frame = self._acknowledged
+            self._checker.doubt(self._key(frame.subscription), frame.sequences, frame.up_to)
 
     def _key(self, name: str) -> tuple[str, str]:
         return self.credential.principal, name
