@@ -270,3 +270,22 @@ async def test_a_token_issued_by_a_wrong_clock_ends_with_its_lifetime(tmp_path: 
         broker.end_invalid_sessions()
         assert session.closed.done()
         assert "unauthenticated" in await refusal(broker.authenticate(text))
+
+
+@run_async
+async def test_a_token_issued_by_a_wrong_clock_ends_soon_after_a_restart(tmp_path: Path) -> None:
+    policy, clock = tmp_path / "policy.toml", SettableClock()
+    policy.write_text(FEED)
+    wanted = BrokerSettings(data=tmp_path / "data", policy=policy)
+    clock.wrong_by = 8 * DAY_SECONDS
+    async with await Broker.open(wanted, clock=clock) as broker:
+        token, _ = await broker.access_control.issue("feed", ("feed",), 60.0, "")
+        lasting, _ = await broker.access_control.issue("feed", ("feed",), None, "")
+    clock.wrong_by = 0.0
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(token)
+        clock.now += 61.0
+        await broker.housekeeping.do_all()
+        await eventually_async(session.closed.done)
+        assert "unauthenticated" in await refusal(broker.authenticate(token))
+        assert (await broker.authenticate(lasting)).principal.name == "feed"

@@ -49,10 +49,16 @@ class AccessControl:
         self._clock = clock
         self._tokens = {record.hash: record for record in map(_record, _valid(state))}
         self._token_ids = {record.id for record in self._tokens.values()}
-        self._ends: dict[str, float] = {}
+        now, passed = clock.time(), clock.monotonic()
+        self._ends = {
+            record.id: passed + record.expires_at - record.created_at
+            for record in self._tokens.values()
+            if record.created_at > now
+        }
         """When tokens end that were issued since the start, by id and the monotonic clock.
 
-        The clock by which they got their time may have been wrong.
+        The clock by which they got their time may have been wrong. One that seems to be issued in
+        the future lasts as long as it was meant to, from the start on.
         """
         self._stamp = self._last_seen = _stamp(settings.policy)
         self.policy = self._read_policy()
