@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
 from pathlib import Path
@@ -106,7 +106,7 @@ async def fetched(session: Session, name: str, **more: Any) -> list[Data]:
     return got
 
 
-async def refusal(answer: Coroutine[Any, Any, object]) -> str:
+async def refusal(answer: Awaitable[object]) -> str:
     """Return the code and the message of a refusal."""
     with pytest.raises(RefusedError) as caught:
         await answer

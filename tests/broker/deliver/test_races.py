@@ -16,6 +16,7 @@ from broker.authorization_fixture import (
     broker_fixture,
     exhaust_attempts,
     fetched,
+    refusal,
     run_async,
     subscribe,
 )
@@ -98,24 +99,52 @@ async def test_a_subscription_that_is_renewed_just_in_time_does_not_expire(tmp_p
     async with broker_fixture(tmp_path, POLICY) as fixture:
         ann = await fixture.login("ann", "reader")
         await subscribe(ann, "n > 0", "s", lifetime=10.0)
-        fixture.clock.now += 11.0
-        await asyncio.gather(
-            ann.renew("s", 100.0), fixture.broker.subscription_manager.purge_expired()
-        )
+        fixture.clock.now += 9.0
+        renew = asyncio.create_task(ann.renew("s", 100.0))
+        await asyncio.sleep(0)  # until it waits for the matcher
+        fixture.clock.now += 2.0
+        await asyncio.gather(renew, fixture.broker.subscription_manager.purge_expired())
         assert (await ann.subscription("s")).id == "s"
 
 
 @run_async
-async def test_a_subscription_that_has_just_expired_is_not_renewed(tmp_path: Path) -> None:
+async def test_a_subscription_that_has_just_ended_is_not_renewed(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, POLICY) as fixture:
         ann = await fixture.login("ann", "reader")
         await subscribe(ann, "n > 0", "s", lifetime=10.0)
-        fixture.clock.now += 11.0
-        purge = asyncio.create_task(fixture.broker.subscription_manager.purge_expired())
+        delete = asyncio.create_task(ann.delete("s"))
+        await asyncio.sleep(0)  # until it waits for the matcher
         renew = asyncio.create_task(ann.renew("s", 100.0))
-        await purge
+        await delete
         with pytest.raises(RefusedError, match="has just ended"):
             await renew
+
+
+@run_async
+async def test_an_expired_subscription_is_unknown_before_it_is_purged(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        await fixture.publish({"n": 1})
+        fixture.clock.now += 11.0
+        unknown = "not_found: there is no subscription 's'"
+        assert await refusal(ann.renew("s", 100.0)) == unknown
+        assert await refusal(ann.fetch("s")) == unknown
+        assert await refusal(ann.attach("s", Collector(), credit=1)) == unknown
+        await fixture.broker.subscription_manager.purge_expired()
+        assert fixture.broker.store.state.subscriptions() == []
+
+
+@run_async
+async def test_nothing_is_fetched_that_expired_while_the_matcher_was_busy(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, narrow = await fixture.login("ann", "reader"), await fixture.login("ann", "narrow")
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        await fixture.publish({"n": 1, "level": 0})
+        fetch = asyncio.create_task(narrow.fetch("s"))
+        await asyncio.sleep(0)  # until it waits for the matcher
+        fixture.clock.now += 11.0
+        assert "has just ended" in await refusal(fetch)
 
 
 @run_async
@@ -328,6 +357,27 @@ async def test_a_late_rejection_is_not_that_of_a_later_attempt(tmp_path: Path) -
         assert second.got[0]["attempt"] == 2
         assert await ann.dead_letters("s") == []
         assert [*subscription_of(fixture).queue.in_flight] == [1]
+
+
+@run_async
+async def test_whoever_lost_a_subscription_to_another_rejects_nothing(
+    tmp_path: Path,
+) -> None:
+    async with broker_fixture(tmp_path, POLICY, max_attempts=2) as fixture:
+        ann, other = await fixture.login("ann", "reader"), await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1})
+        first, second = Collector(), Collector()
+        await ann.attach("s", first, credit=10, acknowledge="manual")
+        await eventually_async(lambda: first.got)
+        await other.attach("s", second, credit=10, acknowledge="manual")
+        await eventually_async(lambda: second.got)
+        await ann.reject("s", 1)
+        assert [*subscription_of(fixture).queue.in_flight] == [1]
+        # A request that uses no connection may reject what a stream is sent.
+        await (await fixture.login("ann", "reader")).reject("s", 1)
+        await ann.flush()
+        assert [one.sequence for one in await ann.dead_letters("s")] == [1]
 
 
 @run_async

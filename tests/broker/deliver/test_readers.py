@@ -273,7 +273,7 @@ async def test_a_revoked_reader_is_refused_while_its_answer_waits_for_a_thread(
         asked = asyncio.create_task(ann.history("level > 0"))
         await asyncio.sleep(0.01)  # time to begin waiting
         ann.revoke("the credential is no longer valid")
-        assert (await refusal(asked)).startswith("unauthenticated")  # type: ignore[arg-type]
+        assert (await refusal(asked)).startswith("unauthenticated")
 
 
 # --- what a narrow credential may do to the subscription of a broad one --------------------------

@@ -96,7 +96,7 @@ class SessionBase:
     def _find(self, id_: str) -> ActiveSubscription:
         self._require_open()
         found = self._services.subscription_index.find(self.principal.name, id_)
-        if found is None:
+        if found is None or self._services.subscription_manager.has_expired(found):
             raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
         return found
 

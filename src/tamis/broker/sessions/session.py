@@ -13,6 +13,7 @@ import msgspec
 
 from tamis.access import Principal, Rights
 from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvents
+from tamis.broker.deliver.queues import InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.payloads import InvalidEventError, Payload
@@ -291,6 +292,9 @@ class Session(Questions, Administration):
         attachment = await self._services.notifier.attach(
             subscription, self, sink, credit, manual=acknowledge == "manual"
         )
+        # Those that were taken over are not needed any more.
+        before = {one for one in self._attachments if one.subscription is subscription}
+        self._attachments -= before
         self._attachments.add(attachment)
         try:
             self._require_open()
@@ -318,6 +322,7 @@ class Session(Questions, Administration):
                 Code.CONFLICT, f"the events of {id_!r} are being sent to a connection"
             )
         await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
+        self._services.subscription_manager.require_in_force(subscription)
         most = min(wait, MAX_WAIT_SECONDS)
         found = await self._while_open(
             self._services.notifier.fetch(subscription, self, limit, most)
@@ -384,12 +389,22 @@ class Session(Questions, Administration):
         subscription = self._find(id_)
         queue = subscription.queue
         sent = queue.in_flight.get(sequence)
+        if sent is None or self._has_lost(subscription, sent):
+            return
         # Another may have been sent it meanwhile.
         if (
             await self._visible_among(subscription, [sequence])
             and queue.in_flight.get(sequence) is sent
         ):
             await self._services.notifier.reject(subscription, sequence, delay, reason[:500])
+
+    def _has_lost(self, subscription: ActiveSubscription, sent: InFlightEvent) -> bool:
+        """Return whether another connection took the subscription over, and has the event now.
+
+        Then a rejection is of an earlier attempt.
+        """
+        own = [one for one in self._attachments if one.subscription is subscription]
+        return bool(own) and sent.holder is not None and sent.holder not in own
 
     async def _visible_among(
         self, subscription: ActiveSubscription, sequences: Sequence[int]

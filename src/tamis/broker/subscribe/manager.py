@@ -132,7 +132,7 @@ class SubscriptionManager:
         """Add or resume a subscription; return it and whether it was resumed."""
         filter_, mode, effective = self._parse(wanted.filter, wanted.language, wanted.mode, rights)
         known = self._index.find(principal.name, wanted.durable or "")
-        if known is not None and known.stored.expires_at <= self._clock():
+        if known is not None and self.has_expired(known):
             # It has missed what came since; a new one says so.
             await self.delete_all([known], EXPIRED)
             known = self._index.find(principal.name, wanted.durable or "")
@@ -209,11 +209,16 @@ class SubscriptionManager:
         require_past(log, start, self._clock())
         return place_of(log, start)
 
+    def has_expired(self, subscription: ActiveSubscription) -> bool:
+        """Return whether the time of a subscription is over; it may not be purged yet."""
+        return subscription.stored.expires_at <= self._clock()
+
     def require_in_force(self, subscription: ActiveSubscription) -> None:
         """Refuse to use a subscription that was deleted or has expired meanwhile."""
-        if self._index.get(subscription.number) is not subscription:
-            name = subscription.stored.name
-            raise RefusedError(Code.CONFLICT, f"the subscription {name!r} has just ended")
+        if self._index.get(subscription.number) is not subscription or self.has_expired(
+            subscription
+        ):
+            raise _ended(subscription)
 
     async def _resume(
         self, known: ActiveSubscription, asked: Subscribe, filter_: Filter, mode: Mode, shown: str
@@ -392,7 +397,9 @@ class SubscriptionManager:
         expires_at = _expiry(self._clock(), lifetime)
 
         def change() -> None:
-            self.require_in_force(subscription)
+            # One that was renewed in time may have had to wait for the matcher.
+            if self._index.get(subscription.number) is not subscription:
+                raise _ended(subscription)
             self._store.state.renew_subscription(subscription.number, expires_at)
             subscription.change(expires_at=expires_at)
             self.compile_again([subscription])
@@ -594,6 +601,11 @@ class SubscriptionManager:
         engine = Engine(self._engine.schema, self._engine.mode, limits=JOINED_LIMITS)
         engine.add(subscription.number, reading.filter, mode=reading.mode)
         return engine
+
+
+def _ended(subscription: ActiveSubscription) -> RefusedError:
+    name = subscription.stored.name
+    return RefusedError(Code.CONFLICT, f"the subscription {name!r} has just ended")
 
 
 def _made_twice(name: str) -> RefusedError:
