@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +19,8 @@ from tamis.broker.local import open_bus
 from tamis.broker.publish import publishers
 from tamis.errors import RefusedError
 from tamis.protocol.views import Receipt
-from tamis.storage import PublisherTail
+from tamis.storage import NewRecord, PublisherTail
+from waiting import eventually_async
 
 POLICY = """
 [roles.all]
@@ -209,6 +212,33 @@ async def test_the_names_of_a_principal_are_limited_and_idle_ones_are_forgotten(
         assert sorted(ann.broker.numbering.tails) == ["ann/a", "ann/b"]
         assert await ann.outcome(4, name="a") == await ann.outcome(1, name="c") == "stored"
         assert await ann.outcome(1, name="d") == "too_many"
+
+
+@run_async
+async def test_a_name_with_a_waiting_publication_is_not_forgotten(tmp_path: Path) -> None:
+    async with publishing(tmp_path, publisher_age=30 * DAY) as ann:
+        await ann.publish(1)
+        ann.clock.now += 31 * DAY
+        log, begun, may_go_on = ann.broker.store.log, threading.Event(), threading.Event()
+        append = log.append
+
+        def append_slowly(records: Sequence[NewRecord]) -> range:
+            begun.set()
+            may_go_on.wait(10)
+            return append(records)
+
+        with patch.object(log, "append", append_slowly):
+            before = asyncio.create_task(ann.session.publish([b'{"n":0}']))
+            await eventually_async(begun.is_set)
+            repeated = asyncio.create_task(ann.outcome(1))
+            await eventually_async(ann.broker.committer._waiting.qsize)
+            await ann.broker.forget_publishers()
+            may_go_on.set()
+            await before
+            assert await repeated == "duplicate"
+        await ann.broker.forget_publishers()
+        assert not ann.broker.numbering.tails
+        assert not ann.broker.numbering.waiting
 
 
 @run_async

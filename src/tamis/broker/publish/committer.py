@@ -133,6 +133,8 @@ class Committer:
             numbering.next[publisher] = sequence + len(payloads)
         elif sequence:
             numbering.enter(publisher, sequence, len(payloads), skip=skip)
+        if sequence:
+            numbering.waiting[publisher] = numbering.waiting.get(publisher, 0) + 1
         waiting[author.owner] = waiting.get(author.owner, 0) + len(payloads)
         try:
             # A full queue lets newcomers overtake; publications of one publisher must not.
@@ -140,6 +142,7 @@ class Committer:
                 await self._waiting.put(publication)
         except asyncio.CancelledError:
             self._drop(publication)
+            numbering.leave(publisher, sequence)
             raise
         if self._has_ended:
             self._abandon(publication)
@@ -232,8 +235,13 @@ class Committer:
         """Return what may be stored, and refuse the rest."""
         accepted = AcceptedBatch([], [], {})
         new_names: Counter[str] = Counter()
+        waiting = self._numbering.waiting
         for publication in batch:
             author, rights, name, first, skip, payloads, _ = publication
+            if first and waiting.get(name) == 1:
+                del waiting[name]
+            elif first:
+                self._numbering.leave(name, first)
             tail = accepted.tails.get(name) or self._numbering.tails.get(name)
             duplicates = 0
             try:

@@ -62,6 +62,8 @@ class Numbering:
         A name of which nothing is stored may begin with any number. But if its first publication
         was refused, that number is the next one: a later one must not become the first.
         """
+        self.waiting: Final[dict[str, int]] = {}
+        """How many publications of each name wait to be stored."""
         self._refused: Final[dict[str, dict[str, None]]] = {}
         """Names of which only refusals are known, by principal; the oldest ones first."""
 
@@ -93,6 +95,12 @@ class Numbering:
         # One before it may have been refused since its number was checked.
         if first <= expected or skip:
             self.next[name] = max(first + count, expected)
+
+    def leave(self, name: str, first: int) -> None:
+        """Note that a publication waits no longer; one without a number does not count."""
+        left = self.waiting.pop(name, 0) - (first > 0)
+        if left > 0:
+            self.waiting[name] = left
 
     def note_stored(self, tails: dict[str, PublisherTail], time: float) -> None:
         """Note what was stored of some publishers, and when; some of them may be new."""
@@ -126,8 +134,15 @@ class Numbering:
                 self._remember_refused(name)
 
     def forget(self, before: float) -> dict[str, float]:
-        """Forget the names that have been idle since a time; return the time of each."""
-        idle = {name: tail.time for name, tail in self.tails.items() if tail.time < before}
+        """Forget the names that have been idle since a time; return the time of each.
+
+        What is being stored is decided already, and the name is known again afterwards.
+        """
+        idle = {
+            name: tail.time
+            for name, tail in self.tails.items()
+            if tail.time < before and name not in self.waiting
+        }
         for name in idle:
             del self.tails[name]
             self.next.pop(name, None)
