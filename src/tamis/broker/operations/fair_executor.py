@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final, NamedTuple, ParamSpec, TypeVar
 
 from tamis.errors import RefusedError
@@ -28,6 +29,7 @@ MAX_PAUSE_SECONDS: Final = 1.0
 MAX_WAITING: Final = 16
 MAX_WAITING_IN_ALL: Final = 2_000
 RETRY_AFTER_SECONDS: Final = 1.0
+MAX_KNOWN: Final = 1_000
 
 
 class _Turn:
@@ -67,23 +69,40 @@ class FairExecutor:
         self._max_waiting_in_all = max_waiting_in_all
         self._turns: dict[str, _Turn] = {}
         self._count = 0
+        self._free_at: dict[str, float] = {}
+        """When each principal has paused long enough after its last piece of work."""
 
     async def run(
         self, principal: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Return the result of a function that takes a few milliseconds."""
         async with self._turn(principal):
-            return await self._executor.run(work, *args, **kwargs)
+            piece = await self._do(principal, partial(self._finish, partial(work, *args, **kwargs)))
+            return piece.result  # type: ignore[return-value]
 
     async def run_slices(self, principal: str, slices: Slices[T]) -> T:
         """Return the result of longer work, done piece by piece."""
         async with self._turn(principal):
             while True:
-                piece = await self._executor.run(self._advance, slices)
+                piece = await self._do(principal, partial(self._advance, slices))
                 if piece.is_last:
                     return piece.result  # type: ignore[return-value]
-                pause = self._pause_after(principal, piece.seconds)
-                await asyncio.sleep(min(pause, MAX_PAUSE_SECONDS))
+
+    async def _do(self, principal: str, work: Callable[[], _SliceResult]) -> _SliceResult:
+        """Do a piece of work, once the principal has paused long enough after the last one."""
+        now = self._clock()
+        await asyncio.sleep(max(0.0, self._free_at.pop(principal, now) - now))
+        piece = await self._executor.run(work)
+        pause = min(self._pause_after(principal, piece.seconds), MAX_PAUSE_SECONDS)
+        self._free_at[principal] = self._clock() + pause
+        if len(self._free_at) > MAX_KNOWN:
+            self._free_at = {name: at for name, at in self._free_at.items() if at > now}
+        return piece
+
+    def _finish(self, work: Callable[[], object]) -> _SliceResult:
+        started = self._clock()
+        result = work()
+        return _SliceResult(self._clock() - started, is_last=True, result=result)
 
     def _advance(self, slices: Slices[T]) -> _SliceResult:
         started, seconds = self._clock(), 0.0
@@ -92,7 +111,7 @@ class FairExecutor:
                 next(slices)
                 seconds = self._clock() - started
         except StopIteration as end:
-            return _SliceResult(seconds, is_last=True, result=end.value)
+            return _SliceResult(self._clock() - started, is_last=True, result=end.value)
         return _SliceResult(seconds, is_last=False)
 
     @asynccontextmanager

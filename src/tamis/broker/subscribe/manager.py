@@ -43,6 +43,8 @@ from tamis.ports import RandomBytes
 from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
 
+# A filter with more of them is compiled before it is replayed; for others that takes too long.
+MAX_PLAIN_ATOMS: Final = 64
 LOG: Final = get_logger("tamis.broker")
 
 WAIT: Final = "wait"
@@ -600,6 +602,8 @@ class SubscriptionManager:
         reading = subscription.rights.effective(subscription.filter, subscription.stored.mode)
         engine = Engine(self._engine.schema, self._engine.mode, limits=JOINED_LIMITS)
         engine.add(subscription.number, reading.filter, mode=reading.mode)
+        if sum(1 for _ in reading.filter.atoms()) > MAX_PLAIN_ATOMS:
+            engine.compact()
         return engine
 
 

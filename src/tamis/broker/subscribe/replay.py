@@ -19,8 +19,9 @@ from tamis.errors import TamisError
 from tamis.matching import Engine
 from tamis.storage import Storage
 
-EVENTS_PER_STEP: Final = 1_000
-EVENTS_PER_SLICE: Final = 50
+# What is found in these is written at once.
+EVENTS_PER_STEP: Final = 250
+EVENTS_PER_SLICE: Final = 20
 RETRY_SECONDS: Final = 0.5
 
 
@@ -117,15 +118,11 @@ class Replayer:
             if not records:
                 after = stop
                 break
-            events = self._event_cache.decode_records(records)
-            matches = alone.match_batch([stored.payload.event for stored in events])
-            found += [
-                event.sequence
-                for event, ids in zip(events, matches, strict=True)
-                if ids and subscription.admits(event)
-            ]
+            for stored in self._event_cache.decode_records(records):
+                if alone.match(stored.payload.event) and subscription.admits(stored):
+                    found.append(stored.sequence)
+                yield
             after = records[-1].sequence + 1
-            yield
         damaged = self._store.log.damage.lost_in(range_.position, after)
         subscription.change_extra(
             partial(self._store.state.commit_replay, subscription.number, found, damaged),

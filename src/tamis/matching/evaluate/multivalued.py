@@ -19,7 +19,7 @@ from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.programs import Programs, gather
 from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_leaf_rows
-from tamis.matching.evaluate.cells import BatchCells, EventCells
+from tamis.matching.evaluate.cells import BatchCells
 from tamis.matching.evaluate.segment_matches import SegmentMatches
 
 # Attributes that hold several values vary little from batch to batch. But publishers choose them,
@@ -164,17 +164,22 @@ class MultivaluedEvaluator:
     ) -> Lanes:
         """Return the cells of some events; an absent attribute has one, the first."""
         starts, holders, found, _ = cells.by_attribute
-        lane_of = np.full(cells.passing.shape[1], -1, np.int32)
+        lane_of = np.full(cells.passing.shape[1], -1, np.int64)
         lane_of[events] = np.arange(len(events))
+        ends, entries = gather(starts, blocks)
+        lanes = lane_of[holders[entries]]
+        # One number for each attribute and event, then the cell.
+        places = np.repeat(np.arange(len(blocks)), np.diff(ends)) * len(events) + lanes
+        keys = (places[lanes >= 0] << 32) + found[entries][lanes >= 0]
+        has_values = np.zeros(len(blocks) * len(events), np.bool_)
+        has_values[places[lanes >= 0]] = True
+        different = np.unique(np.concatenate((keys, np.flatnonzero(~has_values) << 32)))
+        begins = np.searchsorted(different, np.arange(len(has_values) + 1) << 32)
         lane_starts = np.zeros((len(starts) - 1, len(events) + 1), np.int64)
-        parts, count = [np.empty(0, np.int32)], 0
-        for block in blocks.tolist():
-            own = slice(starts[block], starts[block + 1])
-            ends, touched = _touched((holders[own], found[own]), lane_of, len(events))
-            lane_starts[block] = count + ends
-            parts.append(touched)
-            count += len(touched)
-        return Lanes(lane_starts, np.concatenate(parts), self._compiled.variables.first)
+        lane_starts[blocks, :-1] = begins[:-1].reshape(len(blocks), len(events))
+        lane_starts[blocks, -1] = begins[len(events) :: len(events)]
+        touched = (different & 0xFFFFFFFF).astype(np.int32)
+        return Lanes(lane_starts, touched, self._compiled.variables.first)
 
 
 def _arrays(tuples: tuple[Any, ...]) -> Iterator[NDArray[Any]]:
@@ -198,17 +203,3 @@ def _some_leaves(leaves: Leaves, used: NDArray[np.int32]) -> Leaves:
         block=leaves.block[used],
         node=leaves.node[sides],
     )
-
-
-def _touched(
-    entries: EventCells, lane_of: NDArray[np.int32], count: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return where the cells of each lane begin and the last ends, and the cells, ascending."""
-    holders, cells = entries
-    lanes = lane_of[holders]
-    here = lanes >= 0
-    absent = np.setdiff1d(np.arange(count), lanes[here])
-    pairs = (lanes[here].astype(np.int64) << 32) + cells[here]
-    different = np.unique(np.concatenate((pairs, absent << 32)))
-    starts = np.searchsorted(different, np.arange(count + 1) << 32)
-    return starts, (different & 0xFFFFFFFF).astype(np.int32)
