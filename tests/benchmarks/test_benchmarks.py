@@ -13,7 +13,17 @@ from benchmarks.harness import Contender, DisagreementError, Latency, agree, fit
 from benchmarks.reporting import crossed, latencies
 from benchmarks.workloads import conjunctions as conjunctive
 
-from benchmarks import boolean, building, churn, conjunctions, growth, harness, imports, paper
+from benchmarks import (
+    boolean,
+    building,
+    churn,
+    conjunctions,
+    growth,
+    harness,
+    imports,
+    paper,
+    sigma,
+)
 from tamis.filters.build import compare
 from tamis.matching import Engine, Subscription
 
@@ -33,6 +43,11 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     ),
     "imports": (imports.main, "--repeats 1", ["tamis --help", "times of import typer"]),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
+    "sigma": (
+        sigma.main,
+        "--rules 150 --events 300",
+        ["SQLite, a query for each rule", "Tamis, Arrow", "pairs not asked"],
+    ),
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
 # Almost a minute of these is the compilation of other algorithms' kernels.

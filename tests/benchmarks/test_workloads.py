@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from benchmarks.baselines.scan import ScanMatcher
 from benchmarks.engines import Workload
-from benchmarks.workloads import boolean, conjunctions, paper
+from benchmarks.sigma import SqliteRules
+from benchmarks.workloads import boolean, conjunctions, paper, sigma
 from benchmarks.workloads.boolean import JOIN, distinct, zipf
 from benchmarks.workloads.boolean_kernels import XNOR
 from benchmarks.workloads.drawn import Drawn, parsed
@@ -203,3 +204,17 @@ def test_growth_keeps_the_matches_per_event(count: int, even: bool) -> None:
     workload = conjunctions.growth(count, 1, even=even)
     scan = ScanMatcher(workload.fields, workload.predicates, workload.programs)
     assert scan.counts(workload.events(100, 1).rows).mean() == pytest.approx(10, rel=0.1)
+
+
+def test_detection_rules_are_drawn_by_seed_and_ignore_case_as_sqlite_does() -> None:
+    rules = sigma.rules(400, 1)
+    assert rules == sigma.rules(400, 1) != sigma.rules(400, 2)
+    ops = Counter(test.op for rule in rules for test in rule.selections)
+    assert set(ops) == {"contains", "starts with", "ends with", "=", "like", "matches"}
+    events = sigma.events(200, 1, 400)
+    assert events == sigma.events(200, 1, 400)
+    filters = [parse(rule.tamis()) for rule in rules]
+    table = SqliteRules(rules, events, indexed=False)
+    counts = [sum(filter_.matches(event) for filter_ in filters) for event in events]
+    assert table.counts().tolist() == counts
+    assert sum(counts) > 100

@@ -7,10 +7,10 @@ looked for folded, and confirmed in the text itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
 from typing import Final
 
 from tamis.diagrams.atom_intervals import folded_test
+from tamis.events import Kind
 from tamis.filters.atoms import Caseless, Compare, In, Like, Regex, TextTest, ValueAtom
 from tamis.filters.folding import fold
 from tamis.matching.evaluate.metering import Meter
@@ -83,33 +83,36 @@ class PartsInAnyCase:
     """Finds which substrings a text contains, some exactly and some in any case."""
 
     def __init__(self, folded: Sequence[Placed], exact: Sequence[Placed]) -> None:
-        self._of_part: Final[list[tuple[list[int], list[tuple[int, str]]]]] = []
-        """For each folded substring: what it answers, and what the text itself has to contain."""
-        numbers: dict[str, int] = {}
-        parts: list[Placed] = []
-
-        def entry(text: str) -> tuple[list[int], list[tuple[int, str]]]:
-            number = numbers.setdefault(text, len(numbers))
-            if number == len(self._of_part):
-                self._of_part.append(([], []))
-                kind, attribute = folded[0].atom.kind, folded[0].atom.attribute
-                parts.append(Placed(number, TextTest(attribute, kind, "contains", text), text))
-            return self._of_part[number]
-
+        in_any_case: dict[str, list[int]] = {test.text: [] for test in folded}
         for test in folded:
-            entry(test.text)[0].append(test.place)
+            in_any_case[test.text].append(test.place)
+        exactly: dict[str, list[tuple[int, str]]] = {}
         for test in exact:
-            entry(fold(test.text))[1].append((test.place, test.text))
-        self._finders: Final = part_finders(parts)
+            part = fold(test.text)
+            exactly.setdefault(part, []).append((test.place, test.text))
+            in_any_case.setdefault(part, [])
+        self._answers: Final = list(in_any_case.values())
+        """For each folded substring, the predicates that it answers."""
+        self._exactly: Final = {
+            number: exactly[part] for number, part in enumerate(in_any_case) if part in exactly
+        }
+        """And what the text itself has to contain for others."""
+        attribute = folded[0].atom.attribute
+        self._finders: Final = part_finders(
+            [
+                Placed(number, TextTest(attribute, Kind.TEXT, "contains", part), part)
+                for number, part in enumerate(in_any_case)
+            ]
+        )
 
     def find_both(self, text: str, folded: str) -> list[int]:
         """Return the indexes of the substrings that a text contains, exactly or folded."""
-        found: list[int] = []
+        found, answers, exactly = list[int](), self._answers, self._exactly
         for finder in self._finders:
             for number in finder.find(folded):
-                in_any_case, exactly = self._of_part[number]
-                found += in_any_case
-                found += [place for place, part in exactly if part in text]
+                found += answers[number]
+                if number in exactly:
+                    found += [place for place, part in exactly[number] if part in text]
         return found
 
 
@@ -138,18 +141,21 @@ def _constants(test: ValueAtom) -> Iterable[object]:
 
 
 class BeginningFinder(Finder):
-    """Finds which prefixes a text has, with one lookup for each of their lengths."""
+    """Finds which prefixes a text has: those that share the beginning that all of them have."""
 
     def __init__(self, tests: Sequence[Placed]) -> None:
-        self._places: Final[dict[str, list[int]]] = {}
+        self._shortest: Final = min(len(test.text) for test in tests)
+        self._by_beginning: Final[dict[str, list[tuple[str, int]]]] = {}
         for test in tests:
-            self._places.setdefault(test.text, []).append(test.place)
-        self._lengths: Final = sorted({len(test.text) for test in tests})
+            begun = self._by_beginning.setdefault(test.text[: self._shortest], [])
+            begun.append((test.text, test.place))
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the prefixes that a text has."""
-        beginnings = (text[:length] for length in takewhile(len(text).__ge__, self._lengths))
-        return [place for start in beginnings for place in self._places.get(start, ())]
+        begun = self._by_beginning.get(text[: self._shortest])
+        if begun is None:
+            return ()
+        return [place for prefix, place in begun if text.startswith(prefix)]
 
 
 def _finders_of(op: str, tests: Sequence[Placed]) -> list[Finder]:

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from itertools import takewhile
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -247,9 +246,14 @@ class EndingFinder(Finder):
 
     def find(self, text: str) -> Iterable[int]:
         """Return the indexes of the suffixes that a text has."""
-        whole = len(text)
-        endings = (text[whole - length :] for length in takewhile(whole.__ge__, self._lengths))
-        return [self._places[ending] for ending in endings if ending in self._places]
+        whole, places, found = len(text), self._places, list[int]()
+        for length in self._lengths:
+            if length > whole:
+                break
+            place = places.get(text[whole - length :])
+            if place is not None:
+                found.append(place)
+        return found
 
 
 class PatternFinder(Finder):

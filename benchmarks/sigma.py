@@ -1,0 +1,130 @@
+"""Detection rules against log events: `python -m benchmarks.sigma`.
+
+The rules are in the manner of SigmaHQ's: lists of endings, parts and wildcards without regard to
+case, and regular expressions (`benchmarks/workloads/sigma.py`). SQLite runs one query for each
+rule over a table of the same events, as pySigma's backend for it does. Its REGEXP is RE2, too.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import pyarrow as pa
+import re2
+
+from benchmarks.harness import Contender, agree, measure, options, step
+from benchmarks.reporting import Sheet, bars, rates, report
+from benchmarks.workloads import sigma
+from tamis.filters.patterns import pattern_options
+from tamis.matching import Engine, Subscription
+
+TITLE = "Sigma-like rules"
+RULES = 3_700
+EVENTS = 2_000
+SEED = 11
+
+
+class SqliteRules:
+    """A table of events in memory, and a query for each rule."""
+
+    def __init__(
+        self, rules: Sequence[sigma.Rule], events: Sequence[dict[str, object]], *, indexed: bool
+    ) -> None:
+        """Fill the table; with an index, a query looks at the events of one id only."""
+        self._size = len(events)
+        self._database = sqlite3.connect(":memory:")
+        self._database.create_function("regexp", 2, _found, deterministic=True)
+        names = sigma.columns()
+        self._database.execute(f"CREATE TABLE events ({', '.join(names)})")
+        if indexed:
+            self._database.execute("CREATE INDEX ids ON events (EventID)")
+        insert = f"INSERT INTO events VALUES ({', '.join('?' * len(names))})"  # noqa: S608 - marks
+        self._database.executemany(insert, sigma.rows(events))
+        self._queries = [
+            f"SELECT rowid FROM events WHERE {rule.sql()}"  # noqa: S608 - drawn, not given
+            for rule in rules
+        ]
+
+    def counts(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Run all queries; return how many rules match each event."""
+        counts = np.zeros(self._size, np.int64)
+        for query in self._queries:
+            for (number,) in self._database.execute(query):
+                counts[number - 1] += 1
+        return counts
+
+
+@cache
+def _pattern(pattern: str) -> re2._Regexp:
+    flags = pattern_options()
+    flags.case_sensitive = False
+    return re2.compile(pattern, options=flags)
+
+
+def _found(pattern: str, text: str | None) -> bool | None:
+    return None if text is None else _pattern(pattern).search(text) is not None
+
+
+def engine_of(rules: Sequence[sigma.Rule]) -> Engine:
+    """Return an engine with the rules, compiled."""
+    engine = Engine()
+    added = engine.add_many(Subscription(number, rule.tamis()) for number, rule in enumerate(rules))
+    assert not added.rejected, added.rejected[:3]  # noqa: S101
+    engine.compact()
+    return engine
+
+
+def checked(engine: Engine) -> Sheet:
+    """Check all rules; return what that took and found."""
+    started = time.perf_counter()
+    findings = engine.lint()
+    seconds = time.perf_counter() - started
+    return Sheet(
+        ("lint of all rules", ""),
+        [
+            ("seconds", f"{seconds:.1f}"),
+            ("findings", f"{len(findings):,}"),
+            ("pairs not asked", f"{findings.unasked:,}"),
+            ("questions that stayed open", f"{findings.open:,}"),
+        ],
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write the table."""
+    given = options(__doc__, arguments, rules=RULES, events=EVENTS)
+    rules = sigma.rules(given.rules, SEED)
+    events = sigma.events(given.events, SEED, given.rules)
+    with step("compiled the rules"):
+        engine = engine_of(rules)
+        plain = SqliteRules(rules, events, indexed=False)
+        indexed = SqliteRules(rules, events, indexed=True)
+    table = pa.Table.from_pylist(events)
+    agree(
+        {
+            "Tamis": np.asarray(engine.match_batch(events).counts(), np.int64),
+            "Tamis, Arrow": np.asarray(engine.match_batch(table).counts(), np.int64),
+            "SQLite": plain.counts(),
+            "SQLite, indexed": indexed.counts(),
+        }
+    )
+    alternatives = {
+        "SQLite, a query for each rule": plain.counts,
+        "SQLite, with an index of event ids": indexed.counts,
+        "Tamis, list of dicts": lambda: engine.match_batch(events).counts(),
+        "Tamis, Arrow": lambda: engine.match_batch(table).counts(),
+    }
+    group = f"{given.rules:,} rules"
+    found = measure(
+        [Contender(name, run, len(events), group) for name, run in alternatives.items()]
+    )
+    sheets = [rates("events", found), checked(engine)]
+    report("sigma", TITLE, sheets, bars(TITLE, "events", found), folder=given.out)
+
+
+if __name__ == "__main__":
+    main()
