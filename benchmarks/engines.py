@@ -88,8 +88,7 @@ def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = N
     ]
     with step(f"compiled {len(codes):,} filters, mode {mode}"):
         used, programs = filter_programs.Programs.of(codes).renumbered()
-        leaves = [vocabulary.leaf_of(number) for number in used.tolist()]
-        return compile_programs(programs, leaves, schema)
+        return compile_programs(programs, vocabulary.leaf_set(used), schema)
 
 
 def fill(engine: Engine, filters: Iterable[Filter]) -> None:

@@ -162,7 +162,14 @@ class Partition:
     """A value order divided into cells by the breakpoints that some filters need."""
 
     def __init__(self, breakpoints: Iterable[Breakpoint]) -> None:
-        self.breakpoints: Final[Sequence[Breakpoint]] = sorted(set(breakpoints) - {BEGIN, END})
+        self.breakpoints: Sequence[Breakpoint] = sorted(set(breakpoints) - {BEGIN, END})
+
+    @classmethod
+    def of_ascending(cls, breakpoints: Sequence[Breakpoint]) -> Partition:
+        """Return a partition by breakpoints that are in order already, BEGIN and END apart."""
+        partition = cls(())
+        partition.breakpoints = breakpoints
+        return partition
 
     @property
     def size(self) -> int:

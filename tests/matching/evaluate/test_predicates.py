@@ -28,7 +28,7 @@ from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference,
 from tamis.filters.atoms import COMPARISONS, HasBits, Like, Regex, TextTest, ValueAtom
 from tamis.filters.modes import View
 from tamis.matching import Engine
-from tamis.matching.compile.vocabulary import Predicate
+from tamis.matching.compile.leaves import Predicate
 from tamis.matching.evaluate import predicates as text_index
 from tamis.matching.evaluate import relations as relation_columns
 from tamis.matching.evaluate import text_finders

@@ -5,7 +5,6 @@ It never changes once it is built, so any number of threads may match with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -21,9 +20,9 @@ from tamis.matching.compile.chunk_kernels import Chunks
 from tamis.matching.compile.chunks import ChunkBuilder
 from tamis.matching.compile.graph_kernels import Graph, Regions
 from tamis.matching.compile.graphs import build_graph, needed_sides, region_list
+from tamis.matching.compile.leaves import LeafSet
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.variables import RegionList, Variables
-from tamis.matching.compile.vocabulary import Leaf
 
 
 class CompiledArrays(NamedTuple):
@@ -69,7 +68,7 @@ class Compiled:
         return len(self.arrays.chunks.test) + len(self.arrays.graph.kinds)
 
 
-def compile_programs(programs: Programs, leaves: Sequence[Leaf], schema: Schema | None) -> Compiled:
+def compile_programs(programs: Programs, leaves: LeafSet, schema: Schema | None) -> Compiled:
     """Compile subscriptions together: some to posting lists, the others to diagrams or a graph."""
     variables = Variables.of(leaves)
     access = find_access(programs, variables)

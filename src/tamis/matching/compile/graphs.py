@@ -14,8 +14,8 @@ from tamis.matching.compile.graph_kernels import (
     find_inner,
     grow_graph,
 )
-from tamis.matching.compile.program_kernels import Leaves, mark_needed_sides, new_scratch
-from tamis.matching.compile.programs import Programs, gather
+from tamis.matching.compile.program_kernels import Leaves, gather, mark_needed_sides, new_scratch
+from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.variables import RegionList
 
 

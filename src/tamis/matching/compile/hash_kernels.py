@@ -22,7 +22,7 @@ def next_spot(spot: int, table: NDArray[np.int32]) -> int:
 
 
 @inlined
-def mixed_run(mixed: int, values: NDArray[np.int32], first: int, last: int) -> int:
+def mixed_run(mixed: int, values: NDArray[np.integer], first: int, last: int) -> int:
     """Return a hash with a run of values in it."""
     for place in range(first, last):
         mixed = mixed_in(mixed, values[place])
@@ -30,7 +30,7 @@ def mixed_run(mixed: int, values: NDArray[np.int32], first: int, last: int) -> i
 
 
 @inlined
-def is_same_run(values: NDArray[np.int32], one: int, other: int, length: int) -> bool:
+def is_same_run(values: NDArray[np.integer], one: int, other: int, length: int) -> bool:
     """Return whether two runs of values are the same."""
     offset = 0
     while offset < length and values[one + offset] == values[other + offset]:
@@ -43,7 +43,7 @@ def find_run(
     table: NDArray[np.int32],
     heads: NDArray[np.generic],
     starts: NDArray[np.integer],
-    values: NDArray[np.int32],
+    values: NDArray[np.integer],
     head: int,
     first: int,
     last: int,

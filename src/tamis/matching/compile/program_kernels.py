@@ -74,6 +74,16 @@ class Leaves(NamedTuple):
     """The node, once it was built, or NONE; for 2 * i + s."""
 
 
+def gather(
+    starts: NDArray[np.integer], rows: NDArray[np.integer]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where the parts of some rows begin once concatenated, and where they were."""
+    first, last = starts[rows], starts[rows + 1]
+    together = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(last - first, out=together[1:])
+    return together, np.repeat(first - together[:-1], last - first) + np.arange(together[-1])
+
+
 class Scratch(NamedTuple):
     """Memory for one program at a time."""
 

@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from tamis.diagrams.kernels import NONE
 from tamis.filters import Filter, Mode
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
+from tamis.matching.compile.leaves import ABSENCE_RULE_OF_MODE, AbsenceRule
 from tamis.matching.compile.program_kernels import (
     OP_AND,
     OP_NOT,
     OP_OR,
     OP_XOR,
+    gather,
     operator_code,
     operator_of,
     terms_of,
 )
-from tamis.matching.compile.vocabulary import ABSENCE_RULE_OF_MODE, AbsenceRule, Vocabulary
+from tamis.matching.compile.vocabulary import Vocabulary
 
 _OPERATORS: Final[dict[type[Connective], int]] = {And: OP_AND, Or: OP_OR, Xor: OP_XOR}
 _CONNECTIVES: Final = {op: connective for connective, op in _OPERATORS.items()}
@@ -124,13 +126,3 @@ class Programs(NamedTuple):
     def longest(self) -> int:
         """Return the length of the longest program, at least 1."""
         return int(np.diff(self.starts).max(initial=1))
-
-
-def gather(
-    starts: NDArray[np.integer], rows: NDArray[np.integer]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the parts of some rows begin once concatenated, and where they were."""
-    first, last = starts[rows], starts[rows + 1]
-    together = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(last - first, out=together[1:])
-    return together, np.repeat(first - together[:-1], last - first) + np.arange(together[-1])

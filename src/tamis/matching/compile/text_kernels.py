@@ -257,6 +257,66 @@ def _number_of(data: NDArray[np.uint8], start: int, end: int, atoms: DistinctAto
     return number
 
 
+@inlined
+def _may_precede_number(byte: int) -> bool:
+    return byte in (32, 40, 44, 60, 61, 62)
+
+
+@kernel
+def split_atoms(
+    data: NDArray[np.uint8],
+    atoms: DistinctAtoms,
+    text: NDArray[np.uint8],
+    shapes: DistinctAtoms,
+    shape_of: NDArray[np.int32],
+    starts: NDArray[np.int64],
+    integers: NDArray[np.int64],
+) -> None:
+    """Write each atom as a shape, with 0 for its integers, and these integers.
+
+    The shapes are numbered, and their text is written; an atom that has no integers, or a text in
+    quotes, has none. What is an integer follows from what is before and after its digits.
+    """
+    written, count = 0, 0
+    for atom in range(atoms.size[0]):
+        at, end = atoms.starts[atom], atoms.ends[atom]
+        begin, first = written, count
+        is_plain = True
+        while at < end and is_plain:
+            after = at
+            while after < end and _is_digit(data[after]):
+                after += 1
+            if after == at:
+                text[written] = data[at]
+                is_plain = data[at] not in (34, 39)
+                written, at = written + 1, at + 1
+                continue
+            # No atom begins with a digit, nor with a sign.
+            is_negative = data[at - 1] == 45
+            before = data[at - 2] if is_negative else data[at - 1]
+            is_whole = after == end or not (_is_word(data[after]) or data[after] == 46)
+            if _may_precede_number(before) and is_whole and after - at <= _MAX_NUMBER_CHARACTERS:
+                value = 0
+                for place in range(at, after):
+                    value = 10 * value + int(data[place]) - 48
+                integers[count] = -value if is_negative else value
+                text[written] = 48
+                count, written = count + 1, written + 1
+            else:
+                text[written : written + after - at] = data[at:after]
+                written += after - at
+            at = after
+        known = shapes.size[0]
+        shape_of[atom] = NONE
+        if is_plain and count > first:
+            shape_of[atom] = _number_of(text, begin, written, shapes)
+        else:
+            count = first
+        if shapes.size[0] == known:
+            written = begin
+        starts[atom + 1] = count
+
+
 @kernel
 def _compile_text(
     data: NDArray[np.uint8],

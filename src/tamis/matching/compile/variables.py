@@ -6,19 +6,32 @@ several attributes come last. A batch of events gives each variable one row of b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from math import inf, nextafter
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import FREE, NONE
-from tamis.diagrams.value_order import Breakpoint, Partition
+from tamis.diagrams.value_order import BEGIN, END, NUMBERS, Breakpoint, Partition
 from tamis.matching.compile.graph_kernels import Regions, VariableCounts, number_regions
-from tamis.matching.compile.program_kernels import Leaves
-from tamis.matching.compile.programs import gather
-from tamis.matching.compile.vocabulary import Leaf, Predicate, Side
+from tamis.matching.compile.leaf_kernels import (
+    ABOVE,
+    ABOVE_WHOLE,
+    BELOW,
+    NUMBER,
+    OTHER,
+    NumberPoints,
+    ShapeEnds,
+    find_ends,
+    new_number_points,
+)
+from tamis.matching.compile.leaves import LeafSet, LeafShape, Predicate, sample_integers
+from tamis.matching.compile.program_kernels import Leaves, gather
 
 
 class Block(NamedTuple):
@@ -45,25 +58,9 @@ class Variables:
         self.leaves: Final = leaves
 
     @classmethod
-    def of(cls, leaves: Sequence[Leaf]) -> Variables:
+    def of(cls, leaves: LeafSet) -> Variables:
         """Number the variables of some leaves."""
-        breakpoints, predicates = _take_stock(leaves)
-        blocks: dict[str, Block] = {}
-        numbers: dict[Predicate, int] = {}
-        chains: list[int] = []
-        for name in breakpoints:
-            partition = Partition(breakpoints[name])
-            blocks[name] = Block(partition, len(chains))
-            chains += [len(chains)] * len(partition.breakpoints)
-            for predicate in predicates.get(name, ()):
-                numbers[predicate] = len(chains)
-                chains.append(FREE)
-        return cls(
-            blocks,
-            numbers,
-            np.array(chains, np.int32),
-            _LeafNumbering(blocks, numbers).leaves(leaves),
-        )
+        return _VariableNumbering(leaves).variables()
 
     @cached_property
     def attributes(self) -> frozenset[str]:
@@ -90,67 +87,202 @@ class Variables:
         return len(self.chains)
 
 
-class _LeafNumbering:
-    """Leaves in terms of the numbers of variables."""
+class _VariableNumbering:
+    """Numbers the variables of leaves: shape by shape in Python, leaf by leaf in a kernel."""
 
-    def __init__(self, blocks: Mapping[str, Block], predicates: Mapping[Predicate, int]) -> None:
-        self._blocks = blocks
-        self._predicates = predicates
+    def __init__(self, leaves: LeafSet) -> None:
+        self._leaves = leaves
+        # In the order in which leaves first have them.
+        _, first = np.unique(leaves.shape, return_index=True)
+        self._ends = _EndsOfShapes()
+        rank = np.empty(len(leaves.shapes), np.int32)
+        for place, number in enumerate(np.argsort(first).tolist()):
+            rank[number] = place
+            self._ends.add(leaves.shapes[number])
+        self._shape = rank[leaves.shape]
 
-    def leaves(self, leaves: Sequence[Leaf]) -> Leaves:
-        """Return the sides of all leaves."""
-        starts, variables, begins, guards = [0], list[int](), list[bool](), list[int]()
-        numbers = {name: number for number, name in enumerate(self._blocks)}
-        for leaf in leaves:
-            for side in (leaf.true, leaf.false):
-                inside, breakpoints = self._toggles(leaf.attribute, side)
-                variables += breakpoints
-                starts.append(len(variables))
-                begins.append(inside)
-                guards.append(self._guard(side))
-        return Leaves(
-            starts=np.array(starts, np.int32),
-            variables=np.array(variables, np.int32),
-            begins_inside=np.array(begins, np.bool_),
-            guard=np.array(guards, np.int32),
-            block=np.array(
-                [numbers[leaf.attribute] if leaf.attribute else NONE for leaf in leaves], np.int32
+    def variables(self) -> Variables:
+        """Return all variables."""
+        ends, shape = self._ends.arrays(), self._shape
+        sides = np.stack((2 * shape, 2 * shape + 1), axis=1).ravel()
+        starts = np.zeros(len(sides) + 1, np.int32)
+        np.cumsum(np.diff(ends.starts)[sides], out=starts[1:])
+        found = np.empty(starts[-1], np.int32)
+        points = new_number_points(len(found))
+        others = len(self._ends.others)
+        find_ends(ends, shape, self._leaves.starts, self._leaves.integers, others, points, found)
+        blocks, predicates, chains, numbers = self._ends.numbered(points)
+        guard = np.array(self._ends.guards, np.int32)[sides]
+        return Variables(
+            blocks,
+            predicates,
+            chains,
+            Leaves(
+                starts=starts,
+                variables=numbers[found],
+                begins_inside=np.array(self._ends.begins, np.bool_)[sides],
+                guard=_guards(guard, numbers),
+                block=ends.block[shape],
+                node=np.full(len(sides), NONE, np.int32),
             ),
-            node=np.full(len(begins), NONE, np.int32),
         )
 
-    def _toggles(self, name: str, side: Side) -> tuple[bool, list[int]]:
-        """Return whether a side holds at BEGIN, and the breakpoints that change it."""
-        if side.predicate is not None and not side.negated:
-            # A predicate is true only where it is known, so its own variable suffices.
-            return True, [self._predicates[side.predicate]]
-        if not name:
-            return bool(side.intervals), []
-        partition, first = self._blocks[name]
-        ends = [partition.number(point) for interval in side.intervals for point in interval]
-        inside = bool(ends) and ends[0] == 0
-        return inside, [first + n - 1 for n in ends if 0 < n < partition.size]
 
-    def _guard(self, side: Side) -> int:
-        return self._predicates[side.predicate] if side.predicate and side.negated else NONE
+def _guards(guard: NDArray[np.int32], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the variables of guards, where there are any."""
+    numbered = guard.copy()
+    numbered[guard != NONE] = numbers[guard[guard != NONE]]
+    return numbered
 
 
-def _take_stock(
-    leaves: Iterable[Leaf],
-) -> tuple[Mapping[str, set[Breakpoint]], Mapping[str, dict[Predicate, None]]]:
-    breakpoints: dict[str, set[Breakpoint]] = {}
-    predicates: dict[str, dict[Predicate, None]] = {}
-    for leaf in leaves:
+class _EndsOfShapes:
+    """The breakpoints and predicates that decide leaves of some shapes."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[str, int] = {}
+        self.others: dict[tuple[int, Breakpoint | Predicate], int] = {}
+        """What is not a number, by its attribute."""
+        self.begins: list[bool] = []
+        self.guards: list[int] = []
+        self._starts = [0]
+        self._kind: list[int] = []
+        self._which: list[int] = []
+        self._value: list[float] = []
+        self._gap: list[int] = []
+        self._block: list[int] = []
+
+    def add(self, shape: LeafShape) -> None:
+        """Add the sides of a shape."""
+        leaf = shape.leaf
+        block = (
+            self._blocks.setdefault(leaf.attribute, len(self._blocks)) if leaf.attribute else NONE
+        )
+        self._gap.append(shape.gap)
+        self._block.append(block)
+        samples = _samples(shape)
         for side in (leaf.true, leaf.false):
-            if leaf.attribute:
-                breakpoints.setdefault(leaf.attribute, set()).update(
-                    point for interval in side.intervals for point in interval
-                )
-            if side.predicate is not None:
-                predicates.setdefault(leaf.attribute, {})[side.predicate] = None
-    if "" in predicates:
-        breakpoints[""] = set()
-    return breakpoints, predicates
+            guard, ends = NONE, [point for interval in side.intervals for point in interval]
+            begins = bool(ends) and ends[0] == BEGIN
+            if side.predicate is not None and not side.negated:
+                # A predicate is true only where it is known, so its own variable suffices.
+                begins = True
+                self._add_end(OTHER, self._other(block, side.predicate))
+            elif leaf.attribute:
+                for point in ends:
+                    if point not in (BEGIN, END):
+                        self._add_point(block, point, samples)
+            if side.predicate is not None and side.negated:
+                guard = self._other(block, side.predicate)
+            self.begins.append(begins)
+            self.guards.append(guard)
+            self._starts.append(len(self._kind))
+
+    def _other(self, block: int, what: Breakpoint | Predicate) -> int:
+        return self.others.setdefault((block, what), len(self.others))
+
+    def _add_point(
+        self, block: int, point: Breakpoint, samples: Mapping[Breakpoint, tuple[int, int]]
+    ) -> None:
+        if point in samples:
+            self._add_end(*samples[point])
+        elif len(point) == 2 and point[0] == NUMBERS and _is_float(point[1]):
+            self._add_end(NUMBER, NONE, float(point[1]))
+        else:
+            self._add_end(OTHER, self._other(block, point))
+
+    def _add_end(self, kind: int, which: int, value: float = 0.0) -> None:
+        self._kind.append(kind)
+        self._which.append(which)
+        self._value.append(value)
+
+    def arrays(self) -> ShapeEnds:
+        """Return the ends of all shapes."""
+        return ShapeEnds(
+            np.array(self._starts, np.int64),
+            np.array(self._kind, np.int8),
+            np.array(self._which, np.int32),
+            np.array(self._value, np.float64),
+            np.array(self._gap, np.int8),
+            np.array(self._block, np.int32),
+        )
+
+    def numbered(
+        self, points: NumberPoints
+    ) -> tuple[dict[str, Block], dict[Predicate, int], NDArray[np.int32], NDArray[np.int32]]:
+        """Return all blocks, predicates and chains, and the variable of every end."""
+        size = int(points.size[0])
+        order = np.lexsort((points.value[:size], points.block[:size]))
+        counts = np.bincount(points.block[:size], minlength=len(self._blocks))
+        parts = np.split(order, np.cumsum(counts)[:-1]) if len(counts) else []
+        others: dict[int, list[tuple[Breakpoint | Predicate, int]]] = {}
+        for (block, what), number in self.others.items():
+            others.setdefault(block, []).append((what, number))
+        numbers = np.empty(len(self.others) + size, np.int32)
+        blocks: dict[str, Block] = {}
+        predicates: dict[Predicate, int] = {}
+        chains: list[int] = []
+        for (name, block), part in zip(self._blocks.items(), parts, strict=True):
+            first, own = len(chains), others.get(block, [])
+            fixed = [(what, number) for what, number in own if type(what) is tuple]
+            breakpoints, places = _in_order(fixed, points.value[part], part + len(self.others))
+            numbers[places] = np.arange(first, first + len(places))
+            blocks[name] = Block(Partition.of_ascending(breakpoints), first)
+            chains += [first] * len(breakpoints)
+            _number_predicates(own, predicates, numbers, chains)
+        if NONE in others:
+            blocks[""] = Block(Partition(()), len(chains))
+            _number_predicates(others[NONE], predicates, numbers, chains)
+        return blocks, predicates, np.array(chains, np.int32), numbers
+
+
+def _number_predicates(
+    others: Sequence[tuple[Breakpoint | Predicate, int]],
+    predicates: dict[Predicate, int],
+    numbers: NDArray[np.int32],
+    chains: list[int],
+) -> None:
+    """Number the predicates among others, after all variables so far."""
+    for what, number in others:
+        if isinstance(what, Predicate):
+            predicates[what] = numbers[number] = len(chains)
+            chains.append(FREE)
+
+
+def _in_order(
+    fixed: list[tuple[Breakpoint, int]], values: NDArray[np.float64], places: NDArray[np.int64]
+) -> tuple[list[Breakpoint], NDArray[np.int64]]:
+    """Return the breakpoints of an attribute in order, numbers among them, and their places."""
+    numbers: list[Breakpoint] = [(NUMBERS, value) for value in values.tolist()]
+    if not fixed:
+        return numbers, places
+    fixed.sort()
+    before = bisect_right(fixed, (NUMBERS,), key=itemgetter(0))
+    after = bisect_left(fixed, (NUMBERS + 1,), key=itemgetter(0))
+    if before < after:
+        # Integers that are no floats lie between numbers.
+        everything = sorted([*fixed, *zip(numbers, places.tolist(), strict=True)])
+        return [point for point, _ in everything], np.array([n for _, n in everything], np.int64)
+    points = [*(p for p, _ in fixed[:before]), *numbers, *(p for p, _ in fixed[before:])]
+    own = np.array([number for _, number in fixed], np.int64)
+    return points, np.concatenate((own[:before], places, own[before:]))
+
+
+def _is_float(value: float) -> bool:
+    """Return whether a number is a float, or an integer that is one as well."""
+    try:
+        return type(value) is float or int(float(value)) == value
+    except OverflowError:
+        return False
+
+
+def _samples(shape: LeafShape) -> dict[Breakpoint, tuple[int, int]]:
+    """Return what the breakpoints at the sample integers of a shape stand for."""
+    samples: dict[Breakpoint, tuple[int, int]] = {}
+    for number, sample in enumerate(sample_integers(shape.integers)):
+        samples[NUMBERS, sample] = BELOW, number
+        samples[NUMBERS, sample + 1] = ABOVE_WHOLE, number
+        samples[NUMBERS, nextafter(sample, inf)] = ABOVE, number
+    return samples
 
 
 class RegionList(NamedTuple):

@@ -1,73 +1,42 @@
-"""The leaves of a set of filters, numbered, and the variables that decide them.
-
-A leaf is an atom under one rule of absence. It has two sides, where it is true and where it is
-false; each side is a set of cells in its attribute's value order, or a predicate outside that
-order.
-"""
+"""The leaves of a set of filters, numbered, and the shapes that many of them share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from enum import Enum
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.diagrams.atom_intervals import intervals_of
-from tamis.diagrams.value_order import BEGIN, END, Interval, ValueOrder, merged, outside
+from tamis.diagrams.kernels import NONE
+from tamis.diagrams.value_order import ValueOrder
 from tamis.events import Schema
 from tamis.filters import FALSE, TRUE, Filter, Mode
-from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom
 from tamis.filters.limits import NO_LIMITS
 from tamis.languages import parse
+from tamis.matching.compile.leaf_kernels import (
+    MAX_EXACT,
+    MAX_INTEGERS,
+    enter_leaves,
+    new_leaf_table,
+    number_leaves,
+)
+from tamis.matching.compile.leaves import (
+    EVERYWHERE,
+    NOWHERE,
+    AbsenceRule,
+    Leaf,
+    LeafSet,
+    LeafShape,
+    integers_of,
+    make_leaf,
+    sample_integers,
+    shape_of,
+    with_integers,
+)
+from tamis.matching.compile.program_kernels import gather
 
-
-class AbsenceRule(Enum):
-    """How a leaf treats absence."""
-
-    UNKNOWN = "sql"
-    FALSE = "total"
-    DEFAULT = "default"
-
-
-ABSENCE_RULE_OF_MODE: Final = {
-    Mode.SQL: AbsenceRule.UNKNOWN,
-    Mode.STRICT: AbsenceRule.UNKNOWN,
-    Mode.TOTAL: AbsenceRule.FALSE,
-    Mode.DEFAULT: AbsenceRule.DEFAULT,
-}
-
-
-class Predicate(NamedTuple):
-    """A test that the value order cannot decide, evaluated for every event."""
-
-    atom: Filter
-    truth: bool = True
-    """Whether it tests that the atom is true, or that it is false."""
-    completed: bool = False
-    """Whether the schema's defaults replace absent values."""
-
-
-class Side(NamedTuple):
-    """One side of a leaf: some cells, and a predicate that holds or does not hold."""
-
-    intervals: tuple[Interval, ...]
-    predicate: Predicate | None = None
-    negated: bool = False
-
-
-class Leaf(NamedTuple):
-    """An atom under one rule: its attribute, if its value order matters, and its two sides."""
-
-    attribute: str
-    true: Side
-    false: Side
-
-
-EVERYWHERE: Final = Side(((BEGIN, END),))
-NOWHERE: Final = Side(())
 _CONSTANTS: Final = (
     (TRUE, Leaf("", EVERYWHERE, NOWHERE)),
     (FALSE, Leaf("", NOWHERE, EVERYWHERE)),
@@ -126,11 +95,13 @@ class Vocabulary:
         # New atoms are looked up only among new ones; looking among the saved would decode all of
         # them.
         self._first = 2 + len(self._saved.ends)
-        self._atoms: list[Filter] = []
-        self._absence_rules: list[AbsenceRule] = []
-        self._leaves: list[Leaf] = []
+        self._leaves = _GrowingLeaves()
         self._value_orders: dict[str, ValueOrder] = {}
         self._numbers: dict[tuple[Filter, AbsenceRule], int] = {}
+        """Of atoms that are no integers' shape."""
+        self._numbers_of_integers: dict[tuple[Filter, AbsenceRule], int] = {}
+        """Of other atoms, as far as they were asked for one by one."""
+        self._shapes: dict[tuple[Filter, AbsenceRule], int] = {}
 
     def __len__(self) -> int:
         """Return the number of leaves, constants included."""
@@ -139,7 +110,8 @@ class Vocabulary:
     @property
     def size(self) -> int:
         """Return how much it holds: leaves, or the atoms that led to them if those are more."""
-        return self._first + max(len(self._leaves), len(self._numbers))
+        asked = len(self._numbers) + len(self._numbers_of_integers)
+        return self._first + max(len(self._leaves), asked)
 
     def some(self, numbers: NDArray[np.integer]) -> Vocabulary:
         """Return a vocabulary of some of the atoms' leaves, ascending, numbered from 2 on.
@@ -148,12 +120,15 @@ class Vocabulary:
         """
         saved = self._saved.some(numbers[numbers < self._first] - 2)
         kept = Vocabulary(self.schema, total=self._total, saved=saved)
-        for place in (numbers[numbers >= self._first] - self._first).tolist():
-            atom, rule = self._atoms[place], self._absence_rules[place]
-            kept._numbers[atom, rule] = len(kept)
-            kept._atoms.append(atom)
-            kept._absence_rules.append(rule)
-            kept._leaves.append(self._leaves[place])
+        found = self._leaves.some(numbers[numbers >= self._first] - self._first)
+        places = np.unique(found.shape, return_index=True)[1].tolist()
+        for shape, place in zip(found.shapes, places, strict=True):
+            number = kept._leaves.add_shape(shape)
+            if shape.integers:
+                kept._shapes[shape.atom, shape.rule] = number
+            else:
+                kept._numbers[shape.atom, shape.rule] = kept._first + place
+        kept._leaves.find(*found[1:])
         return kept
 
     def constant(self, *, value: bool) -> int:
@@ -166,36 +141,97 @@ class Vocabulary:
 
     def leaf(self, atom: Filter, rule: AbsenceRule) -> int:
         """Return the number of an atom's leaf; check an atom against the schema only once."""
-        number = self._numbers.get((atom, rule))
+        integers = integers_of(atom)
+        known = self._numbers_of_integers if integers else self._numbers
+        number = known.get((atom, rule))
         if number is None:
-            bound = atom if self.schema is None else atom.bind(self.schema)
-            number = self._numbers.get((bound, rule))
-            if number is None:
-                number = self._new_leaf(bound, rule)
-            self._numbers[atom, rule] = self._numbers[bound, rule] = number
+            number = known[atom, rule] = self._find(atom, rule, integers)
         return number
 
-    def _new_leaf(self, atom: Filter, rule: AbsenceRule) -> int:
-        self._leaves.append(self._make(atom, rule))
-        self._atoms.append(atom)
-        self._absence_rules.append(rule)
-        return self._first + len(self._leaves) - 1
+    def _find(self, atom: Filter, rule: AbsenceRule, integers: Sequence[int]) -> int:
+        bound = self._bound(atom)
+        if bound != atom:
+            return self.leaf(bound, rule)
+        if integers and max(map(abs, integers)) <= MAX_EXACT:
+            shape = self.shape(with_integers(atom, sample_integers(len(integers))), rule)
+            found = self.find(
+                np.array([shape], np.int32),
+                np.array([0, len(integers)], np.int64),
+                np.array(integers, np.int64),
+            )[0]
+            if found != NONE:
+                return int(found)
+        return self._find_alone(atom, rule)
 
-    def leaf_of(self, number: int) -> Leaf:
-        """Return a leaf by its number."""
-        if number >= self._first:
-            return self._leaves[number - self._first]
-        return self._make(*self._saved.read(number - 2)) if number > 1 else _CONSTANTS[number][1]
+    def _bound(self, atom: Filter) -> Filter:
+        return atom if self.schema is None else atom.bind(self.schema)
+
+    def _find_alone(self, atom: Filter, rule: AbsenceRule) -> int:
+        number = self._numbers.get((atom, rule))
+        if number is None:
+            leaf = make_leaf(atom, rule, self._value_order_of(atom))
+            shape = self._leaves.add_shape(LeafShape(atom, rule, leaf))
+            none = np.empty(0, np.int64)
+            found = self.find(np.array([shape], np.int32), np.zeros(2, np.int64), none)
+            number = self._numbers[atom, rule] = int(found[0])
+        return number
+
+    def shape(self, atom: Filter, rule: AbsenceRule) -> int:
+        """Return the number of the shape of an atom with sample integers.
+
+        It is NONE if leaves with other integers may be of another shape.
+        """
+        number = self._shapes.get((atom, rule))
+        if number is None:
+            self._bound(atom)
+            value_order = self._value_order_of(atom)
+            assert isinstance(atom, Atom)  # noqa: S101
+            assert value_order is not None  # noqa: S101
+            shape = shape_of(atom, rule, value_order)
+            number = NONE if shape is None else self._leaves.add_shape(shape)
+            self._shapes[atom, rule] = number
+        return number
+
+    def find(
+        self,
+        shapes: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        integers: NDArray[np.int64],
+    ) -> NDArray[np.int32]:
+        """Return the numbers of leaves of some shapes; NONE where a leaf is not like its shape."""
+        numbers = self._leaves.find(shapes, starts, integers)
+        return np.where(numbers == NONE, numbers, numbers + np.int32(self._first))
+
+    def leaf_set(self, numbers: NDArray[np.int32]) -> LeafSet:
+        """Return some leaves, ascending, in columns."""
+        is_new = numbers >= self._first
+        special = [self._special_shape(number) for number in numbers[~is_new].tolist()]
+        found = self._leaves.some(numbers[is_new] - self._first)
+        count = len(special)
+        return LeafSet(
+            [*special, *found.shapes],
+            np.concatenate((np.arange(count, dtype=np.int32), found.shape + np.int32(count))),
+            np.concatenate((np.zeros(count, np.int64), found.starts)),
+            found.integers,
+        )
+
+    def _special_shape(self, number: int) -> LeafShape:
+        """Return a constant or a saved leaf as a shape of its own."""
+        if number < 2:
+            return LeafShape(_CONSTANTS[number][0], AbsenceRule.FALSE, _CONSTANTS[number][1])
+        atom, rule = self._saved.read(number - 2)
+        return LeafShape(atom, rule, make_leaf(atom, rule, self._value_order_of(atom)))
 
     def atom_of(self, number: int) -> Filter:
         """Return the atom or constant of a leaf."""
         if number >= self._first:
-            return self._atoms[number - self._first]
+            return self._leaves.atom(number - self._first)[0]
         return self._saved.read(number - 2)[0] if number > 1 else _CONSTANTS[number][0]
 
     def saved(self) -> SavedLeaves:
         """Return all leaves except the constants, ready to be saved."""
-        return self._saved.more(self._atoms, self._absence_rules)
+        leaves = [self._leaves.atom(number) for number in range(len(self._leaves))]
+        return self._saved.more([atom for atom, _ in leaves], [rule for _, rule in leaves])
 
     def value_order(self, name: str) -> ValueOrder:
         """Return an attribute's value order, with absence unless no event lacks anything."""
@@ -204,30 +240,76 @@ class Vocabulary:
             self._value_orders[name] = ValueOrder(declared, self._mode)
         return self._value_orders[name]
 
-    def _make(self, atom: Filter, rule: AbsenceRule) -> Leaf:
-        if isinstance(atom, Relation):
-            return self._predicate_leaf(atom, "", (BEGIN, END), rule)
-        assert isinstance(atom, Atom)  # noqa: S101 - all other filters are already decomposed
-        value_order = self.value_order(atom.attribute)
-        within = (BEGIN, END)
-        known = atom.known() if rule is AbsenceRule.UNKNOWN else None
-        if known is not None:
-            (within,) = intervals_of(known, value_order) or (within,)
-        intervals = intervals_of(atom, value_order)
-        if intervals is None:
-            return self._predicate_leaf(atom, atom.attribute, within, rule)
-        if rule is AbsenceRule.DEFAULT and atom.passes(value_order.default):
-            intervals = (*intervals, (BEGIN, value_order.present()[0]))
-        inside = merged(intervals)
-        return Leaf(atom.attribute, Side(inside), Side(outside(inside, within)))
+    def _value_order_of(self, atom: Filter) -> ValueOrder | None:
+        return self.value_order(atom.attribute) if isinstance(atom, Atom) else None
 
-    @staticmethod
-    def _predicate_leaf(atom: Filter, name: str, within: Interval, rule: AbsenceRule) -> Leaf:
-        holds = Predicate(atom, completed=rule is AbsenceRule.DEFAULT)
-        if isinstance(atom, Relation) and rule is AbsenceRule.UNKNOWN:
-            # The value order cannot show where it is unknown: a quotient may have no value although
-            # all its attributes are present.
-            fails = Side((within,), Predicate(atom, truth=False))
-        else:
-            fails = Side((within,), holds, negated=True)
-        return Leaf(name, Side((within,), holds), fails)
+
+class _GrowingLeaves:
+    """Leaves in columns that grow: all that a reader has seen stays in its place."""
+
+    def __init__(self) -> None:
+        self._table = new_leaf_table(16, 16)
+        self._shapes: list[LeafShape] = []
+        self._gaps = np.zeros(16, np.int8)
+
+    def __len__(self) -> int:
+        return int(self._table.size[0])
+
+    def add_shape(self, shape: LeafShape) -> int:
+        """Add a shape; return its number."""
+        number = len(self._shapes)
+        if number == len(self._gaps):
+            self._gaps = np.append(self._gaps, np.zeros_like(self._gaps))
+        self._gaps[number] = shape.gap
+        self._shapes.append(shape)
+        return number
+
+    def find(
+        self,
+        shapes: NDArray[np.int32],
+        starts: NDArray[np.int64],
+        integers: NDArray[np.int64],
+    ) -> NDArray[np.int32]:
+        """Return the numbers of leaves, which are added if they are new."""
+        self._reserve(len(shapes), len(integers))
+        numbers = np.empty(len(shapes), np.int32)
+        number_leaves(self._table, self._gaps, shapes, starts, integers, numbers)
+        return numbers
+
+    def _reserve(self, leaves: int, integers: int) -> None:
+        """Make space for so many more leaves and integers, and the integers of one to look up."""
+        old = self._table
+        size = len(self)
+        used = int(old.starts[size])
+        # One more leaf is written before it is found to be known.
+        if size + leaves < len(old.shape) and used + integers + MAX_INTEGERS < len(old.integers):
+            return
+        larger = new_leaf_table(2 * (size + leaves), 2 * (used + integers + MAX_INTEGERS))
+        larger.shape[:size] = old.shape[:size]
+        larger.starts[: size + 1] = old.starts[: size + 1]
+        larger.integers[:used] = old.integers[:used]
+        larger.size[0] = size
+        enter_leaves(larger)
+        self._table = larger
+
+    def some(self, numbers: NDArray[np.integer]) -> LeafSet:
+        """Return some of the leaves."""
+        table = self._table
+        shapes, shape = np.unique(table.shape[numbers], return_inverse=True)
+        starts, taken = gather(table.starts, numbers)
+        own = self._shapes
+        return LeafSet(
+            [own[number] for number in shapes.tolist()],
+            shape.astype(np.int32),
+            starts,
+            table.integers[taken],
+        )
+
+    def atom(self, number: int) -> tuple[Filter, AbsenceRule]:
+        """Return the atom of a leaf, and its rule."""
+        table = self._table
+        shape = self._shapes[table.shape[number]]
+        if not shape.integers:
+            return shape.atom, shape.rule
+        integers = table.integers[table.starts[number] : table.starts[number + 1]]
+        return with_integers(shape.atom, integers.tolist()), shape.rule

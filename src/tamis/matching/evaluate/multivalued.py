@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.compile.program_kernels import Leaves
-from tamis.matching.compile.programs import Programs, gather
+from tamis.matching.compile.program_kernels import Leaves, gather
+from tamis.matching.compile.programs import Programs
 from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_leaf_rows
 from tamis.matching.evaluate.cells import BatchCells
 from tamis.matching.evaluate.segment_matches import SegmentMatches

@@ -15,7 +15,7 @@ from tamis.events.batch import NO_COLUMN, EventBatch
 from tamis.events.columns import Entries
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Caseless, HasBits, ValueAtom
-from tamis.matching.compile.vocabulary import Predicate
+from tamis.matching.compile.leaves import Predicate
 from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
 from tamis.matching.evaluate.caseless_finders import caseless_finders, placed_folded
 from tamis.matching.evaluate.metering import Meter

@@ -85,9 +85,8 @@ class Segment(NamedTuple):
         modes = np.array([_NUMBERS_OF_MODES[entry.mode] for entry in entries], np.int8)
         expires_at = np.array([entry.expires_at for entry in entries], np.float64)
         used, programs = Programs.of([entry.program for entry in entries]).renumbered()
-        leaves = [vocabulary.leaf_of(number) for number in used.tolist()]
         return cls(
-            Evaluator(compile_programs(programs, leaves, vocabulary.schema)),
+            Evaluator(compile_programs(programs, vocabulary.leaf_set(used), vocabulary.schema)),
             SubscriptionColumns.of(ids, modes, expires_at),
             np.ones(len(ids), np.bool_),
             used,

@@ -19,9 +19,10 @@ from tamis.filters import Id, Mode
 from tamis.filters.limits import NO_LIMITS
 from tamis.languages import parse
 from tamis.matching.compile.compiled import Compiled, CompiledArrays
+from tamis.matching.compile.leaves import Predicate
 from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.variables import Block, Variables
-from tamis.matching.compile.vocabulary import Predicate, SavedLeaves, Vocabulary
+from tamis.matching.compile.vocabulary import SavedLeaves, Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
 from tamis.matching.store.segments import Segment, SubscriptionColumns
 from tamis.matching.store.snapshot_file import read_file, write_file
