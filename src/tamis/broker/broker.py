@@ -21,8 +21,9 @@ from tamis.access import RateLimiter
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
-from tamis.broker.deliver.notifier import DAMAGE, Notifier
+from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.match.catch_up import CatchUp
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
@@ -76,12 +77,10 @@ from tamis.storage import Storage, StoredSubscription
 LOG: Final = get_logger("tamis.broker")
 
 EVENT_CACHE_BYTES: Final = 64 * 1024 * 1024
-RECOVERY_BATCH_EVENTS: Final = 1_000
 CHORE_SECONDS: Final = 0.25
 CHECKPOINT_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 5.0
 FORGET_SECONDS: Final = 600.0
-RECOVERING: Final = "stored events are still to be matched"
 POLICY_PROBLEM: Final = "the policy file cannot be used; the previous policy stays in force"
 
 
@@ -283,7 +282,17 @@ class Broker:
             end_invalid_sessions=self.end_invalid_sessions,
             forget=self.forget,
         )
-        self._event_cache = event_cache
+        self.event_cache = event_cache
+        self._catch_up = CatchUp(
+            store=store,
+            event_cache=event_cache,
+            matcher=self.matcher,
+            subscription_index=self.subscription_index,
+            executor=executors.match,
+            health=self.health,
+            supervisor=self.supervisor,
+            count_lost=self.acknowledgement_writer.count_lost,
+        )
         self._sessions: set[Session] = set()
         self._connected: Counter[str] = Counter()
         self._essential: list[asyncio.Task[None]] = []
@@ -346,7 +355,7 @@ class Broker:
         supervisor.restart("deferred writer", self.deferred_writer.run)
         supervisor.restart("subscription manager", self.subscription_manager.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
-        await supervisor.unless_failed(self._begin_matching())
+        await supervisor.unless_failed(self._catch_up.begin())
         for subscription in restored:
             self.subscription_manager.replay(subscription)
         self.health.set_open(True)
@@ -389,51 +398,6 @@ class Broker:
         except OSError as error:
             # Only the next start takes longer.
             LOG.warning("no snapshot written", reason=str(error))
-
-    async def _begin_matching(self) -> None:
-        """Match what is not matched; if the disk is full, that goes on after the broker is open."""
-        self.health.report(RECOVERING, "publications are accepted afterwards")
-        recovery = self.supervisor.depend_on("recovery", self._match_again)
-        stuck = asyncio.ensure_future(self.matcher.stuck.wait())
-        try:
-            await asyncio.wait([recovery, stuck], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stuck.cancel()
-
-    async def _match_again(self) -> None:
-        """Match events that were stored but perhaps not matched when the broker last ended."""
-        position = first = self.store.state.matched_up_to + 1
-        while position < self.store.log.next_sequence:
-            records = await self.executors.match.run(
-                self.store.log.read, position, RECOVERY_BATCH_EVENTS
-            )
-            if not records:
-                break
-            events = self._event_cache.decode_records(records)
-            if len(events) < len(records):
-                decoded = {event.sequence for event in events}
-                await self.matcher.skip([one for one in records if one.sequence not in decoded])
-            if events:
-                await self._event_cache.put(events)
-            position = records[-1].sequence + 1
-        await self.matcher.drained()
-        await self._tell_unmatched_losses(first)
-        self.health.clear(RECOVERING)
-
-    async def _tell_unmatched_losses(self, first: int) -> None:
-        """Tell all subscribers how many events could not be matched: any might have been theirs."""
-        log, state, stop = self.store.log, self.store.state, self.store.log.next_sequence
-        if not log.damage.lost_in(first, stop):
-            return
-        lost = {
-            one: count
-            for one in self.subscription_index
-            if (count := log.damage.lost_in(max(first, one.stored.start), stop))
-        }
-        counts = {one.number: count for one, count in lost.items()}
-        await self.executors.match.run(state.skip_unmatched, stop - 1, counts, DAMAGE)
-        for subscription, count in lost.items():
-            self.acknowledgement_writer.count_lost(subscription, count, DAMAGE)
 
     async def close(self) -> None:
         """Finish the work in progress, and stop."""

@@ -30,7 +30,7 @@ async def test_a_delivery_that_fails_ends_with_a_reason_and_a_log_line(tmp_path:
         await subscribe(session, "true", "all")
         await session.publish([b"{}"])
         await broker.matcher.drained()
-        broker._event_cache.recent.clear()
+        broker.event_cache.recent.clear()
         fault = RuntimeError("a planted fault")
         with patch.object(EventCache, "find", side_effect=fault), log_lines() as lines:
             await session.attach("all", sink, credit=10)

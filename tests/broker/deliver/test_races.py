@@ -153,7 +153,7 @@ async def test_an_event_acknowledged_while_it_is_prepared_is_not_sent(tmp_path: 
         ann, find, acknowledging = await fixture.login("ann", "reader"), EventCache.find, [1]
         await subscribe(ann, "n > 0", "s")
         await fixture.publish({"n": 1}, {"n": 2})
-        fixture.broker._event_cache.recent.clear()
+        fixture.broker.event_cache.recent.clear()
 
         async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
             acknowledged, acknowledging[:] = [*acknowledging], []
@@ -308,7 +308,7 @@ async def test_an_event_acknowledged_while_another_may_not_see_it_stays_so(tmp_p
         attachment = await ann.attach("s", live, credit=10, acknowledge="manual")
         await eventually_async(lambda: live.got)
         await ann.detach(attachment)
-        fixture.broker._event_cache.recent.clear()
+        fixture.broker.event_cache.recent.clear()
 
         async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
             await ann.acknowledge("s", [1])
@@ -325,7 +325,7 @@ async def test_events_of_a_fetch_that_fails_can_be_fetched_at_once(tmp_path: Pat
         ann = await fixture.login("ann", "reader")
         await subscribe(ann, "n > 0", "s")
         await fixture.publish({"n": 1}, {"n": 2})
-        fixture.broker._event_cache.recent.clear()
+        fixture.broker.event_cache.recent.clear()
         with (
             patch.object(EventCache, "_read", side_effect=StorageError(tmp_path, "cannot be read")),
             pytest.raises(StorageError),
@@ -432,7 +432,7 @@ async def test_a_lease_begins_when_the_events_are_there(tmp_path: Path) -> None:
         ann, find = await fixture.login("ann", "reader"), EventCache.find
         await subscribe(ann, "n > 0", "s")
         await fixture.publish({"n": 1}, {"n": 2})
-        fixture.broker._event_cache.recent.clear()
+        fixture.broker.event_cache.recent.clear()
 
         async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
             if fixture.clock.now == began_at:
