@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         engine = engine_of(rules)
         plain = SqliteRules(rules, events, indexed=False)
         indexed = SqliteRules(rules, events, indexed=True)
-    table = pa.Table.from_pylist(events)
+    table = pa.table({n: [event.get(n) for event in events] for n in sigma.columns()})
     agree(
         {
             "Tamis": np.asarray(engine.match_batch(events).counts(), np.int64),
