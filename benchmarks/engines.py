@@ -79,7 +79,12 @@ def engine_of(work: SizedFilters, case: Case | None = None, last: int | None = N
     return engine
 
 
-def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = None) -> Compiled:
+def compiled_of(
+    work: Workload,
+    mode: Mode = Mode.SQL,
+    schema: Schema | None = None,
+    plan: int | None = None,
+) -> Compiled:
     """Return the compiled form of a workload, without the limits and ids of an engine."""
     vocabulary = Vocabulary(schema, total=mode is Mode.TOTAL)
     filters = filters_in_parts(work, len(work.programs))
@@ -88,7 +93,7 @@ def compiled_of(work: Workload, mode: Mode = Mode.SQL, schema: Schema | None = N
     ]
     with step(f"compiled {len(codes):,} filters, mode {mode}"):
         used, programs = filter_programs.Programs.of(codes).renumbered()
-        return compile_programs(programs, vocabulary.leaf_set(used), schema)
+        return compile_programs(programs, vocabulary.leaf_set(used), schema, plan=plan)
 
 
 def fill(engine: Engine, filters: Iterable[Filter]) -> None:

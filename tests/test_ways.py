@@ -45,8 +45,10 @@ def listed(heading: str) -> list[str]:
 
 def subscriptions() -> Iterator[Subscription]:
     yield Subscription("wide", WIDE)
-    for n in range(300):
+    # So many that posting lists are worthwhile.
+    for n in range(4_000):
         yield Subscription(f"{n}", f'symbol = "S{n}" and price < {n}')
+    for n in range(300):
         yield Subscription(f"{n} up", f"price between {n} and {n + 3} or volume > {n}")
         yield Subscription(f"{n} news", f'headline contains "c{n}" and not volume = {n}')
         yield Subscription(f"{n} early", f'headline starts with "a{n}" or price is absent')

@@ -22,6 +22,7 @@ from benchmarks import (
     harness,
     imports,
     paper,
+    plans,
     sigma,
 )
 from tamis.filters.build import compare
@@ -48,10 +49,11 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
         "--rules 150 --events 300",
         ["SQLite, a query for each rule", "Tamis, Arrow", "pairs not asked"],
     ),
+    "plans": (plans.main, "--subscriptions 300", ["uneven growth, 300", "at most 1.2", "counting"]),
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
 # Almost a minute of these is the compilation of other algorithms' kernels.
-SLOW = {"boolean", "building", "conjunctions", "doors", "growth", "paper"}
+SLOW = {"boolean", "building", "conjunctions", "doors", "growth", "paper", "plans"}
 BENCHMARKS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SMALL]
 
 
@@ -60,13 +62,15 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(harness, "REPEATS", 1)
     monkeypatch.setattr(harness, "SECONDS_PER_RUN", 0.01)
     monkeypatch.setattr(building, "CHANGES", 5)
-    for module in (boolean, conjunctions, doors, growth):
+    for module in (boolean, conjunctions, doors, growth, plans):
         monkeypatch.setattr(module, "EVENTS", 256)
     monkeypatch.setattr(paper, "MESSAGES", 256)
     monkeypatch.setattr(churn, "EVENTS", 180)
     # Workload A has matches only where there are many subscriptions, or many events.
     workloads = {"grown": conjunctive.growth, "C": conjunctive.workload_c}
     monkeypatch.setattr(conjunctions, "WORKLOADS", workloads)
+    few = {name: plans.WORKLOADS[name] for name in ("C", "growth", "uneven growth", "Boolean")}
+    monkeypatch.setattr(plans, "WORKLOADS", few)
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

@@ -17,7 +17,7 @@ from strategies import World, generators, random_event, random_filter, random_wo
 from tamis.events import Event
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
-from tamis.matching.compile import access, chunks
+from tamis.matching.compile import access, chunks, plans
 from tamis.matching.evaluate import evaluator as evaluation
 from tamis.matching.store import collection
 
@@ -56,12 +56,10 @@ def change(engine: Engine, kept: Kept, world: World, modes: list[Mode], rng: Ran
 def paths_of_all_sorts(rng: Random) -> Iterator[None]:
     """Index subscriptions that would not be in so small a test, or force graphs."""
     with (
-        patch.object(access, "MAX_EVENT_SHARE", rng.choice((access.MAX_EVENT_SHARE, 0.1, 10.0))),
-        patch.object(
-            access,
-            "MAX_EVENT_SHARE_OF_PROGRAM",
-            rng.choice((access.MAX_EVENT_SHARE_OF_PROGRAM, 10.0)),
-        ),
+        patch.object(plans, "PLANS", rng.choice((plans.PLANS, (1,), (2,), (3,)))),
+        patch.object(plans, "ROW_NS", rng.choice((plans.ROW_NS, 1e9))),
+        patch.object(plans, "LOOKUP_NS", rng.choice((plans.LOOKUP_NS, 0.0))),
+        patch.object(plans, "PROGRAM_STEP_NS", rng.choice((plans.PROGRAM_STEP_NS, 1e-6))),
         patch.object(chunks, "NODES_PER_CODE", rng.choice((chunks.NODES_PER_CODE, 0, -1))),
         patch.object(
             collection, "MAX_OPEN_SUBSCRIPTIONS", rng.choice((collection.MAX_OPEN_SUBSCRIPTIONS, 1))
@@ -79,9 +77,6 @@ def paths_of_all_sorts(rng: Random) -> Iterator[None]:
         ),
         patch.object(
             evaluation, "MAX_PREDICATE_BYTES", rng.choice((evaluation.MAX_PREDICATE_BYTES, 1))
-        ),
-        patch.object(
-            access, "MAX_POSTINGS_PER_LIST", rng.choice((access.MAX_POSTINGS_PER_LIST, 0))
         ),
         patch.object(access, "MAX_CELLS_PER_LEAF", rng.choice((access.MAX_CELLS_PER_LEAF, 1))),
     ):

@@ -14,7 +14,8 @@ from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.engine import Engine, Subscription
 
 _RARE: Final = 'text = "a{0}" and number < {0}'
-"""Enough of these have a value of their own to be indexed by it."""
+_RARE_COUNT: Final = 2_000
+"""So many of these, each with a value of its own, are indexed by it."""
 _VARIED: Final = (
     "number < {0} and flag = true",
     "number between {0} and {0} + 3 or other > {0}",
@@ -54,7 +55,7 @@ def load_kernels() -> None:
 
 
 def _subscriptions() -> Iterator[Subscription]:
-    for number in range(600):
+    for number in range(_RARE_COUNT):
         yield Subscription(number, _RARE.format(number))
-    for number in range(600, 900):
+    for number in range(_RARE_COUNT, _RARE_COUNT + 300):
         yield Subscription(number, _VARIED[number % len(_VARIED)].format(number))

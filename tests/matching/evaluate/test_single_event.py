@@ -27,7 +27,7 @@ from tamis.errors import TamisError
 from tamis.events import Kind, Value, decode_json, encode_json
 from tamis.filters import Filter, attr
 from tamis.filters.build import text_test
-from tamis.matching.compile import access
+from tamis.matching.compile import plans
 
 Kept = list[tuple[int, Filter, Mode]]
 
@@ -70,11 +70,10 @@ def compare(rng: Random, events: int) -> int:
     """Match single events in every form that they can have; return how many matched."""
     world = random_world(rng, typed=rng.random() < 0.5)
     total = world.schema is not None and rng.random() < 0.2
-    most = rng.choice((access.MAX_EVENT_SHARE, 10.0))
     matched = 0
     with (
-        patch.object(access, "MAX_EVENT_SHARE", most),
-        patch.object(access, "MAX_EVENT_SHARE_OF_PROGRAM", most),
+        patch.object(plans, "PLANS", rng.choice((plans.PLANS, (1,), (2,), (3,)))),
+        patch.object(plans, "ROW_NS", rng.choice((plans.ROW_NS, 1e9))),
     ):
         engine, kept = engine_of(rng, world, Mode.TOTAL if total else Mode.SQL)
     for _ in range(events):

@@ -26,25 +26,21 @@ from tamis.matching.compile.access_kernels import (
     find_all_accesses,
     find_leaf_keys,
     find_rarest_keys,
+    new_accesses,
     new_search,
     write_records,
+)
+from tamis.matching.compile.plans import (
+    Selectivity,
+    choose_plan,
+    shared_regions,
+    usual_presence,
 )
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.variables import Variables
 
-# An estimate, from tens of nanoseconds for evaluating a filter on its own and hundredths of one for
-# a filter and an event in a diagram: above this share of all events, indexing does not pay.
-MAX_EVENT_SHARE: Final = 1 / 500
-# The checks of a conjunction mostly fail at once; any other program takes this much longer.
-MAX_EVENT_SHARE_OF_PROGRAM: Final = MAX_EVENT_SHARE / 32
-# If a smaller share of the subscriptions than this can be indexed, none is.
-MIN_INDEXED_SHARE: Final = 1 / 32
 # A test of up to this many cells is filed under each of them.
 MAX_CELLS_PER_LEAF: Final = 16
-# Events are assumed to have about this many attributes, even if filters test many more.
-ATTRIBUTES_PER_EVENT: Final = 24
-# A longer posting list is split by adding a cell to its key.
-MAX_POSTINGS_PER_LIST: Final = 16
 
 
 class Access(NamedTuple):
@@ -62,66 +58,41 @@ class _Keys(NamedTuple):
     keys: NDArray[np.int64]
 
 
-def find_access(programs: Programs, variables: Variables) -> Access:
-    """Decide which programs are indexed under which keys.
-
-    Every event has to search the posting lists; if they hold only a few of many subscriptions, it
-    is cheaper to index none.
-    """
-    access = _find(programs, variables, MAX_EVENT_SHARE, MAX_EVENT_SHARE_OF_PROGRAM)
-    if 0 < access.is_indexed.sum() < MIN_INDEXED_SHARE * len(access.is_indexed):
-        access = _find(programs, variables, 0.0, 0.0)
-    return access
-
-
-def _find(programs: Programs, variables: Variables, rare: float, rare_program: float) -> Access:
+def find_access(programs: Programs, variables: Variables, plan: int | None = None) -> Access:
+    """Decide which programs are indexed under which keys: as is cheapest, or as a plan says."""
     offsets = _cell_offsets(variables)
     keys = _leaf_keys(variables, offsets)
     count = len(programs.starts) - 1
+    found, accesses = np.empty(len(programs.codes) + 1, np.int32), new_accesses(count)
     search = new_search(programs.longest)
-    found, sizes = np.empty(len(programs.codes) + 1, np.int32), np.empty(count, np.int32)
-    used = find_all_accesses(*programs, keys.cost, rare, rare_program, search, found, sizes)
-    members, under = _expand(found[:used], sizes, keys)
-    total = int(offsets[-1]) + len(variables.blocks)
+    used = find_all_accesses(*programs, keys.cost, search, found, accesses)
     rarest = RarestCells(programs, *_single_cells(keys, variables, offsets))
-    compounds = CompoundPlacement(rarest)
-    joined = _split_long_lists(rarest, compounds, members, under, total)
-    enough = rarest.rare_enough(rare)
-    for cells in (2, 3):
-        compounds.take(
-            np.flatnonzero((sizes == NONE) & (enough == cells)), cells, MAX_POSTINGS_PER_LIST
-        )
-    alone = under[~joined]
+    known = Selectivity(
+        np.diff(programs.starts),
+        shared_regions(programs.codes, programs.starts),
+        accesses.is_conjunction,
+        accesses.share,
+        rarest.cost,
+        blocks_of(rarest.keys, offsets),
+    )
+    chosen = choose_plan(known, len(variables.blocks), plan)
+    is_single = chosen.cells == 1
+    own = found[:used][np.repeat(is_single, accesses.sizes)]
+    members, under = _expand(own, np.flatnonzero(is_single), accesses.sizes, keys)
+    compounds = CompoundPlacement(rarest, chosen.cells)
+    total = int(offsets[-1]) + len(variables.blocks)
     met, compound = compounds.postings(total, offsets)
-    single = np.pad(alone[:, None], ((0, 0), (0, 2)), constant_values=NONE)
+    single = np.pad(under[:, None], ((0, 0), (0, 2)), constant_values=NONE)
     records = _write_postings(
         programs,
         variables,
         offsets,
-        members=np.concatenate((members[~joined], compounds.members)),
+        members=np.concatenate((members, compounds.members)),
         cells=np.concatenate((single, compounds.keys)),
-        keys=np.concatenate((alone, met)),
+        keys=np.concatenate((under, met)),
         key_count=total + len(compound[2]),
     )
-    is_indexed = sizes != NONE
-    is_indexed[compounds.members] = True
-    return Access(is_indexed, Postings(offsets, *records, CompoundKeys(*compound)))
-
-
-def _split_long_lists(
-    rarest: RarestCells,
-    compounds: CompoundPlacement,
-    members: NDArray[np.int32],
-    under: NDArray[np.int64],
-    total: int,
-) -> NDArray[np.bool_]:
-    """Move subscriptions of long lists to compound keys; return which were moved."""
-    longest = np.bincount(under, minlength=total)[under] > MAX_POSTINGS_PER_LIST
-    alone = np.bincount(members, minlength=len(rarest.keys))[members] == 1
-    has_two = (rarest.keys[members, 0] == under) & (rarest.keys[members, 1] != NONE)
-    joined: NDArray[np.bool_] = longest & alone & has_two
-    compounds.take(members[joined].astype(np.int64), 2, MAX_POSTINGS_PER_LIST)
-    return joined
+    return Access(chosen.cells > 0, Postings(offsets, *records, CompoundKeys(*compound)))
 
 
 def _single_cells(
@@ -189,22 +160,26 @@ def _leaf_keys(variables: Variables, offsets: NDArray[np.int64]) -> _Keys:
     return _Keys(found.cost, starts, found.keys[:used].copy())
 
 
-def usual_presence(attributes: int) -> float:
-    """Return the share of events assumed to have an attribute, of so many that filters test."""
-    return min(1.0, ATTRIBUTES_PER_EVENT / max(1, attributes))
-
-
 def _expand(
-    found: NDArray[np.int32], sizes: NDArray[np.int32], keys: _Keys
+    found: NDArray[np.int32],
+    indexed: NDArray[np.int64],
+    sizes: NDArray[np.int32],
+    keys: _Keys,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
     """Return every indexed program once for each of its keys, and the keys."""
-    indexed = np.flatnonzero(sizes != NONE)
     owners = np.repeat(indexed, sizes[indexed])
     first, last = keys.starts[found], keys.starts[found + 1]
     counts = last - first
     ends = np.cumsum(counts)
     places = np.repeat(first - (ends - counts), counts) + np.arange(ends[-1] if len(ends) else 0)
     return np.repeat(owners, counts).astype(np.int32), keys.keys[places]
+
+
+def blocks_of(keys: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return the attributes of cells, NONE for none."""
+    blocks = np.searchsorted(offsets, keys, side="right").astype(np.int32) - np.int32(1)
+    blocks[keys == NONE] = NONE
+    return blocks
 
 
 MAX_CELLS_PER_KEY: Final = 3
@@ -227,48 +202,23 @@ class RarestCells:
         """The rarest first; NONE if there are no more."""
         cost = np.ones((count, MAX_CELLS_PER_KEY), np.float64)
         find_rarest_keys(*programs, leaf_key, leaf_cost, leaf_block, self.keys, cost)
-        self.cost: Final = np.cumprod(cost, axis=1)
+        self.cost: Final[NDArray[Any]] = np.cumprod(cost, axis=1)
         """The share of events in the first, in the first two, and in all three."""
         self.cost[self.keys == NONE] = np.inf
-
-    def rare_enough(self, most: float) -> NDArray[np.int64]:
-        """Return how many cells are needed to be rare enough; 0 if all together are not."""
-        enough = self.cost <= most
-        return np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, 0)
 
 
 class CompoundPlacement:
     """The conjunctions filed under compound keys."""
 
-    def __init__(self, rarest: RarestCells) -> None:
-        self._rarest = rarest
-        self._members: list[NDArray[np.int64]] = []
-        self._keys: list[NDArray[np.int64]] = []
-
-    def take(self, members: NDArray[np.int64], cells: int, longest: int) -> None:
-        """File conjunctions under this many cells, or one more if the list would be too long."""
-        keys = self._rarest.keys[members].copy()
-        keys[:, cells:] = NONE
-        if cells < MAX_CELLS_PER_KEY:
-            _, number = distinct_rows(keys)
-            is_long = np.bincount(number, minlength=1)[number] > longest
-            too_long = is_long & (self._rarest.keys[members, cells] != NONE)
-            self.take(members[too_long], cells + 1, longest)
-            members, keys = members[~too_long], keys[~too_long]
-        self._members.append(members)
+    def __init__(self, rarest: RarestCells, cells: NDArray[np.int8]) -> None:
+        """File those that are to have two or three cells in their key under the rarest."""
+        self.members: Final = np.flatnonzero(cells > 1).astype(np.int32)
+        keys = rarest.keys[self.members]
+        keys[np.arange(MAX_CELLS_PER_KEY) >= cells[self.members, None]] = NONE
         # In the order of attributes, so that a lookup need try only one order.
         ordered = np.sort(np.where(keys == NONE, np.iinfo(np.int64).max, keys), axis=1)
-        self._keys.append(np.where(ordered == np.iinfo(np.int64).max, NONE, ordered))
-
-    @property
-    def members(self) -> NDArray[np.int32]:
-        """Return the conjunctions."""
-        return np.concatenate([np.empty(0, np.int32), *self._members]).astype(np.int32)
-
-    @property
-    def keys(self) -> NDArray[np.int64]:
-        """Return the cells of each of them."""
-        return np.concatenate([np.empty((0, MAX_CELLS_PER_KEY), np.int64), *self._keys])
+        self.keys: Final = np.where(ordered == np.iinfo(np.int64).max, NONE, ordered)
+        """The cells of each of them."""
 
     def postings(
         self, first_key: int, offsets: NDArray[np.int64]
@@ -276,9 +226,7 @@ class CompoundPlacement:
         """Return the key of each member, and the table by which events find keys."""
         keys = self.keys
         different, under = distinct_rows(keys)
-        blocks = np.searchsorted(offsets, keys, side="right").astype(np.int32) - 1
-        blocks[keys == NONE] = NONE
-        kinds, _ = distinct_rows(blocks)
+        kinds, _ = distinct_rows(blocks_of(keys, offsets))
         table = np.zeros(1 << (2 * len(different) + 1).bit_length(), np.int32)
         enter_compound_keys(different, table)
         has_threes = np.array([(kinds[:, -1] != NONE).any()])

@@ -191,7 +191,10 @@ def find_leaf_keys(
             keys[used] = offsets[-1] + block
             taken = 1
         else:
-            cost[side] = usual * taken / cells
+            # Between two values that filters test there is a cell of all others, which is as narrow
+            # where values are codes or names: a single value is twice as frequent as a cell.
+            is_values = taken == (end - start + 1) // 2
+            cost[side] = usual * min(1.0, taken * (2.0 if is_values else 1.0) / cells)
         counts[side] = taken
         used += taken
     return used
@@ -219,6 +222,21 @@ def new_search(longest: int) -> AccessSearch:
         next_term=np.empty(longest, np.int32),
         stack=np.empty(2 * longest + 2, np.int32),
     )
+
+
+class Accesses(NamedTuple):
+    """What is known of the access predicates of each program."""
+
+    sizes: NDArray[np.int32]
+    """How many it has, 0 if none."""
+    share: NDArray[np.float64]
+    """The share of events that meet one of them; infinite if it has none."""
+    is_conjunction: NDArray[np.bool_]
+
+
+def new_accesses(count: int) -> Accesses:
+    """Return memory for so many programs."""
+    return Accesses(np.empty(count, np.int32), np.empty(count), np.empty(count, np.bool_))
 
 
 @kernel
@@ -313,27 +331,21 @@ def find_all_accesses(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
     leaf_cost: NDArray[np.float64],
-    most: float,
-    most_as_program: float,
     search: AccessSearch,
     found: NDArray[np.int32],
-    sizes: NDArray[np.int32],
+    accesses: Accesses,
 ) -> int:
-    """Write the access predicates of every program; a size of NONE means that it has none.
-
-    An access that costs more than `most` counts as none. Other programs than conjunctions must be
-    run for every event that finds them; for them the limit is `most_as_program`.
-    """
+    """Write the access predicates of every program, and what there is to know of them."""
     used = 0
-    for number in range(len(sizes)):
+    for number in range(len(accesses.sizes)):
         program = codes[starts[number] : starts[number + 1]]
-        sizes[number] = find_access(program, leaf_cost, search, found[used:])
-        if sizes[number] != NONE:
-            share = most if is_conjunction(program) else most_as_program
-            if search.cost[2 * (len(program) - 1)] > share:
-                sizes[number] = NONE
-            else:
-                used += sizes[number]
+        size = find_access(program, leaf_cost, search, found[used:])
+        accesses.is_conjunction[number] = is_conjunction(program)
+        accesses.sizes[number], accesses.share[number] = 0, np.inf
+        if size != NONE:
+            accesses.sizes[number] = size
+            accesses.share[number] = search.cost[2 * (len(program) - 1)]
+            used += size
     return used
 
 

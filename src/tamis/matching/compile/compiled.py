@@ -68,10 +68,15 @@ class Compiled:
         return len(self.arrays.chunks.test) + len(self.arrays.graph.kinds)
 
 
-def compile_programs(programs: Programs, leaves: LeafSet, schema: Schema | None) -> Compiled:
-    """Compile subscriptions together: some to posting lists, the others to diagrams or a graph."""
+def compile_programs(
+    programs: Programs, leaves: LeafSet, schema: Schema | None, *, plan: int | None = None
+) -> Compiled:
+    """Compile subscriptions together: some to posting lists, the others to diagrams or a graph.
+
+    The cheapest plan is chosen, unless one is given.
+    """
     variables = Variables.of(leaves)
-    access = find_access(programs, variables)
+    access = find_access(programs, variables, plan)
     unindexed = np.flatnonzero(~access.is_indexed).astype(np.int32)
     chosen = programs.some(unindexed)
     builder = ChunkBuilder(chosen, variables)

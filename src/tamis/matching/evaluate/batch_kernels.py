@@ -130,6 +130,8 @@ def set_region_rows(
     all_breakpoints, guards, passing = regions.breakpoints, regions.guard, batch.passing
     variables, rows, is_set = workspace.variables, workspace.rows, workspace.is_set
     for block in range(len(of_block) - 1):
+        if of_block[block] == of_block[block + 1]:
+            continue
         # The constants come last; they belong to no attribute.
         is_attribute = block < len(counts.breakpoints)
         breakpoints = counts.breakpoints[block] if is_attribute else 0

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from tamis.diagrams.kernels import NONE
 from tamis.diagrams.value_order import BRACKET_OF_KIND, BRACKETS, NUMBERS, TEXTS
 from tamis.events import Kind
-from tamis.matching.compile.access import usual_presence
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.compile.graph_kernels import Graph, Regions
 from tamis.matching.compile.graphs import build_graph, needed_sides, region_list
+from tamis.matching.compile.plans import usual_presence
 from tamis.matching.compile.variables import Variables
 from tamis.matching.evaluate.single_event.plan_kernels import (
     NodePlan,
