@@ -160,6 +160,17 @@ class BrokerProcess:
         if executor == "match":
             self.world.checker.policies.stall_matching(now, stalled.stall_until)
 
+    def fail_reads(self, seconds: float) -> None:
+        """Let all reading of events fail for a moment."""
+        world = self.world
+        world.trace("chaos", "disk fails read for", f"{seconds:.3f}")
+        self.read_fault_chance, world.disk_fails_until = 1.0, inf
+        world.loop.call_later(seconds, self._read_again)
+
+    def _read_again(self) -> None:
+        self.read_fault_chance, self.world.disk_fails_until = 0.0, self.world.loop.time()
+        self.world.trace("chaos", "disk can be read")
+
     def kill(self) -> None:
         """End everything at this moment: nothing is finished, nothing is told."""
         self.crash("kill")

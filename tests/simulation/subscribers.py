@@ -257,6 +257,7 @@ class PatientSubscriber(DurableSubscriber):
         self._lifetime = None
         self._is_restless = self._random.random() < 0.4
         """Whether it leaves by itself; the others come back only when they are told to."""
+        self._spoiling = world.stream("bad sectors")
 
     async def run(self) -> None:
         """Take everything until the end, and then what is left."""
@@ -273,12 +274,22 @@ class PatientSubscriber(DurableSubscriber):
                 while not (world.is_winding_down and world.is_drained(self)):
                     if world.loop.time() > until and not world.is_winding_down:
                         break
-                    await self._drain(client, await client.next(1.0))
+                    frame = await client.next(1.0)
+                    if isinstance(frame, Deliver):
+                        self._spoil_disk()
+                    await self._drain(client, frame)
             except (RefusedError, TimeoutError):
                 await asyncio.sleep(0.2)  # virtual
             finally:
                 client.die()
             await asyncio.sleep(self._random.random())  # virtual: events arrive meanwhile
+
+    def _spoil_disk(self) -> None:
+        """Let the next events be unreadable for a moment, now and then."""
+        process, random = self._world.server.process, self._spoiling
+        is_spoilt = self._world.is_disk_unreliable and random.random() < 0.1
+        if is_spoilt and process is not None and not self._world.is_winding_down:
+            process.fail_reads(random.random() * 0.5)
 
     async def _borrow(self, credential: Credential) -> None:
         """Fetch, and leave the events to come back, also over the connection."""

@@ -106,7 +106,9 @@ class Verdict:
             try:
                 letters = await request(self._world, credential, methodcaller("dead_letters", name))
             except RefusedError as error:
-                self._checker.fail(f"the dead letters of {subscription}: {error}")
+                # It may have expired meanwhile.
+                if self._is_surely_there(subscription):
+                    self._checker.fail(f"the dead letters of {subscription}: {error}")
                 continue
             for letter in letters:
                 self._checker.check_dead_letter(subscription, letter)
@@ -127,7 +129,8 @@ class Verdict:
                 try:
                     await self._check_loss(subscription)
                 except RefusedError as error:
-                    self._checker.fail(f"{subscription} cannot be looked at: {error}")
+                    if self._is_surely_there(subscription):
+                        self._checker.fail(f"{subscription} cannot be looked at: {error}")
 
     async def _check_loss(self, subscription: SubscriptionModel) -> None:
         credential, name = self._world.credential(subscription.owner, "broad"), subscription.name

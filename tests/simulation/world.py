@@ -73,6 +73,7 @@ class World:
             Chaos.cut_link,
         ]
         self.faults = [kind for kind in kinds if random.random() < 0.4] or [Chaos.kill]
+        self.is_disk_unreliable = Chaos.break_disk in self.faults
         self.jumps = random.random() < 0.2
         if self.jumps:
             self.faults.append(Chaos.jump)
