@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -139,10 +139,10 @@ class SubscriptionModel:
             progress.acknowledged = how
             progress.acknowledged_at = min(progress.acknowledged_at, now)
 
-    @property
-    def least_lost(self) -> int:
-        """Return how many events are lost: some may still have been in memory."""
-        return sum(self.of(sequence).acknowledged == NO for sequence in self.removed)
+    def least_lost(self, dead: Collection[int]) -> int:
+        """Return how many events are lost: some were still in memory, or are dead letters."""
+        lost = (sequence for sequence in self.removed if sequence not in dead)
+        return sum(self.of(sequence).acknowledged == NO for sequence in lost)
 
     def was_in_force(self, stored_at: float, now: float) -> bool:
         """Return whether an event was surely matched before the subscription could expire."""

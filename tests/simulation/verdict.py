@@ -140,7 +140,7 @@ class Verdict:
             view = await request(self._world, credential, methodcaller("subscription", name))
             if subscription.told_lost >= view.dropped:
                 break
-        least, most = subscription.least_lost, subscription.most_lost
+        least, most = subscription.least_lost(self._dead(subscription)), subscription.most_lost
         if not least <= view.dropped <= most:
             self._checker.fail(
                 f"{subscription} lost {least} to {most} events to retention; the broker counts "
