@@ -38,12 +38,17 @@ VALUES: Final[dict[Kind, Sequence[Value]]] = {
         *CONSTANTS[Kind.TEXT],
         *("!", "a!", "abc", "aab", "bab", "abab", "zz", "é", "a\0"),
         *("A", "aB", "AB", "Ba", "É", "ß", "aSs", "SSA"),
+        *("10.1.2.3", "10.200.0.1", "11.0.0.0", "2001:DB8::1", "::1"),
     ),
     Kind.BOOLEAN: (True, False),
     Kind.TIMESTAMP: (*INSTANTS, datetime(2026, 1, 1, 12, tzinfo=UTC)),
     Kind.BITS: (*CONSTANTS[Kind.BITS], Bits((0, 63))),
 }
 
+NETWORKS: Final = (
+    *("10.0.0.0/8", "10.0.0.0/9", "10.128.0.0/9", "10.1.2.3/32", "11.0.0.0/8", "0.0.0.0/0"),
+    *("::/0", "2001:db8::/32", "::1/128", "2001:db8::/127"),
+)
 CASELESS: Final = ("", "A", "b", "aB", "É", "ß", "s", "sS", "1")
 CASELESS_LIKE: Final = ("A%", "%B", "%aB%", "A_b", "%ß", "_", "é%")
 CASELESS_REGULAR: Final = ("A", "^aB", "S$", "[A]b", "ß", "^é", "[^a]", "A+B")
@@ -159,6 +164,8 @@ def _random_text_atom(rng: Random, world: World, name: str) -> Filter:
         return text_test(name, rng.choice(("starts with", "within")), text)
     if rng.random() < 0.3:
         return _random_caseless_atom(rng, name)
+    if rng.random() < 0.1:
+        return attr(name).in_network(*rng.choices(NETWORKS, k=rng.randint(1, 2)))
     match rng.randrange(4):
         case 0:
             return attr(name).like(rng.choice(LIKE_PATTERNS))

@@ -16,12 +16,13 @@ from tamis.diagrams.diagram import Node
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import TRUE
 from tamis.diagrams.value_order import ABSENT, BRACKET_OF_KIND, OTHER, TEXTS, Breakpoint
-from tamis.diagrams.variable_order import FOLDED, ComparedPair, Variable
+from tamis.diagrams.variable_order import ADDRESS, FOLDED, ComparedPair, Variable
 from tamis.events import Bits, Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import Mode
 from tamis.filters.arithmetic import MAX_COMBINATIONS, Relation, compare_values
 from tamis.filters.modes import view_of
+from tamis.filters.networks import position_of
 
 
 def position(value: Value) -> Breakpoint:
@@ -66,6 +67,9 @@ def says(variable: Variable, event: Event, completed: Event) -> bool:
     """
     name, subject, role = variable
     values = event.get(name, ())
+    if role.startswith(ADDRESS):
+        role = role.removeprefix(ADDRESS)
+        values = tuple(f"{position_of(v):033x}" for v in values if isinstance(v, str))
     if role.startswith(FOLDED):
         role = role.removeprefix(FOLDED)
         values = tuple(v.casefold() for v in values if isinstance(v, str))

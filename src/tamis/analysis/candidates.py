@@ -34,6 +34,7 @@ from tamis.events.kinds import identity_of, kind_of
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.arithmetic import Relation
 from tamis.filters.folding import fold
+from tamis.filters.networks import text_at
 
 # Cells to try, from the present one outwards, and values from each.
 MAX_CELLS: Final = 256
@@ -147,6 +148,9 @@ def _singles(attribute: AttributeVariables, held: Values) -> Iterator[Value | No
     nearest = sorted(range(len(bounds)), key=lambda number: abs(number - here))[:MAX_CELLS]
     for number in nearest:
         yield from _values_in(attribute, bounds[number], at)
+    if attribute.addresses is not None:
+        ends = [point for point in attribute.addresses.partition.breakpoints if len(point) == 2]
+        yield from (text_at(int(point[1], 16)) for point in ends[:MAX_CELLS])
     if attribute.folded is not None:
         yield from _singles(attribute.folded, (fold(at),) if isinstance(at, str) else ())
 

@@ -24,6 +24,7 @@ from tamis.filters.atoms import (
     HasBits,
     HasKind,
     In,
+    InNetwork,
     Like,
     Regex,
     TextTest,
@@ -263,6 +264,8 @@ def _needed(atom: Atom) -> str:
             return f"a text like {_brief(pattern)}"
         case Regex(pattern=pattern):
             return f"a text in which {_brief(pattern)} is found"
+        case InNetwork(networks=networks):
+            return f"an address in {' or '.join(networks)}"
         case Caseless(test=Regex(pattern=pattern)):
             shown = pattern.removeprefix(CASELESS_FLAG)
             return f"a text in which {_brief(shown)} is found, in any case"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tamis.diagrams.value_order import Interval, ValueOrder, common_prefix
+from tamis.diagrams.value_order import Breakpoint, Interval, ValueOrder, common_prefix
 from tamis.events import Kind
 from tamis.filters import Filter
 from tamis.filters.atoms import (
@@ -21,6 +21,7 @@ from tamis.filters.atoms import (
     HasBits,
     HasKind,
     In,
+    InNetwork,
     Like,
     Present,
     Regex,
@@ -29,6 +30,7 @@ from tamis.filters.atoms import (
 )
 from tamis.filters.folding import CASELESS_FLAG, fold, is_caseless
 from tamis.filters.like import like_parts
+from tamis.filters.networks import AFTER_LAST, network_of
 from tamis.filters.required_literals import required_literal
 
 # `within` a text this short is membership in the set of its substrings.
@@ -175,6 +177,8 @@ def text_predicate_of(atom: ValueAtom) -> TextPredicate:
     """Return the predicate of a text atom that is not a union of intervals."""
     if isinstance(atom, Caseless):
         return _caseless_predicate(atom)
+    if isinstance(atom, InNetwork):
+        return TextPredicate(atom.accepts, ("in network", ", ".join(atom.networks)))
     op, text = _plain(atom)
     accepts = atom.accepts
     match op:
@@ -202,6 +206,26 @@ def _caseless_predicate(atom: Caseless) -> TextPredicate:
         op, text = _plain(test)
         return TextPredicate(atom.accepts, (f"~{op}", text))
     return TextPredicate(atom.accepts, ("~", str(test)))
+
+
+def address_key(position: int) -> str:
+    """Return a position among addresses as a text; the order of texts is that of positions."""
+    return f"{position:033x}"
+
+
+def address_intervals(atom: InNetwork, value_order: ValueOrder) -> tuple[Interval, ...]:
+    """Return the intervals of networks in the value order of positions."""
+    networks = map(network_of, atom.networks)
+    return tuple(
+        (_address_point(n.first, value_order), _address_point(n.end, value_order)) for n in networks
+    )
+
+
+def _address_point(position: int, value_order: ValueOrder) -> Breakpoint:
+    # Not `above` the last address of a network: the next network begins at the same point.
+    if position == AFTER_LAST:
+        return value_order.whole(Kind.TEXT)[1]
+    return value_order.below(Kind.TEXT, address_key(position))
 
 
 def _plain(atom: Filter) -> tuple[str, str]:

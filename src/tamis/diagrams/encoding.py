@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from tamis.diagrams.atom_intervals import (
     TextPredicate,
+    address_intervals,
     exact_form,
     folded_test,
     intervals_of,
@@ -27,7 +28,7 @@ from tamis.diagrams.variable_order import (
 from tamis.events import Bits, Kind, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Atom, Caseless, HasBits, HasKind, ValueAtom, can_compare
+from tamis.filters.atoms import Atom, Caseless, HasBits, HasKind, InNetwork, ValueAtom, can_compare
 from tamis.filters.boolean import TruthSets
 
 
@@ -36,6 +37,16 @@ class DecidedTest(Protocol):
 
     def holds_under(self, low: str, high: str | None) -> bool | None:
         """Return True if all texts from low to below high pass, False if none do, else None."""
+
+
+class SingleTexts(NamedTuple):
+    """A test that the value order decides only where it leads to a single text."""
+
+    atom: ValueAtom
+
+    def holds_under(self, low: str, high: str | None) -> bool | None:
+        """Return whether the only text passes; None if there are several."""
+        return self.atom.accepts(low) if high == low + "\0" else None
 
 
 class Encoding(TruthSets[Node]):
@@ -144,6 +155,8 @@ class Encoding(TruthSets[Node]):
             return self._in(attribute, intervals)
         if isinstance(atom, HasBits):
             return self._bits(atom, attribute)
+        if isinstance(atom, InNetwork):
+            return self._in_network(atom, attribute)
         exact = exact_form(atom)
         if isinstance(exact, Caseless):
             return self._caseless(exact, attribute)
@@ -223,6 +236,17 @@ class Encoding(TruthSets[Node]):
         undecided = self._cells(attribute, attribute.forward, open_)
         return self.diagram.either(
             passes, self.diagram.both(undecided, self._undecided(predicate, attribute))
+        )
+
+    def _in_network(self, atom: InNetwork, attribute: AttributeVariables) -> Node:
+        """Return where a text is an address of a network; a single text decides it itself."""
+        addresses = attribute.addresses
+        assert addresses is not None  # noqa: S101 - a test of addresses made it
+        passing, open_ = _answered(SingleTexts(atom), attribute)
+        inside = self._in(addresses, address_intervals(atom, addresses.value_order))
+        return self.diagram.either(
+            self._cells(attribute, attribute.forward, passing),
+            self.diagram.both(self._cells(attribute, attribute.forward, open_), inside),
         )
 
     def _caseless(self, atom: Caseless, attribute: AttributeVariables) -> Node:

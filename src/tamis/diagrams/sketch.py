@@ -32,11 +32,18 @@ from tamis.diagrams.value_order import (
     merged,
     outside,
 )
-from tamis.diagrams.variable_order import BACKWARD, FOLDED, AttributeVariables, Variable
+from tamis.diagrams.variable_order import (
+    ADDRESS,
+    BACKWARD,
+    FOLDED,
+    AttributeVariables,
+    Variable,
+)
 from tamis.events import Bits, Kind, Value
 from tamis.events.values import MICROSECOND
 from tamis.filters.arithmetic import Relation
 from tamis.filters.folding import CASELESS_FLAG
+from tamis.filters.networks import AFTER_LAST, text_at
 from tamis.filters.printing import show_name, show_value
 
 # --- regions in words ----------------------------------------------------------------------
@@ -168,6 +175,20 @@ def suffix_words(name: str, value_order: ValueOrder, intervals: Iterable[Interva
             return f"{name} ends with {_show(low[1][::-1])}"
     cropped = [(max(low, (TEXTS,)), high) for low, high in inside]
     return region_words(f"{name} backwards", value_order, cropped)
+
+
+def network_words(name: str, intervals: Iterable[Interval]) -> str:
+    """Return the words for an address in some intervals of positions."""
+    words = []
+    for low, high in intervals:
+        first, end = _position(low, 0), _position(high, AFTER_LAST)
+        begin = text_at(first) or "no address"
+        words.append(f"{name} from {begin} to {text_at(end - 1) or 'no address'}")
+    return " or ".join(words)
+
+
+def _position(point: Breakpoint, otherwise: int) -> int:
+    return int(point[1], 16) if len(point) == 2 else otherwise
 
 
 # --- boxes ---------------------------------------------------------------------------------
@@ -331,6 +352,8 @@ class _Sketcher:
 
     def _region_words(self, variable: Variable, region: Sequence[Interval]) -> str:
         name, attribute = show_name(variable.attribute), self._attribute(variable)
+        if variable.role.startswith(ADDRESS):
+            return network_words(name, region)
         if variable.role.startswith(FOLDED):
             name = f"{name} in lower case"
             attribute = attribute.folded or attribute

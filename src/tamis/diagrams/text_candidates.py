@@ -10,6 +10,7 @@ from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.value_order import common_prefix
 from tamis.filters.folding import fold
 from tamis.filters.like import like_parts
+from tamis.filters.networks import position_of, text_at
 from tamis.filters.pattern_examples import pattern_examples
 
 # One that no test mentions separates parts without making others by accident.
@@ -30,6 +31,8 @@ class Demands(NamedTuple):
     failing: Sequence[TextPredicate] = ()
     folded: Demands | None = None
     """What is asked of the folded text."""
+    addresses: tuple[int, int] | None = None
+    """The positions, from the first to before the second, that its address lies at."""
 
     def are_met_by(self, text: str) -> bool:
         """Return whether a text meets all of them."""
@@ -39,6 +42,9 @@ class Demands(NamedTuple):
             and all(predicate.accepts(text) for predicate in self.passing)
             and not any(predicate.accepts(text) for predicate in self.failing)
             and (self.folded is None or self.folded.are_met_by(fold(text)))
+            and (
+                self.addresses is None or self.addresses[0] <= position_of(text) < self.addresses[1]
+            )
         )
 
 
@@ -49,7 +55,7 @@ def _lies_in(text: str, range_: tuple[str, str | None]) -> bool:
 
 def text_candidates(demands: Demands) -> Iterator[str]:
     """Yield texts that may meet demands, each once."""
-    guesses = list(dict.fromkeys(_guesses(demands)))
+    guesses = list(dict.fromkeys(chain(_addresses(demands.addresses), _guesses(demands))))
     if demands.folded is not None:
         # In another case, too, since exact tests may refuse the usual one.
         guesses = list(dict.fromkeys(chain(guesses, map(str.upper, guesses))))
@@ -64,6 +70,14 @@ def texts_for(
     """Return texts that may lie in a cell and in a cell of reversed texts, and pass the tests."""
     passing = [predicate for predicate, answer in asked if answer]
     return list(text_candidates(Demands(cell, backward, passing)))
+
+
+def _addresses(positions: tuple[int, int] | None) -> Iterator[str]:
+    """Yield some addresses of a range, unless it has texts that are none."""
+    if positions is not None and positions[0] > 0:
+        first, end = positions
+        middle = (first + end) // 2
+        yield from map(text_at, (first, min(first + 1, end - 1), middle, end - 1))
 
 
 def _guesses(demands: Demands) -> Iterator[str]:

@@ -11,11 +11,12 @@ The diagram needs no other theory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import chain, product
 from typing import Final, NamedTuple
 
 from tamis.diagrams.atom_intervals import (
     TextPredicate,
+    address_intervals,
     exact_form,
     folded_test,
     intervals_of,
@@ -26,7 +27,7 @@ from tamis.diagrams.value_order import Breakpoint, Interval, Partition, ValueOrd
 from tamis.events import Attribute, Bits, Kind, Schema, Type
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Expression, Relation
-from tamis.filters.atoms import Atom, Caseless, HasBits, ValueAtom
+from tamis.filters.atoms import Atom, Caseless, HasBits, InNetwork, ValueAtom
 
 # The value order of reversed texts, in which suffixes are intervals.
 BACKWARD: Final = ValueOrder(Attribute(Type.STR), Mode.TOTAL)
@@ -78,6 +79,8 @@ class AttributeUsage:
         self.masks: dict[Bits, None] = {}
         self.folded: AttributeUsage | None = None
         """What is tested of the folded texts."""
+        self.addresses: AttributeUsage | None = None
+        """What is tested of the addresses that texts are."""
 
     def add(self, atom: Atom) -> None:
         """Add the breakpoints and predicates of an atom."""
@@ -89,13 +92,20 @@ class AttributeUsage:
         elif isinstance(atom, HasBits):
             single = [Bits((number,)) for number in atom.bits]
             self.masks |= dict.fromkeys((atom.bits,) if atom.op == "all" else single)
+        elif isinstance(atom, InNetwork):
+            self.addresses = self.addresses or self._of_texts()
+            points = chain.from_iterable(address_intervals(atom, self.addresses.value_order))
+            self.addresses.breakpoints.update(points)
         elif isinstance(exact := exact_form(atom), Caseless):
-            if self.folded is None:
-                texts = Attribute(Type.STR, many=self.value_order.many)
-                self.folded = AttributeUsage(ValueOrder(texts, Mode.TOTAL))
+            self.folded = self.folded or self._of_texts()
             self.folded.add(folded_test(exact))
         elif isinstance(exact, ValueAtom):
             self._add_text_predicate(text_predicate_of(exact))
+
+    def _of_texts(self) -> AttributeUsage:
+        """Return the usage of something that every text has."""
+        texts = Attribute(Type.STR, many=self.value_order.many)
+        return AttributeUsage(ValueOrder(texts, Mode.TOTAL))
 
     def add_kind(self, kind: Kind) -> None:
         """Add the breakpoints of a kind."""
@@ -132,9 +142,12 @@ class AttributeVariables(NamedTuple):
     bits: dict[Bits, int]
     folded: AttributeVariables | None = None
     """The variables of the folded texts, as if they were the values of another attribute."""
+    addresses: AttributeVariables | None = None
+    """The variables of the positions of addresses, likewise."""
 
 
 FOLDED: Final = "folded "
+ADDRESS: Final = "address "
 """What the roles of these variables begin with."""
 
 
@@ -160,7 +173,7 @@ class VariableOrder:
         self, name: str, usage: AttributeUsage, kind: str = ""
     ) -> AttributeVariables:
         value_order, partition = usage.value_order, Partition(usage.breakpoints)
-        folded = usage.folded
+        folded, addresses = usage.folded, usage.addresses
         suffix_partition = Partition(usage.suffix_breakpoints)
         return AttributeVariables(
             value_order=value_order,
@@ -177,6 +190,9 @@ class VariableOrder:
             },
             bits={bits: self._free(Variable(name, bits, "has")) for bits in _bit_sets(usage)},
             folded=None if folded is None else self._attribute_variables(name, folded, FOLDED),
+            addresses=(
+                None if addresses is None else self._attribute_variables(name, addresses, ADDRESS)
+            ),
         )
 
     def _position_variables(

@@ -30,6 +30,7 @@ from tamis.diagrams.variable_order import AttributeVariables
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
+from tamis.filters.networks import AFTER_LAST
 
 # Besides the ends of a cell, some numbers for arithmetic.
 _NUMBERS: Final = (1, -1, 2, 10, 100, 10_000)
@@ -197,7 +198,18 @@ def _demands_on_one(attribute: AttributeVariables, cell: Interval, path: Path) -
         ):
             failing.append(predicate)
     folded = attribute.folded and _demands_on_folded(attribute.folded, path)
-    return Demands(texts, backward, passing, failing, folded)
+    addresses = attribute.addresses
+    positions = None
+    if addresses is not None:
+        positions = _positions(_cell(addresses.partition, addresses.forward, path))
+    return Demands(texts, backward, passing, failing, folded, positions)
+
+
+def _positions(cell: Interval) -> tuple[int, int]:
+    """Return the positions of addresses in a cell of their order; 0 is a text that is none."""
+    low, high = cell
+    first = int(low[1], 16) if len(low) == 2 else 0
+    return first, int(high[1], 16) if len(high) == 2 else AFTER_LAST
 
 
 def _demands_on_folded(folded: AttributeVariables, path: Path) -> Demands | None:
@@ -272,6 +284,12 @@ def _demands_on_some(
     if attribute.folded is not None:
         for folded in _demands_on_some_folded(attribute.folded, path):
             yield Demands(texts, text_ends((BEGIN, END)), (), folded=folded)
+    if attribute.addresses is not None:
+        addresses = attribute.addresses
+        for bounds, variable in zip(addresses.partition.bounds, addresses.forward, strict=True):
+            if path.get(variable):
+                positions = _positions(bounds)
+                yield Demands(texts, text_ends((BEGIN, END)), (), addresses=positions)
 
 
 def _demands_on_some_folded(folded: AttributeVariables, path: Path) -> Iterator[Demands]:

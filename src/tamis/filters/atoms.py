@@ -14,6 +14,7 @@ from tamis.filters.boolean import Filter
 from tamis.filters.folding import CASELESS_FLAG, fold, fold_pattern
 from tamis.filters.like import compile_like
 from tamis.filters.modes import View
+from tamis.filters.networks import network_of, position_of
 from tamis.filters.patterns import compile_pattern
 from tamis.filters.printing import show_name, show_value
 
@@ -344,6 +345,29 @@ def caseless(atom: ValueAtom) -> Caseless:
 def bare_test(atom: Filter) -> Filter:
     """Return the test that is made of the value or, to ignore case, of the folded value."""
     return atom.test if isinstance(atom, Caseless) else atom
+
+
+class InNetwork(ValueAtom, frozen=True):
+    """The text is an IP address in one of several networks."""
+
+    networks: tuple[str, ...]
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether the text is an address that lies in one of the networks."""
+        position = position_of(value)
+        return any(n.first <= position < n.end for n in map(network_of, self.networks))
+
+    def bind(self, schema: Schema) -> ValueAtom:
+        """Check the kind; case makes no difference to addresses."""
+        attribute = self._declared(schema)
+        if attribute.kind is not self.kind:
+            raise self._contradiction(attribute)
+        return self
+
+    def __str__(self) -> str:
+        shown = ", ".join(self.networks)
+        shown = f"({shown})" if len(self.networks) > 1 else shown
+        return f"{show_name(self.attribute)} in {shown}"
 
 
 class HasBits(ValueAtom, frozen=True):

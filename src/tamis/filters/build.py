@@ -24,6 +24,7 @@ from tamis.filters.atoms import (
     HasBits,
     HasKind,
     In,
+    InNetwork,
     Like,
     Present,
     Regex,
@@ -34,6 +35,7 @@ from tamis.filters.atoms import (
 )
 from tamis.filters.boolean import And, Constant, Filter, Not
 from tamis.filters.like import compile_like
+from tamis.filters.networks import network_of
 from tamis.filters.patterns import compile_pattern
 from tamis.filters.printing import show_name, show_value
 
@@ -196,6 +198,18 @@ def has_bits(attribute: str, op: str, bits: Bits | int | Iterable[int]) -> Filte
     return HasBits(attribute, Kind.BITS, op, wanted)
 
 
+def in_network(attribute: str, networks: Iterable[object]) -> Filter:
+    """Return the test for an IP address in one of some networks."""
+    texts = [_text(attribute, "in", network) for network in networks]
+    if not texts:
+        raise FilterTypeError(
+            f"{show_name(attribute)} in (): the list is empty, so nothing could match",
+            attribute=attribute,
+        )
+    found = dict.fromkeys(network_of(text).text for text in texts)
+    return InNetwork(attribute, Kind.TEXT, tuple(found))
+
+
 def ignoring_case(filter_: Filter) -> Filter:
     """Return a test of text that ignores case."""
     if isinstance(filter_, ValueAtom):
@@ -304,6 +318,14 @@ class Attr(Term):
                 attribute=self.name,
             )
         return member(self.name, values)
+
+    def in_network(self, *networks: str) -> Filter:
+        """The value is an IP address in one of `networks`.
+
+        >>> attr("ip").in_network("10.0.0.0/8", "2001:db8::/32")
+        <Filter ip in (10.0.0.0/8, 2001:db8::/32)>
+        """
+        return in_network(self.name, networks)
 
     def contains(self, text: str) -> Filter:
         """The value has `text` somewhere in it."""

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from tamis.errors import LimitError
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import In, Regex, bare_test
+from tamis.filters.atoms import In, InNetwork, Regex, bare_test
 from tamis.filters.boolean import MAX_DEPTH, Filter
 from tamis.filters.patterns import pattern_steps
 
@@ -76,6 +76,8 @@ def atom_cost(atom: Filter) -> int:
     test = bare_test(atom)
     if isinstance(test, In):
         return len(test.values)
+    if isinstance(test, InNetwork):
+        return len(test.networks)
     if isinstance(atom, Relation):
         return max(1, sum(1 for _ in atom.operands()) - 1)
     return 1

@@ -24,6 +24,7 @@ from tamis.filters.build import (
     compare,
     has_bits,
     ignoring_case,
+    in_network,
     like,
     member,
     regular,
@@ -94,13 +95,26 @@ _CASELESS_COMPARISONS: Final = {
 }  # fmt: skip
 
 
+# An address with or without the bits of its network: four numbers, or hexadecimal digits with
+# colons between them. What comes of it is checked later.
+NETWORK: Final = (
+    r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w.])(?:/[0-9]++)?"
+    r"|[0-9a-fA-F]{0,4}:[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]*+(?:/[0-9]++)?"
+)
+_NETWORK: Final = re.compile(NETWORK)
+
+
+def _is_network(word: str) -> bool:
+    return ("." in word or ":" in word) and _NETWORK.fullmatch(word) is not None
+
+
 class TamisParser(ExpressionParser):
     """A parser of the Tamis language."""
 
     # Possessive quantifiers throughout: no token is tried twice, so scanning is linear. An open
     # quote takes the rest of the text, so that it is scanned once.
     pattern: ClassVar[re.Pattern[str]] = re.compile(
-        rf"""[^\W\d]\w*+(?:\.\w++)*+ | {NUMBER} | {QUOTED} | `(?:[^`]|``)*+`?
+        rf"""{NETWORK} | [^\W\d]\w*+(?:\.\w++)*+ | {NUMBER} | {QUOTED} | `(?:[^`]|``)*+`?
         | ~(?:<>|[<>!=]=?|(?i:contains|within|starts|ends|like|matches|in|between)(?!\w))
         | === | =~ | !~ | => | =< | <= | >= | != | <> | == | && | \|\| | \S""",
         re.VERBOSE | re.DOTALL,
@@ -128,6 +142,11 @@ class TamisParser(ExpressionParser):
         if first.isalpha() or first == "_":
             return Reference(word) if word.lower() not in RESERVED else self._reserved(word)
         if "0" <= first <= "9" or (first == "." and len(word) > 1):
+            if ":" in word or word.count(".") > 1:
+                raise self.tokens.error(
+                    f"an address is a text: write '{word}' in quotes, or \"in {word}\"",
+                    at=self.tokens.at - 1,
+                )
             return Literal.of(read_number(word, self.tokens))
         if first == '"' or first == "'":  # noqa: PLR1714 - twice as fast as a tuple
             return Literal.of(read_quoted(word, self.tokens))
@@ -169,7 +188,21 @@ class TamisParser(ExpressionParser):
     # --- predicates --------------------------------------------------------------------------
 
     def _in(self, name: str) -> Filter:
+        tokens = self.tokens
+        if _is_network(tokens.current):
+            return in_network(name, [self._network()])
+        if tokens.current == "(" and _is_network(tokens.words[tokens.at + 1]):
+            return in_network(name, self.read_list("in", self._network))
         return member(name, self.read_list("in", self.value))
+
+    def _network(self) -> str:
+        word = self.tokens.take()
+        if not _is_network(word):
+            raise self.tokens.error(
+                f"expected a network such as 10.0.0.0/8, found {describe(word)}",
+                at=self.tokens.at - 1,
+            )
+        return word
 
     def _is(self, name: str) -> Filter:
         tokens = self.tokens

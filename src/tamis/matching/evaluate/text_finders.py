@@ -14,9 +14,10 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from tamis.diagrams.atom_intervals import text_predicate_of
 from tamis.events import Kind
-from tamis.filters.atoms import Regex, TextTest, ValueAtom
+from tamis.filters.atoms import InNetwork, Regex, TextTest, ValueAtom
 from tamis.filters.like import compile_like
 from tamis.filters.limits import NANOSECONDS_PER_STEP
+from tamis.filters.networks import FIRST_V4, FIRST_V6, network_of, position_of
 from tamis.filters.patterns import pattern_options, pattern_steps
 from tamis.filters.required_literals import RequiredLiteral, required_literal
 from tamis.matching.evaluate.metering import (
@@ -309,6 +310,32 @@ class PatternFinder(Finder):
         return [self._places[number] for number in found if number < len(self._places)]
 
 
+class NetworkFinder(Finder):
+    """Finds which networks an address lies in, with one lookup for each of their sizes."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._places: Final[dict[tuple[int, int], list[int]]] = {}
+        for test in tests:
+            assert isinstance(test.atom, InNetwork)  # noqa: S101 - that is what the operator says
+            for network in map(network_of, test.atom.networks):
+                key = (network.end - network.first, network.first)
+                self._places.setdefault(key, []).append(test.place)
+        self._sizes: Final = sorted({size for size, _ in self._places})
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the predicates with a network that has the address."""
+        position = position_of(text)
+        if not position:
+            return ()
+        begin = FIRST_V4 if position < FIRST_V6 else FIRST_V6
+        found = [
+            place
+            for size in self._sizes
+            for place in self._places.get((size, position - (position - begin) % size), ())
+        ]
+        return dict.fromkeys(found)
+
+
 def pattern_finders(tests: Sequence[Placed]) -> list[Finder]:
     """Return as few finders for patterns as the size of the patterns allows."""
     slow = [test for test in tests if test.text in SLOW_PATTERNS]
@@ -396,6 +423,7 @@ FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
     "ends with": _ending_finders,
     "like": _like_finders,
     "matches": pattern_finders,
+    "in network": lambda tests: [NetworkFinder(tests)],
 }
 
 
