@@ -156,3 +156,17 @@ def test_a_filter_can_be_read_while_leaves_are_collected(monkeypatch: pytest.Mon
     stop.append(True)
     reader.join(timeout=60)
     assert seen == {"a = -1 and b = -2", "c = -3 and d = -4"}
+
+
+def test_leaves_that_are_all_in_use_keep_their_numbers() -> None:
+    engine = Engine()
+    engine.add_many(Subscription(n, f"a = {n} and b < {n} or c{n} = 1.5") for n in range(3_000))
+    vocabulary = engine._collection.vocabulary
+    engine.compact()
+    assert engine._collection.vocabulary is vocabulary
+    engine.remove(1_500)
+    engine.compact()
+    assert engine._collection.vocabulary is not vocabulary
+    assert leaves_in(engine) == 3 * 2_999
+    assert engine.match({"a": 7}) == []
+    assert engine.match({"a": 2_999, "b": 2_998}) == [2_999]

@@ -226,10 +226,16 @@ class Collection:
     def _collect(self) -> None:
         """Replace the vocabulary by one that has only the leaves of these subscriptions."""
         state, pending = self.state, self._pending.entries
-        codes = [entry.program[entry.program > 1] for entry in pending.values()]
+        programs = [entry.program for entry in pending.values()]
         leaves = [segment.used_leaves() for segment in state.segments]
-        used = np.unique(np.concatenate([np.empty(0, np.int32), *leaves, *codes]))
-        used = used[used > 1]
+        codes = np.concatenate([np.empty(0, np.int32), *leaves, *programs])
+        is_used = np.zeros(len(state.vocabulary), np.bool_)
+        is_used[codes[codes > 1]] = True
+        used = np.flatnonzero(is_used).astype(np.int32)
+        if len(used) + 2 == state.vocabulary.size:
+            # Nothing is there in vain.
+            self._max_leaves = max(MIN_COLLECTED_LEAVES, 2 * state.vocabulary.size)
+            return
         vocabulary = state.vocabulary.some(used)
         numbers = np.full(len(state.vocabulary), NONE, np.int32)
         numbers[:2] = 0, 1
