@@ -1,9 +1,10 @@
 """Ways into the engine: `python -m benchmarks.doors [--divide 100] [--only A texts]`.
 
 The same events as Arrow's columns, JSON lines, dicts, and one by one, against A, B, C, texts and
-Boolean expressions. Beside them the same in DuckDB, event-ruler and quamina's Rust port, each with
-one thread: `pip install duckdb` and `benchmarks/peers/setup` make them; what is missing is left out
-with a note. Every way must find the same number of matches in every event.
+Boolean expressions. Beside them the counting algorithm on flat arrays, and the same in DuckDB,
+event-ruler and quamina's Rust port, each with one thread: `pip install duckdb` and
+`benchmarks/peers/setup` make them; what is missing is left out with a note. Every way must find the
+same number of matches in every event.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from benchmarks import harness
 from benchmarks.doors.joins import is_installed, join_ways
-from benchmarks.doors.ways import DoorEvents, Way, batch_ways, single_ways
+from benchmarks.doors.ways import DoorEvents, Way, batch_ways, counting_way, single_ways
 from benchmarks.engines import engine_of
 from benchmarks.harness import Contender, Row, agree, fitting, measure
 from benchmarks.peers.patterns import patterns_of
@@ -61,6 +62,7 @@ ASKED: Final = (
     ("one JSON event at a time", "event-ruler", 3.0, ("A, 1,000,000",)),
     ("one JSON event at a time", "quamina's Rust port", 2.0, ("B, 100",)),
     ("Arrow", "DuckDB join, Arrow", 2.0, ("B",)),
+    ("Arrow", "counting", 1.0, ("B",)),
 )
 """A way, what it is compared with, the ratio that is asked for, and where."""
 
@@ -73,6 +75,8 @@ def measured(case: DoorCase, size: int, repeats: int, folder: Path) -> list[Row]
     events = DoorEvents.of(work.events(EVENTS, 2).record_batch(), filters[0])
     with ExitStack() as stack:
         together = batch_ways(engine, events)
+        if isinstance(work, conjunctions.Conjunctions):
+            together |= counting_way(work, events)
         together |= join_ways(filters, events, folder) if is_installed() else {}
         singly = single_ways(engine, events) | dict(_peers(stack, filters, events, folder))
         ways = together | singly

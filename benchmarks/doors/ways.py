@@ -11,7 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
+from benchmarks.baselines.counting import CountingMatcher
 from benchmarks.engines import Counts
+from benchmarks.workloads.conjunctions import Conjunctions
+from benchmarks.workloads.forms import Rows
 from tamis.events import decode_json
 from tamis.filters import Filter
 from tamis.filters.atoms import Compare, TextTest
@@ -84,6 +87,17 @@ def batch_ways(engine: Engine, events: DoorEvents) -> dict[str, Way]:
             engine.match_batch([decode_json(line) for line in events.lines[:n]])
         ),
     }
+
+
+def counting_way(work: Conjunctions, events: DoorEvents) -> dict[str, Way]:
+    """Return the counting algorithm, which reads flat arrays, and counts without making ids."""
+    counting = CountingMatcher(work.fields, work.predicates, work.programs)
+    numbers = {field.name: number for number, field in enumerate(work.fields)}
+    held = [(numbers[name], value) for each in events.dicts for name, value in each.items()]
+    attribute, value = zip(*held, strict=True)
+    ends = np.cumsum([0, *map(len, events.dicts)], dtype=np.int64)
+    rows = Rows(ends, np.array(attribute, np.int32), np.array(value, np.float64))
+    return {"counting": lambda n: counting.counts(rows.part(0, n))}
 
 
 def single_ways(engine: Engine, events: DoorEvents) -> dict[str, Way]:

@@ -6,6 +6,7 @@ error reads like that of any mapping.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -50,6 +51,9 @@ KeyPath = tuple[str, ...]
 
 # Fewer columns are read one by one: that needs no kernel, which takes time to load.
 MIN_PACKED_COLUMNS: Final = 32
+
+# Fewer would be slower where columns are few, more would take more memory.
+ROWS_PER_BATCH: Final = 16_384
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NESTED: Final = {
@@ -279,7 +283,8 @@ def batch_of_arrow(
     (Event({'price': 5, 'by.name': 'a'}), Event({'by.name': 'b'}))
     """
     names = None if wanted is None else frozenset(wanted)
-    [batch] = ArrowEvents(data).event_batches(Projection(names, schema, total))
+    source = ArrowEvents(data, rows_per_batch=sys.maxsize)
+    [batch] = source.event_batches(Projection(names, schema, total))
     return batch
 
 
@@ -287,36 +292,40 @@ class ArrowEvents(NamedTuple):
     """The rows of a table, or of another library's data that offers Arrow's columns."""
 
     data: Any
+    rows_per_batch: int = ROWS_PER_BATCH
 
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
-        """Yield all rows as one batch: nothing is copied that need not be."""
-        data = self.data
-        if not isinstance(data, pa.Table | pa.RecordBatch):
-            data = pa.table(data)
+        """Yield the rows, some thousands at a time; nothing is copied that need not be."""
+        table = self.data
+        if not isinstance(table, pa.Table | pa.RecordBatch):
+            table = pa.table(table)
         names = projection.wanted if projection.schema is None else frozenset(projection.schema)
         selection = selection_of(names)
         read, ways = selection
-        numbers, layout = None, None
-        entered: Sequence[str]
-        if data.num_columns >= MIN_PACKED_COLUMNS and not projection.total:
-            layout = layout_of(data.schema, projection, selection.enters)
-            numbers, entered = layout.numbers(data)
-        else:
-            entered = [name for name in data.column_names if read is None or name in ways]
-            if len(set(entered)) < len(entered):
-                check_distinct(entered)
-        # All columns are found many times as fast as each by its name.
-        has_all = len(entered) == data.num_columns
-        columns = data.columns if has_all else [data.column(name) for name in entered]
-        if isinstance(data, pa.RecordBatch):
-            chunks = {name: [found] for name, found in zip(entered, columns, strict=True)}
-        else:
-            chunks = {
-                name: found.chunks or [found.combine_chunks()]
-                for name, found in zip(entered, columns, strict=True)
-            }
-        wrong = np.zeros(data.num_rows, np.bool_)
-        yield _Conversion(data, projection, selection, layout, numbers, chunks, wrong).batch()
+        for first in range(0, max(table.num_rows, 1), self.rows_per_batch):
+            data, numbers, layout = table, None, None
+            if table.num_rows > self.rows_per_batch:
+                data = table.slice(first, self.rows_per_batch)
+            entered: Sequence[str]
+            if data.num_columns >= MIN_PACKED_COLUMNS and not projection.total:
+                layout = layout_of(data.schema, projection, selection.enters)
+                numbers, entered = layout.numbers(data)
+            else:
+                entered = [name for name in data.column_names if read is None or name in ways]
+                if len(set(entered)) < len(entered):
+                    check_distinct(entered)
+            # All columns are found many times as fast as each by its name.
+            has_all = len(entered) == data.num_columns
+            columns = data.columns if has_all else [data.column(name) for name in entered]
+            if isinstance(data, pa.RecordBatch):
+                chunks = {name: [found] for name, found in zip(entered, columns, strict=True)}
+            else:
+                chunks = {
+                    name: found.chunks or [found.combine_chunks()]
+                    for name, found in zip(entered, columns, strict=True)
+                }
+            wrong = np.zeros(data.num_rows, np.bool_)
+            yield _Conversion(data, projection, selection, layout, numbers, chunks, wrong).batch()
 
 
 @dataclass(slots=True)

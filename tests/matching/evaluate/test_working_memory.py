@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
@@ -184,6 +185,29 @@ def test_a_hundred_thousand_events_take_little_more_memory_than_a_few_thousand()
         [sys.executable, "-c", MANY], capture_output=True, text=True, check=True, timeout=300
     )
     assert int(done.stdout) <= 100 * 1024 * 1024
+
+
+def peak_of(engine: Engine, table: pa.Table) -> int:
+    """Return the memory that matching a table takes, of what Python and NumPy allocate."""
+    tracemalloc.start()
+    try:
+        engine.match_batch(table).counts()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_table_is_read_some_thousand_rows_at_a_time() -> None:
+    engine = Engine()
+    engine.add_many(Subscription(n, f'text = "t{n}" and a < {n}') for n in range(3_000))
+    engine.compact()
+    table = pa.table({"text": [f"t{n}" for n in range(100_000)], "a": np.arange(100_000) - 1})
+    engine.match_batch(table.slice(0, 10))
+    few, many = peak_of(engine, table.slice(0, 16_384)), peak_of(engine, table)
+    # Each event has one more number in the result.
+    assert many - few < 8 * 8 * len(table)
+    assert few > 8 * 8 * len(table) / 4
+    assert engine.match_batch(table).numbers()[1].tolist() == list(range(3_000))
 
 
 def test_pairs_take_memory_for_the_matches_not_for_the_engine() -> None:
