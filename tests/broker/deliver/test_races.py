@@ -136,6 +136,48 @@ async def test_an_expired_subscription_is_unknown_before_it_is_purged(tmp_path: 
 
 
 @run_async
+async def test_nothing_is_sent_after_a_subscription_has_expired(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        await fixture.publish({"n": 1}, {"n": 2})
+        live = Collector()
+        attachment = await ann.attach("s", live, credit=1, acknowledge="manual")
+        await eventually_async(lambda: live.got)
+        fixture.clock.now += 11.0
+        # The matcher may be busy, so that it is not purged yet.
+        attachment.give_credit(1)
+        await ann.flush()
+        assert len(live.got) == 1
+        await fixture.broker.subscription_manager.purge_expired()
+        assert live.end == "expired"
+
+
+@run_async
+async def test_events_are_sent_again_once_a_subscription_is_renewed(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, live = await fixture.login("ann", "reader"), Collector()
+        renew = StateStore.renew_subscription
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        await fixture.publish({"n": 1})
+        attachment = await ann.attach("s", live, credit=0, acknowledge="manual")
+
+        def renew_late(*args: Any) -> None:
+            fixture.clock.now += 11.0
+            asyncio.run_coroutine_threadsafe(look(), loop).result(10)
+            renew(*args)
+
+        async def look() -> None:
+            attachment.give_credit(1)
+            await ann.flush()
+
+        loop = asyncio.get_running_loop()
+        with patch.object(StateStore, "renew_subscription", renew_late):
+            await ann.renew("s", 100.0)
+        await eventually_async(lambda: live.got)
+
+
+@run_async
 async def test_nothing_is_fetched_that_expired_while_the_matcher_was_busy(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, POLICY) as fixture:
         ann, narrow = await fixture.login("ann", "reader"), await fixture.login("ann", "narrow")

@@ -205,6 +205,8 @@ class Notifier:
                     now = self._steady_clock()
                     taken: list[QueuedEvent] = []
                     may_send = attachment.credit > 0 and not subscription.is_suspended
+                    # It is purged in the matcher's turn.
+                    may_send = may_send and subscription.stored.expires_at > now
                     if may_send:
                         limit = min(attachment.credit, MAX_EVENTS_PER_TAKE)
                         # A connected subscriber may take as long as it likes over an event.

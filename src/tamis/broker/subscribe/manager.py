@@ -408,6 +408,8 @@ class SubscriptionManager:
 
         await self._matcher.updater.do(change)
         self.watch(subscription)
+        # Nothing is sent of one that has expired, and it may have while it waited.
+        subscription.queue.wake()
 
     async def delete(self, subscription: ActiveSubscription, reason: str) -> None:
         """Delete a subscription and its queued events."""
