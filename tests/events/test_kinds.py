@@ -39,6 +39,7 @@ SPECIAL = {
     "languages/expressions.py": "the largest integer, before its sign is known",
     "languages/jms.py": "JMS orders only numbers, and has texts for what Tamis has types for",
     "languages/tamis.py": "a keyword is followed by text",
+    "matching/compile/leaves.py": "atoms that differ only in their integers",
     "matching/evaluate/": "searches for numbers, texts and bits; arithmetic",
     "matching/store/tables.py": "the types of the columns of a table of subscriptions",
     "spark/library/": "a shard key is text",

@@ -6,7 +6,17 @@ from typing import Final, NamedTuple
 
 from tamis.errors import LimitError
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import In, InNetwork, Regex, bare_test
+from tamis.filters.atoms import (
+    Between,
+    Caseless,
+    Compare,
+    In,
+    InNetwork,
+    Like,
+    Regex,
+    TextTest,
+    bare_test,
+)
 from tamis.filters.boolean import MAX_DEPTH, Filter
 from tamis.filters.patterns import pattern_steps
 
@@ -41,7 +51,7 @@ class FilterLimits(NamedTuple):
 
     def check_steps(self, filter_: Filter) -> None:
         """Refuse a filter whose regular expressions may take too long."""
-        tests = map(bare_test, filter_.atoms())
+        tests = [bare_test(a) for a in filter_.atoms() if isinstance(a, _MAY_BE_PATTERNS)]
         steps = sum(pattern_steps(test.pattern) for test in tests if isinstance(test, Regex))
         if steps > self.steps:
             raise LimitError(
@@ -58,6 +68,9 @@ class FilterLimits(NamedTuple):
             raise LimitError("levels inside the filter", actual=filter_.depth, limit=depth)
 
 
+_MAY_BE_PATTERNS: Final = (Regex, Caseless)
+_SINGLE: Final = frozenset((Compare, Between, TextTest, Like, Regex))
+
 # What was accepted once, under the limits of that time, is read again without any.
 NO_LIMITS: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62, steps=2**62)
 
@@ -73,6 +86,9 @@ def steps_within(seconds: float, text_bytes: int) -> int:
 
 def atom_cost(atom: Filter) -> int:
     """Return how many atoms a node counts as."""
+    # Most are of these, and parsers come through here for every atom.
+    if type(atom) in _SINGLE:
+        return 1
     test = bare_test(atom)
     if isinstance(test, In):
         return len(test.values)

@@ -15,7 +15,7 @@ from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
 from tamis.events import Type, Value
 from tamis.filters import Filter, FilterLimits
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference
-from tamis.filters.atoms import In, InNetwork, bare_test
+from tamis.filters.atoms import Caseless, In, InNetwork
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.filters.build import between_expressions, compare_expressions
 from tamis.filters.limits import atom_cost
@@ -55,6 +55,9 @@ COMMON_INFIX: Final[dict[str, tuple[int, str]]] = {
 CONNECTIVES: Final[Mapping[int, type[Connective]]] = {OR: Or, XOR: Xor, AND: And}
 
 ZERO: Final = Literal.of(0)
+
+# Atoms whose members are counted one by one.
+_LISTS: Final = frozenset((In, InNetwork))
 
 
 class OtherLanguages(NamedTuple):
@@ -433,7 +436,8 @@ class ExpressionParser:
     def counted(self, found: Filter) -> Filter:
         """Return an atom and count it; refuse one too many at once, before parsing more."""
         # Members of a list are counted while parsing it.
-        self._cost += 0 if isinstance(bare_test(found), In | InNetwork) else atom_cost(found)
+        if type(found.test if isinstance(found, Caseless) else found) not in _LISTS:
+            self._cost += atom_cost(found)
         self._check_cost()
         return found
 

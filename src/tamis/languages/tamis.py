@@ -102,6 +102,7 @@ NETWORK: Final = (
     r"|[0-9a-fA-F]{0,4}:[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]*+(?:/[0-9]++)?"
 )
 _NETWORK: Final = re.compile(NETWORK)
+NAME: Final = r"[^\W\d]\w*+(?:\.\w++)*+"
 
 
 def _is_network(word: str) -> bool:
@@ -112,11 +113,13 @@ class TamisParser(ExpressionParser):
     """A parser of the Tamis language."""
 
     # Possessive quantifiers throughout: no token is tried twice, so scanning is linear. An open
-    # quote takes the rest of the text, so that it is scanned once.
+    # quote takes the rest of the text, so that it is scanned once. Names and numbers come first,
+    # unless they may be the beginning of an address; those are rare.
     pattern: ClassVar[re.Pattern[str]] = re.compile(
-        rf"""{NETWORK} | [^\W\d]\w*+(?:\.\w++)*+ | {NUMBER} | {QUOTED} | `(?:[^`]|``)*+`?
+        rf"""{NAME}(?!:) | (?:{NUMBER})(?![\w.:]) | {QUOTED} | `(?:[^`]|``)*+`?
+        | === | =~ | !~ | => | =< | <= | >= | != | <> | == | && | \|\| | [(),=<>]
         | ~(?:<>|[<>!=]=?|(?i:contains|within|starts|ends|like|matches|in|between)(?!\w))
-        | === | =~ | !~ | => | =< | <= | >= | != | <> | == | && | \|\| | \S""",
+        | {NETWORK} | {NAME} | {NUMBER} | \S""",
         re.VERBOSE | re.DOTALL,
     )
 
@@ -142,12 +145,13 @@ class TamisParser(ExpressionParser):
         if first.isalpha() or first == "_":
             return Reference(word) if word.lower() not in RESERVED else self._reserved(word)
         if "0" <= first <= "9" or (first == "." and len(word) > 1):
-            if ":" in word or word.count(".") > 1:
+            try:
+                return Literal.of(read_number(word, self.tokens))
+            except ValueError:
                 raise self.tokens.error(
                     f"an address is a text: write '{word}' in quotes, or \"in {word}\"",
                     at=self.tokens.at - 1,
-                )
-            return Literal.of(read_number(word, self.tokens))
+                ) from None
         if first == '"' or first == "'":  # noqa: PLR1714 - twice as fast as a tuple
             return Literal.of(read_quoted(word, self.tokens))
         if first == "`":
