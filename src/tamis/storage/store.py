@@ -138,7 +138,8 @@ class Storage:
             self.publishers: Final = self._publishers()
             """What is known of each publisher when the store was opened, matched or not."""
             self._opened = opened.pop_all()
-        self._kept_below = 0
+        # A power failure may have brought them back: dropping them is not synced.
+        self._kept_below = min(removed_below or 0, self.log.first_sequence)
         """Pending events below it, which the log no longer has, could not be dropped yet; or 0."""
         self.recovery: Final = self._recovery(clock.monotonic() - started)
 
@@ -247,7 +248,7 @@ class Storage:
 
     def _drop_kept(self) -> dict[int, int]:
         """Drop the pending events that the log no longer has, unless that was done before."""
-        if not self._kept_below:
+        if self._kept_below <= 1:
             return {}
         dropped = self.state.drop_pending_below(self._kept_below)
         self._kept_below = 0
