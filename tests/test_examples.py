@@ -14,6 +14,7 @@ SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 SAID = {
     "absence.py": "price < 1000 or price >= 1000    refused  -        matches  -",
     "covering.py": "2 of 5 filters are forwarded.",
+    "detection.py": "Found: shell from office, any shell, encoded command, from inside",
     "quickstart.py": "Dell: cheap PCs, IBM or Dell",
 }
 

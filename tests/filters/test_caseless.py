@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 from random import Random
 
 import pytest
 
 from tamis.diagrams import covers, equivalent, intersects
 from tamis.errors import FilterError, FilterSyntaxError, SchemaError
-from tamis.events import Event, attribute, decode_schema
+from tamis.events import Event, Schema, attribute, decode_schema
 from tamis.events.json_text import schema_data, schema_of
 from tamis.filters import attr
 from tamis.filters.folding import fold, is_caseless
 from tamis.languages import parse
-from tamis.matching import Engine
+from tamis.matching import Engine, Subscription
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,19 @@ def test_a_schema_makes_all_tests_of_an_attribute_ignore_case() -> None:
     engine.add(4, 'image like "c%D" and image < "D"')
     assert engine.match({"image": "Cmd", "user": "Bob"}) == [1, 2, 4]
     assert covers(parse('image = "a"'), parse('image = "A"'), schema=schema)
+
+
+def test_a_saved_engine_still_ignores_case(tmp_path: Path) -> None:
+    engine = Engine(Schema({"host": attribute(str, caseless=True), "user": "str", "ip": "str"}))
+    rows = ['host = "WEB"', 'user ~matches "^A[B]"', 'user ~in ("Ab", "C")', "ip in 10.0.0.0/8"]
+    engine.add_many(Subscription(number, row) for number, row in enumerate(rows))
+    engine.save(tmp_path / "engine")
+    event = {"host": "wEb", "user": "aB", "ip": "10.0.0.9"}
+    for one in (engine, Engine.load(tmp_path / "engine")):
+        assert one.match(event) == [0, 1, 2, 3]
+        assert [*one.match_batch([event])] == [[0, 1, 2, 3]]
+        assert one.match_json(json.dumps(event)) == [0, 1, 2, 3]
+        assert [*one.match_json_lines(json.dumps(event).encode())] == [[0, 1, 2, 3]]
 
 
 def test_only_texts_can_be_declared_caseless() -> None:
