@@ -33,6 +33,7 @@ from tamis.matching.compile.access_kernels import (
 from tamis.matching.compile.plans import (
     Selectivity,
     choose_plan,
+    packed_rows,
     shared_regions,
     usual_presence,
 )
@@ -241,13 +242,9 @@ def distinct_rows(rows: NDArray[Integer]) -> tuple[NDArray[Integer], NDArray[np.
     (array([[ 3,  2],
            [ 5, -1]]), array([1, 0, 1]))
     """
-    base = int(rows.max(initial=NONE)) + 2
-    if base ** rows.shape[1] >= 1 << 63:
+    packed = packed_rows(rows)
+    if packed is None:
         different, number = np.unique(rows, axis=0, return_inverse=True)
         return different, number.reshape(-1)
-    # Each row as one number, in the same order: they are sorted many times as fast.
-    packed = np.zeros(len(rows), np.int64)
-    for column in rows.T:
-        packed = packed * base + (column + 1)
     _, first, number = np.unique(packed, return_index=True, return_inverse=True)
     return rows[first], number

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.diagrams.kernels import NONE
+
 PLANS: Final = (0, 1, 2, 3)
 
 # Estimates in nanoseconds per event, from what `benchmarks.plans` measures.
@@ -117,9 +119,27 @@ def _lookups(blocks: NDArray[np.int32], cells: NDArray[np.int8], held: int) -> i
     own = pairs if most == 2 else pairs * (held + 1) // 3
     kinds = 0
     for size in (2, 3):
-        used = np.sort(blocks[cells == size, :size], axis=1)
-        kinds += len(np.unique(used, axis=0)) if len(used) else 0
+        kinds += _distinct(np.sort(blocks[cells == size, :size], axis=1))
     return min(own, kinds)
+
+
+def _distinct(rows: NDArray[np.int32]) -> int:
+    packed = packed_rows(rows)
+    return len(np.unique(rows, axis=0) if packed is None else np.unique(packed))
+
+
+def packed_rows(rows: NDArray[np.integer]) -> NDArray[np.int64] | None:
+    """Return each row of numbers from NONE up as one number, in the same order.
+
+    They are sorted many times as fast; None if they do not fit into 64 bits.
+    """
+    base = int(rows.max(initial=NONE)) + 2
+    if base ** rows.shape[1] >= 1 << 63:
+        return None
+    packed = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        packed = packed * base + (column + 1)
+    return packed
 
 
 def shared_regions(codes: NDArray[np.int32], starts: NDArray[np.int64]) -> NDArray[np.float64]:
