@@ -96,7 +96,7 @@ def compiled_of(
         return compile_programs(programs, vocabulary.leaf_set(used), schema, plan=plan)
 
 
-def fill(engine: Engine, filters: Iterable[Filter]) -> None:
+def fill(engine: Engine, filters: Iterable[Filter | str]) -> None:
     """Add filters, numbered from 0, and fail if any is rejected."""
     rejected = engine.add_many(map(Subscription, count(), filters)).rejected
     if rejected:

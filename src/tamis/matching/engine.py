@@ -6,14 +6,13 @@ writer replaces. A reader takes it once and does not see later changes.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,53 +36,35 @@ from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching.compile.programs import compile_filter, decompile
-from tamis.matching.compile.texts import LANGUAGE, TextCompiler
+from tamis.matching.compile.texts import TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.matches import LineMatches, MatchedBatch, Matches
 from tamis.matching.store import snapshot
 from tamis.matching.store.collection import Collection, CollectionState
 from tamis.matching.store.segments import CompiledSubscription, Segment
+from tamis.matching.subscriptions import (
+    NEVER,
+    Added,
+    Rejected,
+    Subscription,
+    id_of,
+    plain_rows,
+    plain_text,
+    seconds_of,
+    subscription_of,
+)
 from tamis.units import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-NEVER: Final = float("inf")
-
 # Filters given as texts are compiled together if they are many: kernels take time to load.
 MIN_TEXTS: Final = 1_024
 # Together they take some megabytes.
 ROWS_PER_BATCH: Final = 8_192
-MAX_TEXT_CHARACTERS: Final = 2_048
-_ID_TYPES: Final = frozenset[type]({int, str})
 
 GivenRow = TypeVar("GivenRow")
-
-
-class Subscription(NamedTuple):
-    """A subscription for `add_many`."""
-
-    id: Id
-    filter: Filter | str
-    language: str = "tamis"
-    mode: str | None = None
-    expires_at: float | datetime | None = None
-
-
-class Rejected(NamedTuple):
-    """A subscription that could not be added: its row, counted from 1, and why."""
-
-    row: int
-    id: object
-    reason: str
-
-
-class Added(NamedTuple):
-    """The result of `add_many`: rows = added + rejected."""
-
-    added: int
-    rejected: tuple[Rejected, ...]
 
 
 class Engine:
@@ -175,36 +156,31 @@ class Engine:
             for batch in _batches(_rows(subscriptions)):
                 # The programs of a batch are in terms of one vocabulary.
                 vocabulary = self._collection.vocabulary_to_extend()
-                programs = self._programs(batch, compiler, vocabulary)
+                plain = plain_rows(batch)
+                texts = plain[1] if plain else list(map(plain_text, batch))
+                programs = self._programs(texts, compiler, vocabulary)
+                if plain and self._collection.add_all_unseen(plain[0], programs, self.mode):
+                    row += len(batch)
+                    continue
                 for given, program in zip(batch, programs, strict=True):
                     row += 1
                     try:
                         self._add_row(given, program, vocabulary)
                     except TamisError as error:
-                        rejected.append(Rejected(row, _id_of(given), str(error)))
+                        rejected.append(Rejected(row, id_of(given), str(error)))
             if rejected:
                 # Nothing needs the leaves that only they had.
                 self._collection.vocabulary_to_extend()
         return Added(row - len(rejected), tuple(rejected))
 
     def _programs(
-        self, batch: Sequence[object], compiler: TextCompiler, vocabulary: Vocabulary
+        self, texts: Sequence[str], compiler: TextCompiler, vocabulary: Vocabulary
     ) -> Sequence[NDArray[np.int32] | None]:
-        """Return the programs of those subscriptions that are compiled together, else None."""
-        if len(batch) < MIN_TEXTS:
-            return [None] * len(batch)
+        """Return the programs of those texts that are compiled together, else None."""
+        if len(texts) < MIN_TEXTS:
+            return [None] * len(texts)
         self._collection.expect_unseen()
-        texts = list(map(self._plain_text, batch))
         return compiler.compile(texts, self.mode, vocabulary)
-
-    def _plain_text(self, given: object) -> str:
-        """Return the filter if there is nothing to say about all else, or an empty text."""
-        if type(given) is Subscription:
-            id_, filter_, language, mode, _ = given
-            is_plain = mode is None and language == LANGUAGE and type(id_) in _ID_TYPES
-            if is_plain and type(filter_) is str and len(filter_) <= MAX_TEXT_CHARACTERS:
-                return filter_
-        return ""
 
     def _add_row(
         self,
@@ -213,10 +189,10 @@ class Engine:
         vocabulary: Vocabulary,
     ) -> None:
         if program is None or type(given) is not Subscription:
-            self._collection.add(*self._compiled_alone(_subscription(given), vocabulary))
+            self._collection.add(*self._compiled_alone(subscription_of(given), vocabulary))
             return
         id_, _, _, _, expiry = given
-        expires_at = NEVER if expiry is None else _seconds(expiry)
+        expires_at = NEVER if expiry is None else seconds_of(expiry)
         self._collection.add_unseen(CompiledSubscription(id_, program, self.mode, expires_at))
 
     def remove(self, id_: Id) -> None:
@@ -251,7 +227,7 @@ class Engine:
                 "subscription"
             )
         filter_ = self._filter(given)
-        expires_at = _seconds(given.expires_at)
+        expires_at = seconds_of(given.expires_at)
         codes = compile_filter(filter_, mode, vocabulary)
         return CompiledSubscription(given.id, np.array(codes, np.int32), mode, expires_at), filter_
 
@@ -562,38 +538,3 @@ def _events(given: Any) -> Iterable[Event | Mapping[str, object]]:
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise EventError(f"events are an iterable of events or an Arrow table, not {given!r:.60}")
     return given
-
-
-def _subscription(given: Subscription | Mapping[str, object]) -> Subscription:
-    if isinstance(given, Subscription):
-        return given
-    if not isinstance(given, Mapping):
-        raise FilterError(f"a subscription is a Subscription or a mapping, not {given!r:.60}")
-    missing = [f'"{name}" is missing' for name in ("id", "filter") if name not in given]
-    unknown = [f'"{name!s:.60}" is unknown' for name in given if name not in Subscription._fields]
-    if missing or unknown:
-        raise FilterError(
-            "a subscription has id and filter, and may have language, mode and expires_at: "
-            + ", ".join(missing + unknown)
-        )
-    return Subscription(**given)  # type: ignore[arg-type]
-
-
-def _id_of(given: object) -> object:
-    return given.get("id") if isinstance(given, Mapping) else getattr(given, "id", None)
-
-
-def _seconds(moment: float | datetime | None) -> float:
-    if moment is None:
-        return NEVER
-    if not isinstance(moment, datetime | int | float):
-        raise FilterError(f"expires_at is a datetime or seconds since 1970, not {moment!r:.60}")
-    if isinstance(moment, datetime) and moment.tzinfo is None:
-        raise FilterError(
-            f"expires_at is {moment}, which has no time zone; use datetime.now(UTC), or "
-            ".astimezone()"
-        )
-    seconds = moment.timestamp() if isinstance(moment, datetime) else float(moment)
-    if math.isnan(seconds):
-        raise FilterError("expires_at is NaN; leave it out for a subscription that never expires")
-    return seconds

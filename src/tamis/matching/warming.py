@@ -11,7 +11,8 @@ from tamis.filters import FilterLimits, Mode
 from tamis.languages import parse
 from tamis.matching.compile.texts import TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
-from tamis.matching.engine import Engine, Subscription
+from tamis.matching.engine import Engine
+from tamis.matching.subscriptions import Subscription
 
 _RARE: Final = 'text = "a{0}" and number < {0}'
 _RARE_COUNT: Final = 2_000

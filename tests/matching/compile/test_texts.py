@@ -189,6 +189,36 @@ def test_many_subscriptions_are_accepted_and_refused_as_one_by_one(
         assert together.match(event) == alone.match(event)
 
 
+@pytest.mark.parametrize("repeated", [(), (3,), (40,), (7, 40, 41)])
+@pytest.mark.parametrize("known", [0, 5])
+def test_rows_of_nothing_but_texts_are_added_as_one_by_one(
+    repeated: tuple[int, ...], known: int
+) -> None:
+    rng = Random(5)
+    rows = [Subscription(number, random_text(rng, 2)) for number in range(90)]
+    # In the first batch, so that some come twice in it, and others again later.
+    rows[10:10] = [Subscription(number, "a = 1") for number in repeated]
+    rows += [Subscription(f"{number}", "a = 7 and b.c <") for number in repeated]
+    alone, together = Engine(), Engine()
+    for engine in (alone, together):
+        for number in range(known):
+            engine.add(number, "a > 5")
+        engine.match_batch([{}])
+    alone_added = alone.add_many(rows)
+    with (
+        patch.object(engine_module, "MIN_TEXTS", 1),
+        patch.object(engine_module, "ROWS_PER_BATCH", 30),
+    ):
+        added = together.add_many(rows)
+    assert added == alone_added
+    assert added.added == 90 - known
+    assert len(added.rejected) == known + 2 * len(repeated)
+    assert together.ids() == alone.ids()
+    assert len(together) == len(alone) == 90
+    for event in ({}, {"a": 7, "b.c": "t"}, {"a": 0, "note": 1.5}, {"a": 1}):
+        assert together.match(event) == alone.match(event)
+
+
 def test_rows_before_an_error_of_their_source_are_added() -> None:
     def rows() -> Iterator[Subscription]:
         yield Subscription(1, "a = 1")

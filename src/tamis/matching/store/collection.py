@@ -10,14 +10,18 @@ all are compiled together. Segments that are mostly removed are recompiled in th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import repeat
 from threading import RLock, Thread
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.errors import FilterError
-from tamis.filters import Filter, Id
+from tamis.filters import Filter, Id, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Like, Regex, bare_test
 from tamis.matching.compile.vocabulary import Vocabulary
@@ -148,6 +152,21 @@ class Collection:
             )
         pending[id_] = entry
         self.count += 1
+
+    def add_all_unseen(
+        self, ids: Sequence[Id], programs: Sequence[NDArray[np.int32] | None], mode: Mode
+    ) -> bool:
+        """Add subscriptions that never expire; none if one has no program, or a known id."""
+        pending, known = self._pending.entries, set(ids)
+        if len(known) < len(ids) or self.state.segments or not pending.keys().isdisjoint(known):
+            return False
+        if any(program is None for program in programs):
+            return False
+        never = repeat(math.inf)
+        entries = map(CompiledSubscription, ids, programs, repeat(mode), never)  # type: ignore[arg-type]
+        pending.update(zip(ids, entries, strict=True))
+        self.count += len(ids)
+        return True
 
     def remove(self, id_: Id) -> None:
         """Remove a subscription."""
