@@ -183,6 +183,10 @@ class Checker(DeliveryChecker):
                 roles=self.perhaps_used.get(key, set()),
             )
             self._check_start(known, wanted, key)
+            if resumed:
+                # Retention may have removed some before anybody was told that it is there.
+                gone = (one for one in self.log.entries.values() if one.sequence < self.log.first)
+                known.most_lost = sum(map(known.wants, gone))
             for sequence in self.perhaps_settled.get(key, ()):
                 progress = known.of(sequence)
                 progress.deliveries, progress.is_last_chance_over = 1, True
