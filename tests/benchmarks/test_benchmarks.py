@@ -33,7 +33,7 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     "building": (
         building.main,
         "--filters 200 --subscriptions 300",
-        ["conjunctions A", "memory, loaded", "save", "remove one"],
+        ["conjunctions A, from text", "memory, loaded", "save", "remove one"],
     ),
     "churn": (churn.main, "--subscriptions 300", ["churning", "remove"]),
     "conjunctions": (conjunctions.main, "--subscriptions 500 900", ["C, 900: Tamis, JSON"]),
