@@ -303,8 +303,10 @@ def split_atoms(
                 text[written] = 48
                 count, written = count + 1, written + 1
             else:
-                text[written : written + after - at] = data[at:after]
-                written += after - at
+                # One by one: assigning a slice takes two seconds to compile.
+                for place in range(at, after):
+                    text[written] = data[place]
+                    written += 1
             at = after
         known = shapes.size[0]
         shape_of[atom] = NONE
