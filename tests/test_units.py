@@ -46,6 +46,12 @@ def test_other_text_is_refused_with_examples(given: str) -> None:
         seconds(given)
 
 
+@pytest.mark.parametrize("given", ["1 year", "1H", "2 months"])
+def test_the_units_are_listed(given: str) -> None:
+    with pytest.raises(ValueError, match=r"7 days; the units are ms, s, m, h, d and w$"):
+        seconds(given)
+
+
 @pytest.mark.parametrize("given", [True, None, [1], float("nan"), float("inf"), b"1h"])
 def test_other_things_are_refused(given: object) -> None:
     with pytest.raises(ValueError, match="is not a duration"):

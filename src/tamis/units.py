@@ -10,6 +10,7 @@ Duration = float | str | timedelta
 """Seconds, text such as `"90s"`, `"1h"` or `"7 days"`, or a timedelta."""
 
 DURATION_EXAMPLES: Final = "30, 30s, 5 minutes, 24h, 7 days"
+DURATION_UNITS: Final = "the units are ms, s, m, h, d and w"
 
 # Largest first: in one text, units descend.
 _UNITS: Final = {
@@ -62,7 +63,9 @@ def seconds(value: object) -> float:
         and -_MAX_SECONDS <= value <= _MAX_SECONDS
     ):
         return float(value)
-    raise ValueError(f"{value!r:.60} is not a duration; write one like {DURATION_EXAMPLES}")
+    raise ValueError(
+        f"{value!r:.60} is not a duration; write one like {DURATION_EXAMPLES}; {DURATION_UNITS}"
+    )
 
 
 def size(value: object) -> object:

@@ -17,6 +17,7 @@ from .buses import Connect, on_every_bus, topic
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"lifetime": "1x"}, "lifetime is '1x'; it must be a duration, such as 30, 30s,"),
+    ({"lifetime": "1 year"}, "24h, 7 days (the units are ms, s, m, h, d and w), or a timedelta"),
     ({"lifetime": 0}, "lifetime is 0; it must be more than 0 s"),
     ({"lifetime": -5.0}, "lifetime is -5.0; it must be more than 0 s"),
     ({"lifetime": timedelta(days=-1)}, "it must be more than 0 s"),

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from tamis.diagrams import covers, equivalent, intersects
-from tamis.errors import FilterError, FilterSyntaxError, SchemaError
+from tamis.errors import FilterError, FilterSyntaxError, FilterTypeError, SchemaError
 from tamis.events import Event, Schema, attribute, decode_schema
 from tamis.events.json_text import schema_data, schema_of
-from tamis.filters import attr
+from tamis.filters import Filter, attr
+from tamis.filters.build import CaselessAttr
 from tamis.filters.folding import fold, is_caseless
 from tamis.languages import parse
 from tamis.matching import Engine, Subscription
@@ -231,3 +233,29 @@ def test_many_parts_in_any_case_share_one_automaton() -> None:
         expected = [id_ for id_, filter_ in filters.items() if filter_.matches(event)]
         assert sorted(matches[number]) == expected
         assert sorted(engine.match(event)) == expected
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        lambda one, other: one == other,
+        lambda one, other: one != other,
+        lambda one, other: one < other,
+        lambda one, other: one.between("a", other),
+        lambda one, other: one.in_("a", other),
+    ],
+)
+@pytest.mark.parametrize("other", [attr("b"), attr("b").caseless, attr("b") + 1])
+def test_attributes_are_not_compared_with_one_another_in_any_case(
+    compare: Callable[[CaselessAttr, object], Filter], other: object
+) -> None:
+    with pytest.raises(FilterTypeError, match="a is compared without regard to case, so it needs"):
+        compare(attr("a").caseless, other)
+
+
+@pytest.mark.parametrize("name", ["is_present", "is_a", "has_any_bit", "in_network"])
+def test_what_ignores_no_case_is_named(name: str) -> None:
+    said = f"{name} does not look at case; leave .caseless out"
+    with pytest.raises(AttributeError, match=said):
+        getattr(attr("a").caseless, name)
+    assert not hasattr(attr("a").caseless, "nonsense")

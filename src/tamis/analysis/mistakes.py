@@ -18,7 +18,17 @@ from tamis.events.kinds import kind_of
 from tamis.events.schema import did_you_mean
 from tamis.filters import Filter
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
-from tamis.filters.atoms import Atom, Compare, HasKind, Like, Present, ValueAtom
+from tamis.filters.atoms import (
+    Atom,
+    Caseless,
+    Compare,
+    HasKind,
+    In,
+    Like,
+    Present,
+    ValueAtom,
+    bare_test,
+)
 from tamis.filters.printing import show_name
 
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "missing"})
@@ -30,6 +40,7 @@ _HYPHENATED_NUMBER: Final = re.compile(r"(?<![\w.-])\d{1,18}(?:-\d{1,18})+(?![\w
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?", re.ASCII)
 _LEADING_ZERO: Final = re.compile(r"(?<![\w.-])0\d{1,18}(?![\w.-])", re.ASCII)
 
+_PERCENT_AT_END: Final = re.compile("^%|%$")
 _JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -114,21 +125,10 @@ class MistakeFinder:
             yield from self._beside_sample(filter_, self._sample)
 
     def _in_atom(self, atom: Filter, wording: _Wording) -> Iterator[ProbableMistake]:
-        match atom:
-            case Relation():
-                yield from self._in_relation(atom, wording)
-            case Like(pattern=pattern) if not re.search(r"[%_]", pattern) and re.search(
-                r"[*?]", pattern
-            ):
-                yield ProbableMistake(
-                    LintRule.PATTERN,
-                    f"{wording.shown(atom)}: the wildcards of like are % and _, not * and ?",
-                )
-            case Compare(op="=" | "!=", value=str() as value) if re.search(r"^%|%$", value):
-                yield ProbableMistake(
-                    LintRule.PATTERN,
-                    f"{wording.shown(atom)}: % stands for itself here; write like for a pattern",
-                )
+        if isinstance(atom, Relation):
+            yield from self._in_relation(atom, wording)
+        elif advice := _pattern_advice(atom):
+            yield ProbableMistake(LintRule.PATTERN, f"{wording.shown(atom)}: {advice}")
 
     # --- words without quotes ----------------------------------------------------------------
 
@@ -197,6 +197,24 @@ class MistakeFinder:
                 yield from _other_kind(atom, kind, sample.kinds)
 
 
+def _pattern_advice(atom: Filter) -> str:
+    """Return what to write if wildcards stand where they mean nothing, or nothing."""
+    like = "~like" if isinstance(atom, Caseless) else "like"
+    match bare_test(atom):
+        case Like(pattern=pattern) if not re.search("[%_]", pattern):
+            is_glob = re.search("[*?]", pattern) is not None
+            return "the wildcards of like are % and _, not * and ?" if is_glob else ""
+        case Compare(op="=" | "!=", value=value):
+            values: tuple[object, ...] = (value,)
+        case In(values=values):
+            pass
+        case _:
+            return ""
+    if any(isinstance(one, str) and _PERCENT_AT_END.search(one) for one in values):
+        return f"% stands for itself here; write {like} for a pattern"
+    return ""
+
+
 def _not_a_constant(
     relation: Relation, name: str, shown: str, wording: _Wording
 ) -> ProbableMistake:
@@ -204,9 +222,7 @@ def _not_a_constant(
     other = show_name(others[0]) if others else "the attribute"
     reads = f"{shown}: {name} is read as an attribute"
     if name.lower() in NOT_A_NUMBER:
-        return ProbableMistake(
-            LintRule.NOT_A_CONSTANT, f"{reads}, and nothing compares with {name}"
-        )
+        return ProbableMistake(LintRule.NOT_A_CONSTANT, f"{reads}; no constant stands for it")
     test = wording.present if relation.op == "!=" else wording.absent
     return ProbableMistake(LintRule.NOT_A_CONSTANT, f'{reads}; write "{other} {test}"')
 

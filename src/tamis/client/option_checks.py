@@ -22,7 +22,7 @@ from tamis.protocol.management import (
     ManagementCall,
     parse_position,
 )
-from tamis.units import DURATION_EXAMPLES, format_seconds, seconds
+from tamis.units import DURATION_EXAMPLES, DURATION_UNITS, format_seconds, seconds
 
 T = TypeVar("T")
 
@@ -123,7 +123,8 @@ def check_duration(name: str, value: object, *, may_be_zero: bool = False) -> fl
     try:
         found = seconds(value)
     except ValueError:
-        _refuse(name, value, f"a duration, such as {DURATION_EXAMPLES}, or a timedelta")
+        allowed = f"a duration, such as {DURATION_EXAMPLES} ({DURATION_UNITS}), or a timedelta"
+        _refuse(name, value, allowed)
     if found < 0 or (found == 0 and not may_be_zero):
         _refuse(name, value, "0 s or more" if may_be_zero else "more than 0 s")
     if found > MAX_LIFETIME_SECONDS:

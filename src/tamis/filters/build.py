@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
 
 from tamis.errors import EventError, FilterTypeError
 from tamis.events import Bits, Kind, Value
@@ -381,31 +382,33 @@ class CaselessAttr:
         self._attribute = attribute
 
     def __eq__(self, other: object) -> Filter:  # type: ignore[override]
-        return ignoring_case(compare(self._attribute.name, "=", other))
+        return self._compare("=", other)
 
     def __ne__(self, other: object) -> Filter:  # type: ignore[override]
-        return ignoring_case(compare(self._attribute.name, "!=", other))
+        return self._compare("!=", other)
 
     def __lt__(self, other: object) -> Filter:
-        return ignoring_case(compare(self._attribute.name, "<", other))
+        return self._compare("<", other)
 
     def __le__(self, other: object) -> Filter:
-        return ignoring_case(compare(self._attribute.name, "<=", other))
+        return self._compare("<=", other)
 
     def __gt__(self, other: object) -> Filter:
-        return ignoring_case(compare(self._attribute.name, ">", other))
+        return self._compare(">", other)
 
     def __ge__(self, other: object) -> Filter:
-        return ignoring_case(compare(self._attribute.name, ">=", other))
+        return self._compare(">=", other)
 
     __hash__ = None  # type: ignore[assignment]
 
     def between(self, low: str, high: str) -> Filter:
         """From `low` to `high`, both included."""
+        self._refuse_attributes(low, high)
         return ignoring_case(between(self._attribute.name, low, high))
 
     def in_(self, *values: object) -> Filter:
         """Equal to one of `values`."""
+        self._refuse_attributes(*values)
         return ignoring_case(self._attribute.in_(*values))
 
     def contains(self, text: str) -> Filter:
@@ -431,6 +434,27 @@ class CaselessAttr:
     def matches(self, pattern: str) -> Filter:
         """A regular expression (RE2) is found somewhere in the value."""
         return ignoring_case(self._attribute.matches(pattern))
+
+    def _compare(self, op: str, other: object) -> Filter:
+        self._refuse_attributes(other)
+        return ignoring_case(compare(self._attribute.name, op, other))
+
+    def _refuse_attributes(self, *values: object) -> None:
+        if any(isinstance(value, Term | CaselessAttr) for value in values):
+            name = self._attribute.name
+            raise FilterTypeError(
+                f"{show_name(name)} is compared without regard to case, so it needs a text: two "
+                "attributes can only be compared exactly",
+                attribute=name,
+            )
+
+    if not TYPE_CHECKING:  # Type checkers know that there are no such methods.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Say why a method of `attr(…)` is missing here."""
+            if name.startswith("_") or not hasattr(Attr, name):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"{name} does not look at case; leave .caseless out")
 
 
 def _kind(kind: object) -> Kind:

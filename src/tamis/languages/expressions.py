@@ -146,6 +146,10 @@ class ExpressionParser:
             hint = 'write a whole comparison, or "in (…)" for one of several values'
         raise self.tokens.error(f"{expression} is not a condition", at=at, hint=hint)
 
+    def operator_hint(self, at: int) -> str:
+        """Return what to write instead of a token where an operator is expected, or nothing."""
+        return self.hints.operators.get(self.tokens.words[at].lower(), "")
+
     # --- operands ----------------------------------------------------------------------------
 
     def _read_operand(self) -> None:
@@ -333,7 +337,7 @@ class ExpressionParser:
         word = self.tokens.words[at]
         known = (*self.infix, *self.predicates, *self.suggestions)
         before = self.tokens.words[at - 1].lower()
-        hint = self.hints.leading.get(before) or self.hints.operators.get(word.lower(), "")
+        hint = self.hints.leading.get(before) or self.operator_hint(at)
         hint = BLANK_HINT if word.isspace() else hint
         if not word:
             return self.tokens.error("the text ends in the middle of a condition", at=at)

@@ -87,12 +87,16 @@ _CASELESS_WORDS: Final = {
     "iendswith": "ends with",
     "imatches": "matches",
     "iregex": "matches",
-    "~*": "matches",
 }
 # Comparisons of texts that ignore case, and what they compare by once folded.
 _CASELESS_COMPARISONS: Final = {
     "~=": "=", "~==": "=", "~!=": "!=", "~<": "<", "~<=": "<=", "~>": ">", "~>=": ">=", "~<>": "!=",
 }  # fmt: skip
+_CASELESS_TESTS: Final = (
+    "~contains", "~within", "~starts", "~ends", "~like", "~matches", "~in", "~between",
+)  # fmt: skip
+# What PostgreSQL writes: `~ '…'`, `~* '…'`, `~~ '…'` and `~~* '…'`, all of them also after `!`.
+_POSTGRES: Final = {"": "matches", "*": "~matches", "~": "like", "~*": "~like"}
 
 
 # An address with or without the bits of its network: four numbers, or hexadecimal digits with
@@ -107,6 +111,27 @@ NAME: Final = r"[^\W\d]\w*+(?:\.\w++)*+"
 
 def _is_network(word: str) -> bool:
     return ("." in word or ":" in word) and _NETWORK.fullmatch(word) is not None
+
+
+def _caseless_hint(word: str, after: str) -> str:
+    """Return what to write instead of a `~` that stands apart from its test, or nothing."""
+    if word == "not":
+        test = _caseless_test(after)
+        is_word = test[1:2].isalpha()
+        return f'write "not {test}"' if is_word else 'write "not" before the attribute'
+    if word in ("is", "has"):
+        return f'"{word}" has no variant that ignores case; leave the ~ out'
+    test = _caseless_test(word)
+    return f'write "{test}"' if test else ""
+
+
+def _caseless_test(word: str) -> str:
+    """Return the test that ignores case for the first word of a test, or nothing."""
+    instead = SYNONYMS.get(word, word) if word[:1].isalpha() else word
+    test = f"~{instead}"
+    if test.removesuffix(" with") not in (*_CASELESS_COMPARISONS, *_CASELESS_TESTS):
+        return ""
+    return f"{test} with" if test in ("~starts", "~ends") else test
 
 
 class TamisParser(ExpressionParser):
@@ -138,6 +163,17 @@ class TamisParser(ExpressionParser):
         operands=OPERAND_HINTS | {"!": 'write "not"', "~": 'write "not"'},
         leading={"exists": 'write "is present" after the name'},
     )
+
+    def operator_hint(self, at: int) -> str:
+        """Look behind `~` and `!~` as well, which are halves of operators."""
+        word, *after = (word.lower() for word in self.tokens.words[at : at + 3])
+        if word == "~" and (hint := _caseless_hint(*after)):
+            return hint
+        if word in ("~", "!~"):
+            signs = after[0] + after[1] if after[0] == "~" and after[1] == "*" else after[0]
+            negation = "not " if word == "!~" else ""
+            return f'write "{negation}{_POSTGRES.get(signs, "matches")}"'
+        return super().operator_hint(at)
 
     def operand(self, word: str) -> Operand | None:
         """Parse a name or a constant."""
@@ -299,8 +335,5 @@ class TamisParser(ExpressionParser):
         "matches": _matches,
         "ilike": _caseless,
         **dict.fromkeys(_CASELESS_COMPARISONS, _caseless),
-        **dict.fromkeys(
-            ("~contains", "~within", "~starts", "~ends", "~like", "~matches", "~in", "~between"),
-            _caseless,
-        ),
+        **dict.fromkeys(_CASELESS_TESTS, _caseless),
     }

@@ -51,8 +51,8 @@ def test_filters_that_no_event_or_every_event_matches_are_suspicious(
         ),
         ("x = null", 'null is read as an attribute; write "x is absent"'),
         ("x != None", 'None is read as an attribute; write "x is present"'),
-        ("x = NaN", "NaN is read as an attribute, and nothing compares with NaN"),
-        ("x < Infinity", "Infinity is read as an attribute, and nothing compares with Infinity"),
+        ("x = NaN", "NaN is read as an attribute; no constant stands for it"),
+        ("x < Infinity", "Infinity is read as an attribute; no constant stands for it"),
         ("x = 1 -- comment", "a filter has no comments"),
         (
             "unit-price < 5",
@@ -75,6 +75,11 @@ def test_filters_that_no_event_or_every_event_matches_are_suspicious(
         ("a > b or b < a or c = 1", "a > b adds nothing: whenever it is true, so is b < a"),
         ("x like '*a?'", "the wildcards of like are % and _, not * and ?"),
         ("x = 'a%'", "% stands for itself here; write like for a pattern"),
+        ("x in ('b', 'a%')", "% stands for itself here; write like for a pattern"),
+        ("x ~like '*a?'", 'x ~like "*a?": the wildcards of like are % and _, not * and ?'),
+        ("x ~= 'a%'", 'x ~= "a%": % stands for itself here; write ~like for a pattern'),
+        ("x ~!= '%a'", "% stands for itself here; write ~like for a pattern"),
+        ("x ~in ('a%', 'b')", "% stands for itself here; write ~like for a pattern"),
     ],
 )
 def test_what_parses_but_cannot_be_meant_is_a_warning(filter_: str, words: str) -> None:
