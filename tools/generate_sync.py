@@ -38,8 +38,8 @@ from tamis.client.consumer import Consumer
 from tamis.client.messages import Publishable
 from tamis.client.options import Lifetime
 from tamis.filters import Filter, Mode
-from tamis.protocol.management import ManagementCall
-from tamis.protocol.views import DeadLetterView, Receipt, SubscriptionView, Trial
+from tamis.protocol.management import ManagementCall, NewSubscription
+from tamis.protocol.views import Creation, DeadLetterView, Receipt, SubscriptionView, Trial
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,24 @@ def _folder_of_version() -> str:
 CACHE_FOLDER = _folder_of_version()
 
 
+@cache
+def _stamps_of_kernels() -> tuple[tuple[str, float, int], ...]:
+    """Return what changes when any file of kernels does; nothing if they are in an archive."""
+    root = Path(__file__).parent
+    files = sorted(root.rglob("*kernels.py")) if root.is_dir() else []
+    return tuple((one.name, one.stat().st_mtime, one.stat().st_size) for one in files)
+
+
 class _NamedFolder:
     """A cache path with the version's folder at its end."""
 
     def get_cache_path(self) -> str:
         return os.path.join(super().get_cache_path(), CACHE_FOLDER)  # type: ignore[misc]
+
+    def get_source_stamp(self) -> Any:
+        # A kernel depends on the kernels that it calls, and on tuples of other files: compiled with
+        # earlier ones, it would read and write the wrong memory.
+        return super().get_source_stamp(), _stamps_of_kernels()  # type: ignore[misc]
 
 
 class _InUserFolder(_NamedFolder, UserProvidedCacheLocator):

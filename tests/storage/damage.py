@@ -131,7 +131,11 @@ def filled(folder: Path, *, deferred: Sequence[str] = ("ann", "bob", "carl")) ->
     for n in range(8):
         state.add_token(StoredToken(bytes([n]) * 32, f"user {n}", 1.0))
         state.add_audit(1.0, "admin", "add token", f"for user {n}")
-    later = [DeferredMatches.of(name, 40, range(n, 13, 3)) for n, name in enumerate(deferred, 1)]
+    later = [
+        row
+        for n, name in enumerate(deferred, 1)
+        for row in DeferredMatches.parts(name, 40, range(n, 13, 3))
+    ]
     state.commit_matches(40, [], {}, deferred=later)
     before = all_of(state)
     state.close()
@@ -139,8 +143,8 @@ def filled(folder: Path, *, deferred: Sequence[str] = ("ann", "bob", "carl")) ->
     state = StateStore(folder / "state.db")
     state.remove_subscription(3)
     state.revoke_token(b"\1" * 32, 5.0)
-    for matches, limit in zip(later, (4, 2), strict=False):
-        state.write_deferred(matches, limit)
+    for name in deferred[:2]:
+        state.write_deferred(name, 40, 1)
     state.commit_matches(45, [(1, 44), (2, 45)], {"publisher 1": PublisherTail(45)})
     state.add_audit(2.0, "admin", "remove subscription", "3")
     files = {name: (folder / name).read_bytes() for name in FILES}

@@ -241,16 +241,17 @@ class PowerLoss:
         ]
         later = {sequence for _, sequence in pairs if self.rng.random() < 0.2}
         deferred = [
-            DeferredMatches.of("bob", later_one, [n for n, one in pairs if one == later_one])
-            for later_one in later
+            row
+            for sequence in later
+            for row in DeferredMatches.parts(
+                "bob", sequence, [n for n, s in pairs if s == sequence]
+            )
         ]
         now = [pair for pair in pairs if pair[1] not in later]
         state.commit_matches(stop, now, tails(self.model.events[:stop]), deferred=deferred)
 
     def write_deferred(self) -> None:
-        matches = self.store.state.next_deferred("bob")
-        if matches is not None:
-            self.store.state.write_deferred(matches, self.rng.randrange(1, 5))
+        self.store.state.write_deferred("bob", 1 << 60, self.rng.randrange(1, 5))
 
     def settle(self) -> None:
         state = self.store.state

@@ -62,7 +62,7 @@ class StateMachine(RuleBasedStateMachine):
         self.pending: dict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
         self.dead: dict[int, dict[int, DeadLetter]] = defaultdict(dict)
         self.lost: Counter[int] = Counter()
-        self.deferred: dict[tuple[str, int], list[int]] = {}
+        self.deferred: dict[tuple[str, int, int], int] = {}
         self.publishers: dict[str, PublisherTail] = {}
         self.matched = 0
         self.tokens: dict[bytes, StoredToken] = {}
@@ -149,25 +149,20 @@ class StateMachine(RuleBasedStateMachine):
     @rule(owner=st.sampled_from("ab"), sequence=SEQUENCES, numbers=st.lists(NUMBERS, unique=True))
     def defer(self, owner: str, sequence: int, numbers: list[int]) -> None:
         self.matched = max(self.matched, sequence)
-        matches = DeferredMatches.of(owner, sequence, numbers)
-        self.state.commit_matches(self.matched, [], {}, deferred=[matches])
-        self.deferred[owner, sequence] = numbers
+        rows = [DeferredMatches.parts(owner, sequence, [n])[0] for n in numbers]
+        rows = [row._replace(part=part) for part, row in enumerate(rows)]
+        self.state.commit_matches(self.matched, [], {}, deferred=rows)
+        for part, number in enumerate(numbers):
+            self.deferred[owner, sequence, part] = number
 
     @rule(owner=st.sampled_from("ab"), limit=st.integers(1, 4))
     def write_deferred(self, owner: str, limit: int) -> None:
-        first = min((one for name, one in self.deferred if name == owner), default=None)
-        matches = self.state.next_deferred(owner)
-        if first is None or matches is None:
-            assert (first, matches) == (None, None)
-            return
-        assert matches.sequence == first
-        numbers = self.deferred.pop((owner, first))
-        assert [*self.state.write_deferred(matches, limit)] == numbers[:limit]
-        for number in numbers[:limit]:
+        keys = sorted(key for key in self.deferred if key[0] == owner)[:limit]
+        pairs = [(self.deferred.pop(key), key[1]) for key in keys]
+        assert self.state.write_deferred(owner, 1 << 60, limit) == pairs
+        for number, sequence in pairs:
             if number in self.subscriptions:
-                self.pending[number].setdefault(first, (0, 0.0))
-        if numbers[limit:]:
-            self.deferred[owner, first] = numbers[limit:]
+                self.pending[number].setdefault(sequence, (0, 0.0))
 
     @rule(
         acknowledged=PAIRS,
@@ -206,8 +201,8 @@ class StateMachine(RuleBasedStateMachine):
         wanted = Counter(
             {number: len(sequences) for number, sequences in gone.items() if sequences}
         )
-        for owner, sequence in [key for key in self.deferred if key[1] < below]:
-            wanted.update(self.subscriptions.keys() & self.deferred.pop((owner, sequence)))
+        for key in [key for key in self.deferred if key[1] < below]:
+            wanted.update(self.subscriptions.keys() & {self.deferred.pop(key)})
         assert self.state.drop_pending_below(below) == wanted
         for number, sequences in gone.items():
             for sequence in sequences:
@@ -285,7 +280,7 @@ class StateMachine(RuleBasedStateMachine):
         state = self.state
         assert state.subscriptions() == [self.subscriptions[n] for n in sorted(self.subscriptions)]
         assert state.matched_up_to == self.matched
-        assert {one[:2]: [*one.subscriptions()] for one in state.deferred()} == self.deferred
+        assert {one[:3]: one.subscriptions()[0] for one in state.deferred()} == self.deferred
         assert state.publishers() == self.publishers
         assert state.tokens() == list(self.tokens.values())
         assert state.audit(0, 1000) == self.acts

@@ -178,8 +178,10 @@ class Broker:
             clock=clock.monotonic,
             pause_after=partial(self.pacing.pause_after, ""),
             charge=self.pacing.charge,
+            on_written=fan_out.leave,
             health=self.health,
         )
+        self.notifier.on_awaited = self.deferred_writer.hurry
         self.matcher = Matcher(
             fan_out=fan_out,
             deferred_writer=self.deferred_writer,
@@ -219,7 +221,7 @@ class Broker:
             self.supervisor,
             self.acknowledgement_writer.count_lost,
         )
-        self.history = History(store.log, event_cache, schema)
+        self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(
             store=store,
             engine=self.engine,
@@ -344,6 +346,7 @@ class Broker:
         self.health.recovery = str(self.store.recovery)
         self.damage_watch.report()
         restored = await self.executors.match.run(self._restore_subscriptions)
+        self.deferred_writer.resume()
         supervisor = self.supervisor
         supervisor.failed.add_done_callback(self._abandon)
         # What is stored must be matched, in order: after a failure, only a new start makes sure.

@@ -23,6 +23,7 @@ from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
 from tamis.protocol.management import (
     MAX_PAGE_ITEMS,
+    CreateSubscriptions,
     DeleteDeadLetters,
     DeleteSubscription,
     ExplainFilter,
@@ -30,6 +31,7 @@ from tamis.protocol.management import (
     ListDeadLetters,
     ListSubscriptions,
     ManagementCall,
+    NewSubscription,
     ReadHistory,
     ReadStatus,
     ReadSubscription,
@@ -37,7 +39,7 @@ from tamis.protocol.management import (
     RequeueDeadLetters,
     TryFilter,
 )
-from tamis.protocol.views import DeadLetterView, SubscriptionView, Trial
+from tamis.protocol.views import Creation, DeadLetterView, SubscriptionView, Trial
 
 T = TypeVar("T")
 logger: Final = logging.getLogger("tamis.client")
@@ -90,6 +92,23 @@ class ManagingBus:
     async def subscription(self, id: str) -> SubscriptionView:  # noqa: A002 - its name in the API
         """Return one of your subscriptions; raise `RefusedError` if there is none."""
         return await self.call(ReadSubscription(id))
+
+    async def create_subscriptions(
+        self, subscriptions: Iterable[NewSubscription]
+    ) -> list[Creation]:
+        """Create many durable subscriptions that nobody reads yet; return a result for each.
+
+        >>> from tamis.protocol.management import NewSubscription
+        >>> new = [NewSubscription(id=f"watch-{n}", filter=f"price < {n}") for n in range(3)]
+        >>> results = await bus.create_subscriptions(new)  # doctest: +SKIP
+        """
+        results: list[Creation] = []
+        left = [*subscriptions]
+        while left:
+            some, left = left[:MAX_PAGE_ITEMS], left[MAX_PAGE_ITEMS:]
+            created = await self.call(CreateSubscriptions(some))
+            results += created
+        return results
 
     async def renew(self, id: str, lifetime: Lifetime) -> SubscriptionView:  # noqa: A002
         """Set when a subscription expires, counted from now; None: never."""

@@ -12,8 +12,8 @@ from tamis.client.consumer import Consumer
 from tamis.client.messages import Publishable
 from tamis.client.options import Lifetime
 from tamis.filters import Filter, Mode
-from tamis.protocol.management import ManagementCall
-from tamis.protocol.views import DeadLetterView, Receipt, SubscriptionView, Trial
+from tamis.protocol.management import ManagementCall, NewSubscription
+from tamis.protocol.views import Creation, DeadLetterView, Receipt, SubscriptionView, Trial
 
 T = TypeVar("T")
 
@@ -78,6 +78,15 @@ class SyncMethods(ABC):
     def subscription(self, id: str) -> SubscriptionView:
         """Return one of your subscriptions; raise `RefusedError` if there is none."""
         return self._wait(lambda bus: bus.subscription(id))
+
+    def create_subscriptions(self, subscriptions: Iterable[NewSubscription]) -> list[Creation]:
+        """Create many durable subscriptions that nobody reads yet; return a result for each.
+
+        >>> from tamis.protocol.management import NewSubscription
+        >>> new = [NewSubscription(id=f"watch-{n}", filter=f"price < {n}") for n in range(3)]
+        >>> results = await bus.create_subscriptions(new)  # doctest: +SKIP
+        """
+        return self._wait(lambda bus: bus.create_subscriptions(subscriptions))
 
     def renew(self, id: str, lifetime: Lifetime) -> SubscriptionView:
         """Set when a subscription expires, counted from now; None: never."""

@@ -27,15 +27,20 @@ def parse(text: str, language: str = "tamis", *, limits: FilterLimits | None = N
     """
     read = LANGUAGES.get(language)
     if read is None:
-        known = ", ".join(map(repr, LANGUAGES))
-        hint = did_you_mean(str(language), LANGUAGES)
-        raise FilterError(
-            f"{language!r} is not a language that Tamis reads; it reads {known}"
-            f"{'; ' + hint if hint else ''}"
-        )
+        raise unknown_language(language)
     if not isinstance(text, str):
         raise FilterError(f"a filter is a text, not {text!r:.60}{_advice(text)}")
     return read(text, limits or FilterLimits())
+
+
+def unknown_language(name: object) -> FilterError:
+    """Return the error for a language that is not in the table."""
+    known = ", ".join(map(repr, LANGUAGES))
+    hint = did_you_mean(str(name), LANGUAGES)
+    return FilterError(
+        f"{name!r} is not a language that Tamis reads; it reads {known}"
+        f"{'; ' + hint if hint else ''}"
+    )
 
 
 def _advice(given: object) -> str:

@@ -22,6 +22,7 @@ from tamis.protocol.codes import Code
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.views import (
     AuditEntryView,
+    Creation,
     DeadLetterView,
     HistoryView,
     IssuedTokenView,
@@ -70,6 +71,20 @@ PositionText = Annotated[
         description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z.",
         extra_json_schema={"anyOf": [*MOMENT_SCHEMA["anyOf"], {"pattern": "^[0-9]{1,18}$"}]},
     ),
+]
+URLName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_NAME_CHARACTERS,
+        pattern=r"^[A-Za-z0-9._~@:-]+$",
+        description="A name that can stand in a URL.",
+    ),
+]
+StartPosition = Annotated[
+    Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
+    | Annotated[str, Meta(max_length=64, extra_json_schema=MOMENT_SCHEMA)],
+    Meta(description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z."),
 ]
 JSONObject = Annotated[
     msgspec.Raw, Meta(description="An event.", extra_json_schema={"type": "object"})
@@ -200,6 +215,23 @@ def _field(info: msgspec.structs.FieldInfo) -> Any:
     return field(name=info.encode_name)
 
 
+# --- arguments -----------------------------------------------------------------------------------
+
+
+class NewSubscription(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A subscription to create."""
+
+    filter: FilterText
+    id: URLName | None = None
+    """Its name; the broker chooses one if there is none."""
+    language: LanguageName = "tamis"
+    mode: ModeName = None
+    lifetime: LifetimeSeconds | None = None
+    start: StartPosition = "latest"
+    max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """Deliveries of one event before it becomes a dead letter; 0 is the broker's setting."""
+
+
 # --- responses that are more than the result -----------------------------------------------------
 
 
@@ -207,6 +239,12 @@ class DeadLetterList(msgspec.Struct):
     """Events that failed after too many attempts."""
 
     dead_letters: list[DeadLetterView]
+
+
+class CreationResults(msgspec.Struct):
+    """One result for each subscription, in order."""
+
+    results: list[Creation]
 
 
 class CountView(msgspec.Struct):
@@ -253,6 +291,23 @@ class ListSubscriptions(ManagementCall[SubscriptionList]):
         ""
     )
     limit: PageSize = 100
+
+
+@_operation(
+    "POST",
+    "/v1/subscriptions/batch",
+    "create_subscriptions",
+    tag="Subscriptions",
+    response=CreationResults,
+    refuses=(Code.BAD_FILTER,),
+)
+class CreateSubscriptions(ManagementCall[list[Creation]]):
+    """Create many subscriptions, which share the time that the disk takes.
+
+    Each has a result of its own: created, resumed, or refused with a reason.
+    """
+
+    subscriptions: Annotated[list[NewSubscription], Meta(min_length=1, max_length=MAX_PAGE_ITEMS)]
 
 
 @_operation("GET", _SUBSCRIPTION, "subscription", tag="Subscriptions", refuses=(Code.NOT_FOUND,))

@@ -66,6 +66,19 @@ class HistoryView(msgspec.Struct, frozen=True):
     """How many of the events searched are damaged, and so could not be matched."""
 
 
+class Creation(msgspec.Struct, omit_defaults=True):
+    """What became of one of many subscriptions to create."""
+
+    id: str
+    """Its name; empty if it has none and was refused."""
+    resumed: bool = False
+    """Whether there was one with this name and the same filter."""
+    code: str | None = None
+    """Why it was refused; null: it is in force."""
+    message: str | None = None
+    """The refusal as a sentence."""
+
+
 class DeadLetterView(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event that failed after too many attempts, as the subscriber may see it."""
 

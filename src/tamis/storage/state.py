@@ -50,6 +50,7 @@ from tamis.storage.tables import (
 
 _ONE: Final = "number = ? AND sequence = ?"
 _DELETE_PENDING: Final = f"DELETE FROM {PENDING.name} WHERE {_ONE}"  # noqa: S608
+_ONE_DEFERRED: Final = "owner = ? AND sequence = ? AND part = ?"
 # Roughly what a dead letter takes beside its payload.
 _LETTER_BYTES: Final = 200
 _NOTE_ATTEMPT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
@@ -173,8 +174,10 @@ class StateStore(StateBase):
             rows = PENDING.rows(new, are_exact=True)
             counters.pending += max(0, connection.executemany(PENDING.insert_new, rows).rowcount)
             if deferred:
-                rows = DEFERRED.rows(deferred)
-                counters.deferred += change_rows(connection, DEFERRED.replace, rows)
+                # Damage may have left a row of an event to come.
+                keys = [one[:3] for one in deferred]
+                counters.deferred -= delete_rows(connection, DEFERRED, _ONE_DEFERRED, keys)
+                counters.deferred += insert_rows(connection, DEFERRED, deferred)
             tails = PUBLISHERS.rows(
                 (name, tail.last, print_gaps(tail.gaps) if tail.gaps else "", tail.time)
                 for name, tail in publishers.items()
@@ -186,39 +189,34 @@ class StateStore(StateBase):
 
     def deferred(self) -> list[DeferredMatches]:
         """Return the deferred matches in order; report and skip damaged ones."""
-        rows = self._rows(f"{DEFERRED.select} ORDER BY sequence")
+        rows = self._rows(f"{DEFERRED.select} ORDER BY sequence, owner, part")
         return [DeferredMatches(*row[:-1]) for row in self._whole(DEFERRED, rows)]
 
-    def next_deferred(self, owner: str) -> DeferredMatches | None:
-        """Return the first deferred matches of an owner that are whole."""
-        after = 0
-        while rows := self._rows(
-            f"{DEFERRED.select} WHERE owner = ? AND sequence > ? ORDER BY sequence LIMIT 1",
-            (owner, after),
-        ):
-            if whole := self._whole(DEFERRED, rows):
-                return DeferredMatches(*whole[0][:-1])
-            after = rows[0][1]
-        return None
+    def write_deferred(self, owner: str, up_to: int, most: int) -> list[tuple[int, int]]:
+        """Make the first deferred matches of an owner pending: at least one row, if there is one.
 
-    def write_deferred(self, matches: DeferredMatches, limit: int) -> Sequence[int]:
-        """Make an event pending for at most so many subscriptions; return their numbers."""
-        numbers = matches.subscriptions()
-        some, left = numbers[:limit], numbers[limit:]
+        Return their (number, sequence) pairs, up to a sequence and to about so many.
+        """
+        rows: list[Row] = []
+        pairs: list[tuple[int, int]] = []
         with self._change(lasting=False) as (connection, counters, *_):
-            key = matches[:2]
-            gone = delete_rows(connection, DEFERRED, "owner = ? AND sequence = ?", [key])
-            counters.deferred -= gone
-            if not gone:
-                # Retention has dropped them meanwhile.
-                return ()
-            there = [number for number in some if number in self._numbers]
-            rows = PENDING.rows((number, matches.sequence, 0, 0.0) for number in there)
-            counters.pending += change_rows(connection, PENDING.insert_new, rows)
-            if left:
-                rest = DeferredMatches.of(*key, left)
-                counters.deferred += insert_rows(connection, DEFERRED, [rest])
-        return some
+            stored = connection.execute(
+                f"{DEFERRED.select} WHERE owner = ? AND sequence <= ? ORDER BY sequence, part",
+                (owner, up_to),
+            )
+            for row in stored:
+                for whole in self._whole(DEFERRED, [row]):
+                    matches = DeferredMatches(*whole[:-1])
+                    rows.append(row[:3])
+                    pairs += [(number, matches.sequence) for number in matches.subscriptions()]
+                if len(pairs) >= most:
+                    break
+            stored.close()
+            counters.deferred -= delete_rows(connection, DEFERRED, _ONE_DEFERRED, rows)
+            there = [(*pair, 0, 0.0) for pair in pairs if pair[0] in self._numbers]
+            new = PENDING.rows(there, are_exact=True)
+            counters.pending += change_rows(connection, PENDING.insert_new, new)
+        return pairs
 
     def skip_unmatched(self, matched_up_to: int, events: Mapping[int, int], reason: str) -> None:
         """Count events that nobody can match as dropped, by number, and pass over them."""

@@ -18,6 +18,7 @@ import msgspec
 
 NEVER: Final = math.inf
 """The expiry of something that does not expire."""
+MAX_DEFERRED_PER_ROW: Final = 100
 
 
 class StoredSubscription(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,13 +195,19 @@ class DeferredMatches(NamedTuple):
 
     owner: str
     sequence: int
+    part: int
+    """There are several rows if there are many subscriptions."""
     numbers: bytes
     """Of the subscriptions, eight bytes each."""
 
     @classmethod
-    def of(cls, owner: str, sequence: int, numbers: Iterable[int]) -> DeferredMatches:
-        """Make them of the numbers of subscriptions."""
-        return cls(owner, sequence, array("q", numbers).tobytes())
+    def parts(cls, owner: str, sequence: int, numbers: Sequence[int]) -> list[DeferredMatches]:
+        """Return rows with the numbers of subscriptions."""
+        starts = range(0, len(numbers), MAX_DEFERRED_PER_ROW)
+        return [
+            cls(owner, sequence, part, array("q", numbers[n : n + MAX_DEFERRED_PER_ROW]).tobytes())
+            for part, n in enumerate(starts)
+        ]
 
     def subscriptions(self) -> array[int]:
         """Return the numbers of the subscriptions."""
@@ -241,7 +248,9 @@ SUBSCRIPTIONS: Final = ChecksummedTable(
     "subscriptions", StoredSubscription, ["number"], by_key=False
 )
 PENDING: Final = ChecksummedTable("pending", PendingRow, ["number", "sequence"], by_key=True)
-DEFERRED: Final = ChecksummedTable("deferred", DeferredMatches, ["owner", "sequence"], by_key=False)
+DEFERRED: Final = ChecksummedTable(
+    "deferred", DeferredMatches, ["owner", "sequence", "part"], by_key=False
+)
 DEAD_LETTERS: Final = ChecksummedTable(
     "dead_letters", DeadLetter, ["number", "sequence"], by_key=False
 )

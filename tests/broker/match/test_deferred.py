@@ -14,8 +14,9 @@ import pytest
 from broker.authorization_fixture import broker_fixture, fetched, run_async, subscribe
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.match.deferred import PROBLEM, DeferredWriter
+from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageFullError
-from tamis.storage import StateStore
+from tamis.storage import StateStore, tables
 from waiting import eventually_async
 
 POLICY = "[roles.user]\nsee = true\npublish = true\n"
@@ -28,6 +29,7 @@ def _small_limits() -> Iterator[None]:
     with (
         patch.object(DeferredWriter, "max_rows_per_event", 3),
         patch.object(DeferredWriter, "rows_per_slice", 2),
+        patch.object(tables, "MAX_DEFERRED_PER_ROW", 2),
     ):
         yield
 
@@ -47,7 +49,9 @@ async def read(session: Session, name: str, count: int) -> list[int]:
 
 
 async def is_written(broker: Broker) -> None:
-    await eventually_async(lambda: not broker.store.state.deferred())
+    writer = broker.deferred_writer
+    await eventually_async(lambda: not broker.store.state.deferred() and not writer.latest)
+    assert (writer._waiting, writer._held, writer._awaited) == (0, {}, {})
 
 
 @run_async
@@ -60,7 +64,7 @@ async def test_each_absent_subscriber_gets_every_event_in_order(tmp_path: Path) 
             await ann.publish(events(0, 3))
             await fixture.broker.matcher.drained()
             stored = fixture.broker.store.state
-            assert [len(one.subscriptions()) for one in stored.deferred()] == [6, 6, 6]
+            assert [len(one.subscriptions()) for one in stored.deferred()] == 3 * [2, 2, 2]
             assert not stored.pending_total
             await eventually_async(lambda: PROBLEM in str(fixture.broker.status()["problems"]))
         await eventually_async(lambda: fixture.broker.health.ready)
@@ -100,8 +104,8 @@ async def test_a_subscriber_that_waits_gets_its_event_at_once(tmp_path: Path) ->
         with patch.object(StateStore, "write_deferred", autospec=True, side_effect=FULL):
             await ann.publish(events(0, 1))
             assert await waiting == [0]
-            [deferred] = fixture.broker.store.state.deferred()
-            assert len(deferred.subscriptions()) == 5
+            deferred = fixture.broker.store.state.deferred()
+            assert sum(len(one.subscriptions()) for one in deferred) == 5
 
 
 @run_async
@@ -149,3 +153,67 @@ async def test_retention_counts_what_is_deferred_as_dropped(tmp_path: Path) -> N
             for name in NAMES:
                 assert await read(ann, name, 1) == [first]
             await ann.publish(events(3, 1))
+        await is_written(broker)
+
+
+@run_async
+async def test_who_publishes_for_its_own_absent_subscribers_waits_for_them(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, bob = await fixture.login("ann", "user"), await fixture.login("bob", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        with (
+            patch.object(DeferredWriter, "_write_next", lambda _: asyncio.Event().wait()),
+            patch.object(FanOut, "max_matches", 12),
+        ):
+            for n in range(3):
+                await asyncio.wait_for(ann.publish(events(n, 1)), 10)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(ann.publish(events(3, 1)), 0.3)
+            # Others do not.
+            for n in range(20):
+                await asyncio.wait_for(bob.publish(events(n, 1)), 10)
+
+
+@run_async
+async def test_matching_waits_when_too_much_is_deferred(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, bob = await fixture.login("ann", "user"), await fixture.login("bob", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        room = DeferredWriter.room
+        with (
+            patch.object(DeferredWriter, "max_waiting", 10),
+            patch.object(DeferredWriter, "room", autospec=True, side_effect=room) as waited,
+        ):
+            for n in range(60):
+                await bob.publish(events(n, 1))
+            await fixture.broker.matcher.drained()
+        assert waited.call_count
+        for name in NAMES:
+            assert await read(ann, name, 60) == [*range(60)]
+        await is_written(fixture.broker)
+
+
+@run_async
+async def test_what_is_deferred_comes_before_what_a_suspended_subscription_missed(
+    tmp_path: Path,
+) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        broker, ann = fixture.broker, await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        suspended = broker.subscription_index.find("ann", "s2")
+        assert suspended is not None
+        with patch.object(DeferredWriter, "_write_next", lambda _: asyncio.Event().wait()):
+            await ann.publish(events(0, 1))
+            await broker.matcher.drained()
+            broker.matcher._budget.undecided = {suspended.number: 0}
+            await ann.publish(events(1, 1))
+            await broker.matcher.drained()
+            assert suspended.suspended_from == 2
+            # The first event is still to come.
+            assert await fetched(ann, "s2") == []
+        broker.supervisor.start("deferred writer", broker.deferred_writer.run())
+        await subscribe(ann, "a >= 0", "s2")
+        assert await read(ann, "s2", 2) == [0, 1]

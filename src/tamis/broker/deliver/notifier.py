@@ -138,6 +138,8 @@ class Notifier:
         self._clock = clock
         self._steady_clock = steady_clock
         """Measures leases and pauses, whatever happens to the other clock."""
+        self.on_awaited: Callable[[ActiveSubscription], None] = _ignore
+        """Called when somebody begins to read a subscription with deferred matches."""
         self.leased: set[ActiveSubscription] = set()
         """Subscriptions with fetched events that may not be settled."""
 
@@ -159,6 +161,8 @@ class Notifier:
         attachment = Attachment(subscription, reader, sink, credit, manual=manual)
         subscription.attachment = attachment
         subscription.queue.is_attended = True
+        if subscription.queue.is_deferred:
+            self.on_awaited(subscription)
         attachment.task = self._supervisor.start("delivery", self._send_all(attachment))
         return attachment
 
@@ -310,6 +314,8 @@ class Notifier:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait
+        if subscription.queue.is_deferred:
+            self.on_awaited(subscription)
         with subscription.queue.listening() as wake_up:
             while True:
                 wake_up.clear()
@@ -560,6 +566,10 @@ async def _send_end(attachment: Attachment, reason: str) -> None:
 
 
 # --- what a subscriber may see of an event --------------------------------------------------------
+
+
+def _ignore(_: ActiveSubscription) -> None:
+    pass
 
 
 def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | None:

@@ -80,6 +80,7 @@ class DeliveryQueue:
         "dropped",
         "in_flight",
         "is_attended",
+        "is_deferred",
         "listeners",
         "retries",
         "unwritten",
@@ -99,6 +100,8 @@ class DeliveryQueue:
         """Dropped events that the subscriber has not been notified of."""
         self.is_attended = False
         """Whether somebody is connected; for absent subscribers the disk is enough."""
+        self.is_deferred = False
+        """Whether events that were matched are not pending yet."""
         self.listeners: tuple[asyncio.Event, ...] = ()
         """Those who wait for events, each with an event of its own: most of millions have none."""
         self.retries: list[tuple[float, int, int]] = []
@@ -108,8 +111,8 @@ class DeliveryQueue:
 
     @property
     def unsettled(self) -> int:
-        """Return how many events are in flight or wait for a retry."""
-        return len(self.in_flight) + len(self.retries)
+        """Return how many events are in flight, wait for a retry, or are at least deferred."""
+        return len(self.in_flight) + len(self.retries) + self.is_deferred
 
     @contextmanager
     def listening(self) -> Iterator[asyncio.Event]:

@@ -2,18 +2,21 @@
 
 A pending event is a row in the state for each subscription. Thousands of rows take tens of
 milliseconds, for which all events behind that one would wait. Nobody waits for the rows of
-subscribers that are not connected. If one principal has so many of them, a single row lists their
-subscriptions, and is written with the other matches. Pending rows are made of it later, a few at a
-time, in turns with those of other principals. Until they are, the later events of these
+subscribers that are not connected. If one principal has so many of them, a few rows list their
+subscriptions, and are written with the other matches. Pending rows are made of them later, a slice
+at a time, in turns with those of other principals. Until they are, the later events of these
 subscriptions are deferred, too: each gets its events in order.
+
+Who publishes for its own absent subscribers waits until its events are pending. Otherwise there is
+a bound, beyond which matching waits.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import ClassVar, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import ClassVar, Final, NamedTuple
 
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
@@ -25,8 +28,23 @@ from tamis.storage import DeferredMatches, StateStore
 RETRY_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 1.0
 SECONDS_PER_MATCH: Final = 4e-6
-"""What a deferred match takes, of which its owner pays."""
+"""What a deferred match costs who publishes for its own subscriptions."""
 PROBLEM: Final = "deferred matches cannot be made pending"
+
+
+class HeldEvent(NamedTuple):
+    """An event whose publisher waits until its deferred matches are pending."""
+
+    owner: str
+    """As publishers have it."""
+    matches: int
+    """How many subscriptions it reaches."""
+
+
+class _Slice(NamedTuple):
+    seconds: float
+    pairs: list[tuple[int, int]]
+    """Numbers of subscriptions, and sequences."""
 
 
 class DeferredWriter:
@@ -35,6 +53,7 @@ class DeferredWriter:
     # Of one principal.
     max_rows_per_event: ClassVar[int] = 300
     rows_per_slice: ClassVar[int] = 100
+    max_waiting: ClassVar[int] = 50_000
 
     def __init__(
         self,
@@ -45,11 +64,13 @@ class DeferredWriter:
         clock: Callable[[], float],
         pause_after: Callable[[float], float],
         charge: Callable[[str, float], None],
+        on_written: Callable[[str, int, int], None],
         health: Health,
     ) -> None:
-        """Resume what was deferred when the broker last ended.
+        """Make a writer of matches in the state.
 
         `pause_after` says how long to pause after some work, and `charge` makes a principal pay.
+        `on_written` gets the owner of an event that was held, 1, and how many it reached.
         """
         self._state = state
         self._index = subscription_index
@@ -57,13 +78,27 @@ class DeferredWriter:
         self._clock = clock
         self._pause_after = pause_after
         self._charge = charge
+        self._on_written = on_written
         self._health = health
         self.latest: dict[int, int] = {}
         """The latest deferred event of each subscription; other threads may look it up."""
+        self._counts: Counter[tuple[str, int]] = Counter()
+        """How many matches of each principal and event wait."""
+        self._waiting = 0
+        self._up_to = 0
+        """The last event with matches that were added; others are on disk, and will be."""
+        self._held: dict[tuple[str, int], HeldEvent] = {}
         self._owners: dict[str, None] = {}
         """Who has deferred matches; the next one comes first."""
-        self._work = asyncio.Event()
-        self.add(state.deferred())
+        self._awaited: dict[int, str] = {}
+        """Subscriptions that somebody reads, and their owners."""
+        self._work, self._is_awaited, self._progress = (asyncio.Event() for _ in range(3))
+
+    def resume(self) -> None:
+        """Go on with what was deferred when the broker last ended; subscriptions are restored."""
+        self.add(self._state.deferred(), {})
+
+    # --- deferring -------------------------------------------------------------------------------
 
     def select(
         self, found: Sequence[tuple[int, list[ActiveSubscription]]]
@@ -73,50 +108,94 @@ class DeferredWriter:
         That is nothing if there is no `latest` and no event has more than `max_rows_per_event`.
         """
         result: list[DeferredMatches] = []
-        latest: Collection[int] = self.latest
+        now: set[int] = set()
         for sequence, subscriptions in found:
-            if len(subscriptions) <= self.max_rows_per_event and not latest:
+            deferred = self._deferred(subscriptions, now)
+            if not deferred:
                 continue
-            deferred = self._deferred(subscriptions, latest)
-            if deferred:
-                numbers = {number for some in deferred.values() for number in some}
-                latest = numbers.union(latest)
-                subscriptions[:] = [one for one in subscriptions if one.number not in numbers]
-                result += [
-                    DeferredMatches.of(owner, sequence, some) for owner, some in deferred.items()
-                ]
+            for owner, numbers in deferred.items():
+                now.update(numbers)
+                result += DeferredMatches.parts(owner, sequence, numbers)
+            subscriptions[:] = [one for one in subscriptions if not self._is_behind(one, now)]
         return result
 
     def _deferred(
-        self, subscriptions: Sequence[ActiveSubscription], latest: Collection[int]
+        self, subscriptions: Sequence[ActiveSubscription], now: Collection[int]
     ) -> dict[str, list[int]]:
         """Return the numbers of the subscriptions whose event must be deferred, by owner."""
-        deferred: dict[str, list[int]] = {}
-        absent = [one for one in subscriptions if _is_absent(one.queue)]
-        counts = Counter([one.stored.owner for one in absent])
+        counts: Counter[str] = Counter()
+        if len(subscriptions) > self.max_rows_per_event:
+            counts.update([one.stored.owner for one in subscriptions if _is_absent(one.queue)])
         excessive = {owner for owner, count in counts.items() if count > self.max_rows_per_event}
-        for owner in excessive:
-            deferred[owner] = [one.stored.number for one in absent if one.stored.owner == owner]
-        if latest:
-            for one in subscriptions:
-                if one.number in latest and not (
-                    one.stored.owner in excessive and _is_absent(one.queue)
-                ):
-                    deferred.setdefault(one.stored.owner, []).append(one.number)
+        deferred: dict[str, list[int]] = {}
+        if not (excessive or now or self.latest):
+            return deferred
+        for one in subscriptions:
+            owner = one.stored.owner
+            if (owner in excessive and _is_absent(one.queue)) or self._is_behind(one, now):
+                deferred.setdefault(owner, []).append(one.stored.number)
         return deferred
 
-    def add(self, deferred: Iterable[DeferredMatches]) -> None:
-        """Make matches pending later; they are stored."""
+    def _is_behind(self, subscription: ActiveSubscription, now: Collection[int]) -> bool:
+        number = subscription.stored.number
+        return number in now or number in self.latest
+
+    def add(
+        self, deferred: Iterable[DeferredMatches], held: Mapping[tuple[str, int], HeldEvent]
+    ) -> None:
+        """Make matches pending later; they are stored.
+
+        Of events that are held, by principal and sequence, tell when that is done.
+        """
+        self._held.update(held)
         for matches in deferred:
-            self._owners.setdefault(matches.owner)
             numbers = matches.subscriptions()
-            self.latest.update(dict.fromkeys(numbers, matches.sequence))
-            self._charge(matches.owner, len(numbers) * SECONDS_PER_MATCH)
+            self._up_to = matches.sequence
+            for number in numbers:
+                self.latest[number] = matches.sequence
+                subscription = self._index.get(number)
+                if subscription is not None:
+                    subscription.queue.is_deferred = True
+            self._counts[matches.owner, matches.sequence] += len(numbers)
+            self._waiting += len(numbers)
+            self._owners.setdefault(matches.owner)
+            if (matches.owner, matches.sequence) in held:
+                # Whoever gets what others publish need not pay for that.
+                self._charge(matches.owner, len(numbers) * SECONDS_PER_MATCH)
             self._work.set()
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether matching must wait."""
+        return self._waiting > self.max_waiting
+
+    async def room(self) -> None:
+        """Return when there is room for more."""
+        while self.is_full:
+            self._is_awaited.set()
+            await self._next_progress()
+
+    async def flush(self, subscription: ActiveSubscription) -> None:
+        """Return when nothing of a subscription is deferred."""
+        while subscription.queue.is_deferred:
+            self.hurry(subscription)
+            await self._next_progress()
+
+    def hurry(self, subscription: ActiveSubscription) -> None:
+        """Note that somebody reads a subscription with deferred matches."""
+        self._awaited[subscription.number] = subscription.stored.owner
+        self._is_awaited.set()
 
     def forget_below(self, sequence: int) -> None:
         """Forget events that retention has dropped."""
-        self.latest = {number: one for number, one in self.latest.items() if one >= sequence}
+        for number, latest in [*self.latest.items()]:
+            if latest < sequence:
+                self._forget(number)
+        for key in [key for key in self._counts if key[1] < sequence]:
+            self._count_down(key, self._counts[key])
+        self._progress.set()
+
+    # --- making pending --------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Make matches pending until cancelled."""
@@ -124,43 +203,80 @@ class DeferredWriter:
             await self._work.wait()
             self._work.clear()
             while self._owners:
-                begun = self._clock()
                 try:
-                    await self._write_next()
+                    seconds = await self._write_next()
                 except StorageError as error:
                     self._health.report(PROBLEM, str(error), code_of(error))
                     await asyncio.sleep(RETRY_SECONDS)
                     continue
                 self._health.clear(PROBLEM)
-                pause = self._pause_after(self._clock() - begun)
-                await asyncio.sleep(min(pause, MAX_PAUSE_SECONDS))
+                await self._pause(seconds)
 
-    async def _write_next(self) -> None:
-        """Make some matches of the next principal pending; if there are more, it gets a turn."""
-        owner = next(iter(self._owners))
+    async def _pause(self, seconds: float) -> None:
+        """Pause after some work; for less long if somebody waits."""
+        self._is_awaited.clear()
+        await asyncio.sleep(seconds)
+        more = min(self._pause_after(seconds), MAX_PAUSE_SECONDS) - seconds
+        if more > 0 and not self._awaited and not self.is_full:
+            try:
+                async with asyncio.timeout(more):
+                    await self._is_awaited.wait()
+            except TimeoutError:
+                pass
+
+    async def _write_next(self) -> float:
+        """Write a slice of the next principal, and return how long it took."""
+        owner = next(iter(self._awaited.values()), "")
+        if owner not in self._owners:
+            owner = next(iter(self._owners))
         # More may be added while this is done, and must not be forgotten.
         del self._owners[owner]
         try:
-            has_more = await self._write_some(owner)
+            seconds, pairs = await self._executor.run(self._write_slice, owner)
         except BaseException:
             self._owners[owner] = None
             self._work.set()
             raise
-        if has_more:
+        if pairs:
             self._owners[owner] = None
-
-    async def _write_some(self, owner: str) -> bool:
-        matches = await self._executor.run(self._state.next_deferred, owner)
-        if matches is None:
-            return False
-        numbers = await self._executor.run(self._state.write_deferred, matches, self.rows_per_slice)
-        for number in numbers:
+        for number, sequence in pairs:
             subscription = self._index.get(number)
             if subscription is not None:
-                subscription.queue.offer([matches.sequence])
-            if self.latest.get(number) == matches.sequence:
-                del self.latest[number]
-        return True
+                subscription.queue.offer([sequence])
+            if self.latest.get(number) == sequence:
+                self._forget(number)
+        for (_, sequence), count in Counter((owner, sequence) for _, sequence in pairs).items():
+            self._count_down((owner, sequence), count)
+        self._progress.set()
+        return seconds
+
+    def _write_slice(self, owner: str) -> _Slice:
+        begun = self._clock()
+        pairs = self._state.write_deferred(owner, self._up_to, self.rows_per_slice)
+        return _Slice(self._clock() - begun, pairs)
+
+    def _forget(self, number: int) -> None:
+        del self.latest[number]
+        self._awaited.pop(number, None)
+        subscription = self._index.get(number)
+        if subscription is not None:
+            subscription.queue.is_deferred = False
+            subscription.queue.wake()
+
+    def _count_down(self, key: tuple[str, int], count: int) -> None:
+        # Retention may have dropped them, or a failure has made the writer start again.
+        count = min(count, self._counts[key])
+        self._waiting -= count
+        self._counts[key] -= count
+        if not self._counts[key]:
+            del self._counts[key]
+            held = self._held.pop(key, None)
+            if held is not None:
+                self._on_written(held.owner, 1, held.matches)
+
+    async def _next_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
 
 
 def _is_absent(queue: DiskQueue | MemoryQueue) -> bool:

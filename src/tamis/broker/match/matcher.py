@@ -10,10 +10,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
-from tamis.broker.match.deferred import DeferredWriter
+from tamis.broker.match.deferred import DeferredWriter, HeldEvent
 from tamis.broker.operations.health import Health, code_of, refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
@@ -114,6 +115,8 @@ class _StepResult(NamedTuple):
     """The sequences of the events that each subscription gets."""
     deferred: list[DeferredMatches]
     """Matches that become pending later."""
+    held: dict[tuple[str, int], HeldEvent]
+    """Events whose publishers wait for that, by principal and sequence."""
     unwritten: list[MatchRows]
     """What could not be written."""
     unmatched: dict[int, str]
@@ -147,7 +150,7 @@ class Matcher:
         on_suspended: Callable[[Sequence[ActiveSubscription]], None],
     ) -> None:
         self._fan_out = fan_out
-        self._deferred_writer = deferred_writer
+        self.deferred_writer = deferred_writer
         self._budget = budget
         self._alone = int(has_tokens)
         """Up to so many owners need no budget; without tokens nobody knows them."""
@@ -219,7 +222,7 @@ class Matcher:
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_make(change) for change in changes], {}, [], [], {}, {}, [])
+        step = _StepResult([_make(change) for change in changes], {}, [], {}, [], {}, {}, [])
         if not events:
             return step
         if self._budget.used:
@@ -257,10 +260,10 @@ class Matcher:
         tails = [(name, self._publishers.get(name)) for name in names]
         self._tails.update([(name, tail) for name, tail in tails if tail is not None])
         self.position = events[-1].sequence
-        writer = self._deferred_writer
+        writer = self.deferred_writer
         largest = max(len(subscriptions) for _, subscriptions in found)
         if self._budget.undecided or writer.latest or largest > writer.max_rows_per_event:
-            self._hold_back(step, found)
+            self._hold_back(step, events, found)
         for sequence, subscriptions in found:
             for subscription in subscriptions:
                 step.matches.setdefault(subscription, []).append(sequence)
@@ -289,7 +292,10 @@ class Matcher:
             self._report_unmatched(step.unmatched)
         for rows in step.unwritten:
             await self._write_until_stored(rows)
-        self._deferred_writer.add(step.deferred)
+        if step.deferred:
+            self.deferred_writer.add(step.deferred, step.held)
+        if self.deferred_writer.is_full:
+            await self.deferred_writer.room()
         if step.suspended:
             self._on_suspended(step.suspended)
 
@@ -314,12 +320,24 @@ class Matcher:
         return [*matches]
 
     def _hold_back(
-        self, step: _StepResult, found: Sequence[tuple[int, list[ActiveSubscription]]]
+        self,
+        step: _StepResult,
+        events: Sequence[StoredEvent],
+        found: Sequence[tuple[int, list[ActiveSubscription]]],
     ) -> None:
         """Suspend subscriptions over the budget, and defer the matches of absent ones."""
         if self._budget.undecided:
             self._suspend(step, found)
-        step.deferred.extend(self._deferred_writer.select(found))
+        reached = [len(subscriptions) for _, subscriptions in found]
+        step.deferred.extend(self.deferred_writer.select(found))
+        owners = {(one.owner, one.sequence) for one in step.deferred}
+        for event, matches in zip(events, reached, strict=True):
+            key = unquote(event.owner), event.sequence
+            if key in owners:
+                step.held[key] = HeldEvent(event.owner, matches)
+                count, total = step.reached.pop(event.owner)
+                if count > 1:
+                    step.reached[event.owner] = count - 1, total - matches
 
     def _suspend(
         self, step: _StepResult, found: Sequence[tuple[int, list[ActiveSubscription]]]

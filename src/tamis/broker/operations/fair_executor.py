@@ -44,6 +44,7 @@ class _SliceResult(NamedTuple):
     seconds: float
     is_last: bool
     result: object = None
+    error: Exception | None = None
 
 
 class FairExecutor:
@@ -76,33 +77,28 @@ class FairExecutor:
         self, principal: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
         """Return the result of a function that takes a few milliseconds."""
-        async with self._turn(principal):
-            piece = await self._do(principal, partial(self._finish, partial(work, *args, **kwargs)))
-            return piece.result  # type: ignore[return-value]
+        return await self.run_slices(principal, _whole(partial(work, *args, **kwargs)))
 
     async def run_slices(self, principal: str, slices: Slices[T]) -> T:
         """Return the result of longer work, done piece by piece."""
         async with self._turn(principal):
             while True:
-                piece = await self._do(principal, partial(self._advance, slices))
+                piece = await self._run_piece(principal, slices)
                 if piece.is_last:
                     return piece.result  # type: ignore[return-value]
 
-    async def _do(self, principal: str, work: Callable[[], _SliceResult]) -> _SliceResult:
+    async def _run_piece(self, principal: str, slices: Slices[T]) -> _SliceResult:
         """Do a piece of work, once the principal has paused long enough after the last one."""
         now = self._clock()
-        await asyncio.sleep(max(0.0, self._free_at.pop(principal, now) - now))
-        piece = await self._executor.run(work)
+        await asyncio.sleep(max(0.0, self._free_at.get(principal, now) - now))
+        piece = await self._executor.run(self._advance, slices)
         pause = min(self._pause_after(principal, piece.seconds), MAX_PAUSE_SECONDS)
         self._free_at[principal] = self._clock() + pause
         if len(self._free_at) > MAX_KNOWN:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
+        if piece.error is not None:
+            raise piece.error
         return piece
-
-    def _finish(self, work: Callable[[], object]) -> _SliceResult:
-        started = self._clock()
-        result = work()
-        return _SliceResult(self._clock() - started, is_last=True, result=result)
 
     def _advance(self, slices: Slices[T]) -> _SliceResult:
         started, seconds = self._clock(), 0.0
@@ -112,6 +108,9 @@ class FairExecutor:
                 seconds = self._clock() - started
         except StopIteration as end:
             return _SliceResult(self._clock() - started, is_last=True, result=end.value)
+        except Exception as error:
+            # It has taken its time, too.
+            return _SliceResult(self._clock() - started, is_last=True, error=error)
         return _SliceResult(seconds, is_last=False)
 
     @asynccontextmanager
@@ -136,3 +135,9 @@ class FairExecutor:
     def _too_many(self, why: str) -> RefusedError:
         message = f"{why} at once; try again in {RETRY_AFTER_SECONDS:.0f} s"
         return RefusedError(Code.TOO_MANY, message, retry_after=RETRY_AFTER_SECONDS)
+
+
+def _whole(work: Callable[[], T]) -> Slices[T]:
+    """Return work as one piece."""
+    yield from ()
+    return work()

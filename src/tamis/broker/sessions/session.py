@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import isinf
@@ -16,14 +17,19 @@ from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvent
 from tamis.broker.deliver.queues import InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
+from tamis.broker.operations.health import refusal
 from tamis.broker.publish.payloads import InvalidEventError, Payload
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.base import SessionServices
 from tamis.broker.sessions.questions import Questions
-from tamis.errors import RefusedError, TamisError
+from tamis.broker.subscribe.history import require_start
+from tamis.errors import RefusedError, StorageError, TamisError
+from tamis.languages.registry import LANGUAGES, unknown_language
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
+from tamis.protocol.management import NewSubscription
 from tamis.protocol.views import (
+    Creation,
     Receipt,
     SubscriptionList,
     SubscriptionView,
@@ -193,6 +199,37 @@ class Session(Questions, Administration):
         """Add a subscription, or resume the durable one of that name."""
         subscription, _ = await self.open_subscription(wanted)
         return await self._view(subscription)
+
+    async def create_subscription(self, new: NewSubscription) -> tuple[SubscriptionView, bool]:
+        """Add a durable subscription or resume it; return it, and whether it was resumed."""
+        subscription, is_resumed = await self.open_subscription(_frame(new))
+        return await self._view(subscription), is_resumed
+
+    async def create_subscriptions(self, subscriptions: list[NewSubscription]) -> list[Creation]:
+        """Add or resume many durable subscriptions, each with a result of its own."""
+        self._require_open()
+        for new in subscriptions:
+            # A request that is not valid changes nothing.
+            require_start(new.start)
+            if new.language not in LANGUAGES:
+                raise RefusedError(Code.BAD_FILTER, str(unknown_language(new.language)))
+        creations: list[asyncio.Task[Creation]] = []
+        async with asyncio.TaskGroup() as group:
+            for new in subscriptions:
+                creations.append(group.create_task(self._create(new)))
+                # Parsing many filters in one turn of the event loop would delay others.
+                await asyncio.sleep(0)
+        return [creation.result() for creation in creations]
+
+    async def _create(self, new: NewSubscription) -> Creation:
+        try:
+            subscription, is_resumed = await self.open_subscription(_frame(new))
+        except RefusedError as error:
+            return Creation(new.id or "", code=error.code, message=str(error))
+        except StorageError as error:
+            refused = refusal(error)
+            return Creation(new.id or "", code=refused.code, message=str(refused))
+        return Creation(subscription.stored.name, is_resumed)
 
     async def open_subscription(self, wanted: Subscribe) -> tuple[ActiveSubscription, bool]:
         """Add a subscription or resume a durable one; return it and whether it was resumed."""
@@ -463,3 +500,17 @@ def _check_rights(rights: Rights, payloads: Sequence[Payload]) -> None:
 
 def _is_name(text: str) -> bool:
     return 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable() and "/" not in text
+
+
+def _frame(new: NewSubscription) -> Subscribe:
+    return Subscribe(
+        ref=0,
+        filter=new.filter,
+        language=new.language,
+        mode=new.mode,
+        durable=new.id or f"http-{secrets.token_hex(8)}",
+        lifetime=new.lifetime,
+        start=new.start,
+        acknowledge="manual",
+        max_attempts=new.max_attempts,
+    )

@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.access import Rights
+from tamis.access import JOINED_LIMITS, FilterInMode, Rights
 from tamis.broker.deliver.notifier import visible_data
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.errors import RefusedError
 from tamis.events import Schema
 from tamis.filters import Filter, Mode
+from tamis.matching import Engine
 from tamis.protocol import Code, Delivery
 from tamis.protocol.views import HistoryView
 from tamis.storage import EventLog, Record
@@ -30,6 +31,9 @@ BYTES_PER_SLICE: Final = 64 * 1024
 MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 # The clock of a client that starts now may be ahead.
 CLOCK_TOLERANCE_SECONDS: Final = 60.0
+MAX_PLAIN_CHARACTERS: Final = 2_000
+MAX_PLAIN_BYTES: Final = 8 * 1024
+_ID: Final = 1
 _NAMED_PLACES: Final = ("latest", "earliest")
 
 
@@ -46,17 +50,20 @@ class HistoryQuery(NamedTuple):
 class History:
     """Searches the log within the rights of a principal; for any thread."""
 
-    def __init__(self, log: EventLog, event_cache: EventCache, schema: Schema | None) -> None:
+    def __init__(
+        self, log: EventLog, event_cache: EventCache, schema: Schema | None, mode: Mode
+    ) -> None:
         self._log = log
         self._event_cache = event_cache
         self._schema = schema
+        self._mode = mode
 
     def read(self, wanted: HistoryQuery, rights: Rights) -> Slices[HistoryView]:
         """Return a page of events and where the next page starts; at `end` there is none."""
         end = min(wanted.end, self._log.next_sequence)
         start = first = max(wanted.start, self._log.first_sequence)
         stop = min(end, start + EVENTS_PER_SEARCH)
-        effective = rights.effective(wanted.filter, wanted.mode)
+        alone = LoneFilter(rights.effective(wanted.filter, wanted.mode), self._schema, self._mode)
         found: list[Delivery] = []
         size = 0
         while start < stop:
@@ -68,8 +75,7 @@ class History:
             start = records[-1].sequence + 1
             for stored in self._event_cache.decode_records(records):
                 yield
-                # For a thousand events, an engine would take longer to build than it saves.
-                if not effective.filter.matches(stored.payload.event, effective.mode, self._schema):
+                if not alone.matches(stored):
                     continue
                 data = visible_data(wanted.filter, rights, stored.payload)
                 if data is None:
@@ -92,6 +98,28 @@ def _delivery(stored: StoredEvent, data: bytes) -> Delivery:
         data=msgspec.Raw(data),
         format=stored.payload.format,
     )
+
+
+class LoneFilter:
+    """A filter that one event after another is matched against.
+
+    Compiling takes longer than a small filter saves on some thousand small events. A large filter
+    on a large event would take seconds otherwise.
+    """
+
+    def __init__(self, reading: FilterInMode, schema: Schema | None, mode: Mode) -> None:
+        self._engine = Engine(schema, mode, limits=JOINED_LIMITS)
+        self._engine.add(_ID, reading.filter, mode=reading.mode)
+        self._is_compiled = len(str(reading.filter)) > MAX_PLAIN_CHARACTERS
+        if self._is_compiled:
+            self._engine.compact()
+
+    def matches(self, stored: StoredEvent) -> bool:
+        """Return whether an event satisfies the filter."""
+        if not self._is_compiled and len(stored.payload.text) > MAX_PLAIN_BYTES:
+            self._engine.compact()
+            self._is_compiled = True
+        return bool(self._engine.match(stored.payload.event))
 
 
 def first_slice(records: Sequence[Record]) -> list[Record]:
@@ -122,6 +150,12 @@ def require_past(log: EventLog, start: int | str, now: float) -> None:
             )
     elif start not in _NAMED_PLACES and _moment(start) > now + CLOCK_TOLERANCE_SECONDS:
         raise _wrong_start(f"the start, {start:.60}, is in the future by the broker's clock")
+
+
+def require_start(start: int | str) -> None:
+    """Refuse what is neither a sequence, a named place nor a time."""
+    if isinstance(start, str) and start not in _NAMED_PLACES:
+        _moment(start)
 
 
 def _moment(text: str) -> float:

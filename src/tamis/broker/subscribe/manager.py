@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.access import JOINED_LIMITS, FilterInMode, Principal, Rights
+from tamis.access import FilterInMode, Principal, Rights
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue, UnwrittenQueues
 from tamis.broker.deliver.subscriptions import (
@@ -30,7 +30,7 @@ from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.expiries import ExpiryCalendar
-from tamis.broker.subscribe.history import place_of, require_past
+from tamis.broker.subscribe.history import LoneFilter, place_of, require_past
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions
 from tamis.errors import BrokerFailedError, FilterError, RefusedError, StorageError, TamisError
@@ -43,8 +43,8 @@ from tamis.ports import RandomBytes
 from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
 
-# A filter with more of them is compiled before it is replayed; for others that takes too long.
-MAX_PLAIN_ATOMS: Final = 64
+# Events wait until these are compiled, some 5 ms.
+MAX_MADE_AT_ONCE: Final = 50
 LOG: Final = get_logger("tamis.broker")
 
 WAIT: Final = "wait"
@@ -101,6 +101,7 @@ class SubscriptionManager:
             compile_=self.compile_again,
             delete=self.delete,
             replay=self.replay,
+            flush=matcher.deferred_writer.flush,
         )
         self._executors = executors
         self._random = random
@@ -284,12 +285,15 @@ class SubscriptionManager:
 
     async def _make_asked(self) -> None:
         with contextlib.suppress(BrokerFailedError):
-            for result in await self._matcher.updater.do(self._make_all):
-                result.resolve()
+            while self._asked:
+                for result in await self._matcher.updater.do(self._make_all):
+                    result.resolve()
 
     def _make_all(self) -> list[ChangeResult]:
         with self._asking:
-            asked, self._asked = self._asked, []
+            asked, self._asked = self._asked[:MAX_MADE_AT_ONCE], self._asked[MAX_MADE_AT_ONCE:]
+        if not asked:
+            return []
         try:
             return self._make_each(asked)
         except Exception as error:
@@ -599,14 +603,10 @@ class SubscriptionManager:
         if Extra.of(subscription.stored).replay_from:
             self._replayer.begin(subscription, self._alone)
 
-    def _alone(self, subscription: ActiveSubscription) -> Engine:
-        """Return an engine with this subscription only, by its current rights."""
+    def _alone(self, subscription: ActiveSubscription) -> LoneFilter:
+        """Return what is matched for a subscription by its current rights."""
         reading = subscription.rights.effective(subscription.filter, subscription.stored.mode)
-        engine = Engine(self._engine.schema, self._engine.mode, limits=JOINED_LIMITS)
-        engine.add(subscription.number, reading.filter, mode=reading.mode)
-        if sum(1 for _ in reading.filter.atoms()) > MAX_PLAIN_ATOMS:
-            engine.compact()
-        return engine
+        return LoneFilter(reading, self._engine.schema, self._engine.mode)
 
 
 def _ended(subscription: ActiveSubscription) -> RefusedError:

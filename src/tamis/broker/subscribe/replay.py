@@ -14,9 +14,8 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra
 from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache
-from tamis.broker.subscribe.history import first_slice
+from tamis.broker.subscribe.history import LoneFilter, first_slice
 from tamis.errors import TamisError
-from tamis.matching import Engine
 from tamis.storage import Storage
 
 # What is found in these is written at once.
@@ -55,9 +54,9 @@ class Replayer:
     def begin(
         self,
         subscription: ActiveSubscription,
-        alone: Callable[[ActiveSubscription], Engine],
+        alone: Callable[[ActiveSubscription], LoneFilter],
     ) -> None:
-        """Start a replay; `alone` makes an engine for this subscription only."""
+        """Start a replay; `alone` returns what is matched for it."""
         queue = subscription.queue
         assert isinstance(queue, DiskQueue)  # noqa: S101 - others begin now
         queue.below = Extra.of(subscription.stored).replay_from
@@ -81,24 +80,24 @@ class Replayer:
     async def _replay(
         self,
         subscription: ActiveSubscription,
-        alone: Callable[[ActiveSubscription], Engine],
+        alone: Callable[[ActiveSubscription], LoneFilter],
         queue: DiskQueue,
     ) -> None:
-        rights, engine, stored = None, None, subscription.stored
+        rights, filter_, stored = None, None, subscription.stored
         owner = stored.owner
         # After a failure the search resumes where it was, as after a restart of the broker.
         range_ = ReplayRange(Extra.of(stored).replay_from or stored.start, stored.start)
         while range_.position < range_.end:
             try:
-                if engine is None or rights is not subscription.rights:
+                if filter_ is None or rights is not subscription.rights:
                     rights = subscription.rights
-                    engine = await self._executor.run(owner, alone, subscription)
+                    filter_ = await self._executor.run(owner, alone, subscription)
                 range_ = await self._executor.run_slices(
-                    owner, self._search(subscription, engine, range_)
+                    owner, self._search(subscription, filter_, range_)
                 )
             except TamisError:
                 # The disk may be full, or the policy may not allow the filter now.
-                engine = None
+                filter_ = None
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             if range_.damaged:
@@ -107,7 +106,7 @@ class Replayer:
             queue.wake()
 
     def _search(
-        self, subscription: ActiveSubscription, alone: Engine, range_: ReplayRange
+        self, subscription: ActiveSubscription, alone: LoneFilter, range_: ReplayRange
     ) -> Slices[ReplayRange]:
         """Search some events, and return what is left to be searched."""
         found: list[int] = []
@@ -119,7 +118,7 @@ class Replayer:
                 after = stop
                 break
             for stored in self._event_cache.decode_records(records):
-                if alone.match(stored.payload.event) and subscription.admits(stored):
+                if alone.matches(stored) and subscription.admits(stored):
                     found.append(stored.sequence)
                 yield
             after = records[-1].sequence + 1

@@ -35,6 +35,7 @@ SUSPENDED: Final = "subscriptions are suspended because their filters take too l
 Compile = Callable[[Sequence[ActiveSubscription]], None]
 Delete = Callable[[ActiveSubscription, str], Coroutine[Any, Any, None]]
 Replay = Callable[[ActiveSubscription], None]
+Flush = Callable[[ActiveSubscription], Coroutine[Any, Any, None]]
 
 
 def matching_budget(
@@ -83,13 +84,14 @@ class Suspensions:
         self._updater: Updater | None = None
 
     def manage(
-        self, *, updater: Updater, compile_: Compile, delete: Delete, replay: Replay
+        self, *, updater: Updater, compile_: Compile, delete: Delete, replay: Replay, flush: Flush
     ) -> None:
         """Set what the subscription manager does for it."""
         self._updater = updater
         self._compile = compile_
         self._delete = delete
         self._replay = replay
+        self._flush = flush
 
     def begin(self, subscriptions: Sequence[ActiveSubscription]) -> None:
         """Tell subscribers and the operator that the matcher has suspended subscriptions."""
@@ -141,6 +143,8 @@ class Suspensions:
                 f"replay is over; it is {subscription.suspension}",
             )
         assert self._updater is not None  # noqa: S101 - set when the broker is made
+        # What was matched before comes before what a replay finds.
+        await self._flush(subscription)
         lost = await self._updater.do(partial(self._end, subscription))
         self.report()
         if lost:

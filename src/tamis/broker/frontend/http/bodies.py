@@ -14,30 +14,13 @@ from tamis.protocol.management import (
     MAX_LIFETIME_SECONDS,
     MAX_NUMBER,
     MAX_PAGE_ITEMS,
-    MOMENT_SCHEMA,
     After,
     FilterText,
     LanguageName,
-    LifetimeSeconds,
     ModeName,
     PositionText,
     SequenceNumber,
 )
-
-URLName = Annotated[
-    str,
-    Meta(
-        min_length=1,
-        max_length=MAX_NAME_CHARACTERS,
-        pattern=r"^[A-Za-z0-9._~@:-]+$",
-        description="A name that can stand in a URL.",
-    ),
-]
-StartPosition = Annotated[
-    Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
-    | Annotated[str, Meta(max_length=64, extra_json_schema=MOMENT_SCHEMA)],
-    Meta(description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z."),
-]
 
 
 class _RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -46,23 +29,6 @@ class _RequestBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 class _ResponseBody(msgspec.Struct, kw_only=True):
     """The body of a response."""
-
-
-# --- subscriptions -------------------------------------------------------------------------------
-
-
-class NewSubscription(_RequestBody):
-    """A subscription to create."""
-
-    filter: FilterText
-    id: URLName | None = None
-    """Its name; the broker chooses one if there is none."""
-    language: LanguageName = "tamis"
-    mode: ModeName = None
-    lifetime: LifetimeSeconds | None = None
-    start: StartPosition = "latest"
-    max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-    """Deliveries of one event before it becomes a dead letter; 0 is the broker's setting."""
 
 
 # --- delivery ------------------------------------------------------------------------------------

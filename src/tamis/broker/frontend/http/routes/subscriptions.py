@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import Final
 
 from starlette.responses import Response
@@ -10,12 +9,12 @@ from starlette.responses import Response
 from tamis.broker.frontend.http.bodies import (
     FollowHeaders,
     FollowQuery,
-    NewSubscription,
 )
 from tamis.broker.frontend.http.operations import Content, Created, OperationCall, Operations
 from tamis.broker.frontend.http.reading import require_proof
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
-from tamis.protocol import Code, Subscribe
+from tamis.protocol import Code
+from tamis.protocol.management import NewSubscription
 from tamis.protocol.views import SubscriptionView
 
 operations: Final = Operations("Subscriptions")
@@ -34,19 +33,7 @@ async def create_subscription(
 
     If you have one with this name and the same filter, it is resumed, and the status is 200.
     """
-    wanted = Subscribe(
-        ref=0,
-        filter=body.filter,
-        language=body.language,
-        mode=body.mode,
-        durable=body.id or f"http-{secrets.token_hex(8)}",
-        lifetime=body.lifetime,
-        start=body.start,
-        acknowledge="manual",
-        max_attempts=body.max_attempts,
-    )
-    subscription, is_resumed = await call.session.open_subscription(wanted)
-    view = await call.session.subscription(subscription.stored.name)
+    view, is_resumed = await call.session.create_subscription(body)
     return Created(view, is_new=not is_resumed)
 
 
