@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
+import pyarrow as pa
+
 from tamis.diagrams import covers
 from tamis.filters import FilterLimits, Mode
 from tamis.languages import parse
@@ -52,6 +54,8 @@ def load_kernels() -> None:
     wide = Engine()
     wide.add("wide", _WIDE)
     wide.match_batch(_EVENTS)
+    for numbers in ([1, None], [1.5, None], [1, 2], [1.5, 2.5]):
+        wide.match_batch(pa.table({f"x{n}": numbers for n in range(30)}))
     covers(parse('number < 5 or text contains "a"'), parse("number < 4"))
 
 
