@@ -78,7 +78,7 @@ async def reload(broker: Broker) -> None:
     """Run housekeeping twice: a broker applies a policy file once two looks agree."""
     await broker.housekeeping.do_all()
     await broker.housekeeping.do_all()
-    await broker.subscription_manager.rights_applied()
+    await broker.subscription_manager.current_rights.applied()
 
 
 async def wait_until_idle(broker: Broker) -> None:

@@ -220,7 +220,7 @@ async def test_what_is_still_to_be_looked_through_is_found_by_the_new_rights(
         for _ in range(2):
             # Other chores wait for the thread in which the replay is.
             await fixture.broker._reload_policy()
-        await fixture.broker.subscription_manager.rights_applied()
+        await fixture.broker.subscription_manager.current_rights.applied()
         go.set()
         await eventually_async(lambda: not replayer._tasks)
         # The first two were being looked at by the rights of the moment before.

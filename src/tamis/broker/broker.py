@@ -356,7 +356,7 @@ class Broker:
         ]
         supervisor.restart("acknowledgement writer", self.acknowledgement_writer.run)
         supervisor.restart("deferred writer", self.deferred_writer.run)
-        supervisor.restart("subscription manager", self.subscription_manager.run)
+        supervisor.restart("current rights", self.subscription_manager.current_rights.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
         await supervisor.unless_failed(self._catch_up.begin())
         for subscription in restored:
@@ -490,7 +490,7 @@ class Broker:
         """Apply a new policy to every session and every subscription; matching follows."""
         for session in self._sessions:
             session.rights = self.access_control.rights(session.principal)
-        await self.subscription_manager.apply_rights()
+        await self.subscription_manager.current_rights.apply()
 
     # --- chores ----------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionI
 from tamis.broker.match.matcher import Updater
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import get_logger
-from tamis.broker.subscribe.manager import SUBSCRIPTIONS_PER_STEP, SubscriptionManager
+from tamis.broker.subscribe.current_rights import SUBSCRIPTIONS_PER_STEP
+from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.ports import TRUST_SECONDS, CautiousClock, SteadyClock
 from tamis.storage import Storage, StoredSubscription
 
@@ -94,5 +95,5 @@ class ExpiredAtStart:
         due = [one for one in some if one.stored.expires_at == self._spared_until]
         for one in due:
             one.change(expires_at=self._spared[one.number] + gap)
-        self._manager.compile_again(due)
+        self._manager.current_rights.compile_again(due)
         return due

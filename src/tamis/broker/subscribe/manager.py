@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -29,6 +29,7 @@ from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.subscribe.current_rights import SUBSCRIPTIONS_PER_STEP, CurrentRights
 from tamis.broker.subscribe.expiries import ExpiryCalendar
 from tamis.broker.subscribe.history import LoneFilter, place_of, require_past
 from tamis.broker.subscribe.replay import Replayer
@@ -49,9 +50,6 @@ LOG: Final = get_logger("tamis.broker")
 
 WAIT: Final = "wait"
 EXPIRED: Final = "expired"
-# So many take some 20 ms, for which matching waits.
-SUBSCRIPTIONS_PER_STEP: Final = 100
-GRANTS_PER_TURN: Final = 500
 
 
 class SubscriptionRequest(NamedTuple):
@@ -96,13 +94,6 @@ class SubscriptionManager:
     ) -> None:
         self._unwritten = unwritten
         self.suspensions = suspensions
-        suspensions.manage(
-            updater=matcher.updater,
-            compile_=self.compile_again,
-            delete=self.delete,
-            replay=self.replay,
-            flush=matcher.deferred_writer.flush,
-        )
         self._executors = executors
         self._random = random
         self._supervisor = supervisor
@@ -121,9 +112,20 @@ class SubscriptionManager:
         self._clock = clock
         # Pauses are on disk by the clock of an earlier run, which may have been wrong by days.
         self._latest_due = clock() + settings.backoff_most
-        self._granted = self._compiled = 0
-        """How often rights were granted, and the last of these times by which all are matched."""
-        self._rights_changed, self._is_compiled = asyncio.Event(), asyncio.Event()
+        self.current_rights = CurrentRights(
+            engine=engine,
+            subscription_index=subscription_index,
+            updater=matcher.updater,
+            notifier=notifier,
+            rights_of=rights_of,
+        )
+        suspensions.manage(
+            updater=matcher.updater,
+            compile_=self.current_rights.compile_again,
+            delete=self.delete,
+            replay=self.replay,
+            flush=matcher.deferred_writer.flush,
+        )
         self._asking = Lock()
         self._asked: list[tuple[SubscriptionRequest, Done]] = []
 
@@ -269,7 +271,7 @@ class SubscriptionManager:
         if together != owner.roles:
             write = partial(self._store.state.change_extra, subscription.number)
             subscription.change_extra(write, roles=together)
-        self.compile_again([subscription])
+        self.current_rights.compile_again([subscription])
 
     # --- changes, made between two batches -------------------------------------------------------
 
@@ -335,7 +337,9 @@ class SubscriptionManager:
         try:
             made = self._subscription(stored, asked.filter, is_new=is_new)
             # The rights may have changed since the filter was checked.
-            self._put_in_engine(made, asked.effective if made.rights is asked.rights else None)
+            self.current_rights.put_in_engine(
+                made, asked.effective if made.rights is asked.rights else None
+            )
             if made.is_suspended:
                 made.rights.effective(asked.filter, stored.mode)
         except Exception as error:
@@ -408,7 +412,7 @@ class SubscriptionManager:
                 raise _ended(subscription)
             self._store.state.renew_subscription(subscription.number, expires_at)
             subscription.change(expires_at=expires_at)
-            self.compile_again([subscription])
+            self.current_rights.compile_again([subscription])
 
         await self._matcher.updater.do(change)
         self.watch(subscription)
@@ -498,89 +502,6 @@ class SubscriptionManager:
             queue.put_back(sequence, 0, 0.0)
         return len(found)
 
-    # --- rights that change ----------------------------------------------------------------------
-
-    async def apply_rights(self) -> None:
-        """Apply the current rights of their owners to all subscriptions.
-
-        When this returns, nothing is sent that may not be seen. Matching follows (`run`): it waits
-        for the matcher, which may be busy.
-        """
-        rights_of = cache(self._rights_of)
-        # Those that are being sent come first; the others take their time.
-        subscriptions = sorted(self._index, key=lambda one: not one.queue.is_attended)
-        for place, subscription in enumerate(subscriptions):
-            subscription.grant(rights_of(subscription.owner))
-            if place % GRANTS_PER_TURN == GRANTS_PER_TURN - 1:
-                await asyncio.sleep(0)
-        self._granted += 1
-        self._rights_changed.set()
-
-    async def run(self) -> None:
-        """Match by the current rights of the owners, until cancelled."""
-        while True:
-            while self._compiled != self._granted:
-                granted = self._granted
-                if await self._compile_all():
-                    self._compiled = granted
-            self._is_compiled.set()
-            await self._rights_changed.wait()
-            self._rights_changed.clear()
-
-    async def rights_applied(self) -> None:
-        """Return when matching is by the current rights."""
-        while self._compiled != self._granted:
-            self._is_compiled.clear()
-            await self._is_compiled.wait()
-
-    async def _compile_all(self) -> bool:
-        """Compile all subscriptions; return False if the rights have changed meanwhile."""
-        granted = self._granted
-        # Includes subscriptions that were being added; later ones get the new rights anyway.
-        subscriptions = await self._matcher.updater.do(lambda: [*self._index])
-        for first in range(0, len(subscriptions), SUBSCRIPTIONS_PER_STEP):
-            some = subscriptions[first : first + SUBSCRIPTIONS_PER_STEP]
-            await self._matcher.updater.do(partial(self.compile_again, some))
-            await asyncio.gather(*map(self._tell, some))
-            if self._granted != granted:
-                return False
-        return True
-
-    async def _tell(self, subscription: ActiveSubscription) -> None:
-        attachment = subscription.attachment
-        if subscription.is_suspended or (attachment is not None and not attachment.is_allowed):
-            await self._notifier.end(subscription, "the policy no longer allows its filter")
-        else:
-            subscription.queue.wake()
-
-    def compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:
-        """Match subscriptions by the current rights of their owners; between two batches."""
-        rights_of = cache(self._rights_of)
-        for subscription in subscriptions:
-            if self._index.get(subscription.number) is subscription:
-                subscription.rights = rights_of(subscription.owner)
-                self._put_in_engine(subscription)
-
-    def _put_in_engine(
-        self, subscription: ActiveSubscription, effective: FilterInMode | None = None
-    ) -> None:
-        stored, rights = subscription.stored, subscription.rights
-        try:
-            effective = effective or rights.effective(subscription.filter, stored.mode)
-        except TamisError:
-            subscription.is_suspended, subscription.mark = True, b""
-            if stored.number in self._engine:
-                self._engine.remove(stored.number)
-            return
-        if subscription.suspended_from:
-            subscription.is_suspended, subscription.mark = False, b""
-            if stored.number in self._engine:
-                self._engine.remove(stored.number)
-            return
-        put = self._engine.replace if stored.number in self._engine else self._engine.add
-        put(stored.number, effective.filter, mode=effective.mode, expires_at=stored.expires_at)
-        subscription.is_suspended, subscription.mark = False, mark_of(stored, rights)
-
     # --- the past --------------------------------------------------------------------------------
 
     def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> ActiveSubscription:
@@ -593,7 +514,7 @@ class SubscriptionManager:
         if restored.suspended_from:
             self.suspensions.numbers.add(stored.number)
         if restored.suspended_from or restored.mark != mark_of(stored, restored.rights):
-            self._put_in_engine(restored)
+            self.current_rights.put_in_engine(restored)
         self._index.add(restored)
         self.watch(restored)
         return restored
