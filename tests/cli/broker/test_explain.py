@@ -77,7 +77,12 @@ def test_schema_mode_and_language_are_applied(tmp_path: Path) -> None:
         (("a = 1", "{}", "{}"), "give a filter and an event"),
         (("a = 1", "{"), "the event, line 1, column 2: this is not JSON"),
         (("a = 1", '{"a": NaN}'), "the event, a: NaN is not JSON"),
-        (("a = 1", "no-such-file"), "no-such-file cannot be read: No such file"),
+        (
+            ("a = 1", "no-such-file"),
+            "no-such-file is neither an event as JSON nor a file that can be read: No such file",
+        ),
+        (("a = 1", "[1,2]"), "an event is a JSON object, not an array"),
+        (("a = 1", '"x"'), '"x" is neither an event as JSON nor a file'),
         (("a = 1", "-", "--line", "3"), "there is no line 3"),
         (("a = 1", "{}", "--line", "3"), "--line is for events in a file"),
         (('{"a": 1}', "a = 1"), "is an event, not a filter: the filter comes first"),

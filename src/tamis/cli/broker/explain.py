@@ -180,18 +180,32 @@ def _check_order(filter_: str, event: str, language: str) -> None:
     is_first_event = os.path.isfile(filter_) or (
         filter_.lstrip().startswith("{") and language != "siena"
     )
-    is_last_event = event == STDIN or event.lstrip().startswith("{") or os.path.isfile(event)
+    is_last_event = event == STDIN or _is_json(event) or os.path.isfile(event)
     if is_first_event and not is_last_event:
         raise mistake(f"{filter_:.60} is an event, not a filter: the filter comes first")
 
 
+def _is_json(given: str) -> bool:
+    """Return whether an argument is an event; an array is meant as one."""
+    return given.lstrip().startswith(("{", "["))
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise mistake(
+            f"{file} is neither an event as JSON nor a file that can be read: {error.strerror}"
+        ) from None
+
+
 def _event_text(given: str, line: int | None) -> EventText:
     """Return the text of one event, from the command line, a file or standard input."""
-    if given.lstrip().startswith("{"):
+    if _is_json(given):
         if line is not None:
             raise mistake("--line is for events in a file: leave it out")
         return EventText(given.encode())
-    content = sys.stdin.buffer.read() if given == STDIN else Path(given).read_bytes()
+    content = sys.stdin.buffer.read() if given == STDIN else _read(given)
     source = "standard input" if given == STDIN else given
     # A file may also hold one event on several lines.
     if line is None and content.split(b"\n", 1)[0].strip() == b"{":
