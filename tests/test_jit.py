@@ -108,7 +108,7 @@ class Screen(io.StringIO):
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_the_first_compilation_is_announced_once_in_a_terminal_and_nowhere_else(
+def test_the_first_compilation_is_announced_once_in_a_terminal_and_elsewhere(
     folder: Path, is_terminal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     screen = Screen(is_terminal=is_terminal)
@@ -119,10 +119,21 @@ def test_the_first_compilation_is_announced_once_in_a_terminal_and_nowhere_else(
         "compiling kernels that this machine has not used yet, each of them once; all together "
         "take about half a minute\n"
     )
-    assert screen.getvalue() == (line if is_terminal else "")
+    assert screen.getvalue() == line
     with patch.object(kernel_cache, "CACHE_FOLDER", "tamis-3"):
         assert not was_cached(load_and_call(folder))
-    assert screen.getvalue().count("\n") == is_terminal
+    assert screen.getvalue() == line
+
+
+def test_a_program_with_a_log_of_its_own_announces_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen(is_terminal=False)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setattr(kernel_cache, "_announced", False)
+    kernel_cache.announce_nothing()
+    assert not was_cached(load_and_call(folder))
+    assert screen.getvalue() == ""
 
 
 def test_what_is_cached_is_not_announced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

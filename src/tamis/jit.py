@@ -10,8 +10,13 @@ from numba.extending import intrinsic
 
 try:
     from tamis.kernel_cache import KernelCache
+    from tamis.kernel_cache import announce_nothing as announce_nothing
 except ImportError:  # a Numba whose internals have other names
     KernelCache = None  # type: ignore[assignment,misc]
+
+    def announce_nothing() -> None:
+        """Do nothing: nothing is announced."""
+
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])
 

@@ -122,10 +122,16 @@ class KernelCache(FunctionCache):
 _announced = False
 
 
-def _announce_compilation() -> None:
-    """Say in a terminal, once, why nothing happens for a while; servers have their logs."""
+def announce_nothing() -> None:
+    """Do not write to standard error, which is the log of a server."""
     global _announced  # noqa: PLW0603
-    if not _announced and sys.stderr is not None and sys.stderr.isatty():
+    _announced = True
+
+
+def _announce_compilation() -> None:
+    """Say on standard error, once, why nothing happens for a while."""
+    global _announced  # noqa: PLW0603
+    if not _announced and sys.stderr is not None:
         sys.stderr.write(
             "compiling kernels that this machine has not used yet, each of them once; all together "
             "take about half a minute\n"

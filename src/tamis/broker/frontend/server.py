@@ -30,6 +30,7 @@ from tamis.broker.frontend.streams import Streams
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
 from tamis.errors import BrokerFailedError, SettingsError
+from tamis.jit import announce_nothing
 from tamis.matching import load_kernels
 from tamis.ports import THREAD_PREFIX
 
@@ -48,6 +49,9 @@ LEAVING_SECONDS: Final = 1.0
 def serve(settings: BrokerSettings) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     configure_logs(settings)
+    if not sys.stderr.isatty():
+        # The log says it; other lines would not be JSON.
+        announce_nothing()
     for sentence in unknown_variables(os.environ):
         LOG.warning("unknown variable", reason=sentence)
     sys.setswitchinterval(SWITCH_SECONDS)
