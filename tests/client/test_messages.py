@@ -10,6 +10,7 @@ from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -17,6 +18,7 @@ import tamis
 from tamis import Event
 from tamis.client.messages import check_several, encode_event
 from tamis.errors import EventError
+from tamis.protocol.views import DeadLetterView
 
 from .buses import Connect, on_every_bus
 
@@ -120,3 +122,11 @@ def test_numbers_of_numpy_are_published_as_numbers() -> None:
 def test_one_event_is_not_several(events: object) -> None:
     with pytest.raises(EventError, match=r"publish_many takes several events, not one .*publish"):
         check_several(events)
+
+
+def test_a_dead_letter_shows_its_event() -> None:
+    letter = DeadLetterView(7, 1.0, 2.0, "press", 3, "no paper", msgspec.Raw(b'{"price":5}'))
+    assert repr(letter) == (
+        "DeadLetterView(sequence=7, time=1.0, died_at=2.0, publisher='press', attempts=3, "
+        """reason='no paper', data=b'{"price":5}', format='json')"""
+    )

@@ -10,8 +10,9 @@ import pytest
 
 import tamis
 from tamis.client.options import ClientOptions, ConsumerOptions
-from tamis.errors import OptionError
+from tamis.errors import EventError, OptionError
 from tamis.protocol import Code
+from tamis.protocol.management import IssueToken
 
 from .buses import Connect, on_every_bus, topic
 
@@ -173,6 +174,40 @@ async def test_a_wrong_argument_does_not_hurt_the_bus(connect: Connect) -> None:
         await event.nack(delay="20ms", reason="x" * 5_000_000)
         assert (await consumer.next(timedelta(seconds=20))).attempt == 2
         await consumer.close(delete=True)
+
+
+@on_every_bus
+async def test_an_argument_has_the_name_that_the_caller_gave_it(connect: Connect) -> None:
+    bus = connect()
+    for call, words in (
+        (lambda: bus.renew(7, "1h"), "id must be a text, not an integer"),  # type: ignore[arg-type]
+        (lambda: bus.requeue(7, [1]), "id must be a text, not an integer"),  # type: ignore[arg-type]
+        (lambda: bus.requeue("x", [1, "y"]), "sequences[1] must be an integer"),  # type: ignore[list-item]
+        (lambda: bus.requeue("x", 5), "sequences is 5; it must be a list of whole"),  # type: ignore[arg-type]
+        (lambda: bus.delete_dead_letters("x", "12"), "it must be a list"),  # type: ignore[arg-type]
+        (lambda: bus.requeue("x", [object()]), "sequences is not valid: "),  # type: ignore[list-item]
+        (lambda: bus.dead_letters("x", limit=0), "limit must be an integer of at least 1"),
+        (lambda: bus.call(IssueToken("")), "principal must be a text of at least 1 character"),
+    ):
+        with pytest.raises(OptionError) as raised:
+            await call()
+        assert words in str(raised.value)
+        assert "DeadLetters" not in str(raised.value)
+
+
+@on_every_bus
+async def test_what_is_no_collection_of_events_is_refused(connect: Connect) -> None:
+    async with connect() as bus:
+        for wrong in (None, 5):
+            with pytest.raises(EventError, match="publish_many takes several events, not"):
+                await bus.publish_many(wrong)  # type: ignore[arg-type]
+            with pytest.raises(EventError, match="try_filter takes several events, not"):
+                await bus.try_filter("a = 1", wrong)  # type: ignore[arg-type]
+        with pytest.raises(EventError, match="try_filter takes several events, not one dict"):
+            await bus.try_filter("a = 1", {"a": 1})
+        with pytest.raises(EventError, match=r"events\[1\]") as raised:
+            await bus.try_filter("a = 1", [{"a": 1}, {"a": b"x"}])
+        assert raised.value.index == 1
 
 
 @on_every_bus

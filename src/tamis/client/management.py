@@ -9,7 +9,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from tamis.client.messages import Message, NoAcknowledgements, Publishable, encode_event
+from tamis.client.messages import (
+    Message,
+    NoAcknowledgements,
+    Publishable,
+    check_several,
+    encode_event,
+    encode_indexed,
+)
 from tamis.client.option_checks import (
     check_call,
     check_duration,
@@ -17,6 +24,7 @@ from tamis.client.option_checks import (
     check_language,
     check_mode,
     check_position,
+    check_sequences,
 )
 from tamis.client.options import Lifetime
 from tamis.filters import Filter, Mode
@@ -130,11 +138,11 @@ class ManagingBus:
 
     async def requeue(self, id: str, sequences: Iterable[int]) -> int:  # noqa: A002
         """Send dead letters again, as if they had never been sent; return how many."""
-        return await self.call(RequeueDeadLetters(id, [*sequences]))
+        return await self.call(RequeueDeadLetters(id, check_sequences(sequences)))
 
     async def delete_dead_letters(self, id: str, sequences: Iterable[int]) -> int:  # noqa: A002
         """Delete dead letters; return how many there were."""
-        return await self.call(DeleteDeadLetters(id, [*sequences]))
+        return await self.call(DeleteDeadLetters(id, check_sequences(sequences)))
 
     async def history(
         self,
@@ -164,7 +172,10 @@ class ManagingBus:
         mode: Mode | str | None = None,
     ) -> list[Trial]:
         """Return which sample events a filter matches, without subscribing."""
-        samples = [msgspec.Raw(encode_event(event).text) for event in events]
+        check_several(events, "try_filter", one="put it in a list")
+        samples = [
+            msgspec.Raw(encode_indexed(event, index).text) for index, event in enumerate(events)
+        ]
         return await self.call(
             TryFilter(check_filter(filter), samples, check_language(language), check_mode(mode))
         )

@@ -177,13 +177,15 @@ def encode_event(event: Publishable) -> EncodedEvent:
     raise EventError(f"{type(event).__name__!r} is not an event; give a mapping or JSON text")
 
 
-def check_several(events: object) -> None:
+def check_several(
+    events: object, function: str = "publish_many", one: str = "use publish, or give a list"
+) -> None:
     """Refuse one event where several are expected: its names would be taken for events."""
+    kind = type(events).__name__
     if isinstance(events, Mapping | CloudEvent | str | bytes):
-        raise EventError(
-            f"publish_many takes several events, not one {type(events).__name__}; use publish, or "
-            "give a list"
-        )
+        raise EventError(f"{function} takes several events, not one {kind}; {one}")
+    if not isinstance(events, Iterable | AsyncIterable):
+        raise EventError(f"{function} takes several events, not {kind}; give a list")
 
 
 _PLAIN_TYPES: Final = frozenset({str, int, float, bool, type(None)})
@@ -289,7 +291,7 @@ async def in_frames(
     group: list[EncodedEvent] = []
     size = 0
     async for event in _each(events):
-        encoded = _encode_indexed(event, first + len(group), welcome)
+        encoded = encode_indexed(event, first + len(group), welcome)
         size += len(encoded.text) + 1
         if group and not _fits_group(encoded, group, size, limits):
             yield EventGroup(first, group)
@@ -300,10 +302,12 @@ async def in_frames(
         yield EventGroup(first, group)
 
 
-def _encode_indexed(event: Publishable, index: int, welcome: Welcome) -> EncodedEvent:
+def encode_indexed(event: Publishable, index: int, welcome: Welcome | None = None) -> EncodedEvent:
+    """Encode an event of several, as large as a broker takes; an error says which it is."""
     try:
         encoded = encode_event(event)
-        check_size(encoded, welcome)
+        if welcome is not None:
+            check_size(encoded, welcome)
     except (EventError, LimitError) as error:
         located = inside(f"events[{index}]", error)
         located.index = index

@@ -75,6 +75,13 @@ def check_integer(name: str, value: int, least: int, most: int) -> int:
     return int(value)
 
 
+def check_sequences(sequences: Iterable[int]) -> list[int]:
+    """Return several sequences; each is checked with the call that it is for."""
+    if isinstance(sequences, str | bytes) or not isinstance(sequences, Iterable):
+        _refuse("sequences", sequences, "a list of whole numbers")
+    return list(sequences)
+
+
 def check_flag(name: str, value: bool) -> bool:
     """Return True or False."""
     if not isinstance(value, bool):
@@ -191,6 +198,25 @@ def check_call(call: ManagementCall[Any]) -> None:
         msgspec.json.decode(msgspec.json.encode(call), type=kind)
     except msgspec.MsgspecError as error:
         place, reason = find_misfit(error, kind)
-        raise OptionError(place or "an argument", f"of {kind.__name__} {reason}") from None
+        raise OptionError(_argument_at(place, kind), reason) from None
     except (TypeError, ValueError, OverflowError) as error:
-        raise OptionError("an argument", f"of {kind.__name__} is not valid: {error}") from None
+        raise OptionError(_unencodable_argument(call), f"is not valid: {error}") from None
+
+
+def _argument_at(place: str, kind: type[ManagementCall[Any]]) -> str:
+    """Return the argument at a place of the JSON, by its name in Python: `id`."""
+    for field in msgspec.structs.fields(kind):
+        rest = place.removeprefix(field.encode_name)
+        if rest != place and not rest[:1].isalnum():
+            return field.name.rstrip("_") + rest
+    return place or "an argument"
+
+
+def _unencodable_argument(call: ManagementCall[Any]) -> str:
+    """Return the first argument that cannot be encoded."""
+    for name in call.__struct_fields__:
+        try:
+            msgspec.json.encode(getattr(call, name))
+        except (TypeError, ValueError, OverflowError):
+            return name.rstrip("_")
+    return "an argument"

@@ -91,6 +91,10 @@ class DeadLetterView(msgspec.Struct, frozen=True, omit_defaults=True):
     data: msgspec.Raw
     format: str = "json"
 
+    def __repr__(self) -> str:
+        fields = msgspec.structs.asdict(self) | {"data": bytes(self.data)}
+        return f"DeadLetterView({', '.join(f'{name}={v!r}' for name, v in fields.items())})"
+
 
 class Trial(msgspec.Struct, frozen=True):
     """Whether a filter matches a sample event; None if the event is not valid."""
