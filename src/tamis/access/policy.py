@@ -313,8 +313,8 @@ class Policy:
                 hint = did_you_mean(name, self.roles)
                 raise AccessError(
                     "bad_request",
-                    f"the policy has no role {name!r:.60}{'; ' + hint if hint else ''}, so it "
-                    "would grant nothing",
+                    f"the policy has no role {name!r:.60}, so it would grant nothing"
+                    f"{'; ' + hint if hint else ''}",
                 )
 
     def blocks(self, principal: Principal) -> bool:

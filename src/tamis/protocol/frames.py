@@ -7,7 +7,7 @@ than the client has granted credit for.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -36,6 +36,12 @@ class _Frame(
     tag=str.lower,
 ):
     """The base of all frames."""
+
+
+class _AnyFrame(msgspec.Struct):
+    """What all frames have."""
+
+    type: str
 
 
 class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -239,6 +245,7 @@ FRAME_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises on bytes that are not a frame."""
 REQUEST_DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
 _numbered_requests: Final = msgspec.json.Decoder(_NumberedRequest)
+_any_frames: Final = msgspec.json.Decoder(_AnyFrame)
 _replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
 T = TypeVar("T")
@@ -275,13 +282,22 @@ def decode_reply(text: str | bytes) -> Reply:
     return _decode(_replies, text, Reply)
 
 
-def frame_misfit(error: Exception, kinds: object) -> str:
+def frame_misfit(error: Exception, kinds: object, text: str | bytes) -> str:
     """Return a sentence about what a decoder said of a frame."""
-    return find_misfit(error, kinds).sentence("the frame")
+    return find_misfit(error, _kind_of(text, kinds)).sentence("the frame")
+
+
+def _kind_of(text: str | bytes, kinds: object) -> object:
+    """Return which kind of frame a wrong text was meant to be; all if that is unknown."""
+    try:
+        name = _any_frames.decode(text).type
+    except FRAME_ERRORS:
+        return kinds
+    return next((kind for kind in get_args(kinds) if kind.__struct_config__.tag == name), kinds)
 
 
 def _decode(decoder: msgspec.json.Decoder[T], text: str | bytes, kinds: object) -> T:
     try:
         return decoder.decode(text)
     except FRAME_ERRORS as error:
-        raise ProtocolError(frame_misfit(error, kinds)) from None
+        raise ProtocolError(frame_misfit(error, kinds, text)) from None

@@ -61,6 +61,10 @@ def test_a_subscription_that_exists_is_not_created_again(client: httpx.Client) -
     assert again.json() == made.json()
     other = client.post("/v1/subscriptions", json={**body, "filter": "a = 2"})
     check_problem(other, 409, "conflict", "another filter")
+    later = client.post("/v1/subscriptions", json={"filter": "a = 1", "start": 10**12})
+    check_problem(later, 409, "conflict")
+    titles = {other.json()["title"], later.json()["title"]}
+    assert titles == {"It conflicts with the state of the broker"}
     unnamed = [client.post("/v1/subscriptions", json={"filter": "a = 1"}) for _ in range(2)]
     assert [one.status_code for one in unnamed] == [201, 201]
     document = client.get("/openapi.json").json()

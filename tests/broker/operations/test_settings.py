@@ -101,6 +101,12 @@ def test_mistakes_elsewhere_are_reported_with_their_place(monkeypatch: pytest.Mo
         load_settings()
     with pytest.raises(SettingsError, match="--port: it must be"):
         load_settings(None, {"port": -1})
+    with pytest.raises(SettingsError, match=r"^--set ack_timeout: '7 moons' is not a duration"):
+        load_settings(None, {"port": "1"}, {"ack_timeout": "7 moons"})
+    with pytest.raises(SettingsError, match=r"^--set port: it must be"):
+        load_settings(None, {"port": "1"}, {"port": "-1"})
+    with pytest.raises(SettingsError, match=r"^--set prot: there is no such setting"):
+        load_settings(None, {"port": "1"}, {"prot": "1"})
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "::", "broker.example"])  # noqa: S104

@@ -388,7 +388,7 @@ class Connection:
         """Refuse what is not a frame: alone if it has a number, else with the connection."""
         ref = None if self._session is None else find_ref(data)
         if not isinstance(error, RefusedError):
-            error = RefusedError(Code.BAD_REQUEST, frame_misfit(error, Request))
+            error = RefusedError(Code.BAD_REQUEST, frame_misfit(error, Request, data))
         if ref is None:
             raise error
         await self._refuse(ref, error)

@@ -315,21 +315,26 @@ class BrokerSettings(BaseModel):
 
 
 def load_settings(
-    file: Path | None = None, flags: Mapping[str, object] = MappingProxyType({})
+    file: Path | None = None,
+    flags: Mapping[str, object] = MappingProxyType({}),
+    named: Mapping[str, object] = MappingProxyType({}),
 ) -> BrokerSettings:
     """Return the settings: a flag wins over the environment, which wins over the file.
 
-    Without a file, read `tamis.toml` in the working directory if it exists.
+    Those `named` were given with `--set`, and win over all. Without a file, read `tamis.toml` in
+    the working directory if it exists.
     """
     path = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
     content = {} if path is None else _read(path)
     given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
-
+    places = {name: f"--{name.replace('_', '-')}" for name in given}
+    places |= {name: f"--set {name}" for name in named}
+    given |= named
     outside = _with_sources(content)
     try:
         return BrokerSettings(**outside(**given).model_dump())
     except ValidationError as error:
-        raise SettingsError(_sentences(error, given, path)) from None
+        raise SettingsError(_sentences(error, places, path)) from None
 
 
 CLIENT_VARIABLES: Final = ("TAMIS_URL", "TAMIS_TOKEN")
@@ -383,21 +388,20 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path} is not a TOML file: {error}") from None
 
 
-def _sentences(error: ValidationError, flags: Mapping[str, object], path: Path | None) -> str:
-    return "\n".join(_one_sentence(one, flags, path) for one in error.errors())
+def _sentences(error: ValidationError, places: Mapping[str, str], path: Path | None) -> str:
+    return "\n".join(_one_sentence(one, places, path) for one in error.errors())
 
 
-def _one_sentence(error: ErrorDetails, flags: Mapping[str, object], path: Path | None) -> str:
+def _one_sentence(error: ErrorDetails, places: Mapping[str, str], path: Path | None) -> str:
     message = _in_words(error)
     if not error["loc"]:
         return message
     name = str(error["loc"][0])
     if error["type"] == "extra_forbidden":
         hint = _nearest(name, BrokerSettings.model_fields)
-        place = f"--set {name}" if name in flags else f"{path}: {name}"
-        return f"{place}: there is no such setting{hint}"
+        return f"{places.get(name, f'{path}: {name}')}: there is no such setting{hint}"
     given = "" if error["type"] == "value_error" else f", not {error['input']!r:.80}"
-    return f"{_place(name, flags, path)}: {message}{given}"
+    return f"{_place(name, places, path)}: {message}{given}"
 
 
 # Pydantic's types of errors, in our words.
@@ -428,9 +432,9 @@ def _in_words(error: ErrorDetails) -> str:
     return error["msg"].removeprefix("Value error, ")
 
 
-def _place(name: str, flags: Mapping[str, object], path: Path | None) -> str:
+def _place(name: str, places: Mapping[str, str], path: Path | None) -> str:
     """Return where a setting was written, the way one writes it there."""
-    if name in flags:
-        return f"--{name.replace('_', '-')}"
+    if name in places:
+        return places[name]
     variable = f"{PREFIX}{name.upper()}"
     return variable if variable in os.environ else f"{path}: {name}"

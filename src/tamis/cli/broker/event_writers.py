@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import stat
 import sys
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import typer
 from rich.text import Text
@@ -92,6 +97,60 @@ def event_writer(format_: TableFormat, *, envelope: bool) -> EventWriter:
     if envelope:
         return EventEnvelopes()
     return EventRows() if format_.is_table else EventLines()
+
+
+async def while_read(work: Coroutine[Any, Any, None]) -> None:
+    """Work for as long as somebody reads standard output; then raise BrokenPipeError.
+
+    Writing would fail too, but only at the next event.
+    """
+    working = asyncio.ensure_future(work)
+    has_reader = True
+
+    def stop() -> None:
+        nonlocal has_reader
+        has_reader = False
+        working.cancel()
+
+    with _watched_pipe(stop):
+        try:
+            await working
+        except asyncio.CancelledError:
+            if has_reader:
+                raise
+            raise BrokenPipeError from None
+
+
+@contextmanager
+def _watched_pipe(stop: Callable[[], None]) -> Iterator[None]:
+    """Call a function once nobody reads standard output any more, if it is a pipe."""
+    pipe = _pipe_descriptor()
+    if pipe is None:
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def closed() -> None:
+        loop.remove_reader(pipe)
+        stop()
+
+    # The writing end of a pipe never becomes readable, except when the reading end is closed.
+    loop.add_reader(pipe, closed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(pipe)
+
+
+def _pipe_descriptor() -> int | None:
+    """Return the file descriptor of standard output if it is a pipe that can be watched."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # It is closed, or no file.
+        return None
+    is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    # On Windows, the event loop watches no pipes.
+    return descriptor if is_pipe and sys.platform != "win32" else None
 
 
 def _brief(event: ReceivedEvent) -> str:

@@ -86,7 +86,7 @@ def serve(config: Path | None, set_: list[str] | None, **flags: object) -> int:
     from tamis.broker.frontend.server import serve as run  # noqa: PLC0415
 
     try:
-        run(load_settings(config, {**flags, **_named(set_ or [])}))
+        run(load_settings(config, flags, _named(set_ or [])))
     except BrokerFailedError as error:
         say_error(str(error))
         return FAILED

@@ -14,7 +14,7 @@ from tamis.cli.broker.connection import (
     run,
     with_broker,
 )
-from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
+from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer, while_read
 from tamis.cli.console import TableFormat, say, stderr
 from tamis.cli.exits import FINE
 from tamis.cli.filter_warnings import warn_of_mistakes
@@ -104,7 +104,7 @@ def sub(
         "language": language,
         "mode": mode,
     }
-    run(_show(target, filter_, options, number, format_, envelope=envelope))
+    run(while_read(_show(target, filter_, options, number, format_, envelope=envelope)))
     return FINE
 
 
@@ -119,7 +119,7 @@ def tail(
 ) -> int:
     """Show all events that you may see, as they arrive."""
     options: SubscribeOptions = {"start": start}
-    run(_show(target, "true", options, number, format_, envelope=envelope))
+    run(while_read(_show(target, "true", options, number, format_, envelope=envelope)))
     return FINE
 
 

@@ -234,6 +234,8 @@ def _fields(view: SubscriptionView) -> Text:
     fields = msgspec.structs.asdict(view)
     fields["created_at"] = format_time(view.created_at)
     fields["expires_at"] = format_time(view.expires_at)
+    if not view.suspended_from:
+        del fields["suspended_from"]
     width = max(map(len, fields))
     lines = (
         f"{name.replace('_', ' '):<{width}}  "

@@ -23,7 +23,7 @@ TITLES: Final = {
     Code.UNAUTHENTICATED: "The broker does not know who you are",
     Code.FORBIDDEN: "You may not do this",
     Code.NOT_FOUND: "Not found",
-    Code.CONFLICT: "It already exists",
+    Code.CONFLICT: "It conflicts with the state of the broker",
     Code.OUT_OF_ORDER: "The number is out of order",
     Code.TOO_LARGE: "This is too large",
     Code.TOO_MANY: "Too many requests",
