@@ -10,7 +10,7 @@ from numba.extending import intrinsic
 
 try:
     from tamis.kernel_cache import KernelCache
-    from tamis.kernel_cache import announce_nothing as announce_nothing
+    from tamis.kernel_cache import announce_nothing as announce_nothing  # noqa: PLC0414 - for others
 except ImportError:  # a Numba whose internals have other names
     KernelCache = None  # type: ignore[assignment,misc]
 
