@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeVar, cast
 
 import numba
@@ -10,12 +11,13 @@ from numba.extending import intrinsic
 
 try:
     from tamis.kernel_cache import KernelCache
-    from tamis.kernel_cache import announce_nothing as announce_nothing  # noqa: PLC0414 - for others
+    from tamis.kernel_cache import announced_everywhere as announced_everywhere  # noqa: PLC0414
 except ImportError:  # a Numba whose internals have other names
     KernelCache = None  # type: ignore[assignment,misc]
 
-    def announce_nothing() -> None:
+    def announced_everywhere() -> AbstractContextManager[None]:  # type: ignore[misc]
         """Do nothing: nothing is announced."""
+        return nullcontext()
 
 
 Kernel = TypeVar("Kernel", bound=Callable[..., Any])

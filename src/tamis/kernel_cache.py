@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -122,16 +124,30 @@ class KernelCache(FunctionCache):
 _announced = False
 
 
-def announce_nothing() -> None:
-    """Do not write to standard error, which is the log of a server."""
-    global _announced  # noqa: PLW0603
-    _announced = True
+_announces_everywhere = False
+
+
+@contextmanager
+def announced_everywhere() -> Iterator[None]:
+    """Announce compilations also if standard error is no terminal, as while an image is built."""
+    global _announces_everywhere  # noqa: PLW0603
+    before, _announces_everywhere = _announces_everywhere, True
+    try:
+        yield
+    finally:
+        _announces_everywhere = before
 
 
 def _announce_compilation() -> None:
-    """Say on standard error, once, why nothing happens for a while."""
+    """Say once why nothing happens for a while.
+
+    Unless somebody has asked for it, only in a terminal: servers have their logs, and what
+    scheduled jobs write to standard error is mailed.
+    """
     global _announced  # noqa: PLW0603
-    if not _announced and sys.stderr is not None:
+    if _announced or sys.stderr is None:
+        return
+    if _announces_everywhere or sys.stderr.isatty():
         sys.stderr.write(
             "compiling kernels that this machine has not used yet, each of them once; all together "
             "take about half a minute\n"

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Final
 
 import pyarrow as pa
 
 from tamis.diagrams import covers
 from tamis.filters import FilterLimits, Mode
+from tamis.jit import announced_everywhere
 from tamis.languages import parse
 from tamis.matching.compile.texts import TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
@@ -37,12 +39,18 @@ _EVENTS: Final = [
 ]
 
 
-def load_kernels() -> None:
+def load_kernels(*, announced: bool = True) -> None:
     """Load all kernels, by matching something of every kind one by one and as a batch.
 
     The first process on a machine compiles them, which takes about half a minute, and caches
-    them beside the modules or in NUMBA_CACHE_DIR; others load them in less than a second.
+    them beside the modules or in NUMBA_CACHE_DIR; others load them in less than a second. If they
+    must be compiled, a line on standard error says so; if not `announced`, only in a terminal.
     """
+    with announced_everywhere() if announced else nullcontext():
+        _use_kernels()
+
+
+def _use_kernels() -> None:
     engine = Engine()
     engine.add_many(_subscriptions())
     engine.match(_EVENTS[0])

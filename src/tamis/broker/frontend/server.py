@@ -30,7 +30,6 @@ from tamis.broker.frontend.streams import Streams
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
 from tamis.errors import BrokerFailedError, SettingsError
-from tamis.jit import announce_nothing
 from tamis.matching import load_kernels
 from tamis.ports import THREAD_PREFIX
 
@@ -49,9 +48,6 @@ LEAVING_SECONDS: Final = 1.0
 def serve(settings: BrokerSettings) -> None:
     """Run a broker until SIGTERM or SIGINT."""
     configure_logs(settings)
-    if not sys.stderr.isatty():
-        # The log says it; other lines would not be JSON.
-        announce_nothing()
     for sentence in unknown_variables(os.environ):
         LOG.warning("unknown variable", reason=sentence)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -105,7 +101,7 @@ async def _open_broker(settings: BrokerSettings) -> Broker:
 
 async def _load_kernels() -> None:
     """Load the kernels that the first event needs."""
-    loading = asyncio.create_task(asyncio.to_thread(load_kernels))
+    loading = asyncio.create_task(asyncio.to_thread(load_kernels, announced=False))
     done, _ = await asyncio.wait([loading], timeout=LOADING_SECONDS)
     if not done:
         LOG.info(
