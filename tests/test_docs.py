@@ -27,6 +27,11 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("*/README.md")])
 
+LONGEST_LINE = 120
+"""Characters of prose; links and names do not break."""
+UNWRAPPED = ("CHANGELOG.md", "figures.md")
+"""Many people add to them at once; what is not wrapped again merges."""
+
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
@@ -106,6 +111,15 @@ def pages_in(nav: list[dict[str, object]]) -> Iterator[str]:
                 yield from pages_in(target)
             else:
                 yield str(target)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_is_wrapped_and_not_indented_by_accident(page: Path) -> None:
+    prose = FENCED.sub("", page.read_text(encoding="utf-8")).splitlines()
+    wrapped = page.name not in UNWRAPPED
+    lines = [line for line in prose if not line.startswith("|")]
+    assert [line for line in lines if wrapped and len(line) > LONGEST_LINE] == []
+    assert [line for line in lines if re.match(r" \S", line)] == []
 
 
 def test_the_navigation_of_the_site_has_every_page_once() -> None:
