@@ -181,7 +181,7 @@ class Broker:
             on_written=fan_out.leave,
             health=self.health,
         )
-        self.notifier.on_awaited = self.deferred_writer.hurry
+        self.notifier.deferred = self.deferred_writer
         self.matcher = Matcher(
             fan_out=fan_out,
             deferred_writer=self.deferred_writer,

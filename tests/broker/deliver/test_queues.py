@@ -110,6 +110,22 @@ def test_no_more_than_the_window_is_unsettled(store: Storage) -> None:
     assert taken(queue, now=60.0) == [2]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 10])
+def test_what_is_put_back_keeps_its_place(store: Storage, limit: int) -> None:
+    """Another reader has taken events that this one has not reached, and could not read them."""
+    number = subscription(store.state)
+    queue = DiskQueue(number, store.state, 20, THREADS, UnwrittenQueues(), nothing_yet=False)
+    store.state.commit_matches(6, [(number, row) for row in range(1, 7)], {})
+    queue.offer(range(1, 7))
+    other = asyncio.run(queue.take(10, 0.0, inf, "narrow"))
+    queue.leave([one for one in other if one.sequence not in {3, 5}], "narrow")
+    queue.return_taken([one for one in other if one.sequence in {3, 5}])
+    seen = []
+    while got := taken(queue, limit=limit):
+        seen += got
+    assert seen == [1, 2, 3, 4, 5, 6]
+
+
 def test_unacknowledged_events_are_redelivered_after_a_lost_connection(store: Storage) -> None:
     number = subscription(store.state)
     queue = DiskQueue(number, store.state, WINDOW, THREADS, UnwrittenQueues(), nothing_yet=True)

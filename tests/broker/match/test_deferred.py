@@ -138,6 +138,34 @@ async def test_a_restart_resumes_what_was_deferred(tmp_path: Path) -> None:
 
 
 @run_async
+async def test_what_is_deferred_can_be_acknowledged(tmp_path: Path) -> None:
+    """It was sent before a power failure; then it was matched again."""
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        write = DeferredWriter._write_next
+        go = asyncio.Event()
+
+        async def later(writer: DeferredWriter) -> float:
+            await go.wait()
+            return await write(writer)
+
+        with patch.object(DeferredWriter, "_write_next", later):
+            await ann.publish(events(0, 3))
+            await fixture.broker.matcher.drained()
+            acknowledging = asyncio.gather(
+                ann.acknowledge("s1", [1, 3]), ann.acknowledge("s2", [], up_to=2)
+            )
+            await asyncio.sleep(0.05)  # let them find what there is
+            go.set()
+            await acknowledging
+        assert await read(ann, "s1", 1) == [1]
+        assert await read(ann, "s2", 1) == [2]
+        assert await read(ann, "s3", 3) == [0, 1, 2]
+
+
+@run_async
 async def test_retention_counts_what_is_deferred_as_dropped(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, POLICY) as fixture:
         broker, ann = fixture.broker, await fixture.login("ann", "user")

@@ -116,6 +116,16 @@ class Attachment:
         return sent is not None and sent.holder is self and sent.attempts == attempt
 
 
+class DeferredEvents(Protocol):
+    """Makes deferred matches pending."""
+
+    def hurry(self, subscription: ActiveSubscription) -> None:
+        """Begin with those of a subscription."""
+
+    async def flush(self, subscription: ActiveSubscription) -> None:
+        """Return when a subscription has none."""
+
+
 class Notifier:
     """Sends events to connections, and sends them again until they are settled."""
 
@@ -138,8 +148,8 @@ class Notifier:
         self._clock = clock
         self._steady_clock = steady_clock
         """Measures leases and pauses, whatever happens to the other clock."""
-        self.on_awaited: Callable[[ActiveSubscription], None] = _ignore
-        """Called when somebody begins to read a subscription with deferred matches."""
+        self.deferred: DeferredEvents | None = None
+        """Asked for the deferred matches of a subscription that somebody reads; set once."""
         self.leased: set[ActiveSubscription] = set()
         """Subscriptions with fetched events that may not be settled."""
 
@@ -161,8 +171,8 @@ class Notifier:
         attachment = Attachment(subscription, reader, sink, credit, manual=manual)
         subscription.attachment = attachment
         subscription.queue.is_attended = True
-        if subscription.queue.is_deferred:
-            self.on_awaited(subscription)
+        if subscription.queue.is_deferred and self.deferred is not None:
+            self.deferred.hurry(subscription)
         attachment.task = self._supervisor.start("delivery", self._send_all(attachment))
         return attachment
 
@@ -314,8 +324,8 @@ class Notifier:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait
-        if subscription.queue.is_deferred:
-            self.on_awaited(subscription)
+        if subscription.queue.is_deferred and self.deferred is not None:
+            self.deferred.hurry(subscription)
         with subscription.queue.listening() as wake_up:
             while True:
                 wake_up.clear()
@@ -413,6 +423,9 @@ class Notifier:
         queue = subscription.queue
         if not isinstance(queue, DiskQueue):
             return
+        if queue.is_deferred and self.deferred is not None:
+            # They were sent before a power failure, say, and have been matched again.
+            await self.deferred.flush(subscription)
         if not sequences and queue.has_passed(up_to, reader.rights.digest):
             return
         found, after = [0], 0
@@ -566,10 +579,6 @@ async def _send_end(attachment: Attachment, reason: str) -> None:
 
 
 # --- what a subscriber may see of an event --------------------------------------------------------
-
-
-def _ignore(_: ActiveSubscription) -> None:
-    pass
 
 
 def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | None:

@@ -321,7 +321,9 @@ class DiskQueue(DeliveryQueue):
         room = min(limit, self.window - len(self.in_flight))
         taken = self._take_due(room, now) if self.retries else []
         room = min(limit, self.window - len(self.in_flight) - len(self.retries)) - len(taken)
-        if room > 0:
+        if taken and cursor.ready:
+            taken = self._in_order(taken, cursor, len(taken) + max(0, room))
+        elif room > 0:
             taken += cursor.ready[:room]
             del cursor.ready[:room]
         for queued in taken:
@@ -333,6 +335,20 @@ class DiskQueue(DeliveryQueue):
         if taken and cursor.ready and len(self.listeners) > 1:
             self.wake()
         return taken
+
+    def _in_order(
+        self, again: Sequence[QueuedEvent], cursor: Cursor, limit: int
+    ) -> list[QueuedEvent]:
+        """Return events that come again and others; those that nobody has rejected, in order."""
+        rejected = [queued for queued in again if queued.due]
+        returned = [queued for queued in again if not queued.due]
+        ordered = sorted([*returned, *cursor.ready])[: limit - len(rejected)]
+        chosen = {queued.sequence for queued in ordered}
+        for sequence, attempts, due in returned:
+            if sequence not in chosen:
+                heapq.heappush(self.retries, (due, sequence, attempts))
+        cursor.remove(chosen)
+        return rejected + ordered
 
     def leave(self, hidden: Sequence[QueuedEvent], reader: str) -> None:
         """Leave events that a reader has taken, but may not see, to the other readers."""
