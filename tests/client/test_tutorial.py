@@ -257,4 +257,4 @@ async def prepare(bus: tamis.Bus) -> None:
 
 
 def test_the_how_to_has_snippets() -> None:
-    assert len(snippets()) == 9
+    assert len(snippets()) == 10
