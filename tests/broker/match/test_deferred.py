@@ -166,6 +166,34 @@ async def test_what_is_deferred_can_be_acknowledged(tmp_path: Path) -> None:
 
 
 @run_async
+async def test_a_damaged_row_holds_nobody_up(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        broker, ann = fixture.broker, await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        write = DeferredWriter._write_next
+        go = asyncio.Event()
+
+        async def later(writer: DeferredWriter) -> float:
+            await go.wait()
+            return await write(writer)
+
+        with patch.object(DeferredWriter, "_write_next", later):
+            await ann.publish(events(0, 1))
+            await broker.matcher.drained()
+            with broker.store.state._change(lasting=False) as (connection, *_):
+                connection.execute("UPDATE deferred SET crc = 0 WHERE part = 1")
+            acknowledging = asyncio.create_task(ann.acknowledge("s2", [1]))
+            go.set()
+            await asyncio.wait_for(acknowledging, 10)
+        assert [row.table for row in broker.store.state.damaged] == ["deferred"]
+        await eventually_async(lambda: not broker.deferred_writer.latest)
+        await ann.publish(events(1, 1))
+        for name in NAMES:
+            assert (await read(ann, name, 1))[-1] in {0, 1}
+
+
+@run_async
 async def test_retention_counts_what_is_deferred_as_dropped(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, POLICY) as fixture:
         broker, ann = fixture.broker, await fixture.login("ann", "user")

@@ -176,8 +176,10 @@ class DeferredWriter:
             await self._next_progress()
 
     async def flush(self, subscription: ActiveSubscription) -> None:
-        """Return when nothing of a subscription is deferred."""
-        while subscription.queue.is_deferred:
+        """Return when nothing of a subscription is deferred, or it is gone."""
+        while (
+            subscription.queue.is_deferred and self._index.get(subscription.number) is subscription
+        ):
             self.hurry(subscription)
             await self._next_progress()
 
@@ -239,6 +241,8 @@ class DeferredWriter:
             raise
         if pairs:
             self._owners[owner] = None
+        elif owner not in self._owners:
+            self._give_up(owner)
         for number, sequence in pairs:
             subscription = self._index.get(number)
             if subscription is not None:
@@ -249,6 +253,15 @@ class DeferredWriter:
             self._count_down((owner, sequence), count)
         self._progress.set()
         return seconds
+
+    def _give_up(self, owner: str) -> None:
+        """Forget matches that are not there; if they are damaged, the state has reported that."""
+        for number in [*self.latest]:
+            subscription = self._index.get(number)
+            if subscription is None or subscription.stored.owner == owner:
+                self._forget(number)
+        for key in [key for key in self._counts if key[0] == owner]:
+            self._count_down(key, self._counts[key])
 
     def _write_slice(self, owner: str) -> _Slice:
         begun = self._clock()
