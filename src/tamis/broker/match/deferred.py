@@ -27,7 +27,7 @@ from tamis.storage import DeferredMatches, StateStore
 
 RETRY_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 1.0
-SECONDS_PER_MATCH: Final = 4e-6
+SECONDS_PER_MATCH: Final = 1e-5
 """What a deferred match costs who publishes for its own subscriptions."""
 PROBLEM: Final = "deferred matches cannot be made pending"
 
@@ -110,35 +110,33 @@ class DeferredWriter:
         result: list[DeferredMatches] = []
         now: set[int] = set()
         for sequence, subscriptions in found:
-            deferred = self._deferred(subscriptions, now)
-            if not deferred:
-                continue
-            for owner, numbers in deferred.items():
+            for owner, numbers in self._take_deferred(subscriptions, now).items():
                 now.update(numbers)
                 result += DeferredMatches.parts(owner, sequence, numbers)
-            subscriptions[:] = [one for one in subscriptions if not self._is_behind(one, now)]
         return result
 
-    def _deferred(
-        self, subscriptions: Sequence[ActiveSubscription], now: Collection[int]
+    def _take_deferred(
+        self, subscriptions: list[ActiveSubscription], now: Collection[int]
     ) -> dict[str, list[int]]:
-        """Return the numbers of the subscriptions whose event must be deferred, by owner."""
-        counts: Counter[str] = Counter()
-        if len(subscriptions) > self.max_rows_per_event:
-            counts.update([one.stored.owner for one in subscriptions if _is_absent(one.queue)])
-        excessive = {owner for owner, count in counts.items() if count > self.max_rows_per_event}
-        deferred: dict[str, list[int]] = {}
-        if not (excessive or now or self.latest):
-            return deferred
+        """Remove the subscriptions whose event must be deferred; return their numbers by owner."""
+        latest, deferred, kept = self.latest, dict[str, list[int]](), list[ActiveSubscription]()
+        # There may be very many, and other events wait meanwhile.
         for one in subscriptions:
-            owner = one.stored.owner
-            if (owner in excessive and _is_absent(one.queue)) or self._is_behind(one, now):
-                deferred.setdefault(owner, []).append(one.stored.number)
+            stored = one.stored
+            if stored.number in latest or stored.number in now:
+                deferred.setdefault(stored.owner, []).append(stored.number)
+            else:
+                kept.append(one)
+        if len(kept) > self.max_rows_per_event:
+            counts = Counter([one.stored.owner for one in kept if _is_absent(one.queue)])
+            for owner, count in counts.items():
+                if count > self.max_rows_per_event:
+                    absent = [o for o in kept if o.stored.owner == owner and _is_absent(o.queue)]
+                    deferred.setdefault(owner, []).extend(one.number for one in absent)
+                    gone = {*deferred[owner]}
+                    kept = [one for one in kept if one.number not in gone]
+        subscriptions[:] = kept
         return deferred
-
-    def _is_behind(self, subscription: ActiveSubscription, now: Collection[int]) -> bool:
-        number = subscription.stored.number
-        return number in now or number in self.latest
 
     def add(
         self, deferred: Iterable[DeferredMatches], held: Mapping[tuple[str, int], HeldEvent]
@@ -152,10 +150,11 @@ class DeferredWriter:
             numbers = matches.subscriptions()
             self._up_to = matches.sequence
             for number in numbers:
-                self.latest[number] = matches.sequence
-                subscription = self._index.get(number)
-                if subscription is not None:
-                    subscription.queue.is_deferred = True
+                if number not in self.latest:
+                    subscription = self._index.get(number)
+                    if subscription is not None:
+                        subscription.queue.is_deferred = True
+            self.latest.update(dict.fromkeys(numbers, matches.sequence))
             self._counts[matches.owner, matches.sequence] += len(numbers)
             self._waiting += len(numbers)
             self._owners.setdefault(matches.owner)
