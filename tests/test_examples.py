@@ -26,3 +26,15 @@ def test_an_example_runs(script: Path) -> None:
     )
     assert SAID[script.name] in done.stdout
     assert done.stderr == ""
+
+
+def test_the_demo_makes_a_report(tmp_path: Path) -> None:
+    """Seen failing: the command line that it imports was a module."""
+    sizes = ("--subscriptions", "100", "--events", "1000", "--to", str(tmp_path / "demo"))
+    script = ROOT / "examples" / "market-spark" / "demo.py"
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, script, *sizes], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "The report is" in done.stdout
+    assert (tmp_path / "demo" / "report.html").stat().st_size > 1_000

@@ -10,11 +10,15 @@ from __future__ import annotations
 import inspect
 import re
 from pathlib import Path
+from typing import Any
 
 import numba
 import pytest
 from numba.core import caching
 from numba.core.dispatcher import Dispatcher
+
+from tamis import kernel_cache
+from tamis.matching.evaluate.batch_kernels import evaluate_programs
 
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
@@ -36,6 +40,7 @@ def test_the_locators_have_the_methods_that_are_overridden_or_called(name: str) 
         "from_function": ["py_func", "py_file"],
         "get_cache_path": ["self"],
         "ensure_cache_path": ["self"],
+        "get_source_stamp": ["self"],
     }.items():
         actual = [*inspect.signature(getattr(found, method)).parameters]
         assert actual == parameters, (
@@ -84,3 +89,18 @@ def test_only_versions_up_to_the_one_tested_are_allowed() -> None:
     assert re.search(rf'"numba>=[\d.]+,{bound}"', PROJECT.read_text(encoding="utf-8")), (
         f"the tests ran with Numba {numba.__version__}, so pyproject.toml should say {bound}"
     )
+
+
+def test_a_kernel_is_compiled_anew_when_another_file_of_kernels_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    function: Any = getattr(evaluate_programs, "py_func")  # noqa: B009 - only its dispatcher has it
+    make: Any = kernel_cache._InTree
+    locator = make(function, inspect.getsourcefile(function))
+    before = locator.get_source_stamp()
+    assert locator.get_source_stamp() == before
+    monkeypatch.setattr(kernel_cache, "_stamps_of_kernels", lambda: (("other_kernels.py", 1.0, 1),))
+    assert locator.get_source_stamp() != before
+    monkeypatch.undo()
+    names = {name for name, *_ in kernel_cache._stamps_of_kernels()}
+    assert {"batch_kernels.py", "posting_kernels.py", "plan_kernels.py"} <= names

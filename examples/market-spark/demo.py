@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from tamis.cli import app
+from tamis.cli.app import app
 
 
 def main() -> None:

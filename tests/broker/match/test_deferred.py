@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -46,6 +47,19 @@ async def read(session: Session, name: str, count: int) -> list[int]:
         assert got, (name, found)
         found += [one["a"] for one in got]
     return found
+
+
+@contextmanager
+def held_writer() -> Iterator[asyncio.Event]:
+    """Let nothing become pending until the event is set."""
+    write, go = DeferredWriter._write_next, asyncio.Event()
+
+    async def write_later(writer: DeferredWriter) -> float:
+        await go.wait()
+        return await write(writer)
+
+    with patch.object(DeferredWriter, "_write_next", write_later):
+        yield go
 
 
 async def is_written(broker: Broker) -> None:
@@ -144,14 +158,7 @@ async def test_what_is_deferred_can_be_acknowledged(tmp_path: Path) -> None:
         ann = await fixture.login("ann", "user")
         for name in NAMES:
             await subscribe(ann, "a >= 0", name)
-        write = DeferredWriter._write_next
-        go = asyncio.Event()
-
-        async def later(writer: DeferredWriter) -> float:
-            await go.wait()
-            return await write(writer)
-
-        with patch.object(DeferredWriter, "_write_next", later):
+        with held_writer() as go:
             await ann.publish(events(0, 3))
             await fixture.broker.matcher.drained()
             acknowledging = asyncio.gather(
@@ -171,14 +178,7 @@ async def test_a_damaged_row_holds_nobody_up(tmp_path: Path) -> None:
         broker, ann = fixture.broker, await fixture.login("ann", "user")
         for name in NAMES:
             await subscribe(ann, "a >= 0", name)
-        write = DeferredWriter._write_next
-        go = asyncio.Event()
-
-        async def later(writer: DeferredWriter) -> float:
-            await go.wait()
-            return await write(writer)
-
-        with patch.object(DeferredWriter, "_write_next", later):
+        with held_writer() as go:
             await ann.publish(events(0, 1))
             await broker.matcher.drained()
             with broker.store.state._change(lasting=False) as (connection, *_):
