@@ -6,6 +6,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -32,20 +33,26 @@ ANSWERED = {
 
 
 @pytest.fixture(scope="module")
-def token(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.getbasetemp() / "strangers"
-    folder.mkdir()
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    # Numbered: a worker that steals tests of this module sets it up again.
+    folder = tmp_path_factory.mktemp("strangers")
     (folder / "policy.toml").write_text(POLICY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def token(folder: Path) -> str:
     return make_token(folder, folder / "policy.toml", "root", "admin")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, token: str) -> Iterator[ServerProcess]:
+def server(folder: Path, token: str) -> Iterator[ServerProcess]:
     assert token
-    folder = tmp_path_factory.getbasetemp() / "strangers"
-    policy = folder / "policy.toml"
     with running(
-        folder, policy=policy, hello_timeout=HELLO_SECONDS, connections=CONNECTIONS
+        folder,
+        policy=folder / "policy.toml",
+        hello_timeout=HELLO_SECONDS,
+        connections=CONNECTIONS,
     ) as server:
         yield server
 
