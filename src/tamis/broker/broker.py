@@ -366,7 +366,9 @@ class Broker:
 
     def _restore_subscriptions(self) -> list[ActiveSubscription]:
         restored, now = [], self.steady_clock.time()
-        for stored in self.store.state.subscriptions():
+        subscriptions = self.store.state.subscriptions()
+        self.expired_at_start.begin(subscriptions)
+        for stored in subscriptions:
             valid: StoredSubscription | None = stored
             if not stored.durable or stored.expires_at <= now:
                 valid = self.expired_at_start.spare(stored)

@@ -139,6 +139,16 @@ class StateStore(StateBase):
         rows = self._rows(f"{SUBSCRIPTIONS.select} ORDER BY number")
         return [_subscription(row) for row in self._whole(SUBSCRIPTIONS, rows)]
 
+    @property
+    def seen_at(self) -> float:
+        """Return when the broker was certainly there; 0: the times of the log tell."""
+        return self._counters.seen_at
+
+    def note_seen(self, time: float) -> None:
+        """Note when the broker was certainly there, if the times of the log do not tell; else 0."""
+        with self._change(lasting=True) as (_, counters, *_):
+            counters.seen_at = time
+
     # --- matching ----------------------------------------------------------------------------
 
     @property

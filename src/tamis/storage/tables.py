@@ -226,7 +226,7 @@ class Publisher(NamedTuple):
 
 
 class Counters(msgspec.Struct):
-    """Positions, and the number of rows of each table; stored twice."""
+    """Positions, the number of rows of each table, and a time; stored twice."""
 
     copy: int = 0
     changes: int = 0
@@ -241,6 +241,8 @@ class Counters(msgspec.Struct):
     audit: int = 0
     dropped: int = 0
     deferred: int = 0
+    seen_at: float = 0.0
+    """When the broker was certainly there, if the times of the log do not tell; else 0."""
 
 
 COUNTERS: Final = ChecksummedTable("counters", Counters, ["copy"], by_key=True)

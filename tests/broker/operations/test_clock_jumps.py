@@ -235,6 +235,75 @@ async def test_what_expired_before_the_first_event_is_deleted_at_once(tmp_path: 
         assert not broker.health.problems
 
 
+async def opened_and_published(wanted: BrokerSettings, clock: SettableClock, number: int) -> bool:
+    """Open a broker for a minute, and publish; return whether it doubts the clock."""
+    async with await Broker.open(wanted, clock=clock) as broker:
+        session = await broker.authenticate(None)
+        if number == 1:
+            await subscribe(session, "true", "week", lifetime=7 * DAY_SECONDS)
+        await session.publish([b'{"n": %d}' % number])
+        await broker.matcher.drained()
+        clock.now += 60.0
+        await broker.housekeeping.do_all()
+        return any("seem to have expired" in one for one in broker.health.problems)
+
+
+@run_async
+async def test_events_of_a_clock_in_doubt_do_not_prove_it_right_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    assert not await opened_and_published(wanted, clock, 1)
+    clock.wrong_by = 8 * DAY_SECONDS
+    assert await opened_and_published(wanted, clock, 2)
+    assert await opened_and_published(wanted, clock, 3)
+    clock.wrong_by = 0.0
+    assert not await opened_and_published(wanted, clock, 4)
+    async with await Broker.open(wanted, clock=clock) as broker:
+        assert await numbers(broker, "week") == [1, 2, 3, 4]
+
+
+@run_async
+async def test_a_clock_in_doubt_that_proves_right_lets_subscriptions_expire(
+    tmp_path: Path,
+) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    await opened_and_published(wanted, clock, 1)
+    clock.now += 8 * DAY_SECONDS
+    assert await opened_and_published(wanted, clock, 2)
+    async with await Broker.open(wanted, clock=clock) as broker:
+        clock.now += 601.0
+        await broker.housekeeping.do_all()
+        assert broker.store.state.subscriptions() == []
+        session = await broker.authenticate(None)
+        await subscribe(session, "true", "minute", lifetime=60.0)
+    # It is in doubt no longer: what expires from now on has.
+    clock.now += 61.0
+    async with await Broker.open(wanted, clock=clock) as broker:
+        assert broker.store.state.subscriptions() == []
+        assert not broker.health.problems
+
+
+@run_async
+async def test_a_clock_that_is_wrong_at_every_start_deletes_no_subscription(
+    tmp_path: Path,
+) -> None:
+    wanted, clock = BrokerSettings(data=tmp_path / "data"), SettableClock()
+    await opened_and_published(wanted, clock, 1)
+    for number in (2, 3):
+        clock.wrong_by = 8 * DAY_SECONDS
+        assert await opened_and_published(wanted, clock, number)
+        # Somebody sets it, and events keep the times that they have, and their order.
+        async with await Broker.open(wanted, clock=clock) as broker:
+            clock.wrong_by = 0.0
+            for _ in range(700):
+                clock.now += 1.0
+                await broker.housekeeping.do_all()
+            assert not broker.health.problems
+    async with await Broker.open(wanted, clock=clock) as broker:
+        assert await numbers(broker, "week") == [1, 2, 3]
+
+
 @run_async
 async def test_a_credential_that_has_expired_stays_so_when_the_clock_is_set_back_for_good(
     tmp_path: Path,

@@ -3,10 +3,14 @@
 They have not if the clock is wrong, and a deleted subscription does not come back. If the broker
 has been stopped for longer than seems likely, they stay in force until the clock has been watched
 for long enough. So whoever comes meanwhile, and may renew them, finds them and misses nothing.
+
+Events that are published meanwhile have the time of a clock in doubt, which proves nothing at the
+next start. So the state keeps the latest time that is certain, until the log has one again.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -19,12 +23,15 @@ from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.subscribe.current_rights import SUBSCRIPTIONS_PER_STEP
 from tamis.broker.subscribe.manager import SubscriptionManager
+from tamis.errors import StorageError
 from tamis.ports import TRUST_SECONDS, CautiousClock, SteadyClock
 from tamis.storage import Storage, StoredSubscription
 
 LOG: Final = get_logger("tamis.broker")
 
 LIKELY_STOP_SECONDS: Final = 24 * 3600.0
+# Events may be so far ahead of the clock, and still prove when the broker was last there.
+MAX_AHEAD_SECONDS: Final = 3600.0
 PROBLEM: Final = "subscriptions seem to have expired while the broker was stopped"
 
 
@@ -53,6 +60,20 @@ class ExpiredAtStart:
         """When subscriptions seem to have expired, by number."""
         # Whatever happens, they do not stay for longer.
         self._spared_until = steady_clock.time() + LIKELY_STOP_SECONDS
+        self._seen_at = store.state.seen_at
+        """When the broker was certainly there; 0: the times of the log tell."""
+
+    def begin(self, stored: Sequence[StoredSubscription]) -> None:
+        """Note when the broker was last there, unless the clock can be believed."""
+        latest = self._store.log.last_time or max((one.created_at for one in stored), default=0.0)
+        if not self._seen_at and latest and self._is_doubtful(latest):
+            self._seen_at = latest
+            # A broker whose disk is full opens, too; the chore tries again.
+            with contextlib.suppress(StorageError):
+                self._store.state.note_seen(latest)
+
+    def _is_doubtful(self, last_seen: float) -> bool:
+        return self._clock.time() - last_seen > LIKELY_STOP_SECONDS
 
     def spare(self, stored: StoredSubscription) -> StoredSubscription | None:
         """Return a subscription whose time seems to be over, as it stays in force for now.
@@ -60,8 +81,8 @@ class ExpiredAtStart:
         None: it has expired.
         """
         # The broker was there at these times; a clock that is right is later.
-        last_seen = max(self._store.log.last_time, stored.created_at)
-        if not stored.durable or self._clock.time() - last_seen <= LIKELY_STOP_SECONDS:
+        last_seen = max(self._seen_at or self._store.log.last_time, stored.created_at)
+        if not stored.durable or not self._is_doubtful(last_seen):
             return None
         self._spared[stored.number] = stored.expires_at
         return msgspec.structs.replace(stored, expires_at=self._spared_until)
@@ -78,8 +99,14 @@ class ExpiredAtStart:
 
     async def decide(self) -> None:
         """Let them expire when they should, once the clock can be believed; a chore."""
-        if not self._spared or not self._clock.can_tell_age(TRUST_SECONDS):
-            return
+        if self._clock.can_tell_age(TRUST_SECONDS):
+            if self._spared:
+                await self._decide()
+            self._see()
+        if self._seen_at != self._store.state.seen_at:
+            await self._updater.do(partial(self._store.state.note_seen, self._seen_at))
+
+    async def _decide(self) -> None:
         rest = [one for number in self._spared if (one := self._index.get(number)) is not None]
         while rest:
             some, rest = rest[:SUBSCRIPTIONS_PER_STEP], rest[SUBSCRIPTIONS_PER_STEP:]
@@ -87,6 +114,15 @@ class ExpiredAtStart:
                 self._manager.watch(one)
         self._spared.clear()
         self._health.clear(PROBLEM)
+
+    def _see(self) -> None:
+        """Remember that the broker is there, if the log is ahead of a clock that is right."""
+        now = self._clock.time()
+        if self._store.log.last_time - now <= MAX_AHEAD_SECONDS:
+            self._seen_at = 0.0
+        elif now - self._seen_at > MAX_AHEAD_SECONDS:
+            # The times of events never go back, so this may be so for long.
+            self._seen_at = now
 
     def _let_expire(self, some: Sequence[ActiveSubscription]) -> list[ActiveSubscription]:
         """Set when they expire, except those that were renewed meanwhile; return them."""
