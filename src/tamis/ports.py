@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import math
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar
@@ -72,6 +73,35 @@ class SteadyClock:
     def time(self) -> float:
         """Return the seconds since 1970, if the clock was right at the start."""
         return self.monotonic() + self._offset
+
+
+class HeldClock:
+    """The steady clock, held while a request waits that must be decided by when it was made.
+
+    Matching goes by it. For any thread; one thread holds it.
+    """
+
+    def __init__(self, clock: SteadyClock) -> None:
+        self._time = clock.time
+        self.monotonic = clock.monotonic
+        self._holders: dict[object, float] = {}
+        self._at = math.inf
+
+    def time(self) -> float:
+        """Return the time of the earliest request that waits, or else the time."""
+        return min(self._time(), self._at)
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Hold the clock until the end of the block."""
+        holder = object()
+        self._holders[holder] = self._time()
+        try:
+            self._at = min(self._holders.values())
+            yield
+        finally:
+            del self._holders[holder]
+            self._at = min(self._holders.values(), default=math.inf)
 
 
 class CautiousClock:

@@ -66,6 +66,7 @@ from tamis.ports import (
     CautiousClock,
     Clock,
     Files,
+    HeldClock,
     RandomBytes,
     SteadyClock,
     SystemClock,
@@ -102,6 +103,7 @@ class Broker:
         self.store = store
         self.clock = clock
         self.steady_clock = SteadyClock(clock)
+        matching_clock = HeldClock(self.steady_clock)
         self.executors = executors
         self.metrics = Metrics()
         self.health = Health()
@@ -111,7 +113,7 @@ class Broker:
             settings.data / "engine",
             schema,
             settings.mode,
-            self.steady_clock,
+            matching_clock,
             files=files,
             random=random,
         )
@@ -232,6 +234,7 @@ class Broker:
             rights_of=self.access_control.rights,
             settings=settings,
             clock=self.steady_clock.time,
+            matching_clock=matching_clock,
             executors=executors,
             random=random,
             supervisor=self.supervisor,

@@ -108,6 +108,34 @@ async def test_a_subscription_that_is_renewed_just_in_time_does_not_expire(tmp_p
 
 
 @run_async
+async def test_a_subscription_that_is_renewed_in_time_misses_nothing(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s", lifetime=10.0)
+        await subscribe(ann, "n > 0", "t", lifetime=10.0)
+        fixture.clock.now += 9.0
+        match, loop = fixture.broker.engine.match, asyncio.get_running_loop()
+        renewals: list[asyncio.Task[object]] = []
+
+        async def renew() -> None:
+            renewals.append(asyncio.create_task(ann.renew("s", 100.0)))
+            await asyncio.sleep(0)  # until it waits for the matcher
+
+        def match_late(*args: Any, **options: Any) -> list[Any]:
+            asyncio.run_coroutine_threadsafe(renew(), loop).result(10)
+            fixture.clock.now += 2.0
+            return match(*args, **options)
+
+        with patch.object(fixture.broker.engine, "match", match_late):
+            await fixture.publish({"n": 1})
+        await asyncio.gather(*renewals)
+        await fixture.publish({"n": 2})
+        assert await fetched(ann, "s") == [{"n": 1}, {"n": 2}]
+        # Nor does anybody else's lifetime get longer.
+        assert "no subscription" in await refusal(ann.fetch("t"))
+
+
+@run_async
 async def test_a_subscription_that_has_just_ended_is_not_renewed(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, POLICY) as fixture:
         ann = await fixture.login("ann", "reader")

@@ -40,7 +40,7 @@ from tamis.filters.limits import steps_within
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
 from tamis.matching import Engine
-from tamis.ports import RandomBytes
+from tamis.ports import HeldClock, RandomBytes
 from tamis.protocol import Code, Subscribe
 from tamis.storage import NEVER, Storage, StoredSubscription
 
@@ -86,6 +86,7 @@ class SubscriptionManager:
         rights_of: Callable[[Principal], Rights],
         settings: BrokerSettings,
         clock: Callable[[], float],
+        matching_clock: HeldClock,
         executors: Executors,
         random: RandomBytes,
         supervisor: Supervisor,
@@ -110,6 +111,7 @@ class SubscriptionManager:
             steps=steps_within(settings.pattern_seconds, settings.largest_event)
         )
         self._clock = clock
+        self._matching_clock = matching_clock
         # Pauses are on disk by the clock of an earlier run, which may have been wrong by days.
         self._latest_due = clock() + settings.backoff_most
         self.current_rights = CurrentRights(
@@ -407,14 +409,16 @@ class SubscriptionManager:
         expires_at = _expiry(self._clock(), lifetime)
 
         def change() -> None:
-            # One that was renewed in time may have had to wait for the matcher.
             if self._index.get(subscription.number) is not subscription:
                 raise _ended(subscription)
             self._store.state.renew_subscription(subscription.number, expires_at)
             subscription.change(expires_at=expires_at)
             self.current_rights.compile_again([subscription])
 
-        await self._matcher.updater.do(change)
+        # It was renewed in time, but may expire while it waits for the matcher. Others that do are
+        # matched a little longer, which nobody sees.
+        with self._matching_clock.hold():
+            await self._matcher.updater.do(change)
         self.watch(subscription)
         # Nothing is sent of one that has expired, and it may have while it waited.
         subscription.queue.wake()
