@@ -41,6 +41,7 @@ from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.matches import LineMatches, MatchedBatch, Matches
 from tamis.matching.store import snapshot
+from tamis.matching.store.additions import Addition
 from tamis.matching.store.collection import Collection, CollectionState
 from tamis.matching.store.segments import CompiledSubscription, Segment
 from tamis.matching.subscriptions import (
@@ -172,6 +173,13 @@ class Engine:
                 # Nothing needs the leaves that only they had.
                 self._collection.vocabulary_to_extend()
         return Added(row - len(rejected), tuple(rejected))
+
+    def addition(self, limits: FilterLimits | None = None) -> Addition:
+        """Begin to add many subscriptions that come into force together.
+
+        Events are matched meanwhile, and no event waits until they are compiled.
+        """
+        return Addition(self._collection, limits or self._limits)
 
     def _programs(
         self, texts: Sequence[str], compiler: TextCompiler, vocabulary: Vocabulary

@@ -9,12 +9,10 @@ from typing import Any, Final, NamedTuple
 
 from tamis.errors import FilterError
 from tamis.filters import Filter, Id
-from tamis.matching.compile.texts import LANGUAGE
+from tamis.matching.compile.texts import LANGUAGE, MAX_TEXT_CHARACTERS
 
 NEVER: Final = float("inf")
 
-MAX_TEXT_CHARACTERS: Final = 2_048
-"""Longer texts are not compiled together with others."""
 _ID_TYPES: Final = frozenset[type]({int, str})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from random import Random
 from threading import Thread
 
@@ -11,7 +10,7 @@ import pytest
 from tamis.matching import Engine, Subscription
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store import collection
-from tamis.matching.store.segments import CompiledSubscription, Segment
+from tamis.matching.store.segments import Segment, UncompiledColumns
 
 
 def joined(engine: Engine) -> None:
@@ -56,10 +55,10 @@ def test_what_is_removed_while_segments_are_joined_stays_removed(
     ids = engine.ids()
     compile_ = Segment.of
 
-    def slowly(entries: Sequence[CompiledSubscription], vocabulary: Vocabulary) -> Segment:
+    def slowly(columns: UncompiledColumns, vocabulary: Vocabulary) -> Segment:
         engine.remove(ids[7])
         engine.remove(ids[-2])
-        return compile_(entries, vocabulary)
+        return compile_(columns, vocabulary)
 
     monkeypatch.setattr(Segment, "of", slowly)
     before = len(engine._collection.state.segments)

@@ -95,6 +95,14 @@ class Programs(NamedTuple):
         np.cumsum([len(program) for program in programs], out=starts[1:])
         return cls(np.concatenate([np.empty(0, np.int32), *programs]), starts)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Programs]) -> Programs:
+        """Concatenate programs that are consecutive already."""
+        lengths = [np.diff(part.starts) for part in parts]
+        starts = np.zeros(sum(map(len, lengths)) + 1, np.int64)
+        np.cumsum(np.concatenate(lengths), out=starts[1:])
+        return cls(np.concatenate([part.codes for part in parts]), starts)
+
     def renumbered(self) -> tuple[NDArray[np.int32], Programs]:
         """Return the leaves in use, and the programs with these leaves renumbered."""
         is_leaf = self.codes >= 0

@@ -39,6 +39,8 @@ from tamis.matching.compile.vocabulary import Vocabulary
 
 LANGUAGE: Final = "tamis"
 """The language of the texts."""
+MAX_TEXT_CHARACTERS: Final = 2_048
+"""Longer texts are not compiled together with others."""
 
 # Not patterns, whose steps are counted for the whole filter.
 _PLAIN: Final = (Compare, Between, In, TextTest, Like)

@@ -11,6 +11,7 @@ all are compiled together. Segments that are mostly removed are recompiled in th
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from itertools import repeat
 from threading import RLock, Thread
@@ -25,7 +26,7 @@ from tamis.filters import Filter, Id, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Like, Regex, bare_test
 from tamis.matching.compile.vocabulary import Vocabulary
-from tamis.matching.store.segments import CompiledSubscription, Segment
+from tamis.matching.store.segments import CompiledSubscription, Segment, UncompiledColumns
 
 # This many of the newest are tried one by one, which takes some microseconds per event and
 # subscription.
@@ -147,9 +148,7 @@ class Collection:
         """Add a subscription that the state does not show: one of many."""
         id_, pending = entry.id, self._pending.entries
         if id_ in pending or (self.state.segments and id_ in self):
-            raise FilterError(
-                f"there is a subscription {id_!r} already; remove it first, or replace it"
-            )
+            raise _known_already(id_)
         pending[id_] = entry
         self.count += 1
 
@@ -168,18 +167,30 @@ class Collection:
         self.count += len(ids)
         return True
 
+    def append(self, segment: Segment, ids: Sequence[Id]) -> None:
+        """Add subscriptions that are compiled already; none if an id is known."""
+        is_known = any(map(self._pending.entries.__contains__, ids))
+        if is_known or any(one.has_any(ids) for one in self.state.segments):
+            known = next(id_ for id_ in ids if id_ in self)
+            raise _known_already(known)
+        if self._pending.entries:
+            # They came first.
+            self._compile()
+        self.state = self.state._replace(segments=(*self.state.segments, segment))
+        self.count += segment.size
+
     def remove(self, id_: Id) -> None:
         """Remove a subscription."""
         self.state = self._without(id_)
         self.count -= 1
-        self._join_if_worthwhile()
+        self.join_if_worthwhile()
 
     def replace(self, entry: CompiledSubscription, filter_: Filter) -> None:
         """Replace the subscription with this id; a reader sees either the old or the new one."""
         without = self._without(entry.id)
         self._pending.entries[entry.id] = entry
         self.state = without.with_open(entry, filter_)
-        self._join_if_worthwhile()
+        self.join_if_worthwhile()
 
     def _without(self, id_: Id) -> CollectionState:
         if id_ in self._pending.entries:
@@ -213,7 +224,7 @@ class Collection:
         with self.changing:
             self._compile()
             segments = self.state.segments
-        self._join_if_worthwhile()
+        self.join_if_worthwhile()
         return segments
 
     def compact(self) -> Segment:
@@ -221,22 +232,26 @@ class Collection:
         with self.changing:
             segments, pending = self.state.segments, self._pending.entries
             if pending or len(segments) != 1 or segments[0].removed:
-                living = [entry for segment in segments for entry in segment.living()]
-                self._publish((), [*living, *pending.values()])
+                new = UncompiledColumns.of([*pending.values()])
+                living = [segment.living() for segment in segments]
+                self._publish((), UncompiledColumns.joined([*living, new]))
             self._collect()
             return self.state.segments[0]
 
     def _compile(self) -> None:
         """Compile new subscriptions, together with the last segments if those are small."""
-        entries, older = list(self._pending.entries.values()), list(self.state.segments)
-        while older and older[-1].size <= max(len(entries), MAX_RECOMPILED_SUBSCRIPTIONS):
-            entries = older.pop().living() + entries
-        self._publish(tuple(older), entries)
+        older, parts = list(self.state.segments), deque[UncompiledColumns]()
+        parts.append(UncompiledColumns.of([*self._pending.entries.values()]))
+        size = len(parts[0].ids)
+        while older and older[-1].size <= max(size, MAX_RECOMPILED_SUBSCRIPTIONS):
+            parts.appendleft(older.pop().living())
+            size += len(parts[0].ids)
+        self._publish(tuple(older), UncompiledColumns.joined([*parts]))
 
-    def _publish(self, older: tuple[Segment, ...], entries: list[CompiledSubscription]) -> None:
+    def _publish(self, older: tuple[Segment, ...], columns: UncompiledColumns) -> None:
         vocabulary = self.vocabulary
-        if entries or not older:
-            older = (*older, Segment.of(entries, vocabulary))
+        if len(columns.ids) or not older:
+            older = (*older, Segment.of(columns, vocabulary))
         self.state = CollectionState(vocabulary, older)
         self._pending = _Uncompiled(vocabulary, {})
 
@@ -274,7 +289,8 @@ class Collection:
     def _is_joining(self) -> bool:
         return self._joining is not None and self._joining.is_alive()
 
-    def _join_if_worthwhile(self) -> None:
+    def join_if_worthwhile(self) -> None:
+        """Merge segments in the background if they are too many, or mostly removed."""
         segments = self.state.segments
         if len(segments) <= MAX_SEGMENTS and not any(map(_is_mostly_removed, segments)):
             return
@@ -289,8 +305,8 @@ class Collection:
         chosen = _to_join(all_)
         if not chosen:
             return
-        living = [segment.living() for segment in chosen]
-        joined = Segment.of([entry for part in living for entry in part], vocabulary)
+        living = UncompiledColumns.joined([segment.living() for segment in chosen])
+        joined = Segment.of(living, vocabulary)
         with self.changing:
             state = self.state
             segments = state.segments
@@ -303,6 +319,10 @@ class Collection:
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
             self.state = state._replace(segments=(*segments[:first], joined, *rest))
+
+
+def _known_already(id_: Id) -> FilterError:
+    return FilterError(f"there is a subscription {id_!r} already; remove it first, or replace it")
 
 
 def _located(state: CollectionState, id_: Id) -> tuple[int, int]:

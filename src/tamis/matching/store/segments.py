@@ -34,6 +34,40 @@ class CompiledSubscription(NamedTuple):
         return self._replace(program=_renumbered(self.program, numbers))
 
 
+class UncompiledColumns(NamedTuple):
+    """Subscriptions that will be compiled together, in columns."""
+
+    ids: NDArray[np.object_]
+    programs: Programs
+    modes: NDArray[np.int8]
+    expires_at: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, entries: Sequence[CompiledSubscription]) -> UncompiledColumns:
+        """Put some subscriptions in columns."""
+        ids = np.empty(len(entries), np.object_)
+        ids[:] = [entry.id for entry in entries]
+        return cls(
+            ids,
+            Programs.of([entry.program for entry in entries]),
+            np.array([_NUMBERS_OF_MODES[entry.mode] for entry in entries], np.int8),
+            np.array([entry.expires_at for entry in entries], np.float64),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[UncompiledColumns]) -> UncompiledColumns:
+        """Concatenate columns."""
+        if len(parts) == 1:
+            return parts[0]
+        ids, programs, modes, expires_at = zip(*parts, strict=True)
+        return cls(
+            np.concatenate(ids),
+            Programs.joined(programs),
+            np.concatenate(modes),
+            np.concatenate(expires_at),
+        )
+
+
 class SubscriptionColumns(NamedTuple):
     """The subscriptions of a segment in columns, a few bytes each."""
 
@@ -78,17 +112,13 @@ class Segment(NamedTuple):
     """How many have been removed."""
 
     @classmethod
-    def of(cls, entries: Sequence[CompiledSubscription], vocabulary: Vocabulary) -> Segment:
+    def of(cls, columns: UncompiledColumns, vocabulary: Vocabulary) -> Segment:
         """Compile some subscriptions."""
-        ids = np.empty(len(entries), np.object_)
-        ids[:] = [entry.id for entry in entries]
-        modes = np.array([_NUMBERS_OF_MODES[entry.mode] for entry in entries], np.int8)
-        expires_at = np.array([entry.expires_at for entry in entries], np.float64)
-        used, programs = Programs.of([entry.program for entry in entries]).renumbered()
+        used, programs = columns.programs.renumbered()
         return cls(
             Evaluator(compile_programs(programs, vocabulary.leaf_set(used), vocabulary.schema)),
-            SubscriptionColumns.of(ids, modes, expires_at),
-            np.ones(len(ids), np.bool_),
+            SubscriptionColumns.of(columns.ids, columns.modes, columns.expires_at),
+            np.ones(len(columns.ids), np.bool_),
             used,
         )
 
@@ -129,9 +159,24 @@ class Segment(NamedTuple):
         """Return the segment with other numbers of its leaves."""
         return self._replace(leaves=_renumbered(self.leaves, numbers))
 
-    def living(self) -> list[CompiledSubscription]:
+    def living(self) -> UncompiledColumns:
         """Return the subscriptions that were not removed."""
-        return [self.entry(place) for place in np.flatnonzero(self.alive).tolist()]
+        columns, places = self.columns, np.flatnonzero(self.alive).astype(np.int32)
+        codes, starts = self.evaluator.compiled.programs.some(places)
+        return UncompiledColumns(
+            columns.ids.objects[places],
+            Programs(_renumbered(codes, self.leaves), starts),
+            columns.modes[places],
+            columns.expires_at[places],
+        )
+
+    def has_any(self, ids: Sequence[Id]) -> bool:
+        """Return whether one of many ids is that of a subscription that was not removed."""
+        hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
+        known = self.columns.hashes
+        found = np.searchsorted(known, hashes)
+        is_near = known[np.minimum(found, len(known) - 1)] == hashes if len(known) else found < 0
+        return any(self.place(ids[place]) is not None for place in np.flatnonzero(is_near).tolist())
 
     def ids(self) -> list[Id]:
         """Return the ids of the subscriptions that were not removed."""
