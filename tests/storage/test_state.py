@@ -159,7 +159,7 @@ class StateMachine(RuleBasedStateMachine):
     def write_deferred(self, owner: str, limit: int) -> None:
         keys = sorted(key for key in self.deferred if key[0] == owner)[:limit]
         pairs = [(self.deferred.pop(key), key[1]) for key in keys]
-        assert self.state.write_deferred(owner, 1 << 60, limit) == pairs
+        assert self.state.write_deferred(owner, 1 << 60, limit) == (pairs, {})
         for number, sequence in pairs:
             if number in self.subscriptions:
                 self.pending[number].setdefault(sequence, (0, 0.0))

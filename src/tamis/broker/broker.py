@@ -103,19 +103,14 @@ class Broker:
         self.store = store
         self.clock = clock
         self.steady_clock = SteadyClock(clock)
-        matching_clock = HeldClock(self.steady_clock)
+        held_clock = HeldClock(self.steady_clock)
         self.executors = executors
         self.metrics = Metrics()
         self.health = Health()
         self.supervisor = Supervisor(self.health, self.metrics)
         self.subscription_index = SubscriptionIndex()
         self.snapshots = Snapshots(
-            settings.data / "engine",
-            schema,
-            settings.mode,
-            matching_clock,
-            files=files,
-            random=random,
+            settings.data / "engine", schema, settings.mode, held_clock, files=files, random=random
         )
         self.engine, self._marks = self.snapshots.load()
         # An engine from a file has a schema object of its own; shared, it checks an event once.
@@ -181,6 +176,7 @@ class Broker:
             pause_after=partial(self.pacing.pause_after, ""),
             charge=self.pacing.charge,
             on_written=fan_out.leave,
+            count_lost=self.acknowledgement_writer.count_lost,
             health=self.health,
         )
         self.notifier.deferred = self.deferred_writer
@@ -234,7 +230,7 @@ class Broker:
             rights_of=self.access_control.rights,
             settings=settings,
             clock=self.steady_clock.time,
-            matching_clock=matching_clock,
+            matching_clock=held_clock,
             executors=executors,
             random=random,
             supervisor=self.supervisor,

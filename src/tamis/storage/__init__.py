@@ -29,6 +29,7 @@ from tamis.storage.tables import (
     Retry,
     StoredSubscription,
     StoredToken,
+    WrittenMatches,
 )
 
 __all__ = [
@@ -52,5 +53,6 @@ __all__ = [
     "Storage",
     "StoredSubscription",
     "StoredToken",
+    "WrittenMatches",
     "is_store",
 ]

@@ -44,6 +44,7 @@ from tamis.storage.tables import (
     Row,
     StoredSubscription,
     StoredToken,
+    WrittenMatches,
     parse_gaps,
     print_gaps,
 )
@@ -51,6 +52,10 @@ from tamis.storage.tables import (
 _ONE: Final = "number = ? AND sequence = ?"
 _DELETE_PENDING: Final = f"DELETE FROM {PENDING.name} WHERE {_ONE}"  # noqa: S608
 _ONE_DEFERRED: Final = "owner = ? AND sequence = ? AND part = ?"
+_MAY_LACK: Final = (
+    "SELECT number FROM subscriptions WHERE owner = ? AND start <= ? AND NOT EXISTS "
+    "(SELECT 1 FROM pending WHERE pending.number = subscriptions.number AND sequence = ?)"
+)
 # Roughly what a dead letter takes beside its payload.
 _LETTER_BYTES: Final = 200
 _NOTE_ATTEMPT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
@@ -202,12 +207,17 @@ class StateStore(StateBase):
         rows = self._rows(f"{DEFERRED.select} ORDER BY sequence, owner, part")
         return [DeferredMatches(*row[:-1]) for row in self._whole(DEFERRED, rows)]
 
-    def write_deferred(self, owner: str, up_to: int, most: int) -> list[tuple[int, int]]:
+    def deferred_owners(self) -> list[str]:
+        """Return the owners of all deferred matches, damaged or not."""
+        return [owner for (owner,) in self._rows("SELECT DISTINCT owner FROM deferred")]
+
+    def write_deferred(self, owner: str, up_to: int, most: int) -> WrittenMatches:
         """Make the first deferred matches of an owner pending: at least one row, if there is one.
 
-        Return their (number, sequence) pairs, up to a sequence and to about so many.
+        Those are its matches up to a sequence, about so many. Damaged ones count as dropped.
         """
         rows: list[Row] = []
+        damaged: list[Row] = []
         pairs: list[tuple[int, int]] = []
         with self._change(lasting=False) as (connection, counters, *_):
             stored = connection.execute(
@@ -215,10 +225,12 @@ class StateStore(StateBase):
                 (owner, up_to),
             )
             for row in stored:
-                for whole in self._whole(DEFERRED, [row]):
-                    matches = DeferredMatches(*whole[:-1])
-                    rows.append(row[:3])
-                    pairs += [(number, matches.sequence) for number in matches.subscriptions()]
+                if not self._whole(DEFERRED, [row]):
+                    damaged.append(row)
+                    continue
+                matches = DeferredMatches(*row[:-1])
+                rows.append(row[:3])
+                pairs += [(number, matches.sequence) for number in matches.subscriptions()]
                 if len(pairs) >= most:
                     break
             stored.close()
@@ -226,7 +238,36 @@ class StateStore(StateBase):
             there = [(*pair, 0, 0.0) for pair in pairs if pair[0] in self._numbers]
             new = PENDING.rows(there, are_exact=True)
             counters.pending += change_rows(connection, PENDING.insert_new, new)
-        return pairs
+            return WrittenMatches(pairs, self._drop_deferred(connection, counters, damaged))
+
+    def _drop_deferred(
+        self, connection: sqlite3.Connection, counters: Counters, damaged: Sequence[Row]
+    ) -> dict[int, int]:
+        lost: Counter[int] = Counter()
+        for row in damaged:
+            gone = delete_rows(connection, DEFERRED, _ONE_DEFERRED, [row[:3]])
+            counters.deferred -= gone
+            # What stays must not be counted again and again.
+            if gone:
+                lost.update(self._concerned(connection, row))
+        self._add_dropped(connection, counters, "damage", lost)
+        return lost
+
+    def _concerned(self, connection: sqlite3.Connection, row: Row) -> set[int]:
+        """Return the subscriptions that a row with deferred matches is for.
+
+        If it is damaged, these are all of its owner that may have got the event, except those of
+        which it is known that they have it. The index has its key, too, which is therefore right.
+        """
+        matches = DeferredMatches(*row[:-1])
+        if self._whole(DEFERRED, [row]):
+            return self._numbers.intersection(matches.subscriptions())
+        key = (matches.owner, matches.sequence)
+        found = {number for (number,) in connection.execute(_MAY_LACK, (*key, matches.sequence))}
+        others = f"{DEFERRED.select} WHERE owner = ? AND sequence = ?"
+        for other in self._whole(DEFERRED, connection.execute(others, key)):
+            found.difference_update(DeferredMatches(*other[:-1]).subscriptions())
+        return found
 
     def skip_unmatched(self, matched_up_to: int, events: Mapping[int, int], reason: str) -> None:
         """Count events that nobody can match as dropped, by number, and pass over them."""
@@ -369,9 +410,8 @@ class StateStore(StateBase):
             counters.pending -= delete_rows(connection, PENDING, between, [bounds])
             if counters.deferred:
                 rows = connection.execute(f"{DEFERRED.select} WHERE {between}", bounds)
-                for row in self._whole(DEFERRED, rows):
-                    numbers = DeferredMatches(*row[:-1]).subscriptions()
-                    dropped.update(self._numbers.intersection(numbers))
+                for row in rows.fetchall():
+                    dropped.update(self._concerned(connection, row))
                 counters.deferred -= delete_rows(connection, DEFERRED, between, [bounds])
             self._add_dropped(connection, counters, reason, dropped)
         return dropped

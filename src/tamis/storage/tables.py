@@ -214,6 +214,15 @@ class DeferredMatches(NamedTuple):
         return array("q", self.numbers)
 
 
+class WrittenMatches(NamedTuple):
+    """Deferred matches that were made pending, and those that are damaged."""
+
+    pairs: list[tuple[int, int]]
+    """Numbers of subscriptions, and sequences."""
+    lost: dict[int, int]
+    """How many events each subscription has lost, by number; any might have got them."""
+
+
 class Publisher(NamedTuple):
     """The last number of a publisher."""
 

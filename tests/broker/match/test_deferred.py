@@ -49,6 +49,10 @@ async def read(session: Session, name: str, count: int) -> list[int]:
     return found
 
 
+async def losses(session: Session) -> list[int]:
+    return [(await session.subscription(name)).dropped for name in NAMES]
+
+
 @contextmanager
 def held_writer() -> Iterator[asyncio.Event]:
     """Let nothing become pending until the event is set."""
@@ -63,8 +67,8 @@ def held_writer() -> Iterator[asyncio.Event]:
 
 
 async def is_written(broker: Broker) -> None:
-    writer = broker.deferred_writer
-    await eventually_async(lambda: not broker.store.state.deferred() and not writer.latest)
+    writer, state = broker.deferred_writer, broker.store.state
+    await eventually_async(lambda: not (state.deferred_owners() or writer.latest or writer._owners))
     assert (writer._waiting, writer._held, writer._awaited) == (0, {}, {})
 
 
@@ -191,6 +195,54 @@ async def test_a_damaged_row_holds_nobody_up(tmp_path: Path) -> None:
         await ann.publish(events(1, 1))
         for name in NAMES:
             assert (await read(ann, name, 1))[-1] in {0, 1}
+        # Those of the row have lost it, and only they.
+        assert await losses(ann) == [0, 0, 1, 1, 0, 0]
+        assert {one.reason for one in broker.store.state.dropped()} == {"damage"}
+
+
+@run_async
+async def test_a_row_damaged_between_two_runs_is_told_to_those_it_was_for(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        state, ann = fixture.broker.store.state, await fixture.login("ann", "user")
+        bob = await fixture.login("bob", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+            await subscribe(bob, "a >= 0", name)
+        with patch.object(StateStore, "write_deferred", autospec=True, side_effect=FULL):
+            await ann.publish(events(0, 2))
+            await fixture.broker.matcher.drained()
+            for damage in ("crc = 0", "numbers = zeroblob(16)"):
+                sequence = 1 + ("zero" in damage)
+                with state._change(lasting=False) as (connection, *_):
+                    connection.execute(
+                        f"UPDATE deferred SET {damage} "  # noqa: S608
+                        "WHERE part = 1 AND owner = 'ann' AND sequence = ?",
+                        (sequence,),
+                    )
+            shutil.copytree(tmp_path / "data", tmp_path / "crashed" / "data")
+    for told in (2, 0):
+        async with broker_fixture(tmp_path / "crashed", POLICY) as fixture:
+            ann, bob = await fixture.login("ann", "user"), await fixture.login("bob", "user")
+            await is_written(fixture.broker)
+            assert await losses(ann) == [0, 0, 2, 2, 0, 0]
+            assert await losses(bob) == [0] * len(NAMES)
+            answer = await ann.fetch("s2")
+            assert (answer.dropped, [*answer]) == (told, [])
+            assert (await ann.subscription("s1")).pending == 2
+
+
+@run_async
+async def test_a_damaged_row_of_an_event_that_retention_removes_counts(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        state, ann = fixture.broker.store.state, await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        with held_writer():
+            await ann.publish(events(0, 1))
+            await fixture.broker.matcher.drained()
+            with state._change(lasting=False) as (connection, *_):
+                connection.execute("UPDATE deferred SET crc = 0 WHERE part = 1")
+            assert [*state.drop_pending_below(2).values()] == [1] * len(NAMES)
 
 
 @run_async

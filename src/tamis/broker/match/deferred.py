@@ -18,12 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
+from tamis.broker.deliver.notifier import DAMAGE
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.health import Health, code_of
 from tamis.errors import StorageError
 from tamis.ports import Executor
-from tamis.storage import DeferredMatches, StateStore
+from tamis.storage import DeferredMatches, StateStore, WrittenMatches
 
 RETRY_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 1.0
@@ -39,12 +40,6 @@ class HeldEvent(NamedTuple):
     """As publishers have it."""
     matches: int
     """How many subscriptions it reaches."""
-
-
-class _Slice(NamedTuple):
-    seconds: float
-    pairs: list[tuple[int, int]]
-    """Numbers of subscriptions, and sequences."""
 
 
 class DeferredWriter:
@@ -65,12 +60,14 @@ class DeferredWriter:
         pause_after: Callable[[float], float],
         charge: Callable[[str, float], None],
         on_written: Callable[[str, int, int], None],
+        count_lost: Callable[[ActiveSubscription, int, str], None],
         health: Health,
     ) -> None:
         """Make a writer of matches in the state.
 
         `pause_after` says how long to pause after some work, and `charge` makes a principal pay.
         `on_written` gets the owner of an event that was held, 1, and how many it reached.
+        `count_lost` gets what a subscription has lost, and the reason.
         """
         self._state = state
         self._index = subscription_index
@@ -79,6 +76,7 @@ class DeferredWriter:
         self._pause_after = pause_after
         self._charge = charge
         self._on_written = on_written
+        self._count_lost = count_lost
         self._health = health
         self.latest: dict[int, int] = {}
         """The latest deferred event of each subscription; other threads may look it up."""
@@ -97,6 +95,10 @@ class DeferredWriter:
     def resume(self) -> None:
         """Go on with what was deferred when the broker last ended; subscriptions are restored."""
         self.add(self._state.deferred(), {})
+        # Damaged rows are found, and told, when it is their owner's turn.
+        self._up_to = self._state.matched_up_to
+        self._owners.update(dict.fromkeys(self._state.deferred_owners()))
+        self._work.set()
 
     # --- deferring -------------------------------------------------------------------------------
 
@@ -233,12 +235,12 @@ class DeferredWriter:
         # More may be added while this is done, and must not be forgotten.
         del self._owners[owner]
         try:
-            seconds, pairs = await self._executor.run(self._write_slice, owner)
+            seconds, (pairs, lost) = await self._executor.run(self._write_slice, owner)
         except BaseException:
             self._owners[owner] = None
             self._work.set()
             raise
-        if pairs:
+        if pairs or lost:
             self._owners[owner] = None
         elif owner not in self._owners:
             self._give_up(owner)
@@ -250,11 +252,15 @@ class DeferredWriter:
                 self._forget(number)
         for (_, sequence), count in Counter((owner, sequence) for _, sequence in pairs).items():
             self._count_down((owner, sequence), count)
+        for number, count in lost.items():
+            subscription = self._index.get(number)
+            if subscription is not None:
+                self._count_lost(subscription, count, DAMAGE)
         self._progress.set()
         return seconds
 
     def _give_up(self, owner: str) -> None:
-        """Forget matches that are not there; if they are damaged, the state has reported that."""
+        """Forget matches that are not there; if they were damaged, they have been told."""
         for number in [*self.latest]:
             subscription = self._index.get(number)
             if subscription is None or subscription.stored.owner == owner:
@@ -262,10 +268,10 @@ class DeferredWriter:
         for key in [key for key in self._counts if key[0] == owner]:
             self._count_down(key, self._counts[key])
 
-    def _write_slice(self, owner: str) -> _Slice:
+    def _write_slice(self, owner: str) -> tuple[float, WrittenMatches]:
         begun = self._clock()
-        pairs = self._state.write_deferred(owner, self._up_to, self.rows_per_slice)
-        return _Slice(self._clock() - begun, pairs)
+        written = self._state.write_deferred(owner, self._up_to, self.rows_per_slice)
+        return self._clock() - begun, written
 
     def _forget(self, number: int) -> None:
         del self.latest[number]
