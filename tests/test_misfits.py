@@ -33,7 +33,7 @@ def said(text: str | bytes, type_: object = Page) -> str:
     decoder = msgspec.json.Decoder(type_)
     with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError, RecursionError)) as raised:
         decoder.decode(text)
-    return find_misfit(raised.value, type_).sentence("the body")
+    return find_misfit(raised.value, type_, text=text).sentence("the body")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +65,16 @@ def said(text: str | bytes, type_: object = Page) -> str:
         ("", "the body ends before the JSON is complete"),
         ('{"limit":}', "the body is not JSON: invalid character at byte 9"),
         (b'{"type":"page","name":"\xff"}', "the body is not UTF-8 text"),
+        (
+            '{"type":"page","name":"\\ud800"}',
+            "the body has a lone surrogate (U+D800) at byte 23, so it is not valid Unicode",
+        ),
+        (
+            '{"type":"page","name":"\\\\ud800 \\ud83d\\ude00 \\ude00"}',
+            "the body has a lone surrogate (U+DE00) at byte 44, so it is not valid Unicode",
+        ),
+        ('{"type":"page","name":"\\\\ud800', "the body ends before the JSON is complete"),
+        ('{"type":"page","name":"\\ud83d\\ude00', "the body ends before the JSON is complete"),
     ],
 )
 def test_a_sentence_says_what_does_not_fit(text: str | bytes, sentence: str) -> None:

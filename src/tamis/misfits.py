@@ -16,7 +16,17 @@ _EXPECTED: Final = re.compile(r"Expected `([^`]+)`(.*?)(?:, got `([^`]+)`)?", re
 _LENGTH: Final = re.compile(r" of length (?:(<=|>=|==) )?(\d+)(?:, got (\d+))?")
 _BOUND: Final = re.compile(r" (<=|>=|<|>) (\S+)")
 _PATTERN: Final = re.compile(r" matching regex '(.*)'", re.DOTALL)
+_LONE: Final = re.compile(
+    rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+"
+    rb"\\u([dD][89a-fA-F][0-9a-fA-F]{2})",
+    re.DOTALL,
+)
+"""All of a JSON text up to the first escape that is half of a surrogate pair."""
 _MALFORMED: Final = re.compile(r"JSON is malformed: (.*) \(byte (\d+)\)")
+
+# Others wait meanwhile, some 10 ms.
+MAX_SEARCHED_BYTES: Final = 1024 * 1024
+_ESCAPE_BYTES: Final = 6
 
 _WORDS: Final = {
     "array": "an array",
@@ -56,8 +66,14 @@ class Misfit(NamedTuple):
         return f"{self.place} in {whole} {self.reason}" if self.place else f"{whole} {self.reason}"
 
 
-def find_misfit(error: Exception, type_: Any = None, words: Mapping[str, str] = NO_WORDS) -> Misfit:
-    """Return what an error of a decoder means; `words` are other names for types.
+def find_misfit(
+    error: Exception,
+    type_: Any = None,
+    words: Mapping[str, str] = NO_WORDS,
+    *,
+    text: str | bytes = b"",
+) -> Misfit:
+    """Return what an error of a decoder of a text means; `words` are other names for types.
 
     >>> import msgspec
     >>> class Page(msgspec.Struct, forbid_unknown_fields=True):
@@ -73,10 +89,22 @@ def find_misfit(error: Exception, type_: Any = None, words: Mapping[str, str] = 
     if isinstance(error, UnicodeDecodeError):
         return Misfit("", "is not UTF-8 text")
     message = str(error)
+    if ("truncated" in message or "surrogate" in message) and (lone := _lone_surrogate(text)):
+        return Misfit("", f"has a lone surrogate {lone}, so it is not valid Unicode")
     found = _WHERE.search(message)
     place = found[1] if found else ""
     reason = message[: found.start()] if found else message
     return Misfit(place, _reason(reason, place, type_, {**_WORDS, **words}))
+
+
+def _lone_surrogate(text: str | bytes) -> str:
+    """Return the first one, with its place; the decoder takes one at the end for the end."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    lone = _LONE.match(data, 0, MAX_SEARCHED_BYTES)
+    # The other half may be behind the end of the search.
+    if lone is None or lone.end() + _ESCAPE_BYTES > MAX_SEARCHED_BYTES:
+        return ""
+    return f"(U+{lone[1].decode().upper()}) at byte {lone.start(1) - 2}"
 
 
 def _reason(reason: str, place: str, type_: Any, words: Mapping[str, str]) -> str:

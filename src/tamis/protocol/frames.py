@@ -146,13 +146,6 @@ class Ping(_Frame):
 Request = Hello | Publish | Subscribe | Credit | Acknowledge | Reject | Unsubscribe | Ping
 
 
-class _NumberedRequest(msgspec.Struct):
-    """What every request with a number has; the rest of it, and its type, may be wrong."""
-
-    type: str
-    ref: Number
-
-
 # --- from brokers --------------------------------------------------------------------------------
 
 
@@ -244,7 +237,6 @@ ENCODER: Final = msgspec.json.Encoder()
 FRAME_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises on bytes that are not a frame."""
 REQUEST_DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
-_numbered_requests: Final = msgspec.json.Decoder(_NumberedRequest)
 _any_frames: Final = msgspec.json.Decoder(_AnyFrame)
 _replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
@@ -265,18 +257,6 @@ def decode_request(text: str | bytes) -> Request:
     return _decode(REQUEST_DECODER, text, Request)
 
 
-def find_ref(text: bytes) -> int | None:
-    """Return the number of a request that is otherwise wrong; None if it cannot be told.
-
-    >>> find_ref(b'{"type":"subscribe","ref":7,"filter":5}'), find_ref(b'{"ref":7')
-    (7, None)
-    """
-    try:
-        return _numbered_requests.decode(text).ref
-    except FRAME_ERRORS:
-        return None
-
-
 def decode_reply(text: str | bytes) -> Reply:
     """Return the frame a broker sent; raise `ProtocolError` if it is not one."""
     return _decode(_replies, text, Reply)
@@ -284,7 +264,7 @@ def decode_reply(text: str | bytes) -> Reply:
 
 def frame_misfit(error: Exception, kinds: object, text: str | bytes) -> str:
     """Return a sentence about what a decoder said of a frame."""
-    return find_misfit(error, _kind_of(text, kinds)).sentence("the frame")
+    return find_misfit(error, _kind_of(text, kinds), text=text).sentence("the frame")
 
 
 def _kind_of(text: str | bytes, kinds: object) -> object:

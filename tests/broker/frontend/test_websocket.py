@@ -21,6 +21,10 @@ from broker.server import ServerProcess
 from .sockets import Talk
 
 
+def nested(levels: int) -> str:
+    return "[" * levels + "]" * levels
+
+
 def check_sent_away(talk: Talk, code: int, refusal: str, *words: str) -> None:
     """Check that the client gets the reason, and that the connection is then closed."""
     frame = talk.hear("refused")
@@ -242,6 +246,8 @@ def test_what_cannot_be_granted_is_refused_and_the_connection_stays(
         '{"type": "hello", "token": "again"}',
         '{"type": "ping"} {}',
         "[" * 100_000,
+        '{"type": "ping", "x": ' + nested(2_000) + ', "y": "ref", "ref": "1"}',
+        '{"type": "ping", "x": [{"ref": 1}, ' + nested(2_000) + '], "y": "',
         b"\xff\xfe",
     ],
 )
@@ -275,6 +281,28 @@ def test_what_is_no_frame_ends_the_connection_with_a_sentence(
         ('{"type": "hello", "ref": 7}', "ref"),
         ('{"type": "welcome", "ref": 7}', "welcome"),
         ('{"type": "frobnicate", "ref": 7, "filter": "a>0"}', "frobnicate"),
+        ('{"type": "ping", "ref": 7, "x": ' + nested(2_000) + "}", 'the frame has no field "x"'),
+        ('{"x": {"ref": ' + nested(2_000) + '}, "ref": 7, "type": "ping"}', "nested too deeply"),
+        (
+            '{"type": "publish", "ref": 7, "events": [{"a": ' + nested(100_000) + "}]}",
+            "the frame is nested too deeply",
+        ),
+        (
+            '{"type": "publish", "events": ['
+            + '{"ref": ' * 5_000
+            + "1"
+            + "}" * 5_000
+            + '], "ref": 7}',
+            "the frame is nested too deeply",
+        ),
+        (
+            '{"type": "publish", "ref": 7, "events": [{"a": "\\ud800"}]}',
+            "the frame has a lone surrogate (U+D800) at byte 48, so it is not valid Unicode",
+        ),
+        (
+            '{"type": "subscribe", "filter": "a = \'\\\\ud800 \\ud83d\\ude00 \\udc00\'", "ref": 7}',
+            "the frame has a lone surrogate (U+DC00) at byte ",
+        ),
     ],
 )
 def test_a_wrong_request_that_has_a_number_is_refused_alone(

@@ -45,9 +45,9 @@ from tamis.protocol.frames import (
     REQUEST_DECODER,
     Reply,
     Request,
-    find_ref,
     frame_misfit,
 )
+from tamis.protocol.refs import find_ref
 
 LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")

@@ -89,17 +89,17 @@ def _decoder(kind: Hashable) -> msgspec.json.Decoder[Any]:
 
 def decode_body(body: bytes, kind: type[T]) -> T:
     """Decode a JSON body, or refuse it with an explanation."""
-    with _explained(kind):
+    with _explained(kind, text=body):
         found: T = _decoder(cast("Hashable", kind)).decode(body)
     return found
 
 
 @contextmanager
-def _explained(kind: Any = None, whole: str = "the body") -> Iterator[None]:
+def _explained(kind: Any = None, whole: str = "the body", *, text: bytes = b"") -> Iterator[None]:
     try:
         yield
     except FRAME_ERRORS as error:
-        said = find_misfit(error, kind).sentence(whole)
+        said = find_misfit(error, kind, text=text).sentence(whole)
         raise RefusedError(Code.BAD_REQUEST, said) from None
 
 
@@ -221,7 +221,7 @@ def read_events(body: bytes, media_type: str, headers: Headers, most: int) -> Ev
 
 
 def _batch(format_: EventFormat, body: bytes, most: int) -> EventsBody:
-    with _explained():
+    with _explained(text=body):
         return EventsBody(format_, [*split_batch(body, most)], is_batch=True)
 
 
