@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,7 @@ from tamis.client.messages import (
     PublicationLimits,
     encode_event,
 )
-from tamis.client.queues import Outbox, PendingPublication
+from tamis.client.queues import MAX_FRAMES_IN_FLIGHT, Outbox, PendingPublication
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.events import CloudEvent
 from tamis.protocol import Code, Publish, Published
@@ -24,6 +25,7 @@ from tamis.protocol.views import Receipt
 UNAVAILABLE = RefusedError(Code.UNAVAILABLE, "not now")
 TOO_MANY = RefusedError(Code.TOO_MANY, "too fast")
 BAD_EVENT = RefusedError(Code.BAD_EVENT, "never")
+OUT_OF_ORDER = RefusedError(Code.OUT_OF_ORDER, "another number is expected")
 
 LARGEST_FRAME = 100_000
 
@@ -63,9 +65,14 @@ class Client:
             return []
         return [*range(frame.sequence, frame.sequence + len(frame.events))]
 
-    def accept(self, count: int, duplicates: int = 0, first: int | None = 1) -> None:
-        reply = Published(ref=self._ref, count=count, duplicates=duplicates, first=first)
-        self.outbox.accepted(reply)
+    def accept(
+        self, count: int, duplicates: int = 0, first: int | None = 1, *, ref: int | None = None
+    ) -> None:
+        ref = self._ref if ref is None else ref
+        self.outbox.accepted(Published(ref=ref, count=count, duplicates=duplicates, first=first))
+
+    def refuse(self, error: RefusedError) -> bool:
+        return self.outbox.refused(self._ref, error)
 
     def close(self) -> None:
         self.outbox.fail(DisconnectedError("over"))
@@ -82,14 +89,46 @@ def client() -> Iterator[Client]:
     client.close()
 
 
-def test_what_is_published_while_an_answer_is_awaited_goes_together(client: Client) -> None:
-    client.publish()
-    assert client.sent() == [1]
+def test_what_is_published_while_answers_are_awaited_goes_together(client: Client) -> None:
+    for number in range(1, MAX_FRAMES_IN_FLIGHT + 1):
+        client.publish()
+        assert client.sent() == [number]
     client.publish()
     client.publish(2)
     assert client.sent() == []
-    client.accept(1)
-    assert client.sent() == [2, 3, 4]
+    client.accept(1, ref=1)
+    assert client.sent() == [5, 6, 7]
+
+
+def test_frames_after_a_refused_one_are_sent_again_when_all_are_answered(client: Client) -> None:
+    publications = [client.publish() for _ in range(1)]
+    assert client.sent() == [1]
+    publications += [client.publish(), client.publish()]
+    assert client.sent() == [2, 3]
+    publications.append(client.publish())
+    assert client.sent() == [4]
+    assert not client.outbox.refused(1, BAD_EVENT)
+    assert client.sent() == []
+    assert not client.outbox.refused(2, OUT_OF_ORDER)
+    assert client.sent() == []
+    assert not client.outbox.refused(3, OUT_OF_ORDER)
+    frame = client.frame()
+    assert frame is not None
+    # Together, for they were not to blame.
+    assert (frame.sequence, len(frame.events), frame.skip) == (2, 3, True)
+    assert publications[0].done.exception() is BAD_EVENT
+    assert not any(one.done.done() for one in publications[1:])
+
+
+def test_a_frame_that_leaves_out_numbers_waits_for_those_in_flight(client: Client) -> None:
+    client.publish()
+    assert client.sent() == [1]
+    client.publish().done.cancel()
+    client.publish()
+    # If the broker refused the first, it would take this one nevertheless.
+    assert client.sent() == []
+    client.accept(1, ref=1)
+    assert client.sent() == [3]
 
 
 def test_each_publication_gets_its_own_receipt(client: Client) -> None:
@@ -112,7 +151,7 @@ def test_what_was_not_answered_is_sent_again_under_the_same_numbers(client: Clie
 def test_a_refusal_is_final(client: Client) -> None:
     publication = client.publish()
     client.sent()
-    assert not client.outbox.refused(BAD_EVENT)
+    assert not client.refuse(BAD_EVENT)
     assert publication.done.exception() is BAD_EVENT
     client.outbox.disconnected()
     assert client.sent() == []
@@ -129,7 +168,7 @@ def test_where_several_were_refused_together_it_is_found_out_which_was_meant(
     while numbers := client.sent():
         frames.append(numbers)
         if 5 in numbers:
-            client.outbox.refused(BAD_EVENT)
+            client.refuse(BAD_EVENT)
         else:
             client.accept(len(numbers))
     assert frames == [[1, 2, 3, 4, 5, 6], [1, 2, 3], [4, 5, 6], [4], [5], [6]]
@@ -142,11 +181,11 @@ def test_a_patient_client_sends_fewer_events_again() -> None:
     for _ in range(4):
         client.publish()
     assert client.sent() == [1, 2, 3, 4]
-    assert client.outbox.refused(TOO_MANY)
+    assert client.refuse(TOO_MANY)
     assert client.sent() == [1, 2]
-    assert client.outbox.refused(TOO_MANY)
+    assert client.refuse(TOO_MANY)
     assert client.sent() == [1]
-    assert client.outbox.refused(TOO_MANY)
+    assert client.refuse(TOO_MANY)
     assert client.sent() == [1]
     client.accept(1)
     assert client.sent() == [2]
@@ -156,7 +195,7 @@ def test_a_patient_client_sends_fewer_events_again() -> None:
 def test_what_an_unavailable_broker_refused_is_sent_again(client: Client) -> None:
     client.publish(2)
     assert client.sent() == [1, 2]
-    assert client.outbox.refused(UNAVAILABLE)
+    assert client.refuse(UNAVAILABLE)
     assert client.sent() == [1, 2]
 
 
@@ -188,7 +227,7 @@ def test_a_frame_says_when_numbers_before_it_are_left_out(client: Client) -> Non
         if answer is None:
             client.accept(1)
         else:
-            client.outbox.refused(answer)
+            client.refuse(answer)
     assert frames == [(1, False), (2, False), (3, True), (4, False)]
     # A name that the broker may know already continues after any number.
     named = Client(first=None)
@@ -235,19 +274,26 @@ class Broker:
 
     def __init__(self) -> None:
         self.stored: list[int] = []
-        self.frame: Publish | None = None
-        self.answer: Published | RefusedError | None = None
+        self.frames: deque[Publish] = deque()
+        self.answers: deque[tuple[int, Published | RefusedError]] = deque()
 
-    def store(self, numbers: range, *, skip: bool) -> None:
+    def store(self) -> None:
+        frame = self.frames.popleft()
+        numbers = range(frame.sequence, frame.sequence + len(frame.events))
         last = max(self.stored, default=0)
-        assert skip or numbers.start <= last + 1, "out of order"
+        if numbers.start > last + 1 and not frame.skip:
+            self.answers.append((frame.ref, OUT_OF_ORDER))
+            return
         assert all(n in self.stored for n in numbers if n <= last), "taken for a repetition"
         new = [n for n in numbers if n > last]
         first = len(self.stored) + 1 if new else None
         self.stored += new
-        self.answer = Published(
-            ref=0, count=len(numbers), duplicates=len(numbers) - len(new), first=first
-        )
+        duplicates = len(numbers) - len(new)
+        reply = Published(ref=frame.ref, count=len(numbers), duplicates=duplicates, first=first)
+        self.answers.append((frame.ref, reply))
+
+    def refuse(self, error: RefusedError) -> None:
+        self.answers.append((self.frames.popleft().ref, error))
 
 
 ACTIONS = st.lists(
@@ -297,27 +343,27 @@ def test_every_publication_is_stored_once_in_order_or_fails(
 
 
 def _act(action: str, client: Client, broker: Broker) -> None:
-    frame = broker.frame
+    refusals = {"unavailable": UNAVAILABLE, "too many": TOO_MANY, "bad": BAD_EVENT}
     match action:
         case "publish" | "publish 3":
             client.publish(3 if action == "publish 3" else 1)
-        case "send" if frame is None and broker.answer is None:
-            broker.frame = client.frame()
-        case "store" if frame is not None:
-            numbers = range(frame.sequence, frame.sequence + len(frame.events))
-            broker.store(numbers, skip=frame.skip)
-            broker.frame = None
-        case "unavailable" | "too many" | "bad" if frame is not None:
-            refusals = {"unavailable": UNAVAILABLE, "too many": TOO_MANY, "bad": BAD_EVENT}
-            broker.answer, broker.frame = refusals[action], None
-        case "answer" if broker.answer is not None:
-            if isinstance(broker.answer, Published):
-                client.outbox.accepted(broker.answer)
+        case "send":
+            frame = client.frame()
+            if frame is not None:
+                broker.frames.append(frame)
+        case "store" if broker.frames:
+            broker.store()
+        case "unavailable" | "too many" | "bad" if broker.frames:
+            broker.refuse(refusals[action])
+        case "answer" if broker.answers:
+            ref, answer = broker.answers.popleft()
+            if isinstance(answer, Published):
+                client.outbox.accepted(answer)
             else:
-                client.outbox.refused(broker.answer)
-            broker.answer = None
+                client.outbox.refused(ref, answer)
         case "break":
-            broker.frame = broker.answer = None
+            broker.frames.clear()
+            broker.answers.clear()
             client.outbox.disconnected()
         case "cancel":
             for publication in client.all:

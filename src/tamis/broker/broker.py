@@ -277,7 +277,11 @@ class Broker:
                 executors.client, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
             ),
             decode_executor=FairExecutor(
-                executors.decode, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
+                executors.decode,
+                clock.monotonic,
+                self.pacing.pause_after_decoding,
+                max_waiting=inf,
+                max_waiting_in_all=inf,
             ),
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,

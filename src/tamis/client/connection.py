@@ -197,6 +197,8 @@ class ClientConnection:
     def _pause(self, seconds: float | None) -> None:
         """Stop publishing for a while, as the broker asked."""
         wait = self._backoff.next() if seconds is None else seconds
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
         self._pause_timer = asyncio.get_running_loop().call_later(wait, self._resume)
 
     def _resume(self) -> None:
@@ -270,7 +272,7 @@ class ClientConnection:
         if ref is None:
             raise error
         if self._outbox.knows(ref):
-            if not self._outbox.refused(error):
+            if not self._outbox.refused(ref, error):
                 self.wake()
             elif error.code == Code.UNAVAILABLE:
                 raise DisconnectedError(str(error))

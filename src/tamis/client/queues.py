@@ -2,10 +2,12 @@
 
 The broker stores the events of a publisher in the order of their numbers, and each number once.
 Publications without an answer when a connection is lost are therefore sent again under the same
-numbers: those that were stored are no-ops. Only one frame is in flight at a time: if the broker
-refused an earlier one, it would refuse those that follow, too. Publications that arrive meanwhile
-wait, and share the next frame. Numbers that are not sent again, because their publications have
-failed or were cancelled, are left out on purpose, which the next frame says.
+numbers: those that were stored are no-ops. A few frames are in flight at a time, so that the broker
+need not wait for the next one while the last is written to disk. If it refuses one of them, it
+refuses those that follow, too, because their numbers do not; they are sent again when all are
+answered. Publications that arrive meanwhile wait, and share the next frame. Numbers that are not
+sent again, because their publications have failed or were cancelled, are left out on purpose, which
+the next frame says; it is sent when nothing else is in flight.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ URGENT_ACKNOWLEDGEMENTS: Final = 100
 _MAX_ACKNOWLEDGEMENTS_PER_FRAME: Final = 1000
 # A broker sends at most a window of unacknowledged events, 1,000 by default.
 _MIN_SETTLED: Final = 4096
+MAX_FRAMES_IN_FLIGHT: Final = 4
 
 
 class Inbox:
@@ -138,7 +141,16 @@ class Inbox:
 class PendingPublication:
     """Events that are stored all or none."""
 
-    __slots__ = ("count", "done", "events", "is_counted", "max_per_frame", "sequence", "size")
+    __slots__ = (
+        "count",
+        "done",
+        "events",
+        "is_counted",
+        "is_in_flight",
+        "max_per_frame",
+        "sequence",
+        "size",
+    )
 
     def __init__(
         self, sequence: int, events: Sequence[EncodedEvent], done: asyncio.Future[Receipt]
@@ -152,6 +164,7 @@ class PendingPublication:
         """How many may share a frame; halved after a refusal, to find the one that caused it."""
         self.is_counted = True
         """Whether it counts towards the limits of the outbox."""
+        self.is_in_flight = False
 
     @property
     def end(self) -> int:
@@ -180,11 +193,16 @@ class Outbox:
         self._events = 0
         self._bytes = 0
         self._waiting: deque[PendingPublication] = deque()
-        self._sent: list[PendingPublication] = []
-        self._ref = 0
-        """The `ref` of the frame in flight."""
+        self._in_flight: dict[int, list[PendingPublication]] = {}
+        """The publications of each frame without an answer, by its `ref`."""
+        self._refused: list[PendingPublication] = []
+        """Those to send again when all frames are answered."""
+        self._answered = first
+        """The number that follows the last one accepted; None before the first answer."""
         self._following = first
-        """The number that follows the last one answered; None before the first answer."""
+        """The number that follows the last one sent, if all that is in flight is accepted."""
+        self._follows_failed = False
+        """Whether frames are in flight that follow one which failed."""
         self.has_changed = asyncio.Event()
         """Set after an answer: there may be room again, or nothing left."""
 
@@ -206,94 +224,98 @@ class Outbox:
         publication.done.add_done_callback(lambda _: self._forget_cancelled(publication))
 
     def next(self, ref: int, limits: PublicationLimits) -> Publish | None:
-        """Return the next frame to send; None while one is in flight."""
-        if self._sent:
+        """Return the next frame to send; None while enough of them are in flight."""
+        if len(self._in_flight) >= MAX_FRAMES_IN_FLIGHT or self._refused:
             return None
         self._drop_cancelled()
         while self._waiting and self._waiting[0].size - 1 > limits.largest_frame:
             # Checked when it was published, but after a reconnect the limit may be lower.
             self._fail([self._waiting.popleft()], _too_large(limits.largest_frame))
             self._drop_cancelled()
+        skips = bool(self._waiting) and self._waiting[0].sequence != self._following
+        if not self._waiting or (skips and self._in_flight):
+            return None
+        sharing: list[PendingPublication] = []
         room = limits.bytes
-        while self._waiting and self._shares_frame(self._waiting[0], room, limits.events):
+        while self._waiting and _shares_frame(self._waiting[0], sharing, room, limits.events):
             publication = self._waiting.popleft()
-            self._sent.append(publication)
+            sharing.append(publication)
+            publication.is_in_flight = True
             room -= publication.size
             self._drop_cancelled()
-        if not self._sent:
-            return None
-        self._ref = ref
-        first = self._sent[0]
+        self._in_flight[ref] = sharing
+        self._following = sharing[-1].end
         return Publish(
             ref=ref,
-            events=[msgspec.Raw(event.text) for one in self._sent for event in one.events],
+            events=[msgspec.Raw(event.text) for one in sharing for event in one.events],
             publisher=self._publisher,
-            sequence=first.sequence,
-            skip=first.sequence != self._following,
-            format=first.events[0].format,
+            sequence=sharing[0].sequence,
+            skip=skips,
+            format=sharing[0].events[0].format,
         )
 
     def _forget_cancelled(self, publication: PendingPublication) -> None:
         """Make room for others; a publication in flight counts until it is answered."""
-        if publication.done.cancelled() and publication not in self._sent:
+        if publication.done.cancelled() and not publication.is_in_flight:
             self._remove(publication)
 
     def _drop_cancelled(self) -> None:
         while self._waiting and self._waiting[0].done.cancelled():
             self._remove(self._waiting.popleft())
 
-    def _shares_frame(self, one: PendingPublication, room: int, max_events: int) -> bool:
-        if not self._sent:
-            return True
-        first, last = self._sent[0], self._sent[-1]
-        return (
-            len(self._sent) < min(first.max_per_frame, one.max_per_frame)
-            and last.end == one.sequence
-            and one.end - first.sequence <= max_events
-            and one.size <= room
-            and one.events[0].format == first.events[0].format
-        )
-
     def knows(self, ref: int) -> bool:
-        """Return whether an answer is to the frame in flight."""
-        return bool(self._sent) and ref == self._ref
+        """Return whether an answer is to a frame in flight."""
+        return ref in self._in_flight
 
     def accepted(self, reply: Published) -> None:
-        """Resolve the publications of the frame in flight: they are on the broker's disk."""
+        """Resolve the publications of a frame in flight: they are on the broker's disk."""
         # Duplicates are always the lowest numbers.
         known = reply.duplicates
         place = reply.first
-        if self._sent:
-            self._following = self._sent[-1].end
-        for publication in self._sent:
+        for publication in self._in_flight.pop(reply.ref, ()):
             duplicates = min(known, publication.count)
             known -= duplicates
             new = publication.count - duplicates
             first = place if new else None
             place = None if place is None else place + new
+            self._answered = publication.end
             self._remove(publication)
             if not publication.done.done():
                 publication.done.set_result(Receipt(publication.count, duplicates, first))
-        self._sent = []
+        self._send_refused_again()
 
-    def refused(self, error: RefusedError) -> bool:
-        """Handle a refusal; return whether it is temporary."""
+    def refused(self, ref: int, error: RefusedError) -> bool:
+        """Handle the refusal of a frame; return whether it is temporary."""
+        publications = self._in_flight.pop(ref, [])
         is_temporary = error.code in self._retried
-        if is_temporary or len(self._sent) > 1:
-            half = max(1, len(self._sent) // 2)
-            for publication in self._sent:
-                publication.max_per_frame = half
-            self.disconnected()
+        # Those that follow a refused frame are not to blame.
+        is_first = not self._refused and not self._follows_failed
+        if is_first and not is_temporary and len(publications) == 1:
+            self._fail(publications, error)
+            self._follows_failed = bool(self._in_flight)
         else:
-            self._fail(self._sent, error)
-            self._sent = []
+            half = max(1, len(publications) // 2) if is_first else MAX_EVENTS_PER_FRAME
+            for publication in publications:
+                publication.max_per_frame = min(half, publication.max_per_frame)
+            self._refused += publications
+        self._send_refused_again()
         return is_temporary
 
     def disconnected(self) -> None:
-        """Requeue the publications of the frame in flight."""
-        unanswered, self._sent = self._sent, []
+        """Requeue the publications of all frames in flight."""
+        self._refused += [one for some in self._in_flight.values() for one in some]
+        self._in_flight.clear()
+        self._send_refused_again()
+
+    def _send_refused_again(self) -> None:
+        """Requeue what was refused when all frames are answered."""
+        if self._in_flight:
+            return
+        unanswered = sorted(self._refused, key=lambda one: one.sequence)
+        self._refused, self._follows_failed, self._following = [], False, self._answered
         self._waiting.extendleft(reversed(unanswered))
         for publication in unanswered:
+            publication.is_in_flight = False
             self._forget_cancelled(publication)
 
     def fail(self, error: RefusedError) -> None:
@@ -314,6 +336,22 @@ class Outbox:
             self._events -= publication.count
             self._bytes -= publication.size
             self.has_changed.set()
+
+
+def _shares_frame(
+    one: PendingPublication, sharing: Sequence[PendingPublication], room: int, max_events: int
+) -> bool:
+    """Return whether a publication may share a frame with some before it."""
+    if not sharing:
+        return True
+    first, last = sharing[0], sharing[-1]
+    return (
+        len(sharing) < min(first.max_per_frame, one.max_per_frame)
+        and last.end == one.sequence
+        and one.end - first.sequence <= max_events
+        and one.size <= room
+        and one.events[0].format == first.events[0].format
+    )
 
 
 def _too_large(most: int) -> RefusedError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -95,6 +95,23 @@ class JsonColumnReader:
             ends: Where each ends.
             original: Returns the text of an event as it was given, if that was not UTF-8.
         """
+        columns, suspects = self._scan(data, starts, ends)
+        if not suspects.any():
+            return EventBatch(len(starts), columns)
+        given = original or (lambda number: bytes(data[starts[number] : ends[number]]))
+        return self._with_strict(given, columns, suspects)
+
+    def is_sure_of(self, texts: Sequence[bytes]) -> bool:
+        """Return whether all texts are events beyond doubt; others are for the strict reader."""
+        ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)))
+        starts = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        _, suspects = self._scan(b"".join(texts), starts, ends)
+        return not suspects.any()
+
+    def _scan(
+        self, data: bytes | memoryview, starts: NDArray[np.int64], ends: NDArray[np.int64]
+    ) -> tuple[dict[str, Column], NDArray[np.bool_]]:
+        """Return the columns of events, and which of them the strict reader has to judge."""
         count = len(starts)
         text = np.frombuffer(data, np.uint8)
         text.flags.writeable = False  # as that of bytes: kernels are compiled for one of both
@@ -104,10 +121,7 @@ class JsonColumnReader:
         columns, suspects = self._columns(data, text, found.some(slice(size)), count)
         self._free.append((work, found))
         suspects |= declined
-        if not suspects.any():
-            return EventBatch(count, columns)
-        given = original or (lambda number: bytes(data[starts[number] : ends[number]]))
-        return self._with_strict(given, columns, suspects)
+        return columns, suspects
 
     def read_strictly(self, text: str | bytes) -> Event:
         """Return one event with all its attributes, or raise an error."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
@@ -110,7 +111,8 @@ class Matches(Sequence[list[Id]]):
         return list(ids[starts[at] : starts[at + 1]])
 
     def __iter__(self) -> Iterator[list[Id]]:
-        return (self[number] for number in range(self._length))
+        starts, ids = (array.tolist() for array in self._lists)
+        return (ids[start:end] for start, end in pairwise(starts))
 
     def __repr__(self) -> str:
         refused = f", {len(self.errors):,} refused" if self.errors else ""

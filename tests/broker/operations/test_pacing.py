@@ -161,6 +161,18 @@ async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
 
 
 @run_async
+async def test_whoever_is_alone_does_not_pause_after_decoding() -> None:
+    pacing = PrincipalPacing()
+    pacing.note("ann")
+    assert pacing.pause_after_decoding("ann", 1.0) == 0
+    assert pacing.pause_after("ann", 1.0) == 1
+    pacing.note("bob")
+    assert pacing.pause_after_decoding("ann", 1.0) == 1
+    await make_late(pacing)
+    assert pacing.pause_after_decoding("ann", 1.0) == pytest.approx(1 / SHARE - 1)
+
+
+@run_async
 async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
     pacing = PrincipalPacing()
     for _ in range(100):

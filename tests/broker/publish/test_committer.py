@@ -14,14 +14,15 @@ from tamis.broker.operations.health import Health
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import StoredEvent
-from tamis.broker.publish.payloads import Payload
+from tamis.broker.publish.payloads import Payload, PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.errors import RefusedError
-from tamis.events import Event
+from tamis.events import EventLimits
 from tamis.ports import SystemFiles, ThreadExecutor
 from tamis.storage import Storage
 
 THREADS = ThreadExecutor("test")
+DECODER = PayloadDecoder(None, EventLimits(), is_total=False)
 
 
 class Disk(SystemFiles):
@@ -78,8 +79,7 @@ class Publishing:
 
 
 def payload(number: int) -> Payload:
-    event = Event({"n": number})
-    return Payload(b'{"n":%d}' % number, "json", event, event)
+    return DECODER.decode(b'{"n":%d}' % number, "json")
 
 
 def test_later_publications_wait_for_a_refused_one(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tamis.broker.publish.payloads import JSON, PayloadDecoder
 from tamis.errors import RefusedError
-from tamis.events import EventLimits
+from tamis.events import Event, EventLimits, Schema
 
 NAMES = st.sampled_from(["a", "b", "a.b", "", "é", 'q"', "x" * 300]) | st.text(max_size=3)
 VALUES = st.recursive(
@@ -52,6 +52,27 @@ def test_the_fast_way_agrees_with_the_strict_one(
         decoder = PayloadDecoder(None, limits, is_total=False)
         strict = outcome(decoder, text, strictly=True)
         assert outcome(decoder, text, strictly=False) == strict
+
+
+@given(st.lists(MEMBERS, min_size=1, max_size=10), st.booleans(), st.booleans())
+def test_a_check_of_many_accepts_only_what_the_strict_way_does(
+    events: list[list[tuple[str, object]]], ascii_only: bool, has_schema: bool
+) -> None:
+    texts = [written(members, ascii_only=ascii_only) for members in events]
+    schema = Schema({"a": "int", "b": "float"}) if has_schema else None
+    decoder = PayloadDecoder(schema, EventLimits(), is_total=has_schema)
+    checked = decoder.check_all(texts, JSON)
+    outcomes = [outcome(decoder, text, strictly=True) for text in texts]
+    if checked is not None:
+        assert [payload.event for payload in checked] == outcomes
+    elif len(events) == 1 and not has_schema and ascii_only:
+        # Most events must not need the strict way.
+        assert not isinstance(outcomes[0], Event) or any(not is_plain(m) for m in events[0])
+
+
+def is_plain(member: tuple[str, object]) -> bool:
+    name, value = member
+    return "\\" not in repr(name) + repr(value) and type(value) in (bool, float, int)
 
 
 NO_EVENTS = [

@@ -522,9 +522,10 @@ class Notifier:
                 data = visible_data(subscription.filter, rights, payload)
             if data is not None:
                 prepared.taken.append(queued)
-                sequence, time, publisher, *_ = stored
                 raw, attempt = msgspec.Raw(data), queued.attempts + 1
-                shown = Delivery(sequence, time, publisher, raw, attempt, payload.format)
+                shown = Delivery(
+                    stored.sequence, stored.time, stored.publisher, raw, attempt, payload.format
+                )
                 prepared.deliveries.append(shown)
             elif visible_data(subscription.filter, subscription.rights, payload) is not None:
                 prepared.left.append(queued)

@@ -20,6 +20,7 @@ from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
+from tamis.broker.publish.payloads import source_of
 from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageError, TamisError
 from tamis.matching import Engine, MatchingBudget
@@ -236,7 +237,9 @@ class Matcher:
             for event in events[len(numbers) :]:
                 try:
                     self._budget.event = len(numbers)
-                    numbers.append(self._engine.match(event.payload.event, budget=budget))
+                    decoded = event.payload.decoded
+                    known = event.payload.event if decoded is None else decoded.event
+                    numbers.append(self._engine.match(known, budget=budget))
                 except MemoryError:
                     raise
                 except Exception as error:
@@ -252,6 +255,8 @@ class Matcher:
                     and one.stored.start <= event.sequence
                     and (not one.rights.hides_anything or one.admits(event))
                 ]
+                # Few are asked again what they say, and many are cached.
+                event.payload.decoded = None
                 found.append((event.sequence, subscriptions))
                 count, matches = step.reached.get(event.owner, (0, 0))
                 step.reached[event.owner] = count + 1, matches + len(subscriptions)
@@ -308,7 +313,7 @@ class Matcher:
         """Return what each event matches; nothing if they must be matched one by one."""
         try:
             matches = self._engine.match_batch(
-                [event.payload.event for event in events], budget=budget
+                source_of([event.payload for event in events]), budget=budget
             )
         except MemoryError:
             raise

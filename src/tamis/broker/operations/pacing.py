@@ -72,13 +72,20 @@ class PrincipalPacing:
 
     def is_paced(self, principal: str) -> bool:
         """Return whether a principal must leave time to others now."""
-        now = self._now()
+        return self._now() < self.paced_until and not self.is_alone(principal)
+
+    def is_alone(self, principal: str) -> bool:
+        """Return whether nobody else has been active for a while."""
         others_at = self._other_at if principal == self.latest else self.latest_at
-        return now < self.paced_until and now - others_at < ACTIVE_SECONDS
+        return self._now() - others_at >= ACTIVE_SECONDS
 
     def pause_after(self, principal: str, seconds: float) -> float:
         """Return how long a principal's thread pauses after a piece of work."""
         return seconds * (1 / SHARE - 1) if self.is_paced(principal) else seconds
+
+    def pause_after_decoding(self, principal: str, seconds: float) -> float:
+        """Return how long it pauses after decoding events: not at all if it is alone."""
+        return 0.0 if self.is_alone(principal) else self.pause_after(principal, seconds)
 
     async def wait_for_turn(
         self, principal: str, closed: asyncio.Future[str], *, size: int, changes: bool

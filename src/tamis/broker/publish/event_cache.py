@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
 from tamis.broker.publish.publishers import owner_of
@@ -17,7 +19,7 @@ from tamis.storage import EventLog, Record
 OVERHEAD_BYTES: Final = 1_000
 
 
-class StoredEvent(NamedTuple):
+class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """An event with its place in the log."""
 
     sequence: int

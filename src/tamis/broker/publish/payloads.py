@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple, cast
 
 import msgspec
 
@@ -16,6 +17,9 @@ from tamis.events import (
     decode_cloudevent,
     decode_json,
 )
+from tamis.events.batch import EventObjects, EventSource
+from tamis.events.json_columns import JsonColumnReader
+from tamis.events.json_source import JsonLineEvents
 from tamis.protocol import Code
 
 JSON: Final = "json"
@@ -27,14 +31,41 @@ _PLAIN_TYPES: Final = frozenset({int, float, str, bool})
 _INT64: Final = range(-(2**63), 2**63)
 
 
-class Payload(NamedTuple):
-    """An event as it was published, and what it says."""
+class DecodedEvent(NamedTuple):
+    """What an event says."""
 
-    text: bytes
-    format: str
     event: Event
     source: Event | CloudEvent
     """The event with its envelope; rights to binary data depend on it."""
+
+
+class Payload(msgspec.Struct, gc=False):
+    """An event as it was published.
+
+    Many of them are cached. They refer to no cycles, so the garbage collector need not visit them,
+    and what they say is kept only while it is needed.
+    """
+
+    text: bytes
+    format: str
+    decoder: PayloadDecoder
+    decoded: DecodedEvent | None = None
+
+    @property
+    def event(self) -> Event:
+        """Return what it says; it was checked when it was published."""
+        return self._decode().event
+
+    @property
+    def source(self) -> Event | CloudEvent:
+        """Return the event with its envelope."""
+        return self._decode().source
+
+    def _decode(self) -> DecodedEvent:
+        decoded = self.decoded
+        if decoded is None:
+            decoded = self.decoded = self.decoder.decode(self.text, self.format).decoded
+        return cast("DecodedEvent", decoded)
 
 
 class InvalidEventError(RefusedError):
@@ -54,6 +85,7 @@ class PayloadDecoder:
         self._limits = limits
         self._is_total = is_total
         self._max_names = min(limits.attributes, limits.values) if limits.depth else 0
+        self._reader = JsonColumnReader((), schema, total=is_total, limits=limits)
 
     def decode(self, text: bytes, format_: str) -> Payload:
         """Return an event that a publisher sent, or refuse it with a sentence.
@@ -86,7 +118,7 @@ class PayloadDecoder:
                 else:
                     if text.count(b'"') == 2 * strings:
                         event = Event.of_checked(values)
-                        return Payload(text, format_, event, event)
+                        return Payload(text, format_, self, DecodedEvent(event, event))
         return self._decode_strictly(text, format_)
 
     def _decode_strictly(self, text: bytes, format_: str) -> Payload:
@@ -111,6 +143,12 @@ class PayloadDecoder:
             return None
         return [*names, *self._schema] if self._is_total else [*names]
 
+    def check_all(self, texts: list[bytes], format_: str) -> list[Payload] | None:
+        """Return the events of one publication, not decoded; None if some are not beyond doubt."""
+        if format_ != JSON or not self._reader.is_sure_of(texts):
+            return None
+        return [Payload(text, format_, self) for text in texts]
+
     def decode_all(self, texts: list[bytes], format_: str) -> list[Payload]:
         """Return the events of one publication; a refusal knows the index of its event."""
         payloads: list[Payload] = []
@@ -128,6 +166,17 @@ class PayloadDecoder:
             source = decode_cloudevent(text, limits=self._limits)
             event = source.event()
             event = event if self._schema is None else self._schema.conform(event)
-            return Payload(text, format_, event, source)
+            return Payload(text, format_, self, DecodedEvent(event, source))
         event = decode_json(text, schema=self._schema, limits=self._limits)
-        return Payload(text, format_, event, event)
+        return Payload(text, format_, self, DecodedEvent(event, event))
+
+    def lines(self, texts: list[bytes]) -> JsonLineEvents:
+        """Return events in JSON as a source for the engine."""
+        return JsonLineEvents(texts, limits=self._limits)
+
+
+def source_of(payloads: Sequence[Payload]) -> EventSource:
+    """Return what some payloads say, for the engine, which reads of JSON only what it needs."""
+    if all(payload.format == JSON for payload in payloads):
+        return payloads[0].decoder.lines([payload.text for payload in payloads])
+    return EventObjects([payload.event for payload in payloads])

@@ -38,6 +38,9 @@ from tamis.protocol.views import (
 MAX_WAIT_SECONDS: Final = 60.0
 # Decoding more than this would keep other connections waiting, so a thread does it.
 MAX_BYTES_DECODED_ON_LOOP: Final = 16 * 1024
+# A check that they are valid takes far less time; for a few events, decoding does.
+MAX_BYTES_CHECKED_ON_LOOP: Final = 128 * 1024
+MIN_CHECKED_TOGETHER: Final = 8
 MAX_PUBLISHER_NAMES: Final = 1_000
 
 
@@ -96,14 +99,17 @@ class Session(Questions, Administration):
                 # Before decoding: whoever has no quota left costs nobody time.
                 if not (isinf(limits.publications) and isinf(limits.bytes)):
                     services.quota.take(self.principal.name, self.rights, len(texts), size)
-                if size > MAX_BYTES_DECODED_ON_LOOP:
+                decoder, payloads = services.decoder, None
+                if len(texts) >= MIN_CHECKED_TOGETHER and size <= MAX_BYTES_CHECKED_ON_LOOP:
+                    payloads = decoder.check_all(texts, format)
+                if payloads is None and size > MAX_BYTES_DECODED_ON_LOOP:
                     payloads = await services.decode_executor.run(
-                        self.principal.name, services.decoder.decode_all, texts, format
+                        self.principal.name, decoder.decode_all, texts, format
                     )
-                elif len(texts) == 1:
-                    payloads = [services.decoder.decode(texts[0], format)]
-                else:
-                    payloads = services.decoder.decode_all(texts, format)
+                elif payloads is None and len(texts) == 1:
+                    payloads = [decoder.decode(texts[0], format)]
+                elif payloads is None:
+                    payloads = decoder.decode_all(texts, format)
                 rights = self.rights
                 if not rights.publishes_everything:
                     _check_rights(rights, payloads)
