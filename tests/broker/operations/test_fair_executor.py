@@ -159,3 +159,95 @@ async def test_a_machine_that_slept_during_a_piece_does_not_pause_as_long() -> N
 
     executor = FairExecutor(ThreadExecutor("test"), clock.monotonic, lambda _, seconds: seconds)
     assert await asyncio.wait_for(executor.run_slices("ann", sleeping()), 10) == "done"
+
+
+class InlineExecutor:
+    """Does work at once."""
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return work(*args, **kwargs)
+
+    def close(self) -> None:
+        pass
+
+
+class TimedWork:
+    """Work that takes time by a manual clock, in a fair executor that pauses as long again."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.pauses: list[float] = []
+        self.executor = FairExecutor(
+            InlineExecutor(), self.clock.monotonic, lambda _, seconds: seconds
+        )
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(round(seconds, 6))
+        self.clock.now += seconds
+
+    def pieces(self, *seconds: float) -> Slices[str]:
+        """Take time in pieces; the last one ends with the work."""
+        for one in seconds[:-1]:
+            self.clock.now += one
+            yield
+        self.clock.now += seconds[-1]
+        return "done"
+
+    def fail(self, seconds: float) -> None:
+        self.clock.now += seconds
+        raise ValueError("this fails")
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> TimedWork:
+    found = TimedWork()
+    monkeypatch.setattr(asyncio, "sleep", found.pause)
+    return found
+
+
+@run_async
+async def test_there_is_a_pause_after_each_piece(work: TimedWork) -> None:
+    assert await work.executor.run_slices("ann", work.pieces(0.01, 0.02, 0.03)) == "done"
+    assert work.pauses == [0.0, 0.01, 0.02]
+
+
+@run_async
+async def test_who_asks_again_pauses_after_its_last_piece(work: TimedWork) -> None:
+    for seconds in (0.01, 0.02, 0.03):
+        await work.executor.run_slices("ann", work.pieces(seconds))
+    # Who asks in one piece, too.
+    await work.executor.run("ann", work.clock.monotonic)
+    assert work.pauses == [0.0, 0.01, 0.02, 0.03]
+
+
+@run_async
+async def test_who_asks_again_pauses_after_what_has_failed(work: TimedWork) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="this fails"):
+            await work.executor.run("ann", work.fail, 0.01)
+    assert work.pauses == [0.0, 0.01]
+
+
+@run_async
+async def test_a_pause_that_is_over_delays_nobody(work: TimedWork) -> None:
+    await work.executor.run_slices("ann", work.pieces(0.01))
+    work.clock.now += 0.004
+    await work.executor.run_slices("ann", work.pieces(0.01))
+    work.clock.now += 0.02
+    await work.executor.run_slices("ann", work.pieces(0.01))
+    assert work.pauses == [0.0, 0.006, 0.0]
+
+
+@run_async
+async def test_nobody_pauses_for_another(work: TimedWork) -> None:
+    await work.executor.run_slices("ann", work.pieces(0.01))
+    await work.executor.run_slices("bob", work.pieces(0.01))
+    assert work.pauses == [0.0, 0.0]
+
+
+@run_async
+async def test_pauses_that_are_over_are_forgotten(work: TimedWork) -> None:
+    for n in range(3_000):
+        await work.executor.run_slices(f"p{n}", work.pieces(0.001))
+    assert len(work.executor._free_at) <= 1_001
+    assert not work.executor._turns
