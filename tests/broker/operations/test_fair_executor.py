@@ -99,6 +99,20 @@ async def test_a_large_question_is_answered_in_small_pieces(tmp_path: Path, ques
 
 
 @run_async
+async def test_an_event_of_very_many_values_is_a_small_piece_too(tmp_path: Path) -> None:
+    timed = TimedExecutor()
+    executors = Executors.threads()._replace(client=timed)
+    filter_ = " or ".join(f"a = {-n}" for n in range(1, 1_001))
+    async with await Broker.open(BrokerSettings(data=tmp_path), executors=executors) as broker:
+        session = await broker.authenticate(None)
+        await session.publish([msgspec.json.encode({"a": [*range(44_000)]})])
+        for _ in range(2):
+            timed.seconds.clear()
+            assert (await session.history(filter_)).events == []
+    assert max(timed.seconds) < LONGEST_SECONDS, timed.seconds
+
+
+@run_async
 async def test_one_principal_does_not_occupy_all_threads(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, POLICY) as fixture:
         ann, bob = await fixture.login("ann", "reader"), await fixture.login("bob", "reader")
