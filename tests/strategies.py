@@ -17,8 +17,19 @@ from hypothesis import strategies as st
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value
 from tamis.events.kinds import KIND_OF_TYPE
 from tamis.filters import FALSE, TRUE, Filter, all_of, any_of, attr
+from tamis.filters.any_text import any_text, text_attributes
 from tamis.filters.boolean import Xor
-from tamis.filters.build import Term, compare, has_bits, ignoring_case, member, text_test
+from tamis.filters.build import (
+    Attr,
+    Term,
+    between,
+    compare,
+    has_bits,
+    ignoring_case,
+    member,
+    text_test,
+)
+from tamis.filters.printing import ANY
 
 NAMES: Final = ("a", "b.c", "unit price")
 
@@ -64,6 +75,11 @@ class World:
         self.schema = schema
         self.exact = exact
         """Only tests for which the relations promise exact answers."""
+
+    @property
+    def has_texts(self) -> bool:
+        """Return whether filters may test any attribute for a text."""
+        return self.schema is None or bool(text_attributes(self.schema))
 
     def kinds(self, name: str) -> Sequence[Kind]:
         """Return the kinds that a filter may ask of an attribute."""
@@ -138,6 +154,8 @@ def random_atom(rng: Random, world: World) -> Filter:
         return rng.choice((TRUE, FALSE))
     if roll < 0.22 and not world.exact:
         return _random_relation(rng, world)
+    if roll < 0.3 and world.has_texts:
+        return any_text(_random_value_atom(rng, world, ANY, Kind.TEXT))
     return _random_value_atom(rng, world, name, rng.choice(world.kinds(name)))
 
 
@@ -154,7 +172,7 @@ def _random_value_atom(rng: Random, world: World, name: str, kind: Kind) -> Filt
     if kind is Kind.BOOLEAN:
         return compare(name, rng.choice(("=", "!=")), constant)
     if rng.random() < 0.2:
-        return attr(name).between(constant, rng.choice(CONSTANTS[kind]))
+        return between(name, constant, rng.choice(CONSTANTS[kind]))
     return compare(name, rng.choice(("=", "!=", "<", "<=", ">", ">=")), constant)
 
 
@@ -165,12 +183,12 @@ def _random_text_atom(rng: Random, world: World, name: str) -> Filter:
     if rng.random() < 0.3:
         return _random_caseless_atom(rng, name)
     if rng.random() < 0.1:
-        return attr(name).in_network(*rng.choices(NETWORKS, k=rng.randint(1, 2)))
+        return Attr(name).in_network(*rng.choices(NETWORKS, k=rng.randint(1, 2)))
     match rng.randrange(4):
         case 0:
-            return attr(name).like(rng.choice(LIKE_PATTERNS))
+            return Attr(name).like(rng.choice(LIKE_PATTERNS))
         case 1:
-            return attr(name).matches(rng.choice(REGULAR))
+            return Attr(name).matches(rng.choice(REGULAR))
         case _:
             op = rng.choice(("contains", "within", "starts with", "ends with"))
             return text_test(name, op, text)
@@ -179,11 +197,11 @@ def _random_text_atom(rng: Random, world: World, name: str) -> Filter:
 def _random_caseless_atom(rng: Random, name: str) -> Filter:
     match rng.randrange(5):
         case 0:
-            return attr(name).caseless.like(rng.choice(CASELESS_LIKE))
+            return Attr(name).caseless.like(rng.choice(CASELESS_LIKE))
         case 1:
-            return attr(name).caseless.matches(rng.choice(CASELESS_REGULAR))
+            return Attr(name).caseless.matches(rng.choice(CASELESS_REGULAR))
         case 2:
-            return attr(name).caseless.in_(*rng.choices(CASELESS, k=rng.randint(1, 3)))
+            return Attr(name).caseless.in_(*rng.choices(CASELESS, k=rng.randint(1, 3)))
         case 3:
             op = rng.choice(("=", "!=", "<", "<=", ">", ">="))
             return ignoring_case(compare(name, op, rng.choice(CASELESS)))

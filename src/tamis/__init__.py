@@ -60,7 +60,17 @@ if TYPE_CHECKING:
         encode_cloudevents,
         encode_json,
     )
-    from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of, attr
+    from tamis.filters import (
+        FALSE,
+        TRUE,
+        Filter,
+        FilterLimits,
+        Mode,
+        all_of,
+        any_attr,
+        any_of,
+        attr,
+    )
     from tamis.filters.simplify import simplify
     from tamis.languages import parse
     from tamis.matching import Engine, Matches, Subscription
@@ -110,6 +120,7 @@ if TYPE_CHECKING:
         "Type",
         "__version__",
         "all_of",
+        "any_attr",
         "any_of",
         "attr",
         "attribute",
@@ -156,7 +167,7 @@ else:
                 decode_json_lines decode_schema encode_cloudevent encode_cloudevents
                 encode_json
             """,
-            "tamis.filters": "FALSE TRUE Filter FilterLimits Mode all_of any_of attr",
+            "tamis.filters": "FALSE TRUE Filter FilterLimits Mode all_of any_attr any_of attr",
             "tamis.filters.simplify": "simplify",
             "tamis.languages": "parse",
             "tamis.matching": "Engine Matches Subscription",

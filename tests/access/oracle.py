@@ -17,6 +17,7 @@ from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, decode_json
 from tamis.events.kinds import KIND_OF_TYPE
 from tamis.events.values import format_timestamp
 from tamis.filters import TRUE, Filter, Mode
+from tamis.filters.printing import ANY
 
 NAMES = ("a", "b", "b.c", "b.d", "e.f.g", "e.f", "level", "levels", "h i")
 KEYS = {
@@ -44,6 +45,8 @@ class Sees(NamedTuple):
         return all(self.filter.matches(one, self.mode, schema) for one in choices(event))
 
     def shows(self, name: str) -> bool:
+        if name == ANY:
+            return self.shown is None and not self.hidden
         outer = [name[:at] for at in range(len(name)) if name[at] == "."] + [name]
         shown = self.shown is None or any(one in self.shown for one in outer)
         return shown and not any(one in self.hidden for one in outer)

@@ -13,6 +13,7 @@ from tamis.access.joining import JOINED_LIMITS, FilterInMode, join
 from tamis.errors import AccessError, LimitError
 from tamis.events import Event, Schema, attribute
 from tamis.filters import Filter, Mode, attr
+from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.boolean import Xor
 from tamis.languages import parse
@@ -33,7 +34,8 @@ def matches(reading: FilterInMode, event: Event, world: World) -> bool:
 
 def can_be_refused(readings: list[FilterInMode], world: World) -> bool:
     """Return whether mode `default` compares attributes beside filters that see what is absent."""
-    related = [r for r in readings if any(isinstance(a, Relation) for a in r.filter.atoms())]
+    of_several = Relation | AnyText
+    related = [r for r in readings if any(isinstance(a, of_several) for a in r.filter.atoms())]
     return world.schema is not None and any(r.mode is Mode.DEFAULT for r in related)
 
 

@@ -20,8 +20,10 @@ from tamis.analysis.explain import explain
 from tamis.errors import AccessError, FilterTypeError
 from tamis.events import Event, decode_json, encode_json
 from tamis.filters import Filter, Mode
+from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
-from tamis.filters.printing import is_plain_name
+from tamis.filters.printing import ANY, is_plain_name
+from tamis.languages import parse
 
 PATHS = ("match", "deliver", "replay", "dry run", "explain", "dead letters")
 NOTHING = "nothing"
@@ -141,11 +143,18 @@ def refusal(case: Case) -> str:
     """Return what is said of a filter that mentions what does not exist, as far as one can see."""
     schema = case.ever_seen()
     if schema is not None:
-        with pytest.raises(FilterTypeError) as caught:
+        try:
             case.filter.bind(schema)
-        return str(caught.value)
+        except FilterTypeError as error:
+            return str(error)
     names = sorted(case.filter.attributes())
     first = next(name for name in names if not shown_by(case.roles, name))
+    if first == ANY:
+        return (
+            "the filter tests any attribute, and there are some that you may not see: name those "
+            "that it is about"
+        )
+    assert schema is None
     name = first if is_plain_name(first) else f"`{first}`"
     return f"the filter mentions {name}, which is not an attribute that you may see"
 
@@ -153,7 +162,9 @@ def refusal(case: Case) -> str:
 def goes_with_no_mode(case: Case) -> bool:
     """Return whether mode `default` compares attributes beside filters of other modes."""
     readings = [(case.filter, case.mode), *((role.filter, role.mode) for role in case.roles)]
-    compared = {mode for f, mode in readings if any(isinstance(a, Relation) for a in f.atoms())}
+    compared = {
+        mode for f, mode in readings if any(isinstance(a, Relation | AnyText) for a in f.atoms())
+    }
     modes = {mode for _, mode in readings}
     return case.schema is not None and Mode.DEFAULT in compared and modes != {Mode.DEFAULT}
 
@@ -165,7 +176,7 @@ def run(rng: Random, *, tuples: int) -> Counter[str]:
     counts: Counter[str] = Counter()
     while counts["tuples"] < tuples:
         run_case(rng, counts)
-    assert counts["deliveries"] > 0.25 * tuples
+    assert counts["deliveries"] > 0.2 * tuples
     assert counts["twins"] > 0.3 * tuples
     return counts
 
@@ -196,6 +207,49 @@ def run_changed(rng: Random, case: Case) -> None:
         observe("dry run", rights_of(rng, one), one, case.document) for one in (case, turned)
     )
     assert before == now
+
+
+HIDDEN_CARD = Policy.parse(
+    """
+    [roles.clerk]
+    see = { hide = ["card"] }
+    [roles.teller]
+    see = { show = ["name"] }
+    [roles.auditor]
+    see = { filter = "branch = 1" }
+    """
+)
+
+
+@pytest.mark.parametrize("roles", [["clerk"], ["teller"], ["clerk", "teller"]])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('any starts with "4"', 'not any starts with "4"', 'any ~contains "4"', 'any in ("4929")'),
+        *('name = "Ann" and any matches "^4"', 'name = "Ann" or any = "4929"', 'any contains ""'),
+    ],
+)
+def test_a_test_of_any_attribute_asks_nothing_about_hidden_ones(
+    roles: list[str], text: str
+) -> None:
+    rights = HIDDEN_CARD.rights(Principal("eve", tuple(roles)))
+    with pytest.raises(AccessError, match="tests any attribute, and there are some that you may"):
+        rights.effective(parse(text), "sql")
+    with pytest.raises(AccessError):
+        rights.check_filter(parse(text))
+
+
+def test_a_test_of_any_attribute_is_read_on_events_that_are_seen_whole() -> None:
+    rights = HIDDEN_CARD.rights(Principal("eve", ("clerk", "auditor")))
+    filter_ = parse('any starts with "4"')
+    effective = rights.effective(filter_, "sql")
+    for branch in (1, 2):
+        event = Event({"branch": branch, "name": "Ann", "card": "4929"})
+        found = effective.filter.matches(event, effective.mode)
+        assert (found and rights.admits(event, event, filter_)) is (branch == 1)
+        sight = rights.sight(event)
+        assert sight is not None
+        assert sight.covers(filter_.attributes()) is (branch == 1)
 
 
 def test_nothing_leaks_and_nothing_is_kept_back() -> None:

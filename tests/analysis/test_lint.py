@@ -17,6 +17,7 @@ from tamis.diagrams import Space
 from tamis.diagrams.encoding import Encoding
 from tamis.events import Schema
 from tamis.filters import Filter, Id, Mode
+from tamis.filters.printing import ANY
 from tamis.languages import parse
 from tamis.matching import Engine
 
@@ -214,6 +215,9 @@ def test_filters_have_the_same_key_just_where_they_match_the_same_events(typed: 
     linter = Linter(world.schema)
     for _ in range(60):
         filter_ = random_filter(rng, world, 2)
+        if ANY in filter_.attributes():
+            # Those have no key: what the others are depends on the attributes that are named.
+            continue
         bound = filter_ if world.schema is None else filter_.bind(world.schema)
         kept.append(LintedFilter(0, bound, Mode.SQL))
     keys = [linter._profile(one)[:2] for one in kept]

@@ -23,6 +23,7 @@ from tamis.filters import Mode
 from tamis.filters.arithmetic import MAX_COMBINATIONS, Relation, compare_values
 from tamis.filters.modes import view_of
 from tamis.filters.networks import position_of
+from tamis.filters.printing import ANY
 
 
 def position(value: Value) -> Breakpoint:
@@ -60,13 +61,14 @@ def outcomes_of_choices(pair: ComparedPair, event: Event) -> set[str]:
 OUTCOMES = {"less": "<", "equal": "=", "greater": ">"}
 
 
-def says(variable: Variable, event: Event, completed: Event) -> bool:
+def says(variable: Variable, event: Event, completed: Event, others: tuple[Value, ...]) -> bool:
     """Return whether the test of a variable holds, without the code under test.
 
-    Only of comparisons between attributes does the diagram leave defaults to the variable.
+    Only of comparisons between attributes does the diagram leave defaults to the variable, and of
+    texts of attributes that no filter mentions, which are `others`.
     """
     name, subject, role = variable
-    values = event.get(name, ())
+    values = others if name == ANY else event.get(name, ())
     if role.startswith(ADDRESS):
         role = role.removeprefix(ADDRESS)
         values = tuple(f"{position_of(v):033x}" for v in values if isinstance(v, str))
@@ -94,11 +96,18 @@ def says(variable: Variable, event: Event, completed: Event) -> bool:
 def evaluate(encoding: Encoding, root: Node, event: Event, schema: Schema | None) -> bool:
     seen = view_of(event, Mode.SQL, schema).event
     completed = view_of(event, encoding.mode, schema).event
+    others = tuple(
+        value
+        for name, values in completed.items()
+        if name not in encoding.variable_order.by_attribute
+        for value in values
+        if isinstance(value, str)
+    )
     variables, lows, highs = encoding.diagram.nodes()
     node = root
     while node > TRUE:
         variable = encoding.variable_order.variables[variables[node]]
-        node = (highs if says(variable, seen, completed) else lows)[node]
+        node = (highs if says(variable, seen, completed, others) else lows)[node]
     return bool(node == TRUE)
 
 

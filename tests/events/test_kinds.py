@@ -17,6 +17,8 @@ ENUMERATIONS = {"Kind", "Type"}
 SPECIAL = {
     "analysis/candidates.py": "how near two values are, and what lies beside one",
     "diagrams/atom_intervals.py": "tests of text as intervals",
+    "analysis/counterfactuals.py": "texts that a test of any attribute sees",
+    "analysis/explain.py": "texts that a test of any attribute sees",
     "analysis/mistakes.py": "constants that people write for another kind",
     "diagrams/encoding.py": "bits, texts and arithmetic in diagrams",
     "diagrams/folded_tests.py": "texts without regard to case",
@@ -33,6 +35,7 @@ SPECIAL = {
     "events/kinds.py": "the table",
     "events/packed.py": "columns of numbers, kept together",
     "events/schema.py": "a mask may use the 64th bit",
+    "filters/any_text.py": "any attribute is tested for texts",
     "filters/arithmetic.py": "arithmetic is about numbers",
     "filters/atoms.py": "texts that a schema converts",
     "filters/build.py": "tests of text and bits",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tamis.events.kinds import TYPE_OF_CLASS
+from tamis.filters.printing import ANY
 
 # The bytes of a CloudEvent are its data under another name, and may contain hidden parts of it.
 DATA: Final = "data"
@@ -46,7 +47,9 @@ class Attributes:
         self._hidden: Final = _NameTree.of(_with_bytes_hidden(hidden))
 
     def include(self, name: str) -> bool:
-        """Return whether the set contains an attribute."""
+        """Return whether the set contains an attribute, or all of them if any may be meant."""
+        if name == ANY:
+            return self.are_all
         return (self._shown is None or self._shown.cover(name)) and not self._hidden.cover(name)
 
     @property

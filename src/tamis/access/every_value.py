@@ -21,10 +21,12 @@ from tamis.access.joining import OPPOSITE, FilterInMode, opposite
 from tamis.events import Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import FALSE, TRUE, Filter, Mode, all_of, any_of
+from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Between, Compare, HasKind, In, Present, ValueAtom
 from tamis.filters.boolean import And, Constant, Not, Or, TruthSets
 from tamis.filters.modes import View, view_of
+from tamis.filters.printing import ANY
 
 # An event with more choices than these for one part of a right does not satisfy it.
 MAX_CHOICES: Final = 1_000
@@ -51,7 +53,8 @@ def holds_for_every_value(right: FilterInMode, event: Event, schema: Schema | No
 
 def has_single_values(event: Event, names: Iterable[str]) -> bool:
     """Return whether none of these attributes of an event has several values."""
-    return all(len(event.get(name, ())) < 2 for name in names)
+    named = frozenset(names)
+    return all(len(event.get(name, ())) < 2 for name in (event if ANY in named else named))
 
 
 class _ValueChoices:
@@ -60,6 +63,7 @@ class _ValueChoices:
     def __init__(self, view: View) -> None:
         self._event = view.event
         self._unknown = view.unknown
+        self._schema = view.schema
 
     def are_always(self, filter_: Filter, *, truth: bool) -> bool:
         """Return whether a filter has a truth for every choice."""
@@ -96,13 +100,14 @@ class _ValueChoices:
             yield from (self._truth(filter_, value) for value in values)
             if values:
                 return
-        there = {name: self._event[name] for name in names if name in self._event}
+        there = {n: values for n, values in self._event.items() if n in names or ANY in names}
         if math.prod(map(len, there.values())) > MAX_CHOICES:
             yield None
             return
         for chosen in product(*there.values()):
             choice = zip(there, ((value,) for value in chosen), strict=True)
-            yield filter_.truth_in(View(Event.of_checked(dict(choice)), self._unknown))
+            chosen_event = Event.of_checked(dict(choice))
+            yield filter_.truth_in(View(chosen_event, self._unknown, self._schema))
 
     def _truth(self, atom: ValueAtom, value: Value) -> bool | None:
         return atom.accepts(value) if kind_of(value) is atom.kind else self._unknown
@@ -110,6 +115,8 @@ class _ValueChoices:
 
 def _independent(terms: Sequence[Filter]) -> list[list[Filter]]:
     """Return the terms in groups, so that no attribute occurs in two of them."""
+    if any(ANY in term.attributes() for term in terms):
+        return [[*terms]]
     groups: list[tuple[set[str], list[Filter]]] = []
     for term in terms:
         names, together = {*term.attributes()}, [term]
@@ -149,7 +156,8 @@ class _FromAbove(TruthSets[Filter]):
     def _fails(self, atom: Filter) -> Filter:
         """Return where some value does not pass an atom, though others may."""
         match atom:
-            case Present():
+            case Present() | AnyText():
+                # A test of any attribute fails for every choice just if no value passes.
                 return FALSE
             case HasKind():
                 return self._other_kinds(atom)

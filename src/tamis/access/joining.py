@@ -3,8 +3,8 @@
 The engine evaluates a filter in one mode. Filters of different modes can be joined if one of the
 modes can express the other. Two truth values can express three, because "the atom is known" is a
 condition too; but not in mode `default` for attributes with a default, whose absence it does not
-see. Three can express two, except for comparisons between attributes, because no condition says
-that these are unknown.
+see. Three can express two, except for comparisons between attributes and tests of any of them,
+because no condition says that these are unknown, or only by a default.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Final, NamedTuple
 from tamis.errors import AccessError, LimitError
 from tamis.events import Schema
 from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of
+from tamis.filters.any_text import AnyText, text_attributes
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, Present
 from tamis.filters.boolean import MAX_DEPTH, And, Connective, Constant, Not, Or, TruthSets, Xor
 from tamis.filters.limits import atom_cost
+from tamis.filters.printing import ANY
 
 # A joined filter may be larger than a user's own, within limits.
 JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH, steps=32 * 1024)
@@ -71,12 +73,13 @@ def _common_mode(filters: Sequence[FilterInMode], schema: Schema | None) -> Mode
         return Mode.SQL
     if not any(_has_default(name, schema) for name in _attributes(three_valued)):
         return Mode.DEFAULT
-    if not any(isinstance(atom, Relation) for one in two_valued for atom in one.filter.atoms()):
+    atoms = [atom for one in two_valued for atom in one.filter.atoms()]
+    if not any(isinstance(atom, Relation | AnyText) for atom in atoms):
         return Mode.SQL
     raise AccessError(
         "bad_filter",
-        "this filter compares attributes in mode 'default', which cannot be combined with what "
-        "you may see; use mode 'sql'",
+        "this filter compares attributes, or tests any of them, in mode 'default', which cannot be "
+        "combined with what you may see; use mode 'sql'",
         reason="a role's filter mentions an attribute with a default, which mode 'default' fills",
     )
 
@@ -97,7 +100,10 @@ def _attributes(filters: Iterable[FilterInMode]) -> frozenset[str]:
 
 
 def _has_default(name: str, schema: Schema | None) -> bool:
-    return schema is not None and name in schema and schema[name].default is not None
+    if schema is None:
+        return False
+    names = text_attributes(schema) if name == ANY else [name]
+    return any(one in schema and schema[one].default is not None for one in names)
 
 
 def _known(atom: Filter) -> Filter:
@@ -105,7 +111,7 @@ def _known(atom: Filter) -> Filter:
     if isinstance(atom, Relation):
         # With several values both may hold; without a value, neither does.
         return any_of(atom, opposite(atom))
-    known = atom.known() if isinstance(atom, Atom) else None
+    known = atom.known() if isinstance(atom, Atom | AnyText) else None
     return TRUE if known is None else known
 
 

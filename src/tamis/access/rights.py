@@ -20,7 +20,7 @@ from tamis.errors import AccessError
 from tamis.events import CloudEvent, Event, Schema
 from tamis.filters import Filter
 from tamis.filters.modes import as_mode
-from tamis.filters.printing import show_name
+from tamis.filters.printing import ANY, show_name
 
 
 class Sight:
@@ -165,6 +165,12 @@ class Rights:
             filter_ = filter_.bind(self.schema)
         for name in sorted(filter_.attributes()):
             if not _include(self._sets, name):
+                if name == ANY:
+                    raise AccessError(
+                        "forbidden",
+                        "the filter tests any attribute, and there are some that you may not see: "
+                        "name those that it is about",
+                    )
                 raise AccessError(
                     "forbidden",
                     f"the filter mentions {show_name(name)}, which is not an attribute that you "

@@ -17,15 +17,19 @@ from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import FALSE
 from tamis.diagrams.variable_order import VariableOrder
 from tamis.diagrams.witness import ABSENT, Values, find_witness
-from tamis.events import Event, Schema, Value
+from tamis.events import Event, Kind, Schema, Value
 from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
+from tamis.filters.atoms import Present
 from tamis.filters.modes import View
+from tamis.filters.printing import ANY
 
 # Atoms to evaluate with one attribute, with two, and with any: some tenths of a second.
 MAX_EVALUATIONS: Final = 200_000
 # Steps for one diagram, some milliseconds.
 BUDGET_STEPS: Final = 20_000
+# Attributes to change for a test of any attribute.
+MAX_TEXTS_CHANGED: Final = 8
 # Contents of each attribute to try when changing two.
 MAX_CONTENTS_PER_ATTRIBUTE: Final = 24
 
@@ -104,8 +108,12 @@ class _CounterfactualSearch:
         self._event = event
         self._schema = schema
         self._total = total
-        self._names = sorted(filter_.attributes())
-        self._variables = VariableOrder([filter_], mode, schema, many=False).by_attribute
+        names = {*filter_.attributes()}
+        if ANY in names:
+            names = {*names, *islice(_with_texts(event, schema), MAX_TEXTS_CHANGED)} - {ANY}
+        self._names = sorted(names)
+        tested = [filter_, *map(Present, self._names)]
+        self._variables = VariableOrder(tested, mode, schema, many=False).by_attribute
         self._atoms = list(dict.fromkeys(filter_.atoms()))
         self._relations = [atom for atom in self._atoms if isinstance(atom, Relation)]
         self._work = 0
@@ -158,7 +166,7 @@ class _CounterfactualSearch:
 
     def _distinct_contents(self, name: str, event: Event) -> Iterator[Values]:
         """Yield the nearest contents for each combination of truths of an attribute's atoms."""
-        atoms = [atom for atom in self._atoms if name in atom.attributes()]
+        atoms = [atom for atom in self._atoms if not atom.attributes().isdisjoint((name, ANY))]
         known: set[tuple[bool | None, ...]] = set()
         for values in self._candidates(name, event):
             if self._is_spent():
@@ -178,6 +186,9 @@ class _CounterfactualSearch:
             for value in solutions(relation, name, event)
         )
         held = event.get(name, ABSENT)
+        if name not in self._variables:
+            # A witness has it for a test of any attribute; there is nothing nearer.
+            return []
         return candidates(self._variables[name], held, guesses, may_go=self._may_go(name))
 
     def _distance(self, changes: Changes) -> Distance:
@@ -252,6 +263,13 @@ class _CounterfactualSearch:
         return satisfies(self._filter, self._mode, event, self._schema)
 
 
+def _with_texts(event: Event, schema: Schema | None) -> Iterator[str]:
+    """Yield the attributes of an event whose texts a test of any attribute sees."""
+    for name in event:
+        if event.of_kind(name, Kind.TEXT) and (schema is None or name in schema):
+            yield name
+
+
 def satisfies(filter_: Filter, mode: Mode, event: Event, schema: Schema | None) -> bool:
     """Return whether a conforming event satisfies a filter that is bound to the schema.
 
@@ -267,4 +285,4 @@ def seen_as(event: Event, mode: Mode, schema: Schema | None) -> View:
     """Return the view of a conforming event."""
     if mode is Mode.DEFAULT and schema is not None:
         event = schema.with_defaults(event)
-    return View(event, None if mode.is_three_valued else False)
+    return View(event, None if mode.is_three_valued else False, schema)

@@ -13,9 +13,10 @@ from tamis.analysis.counterfactuals import (
     nearest_counterfactual,
 )
 from tamis.analysis.reasons import deciding_atoms, truth_of
-from tamis.events import Event, Schema, Value
+from tamis.events import Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import Filter, Id, Mode
+from tamis.filters.any_text import AnyText
 from tamis.filters.atoms import (
     Atom,
     Between,
@@ -180,12 +181,38 @@ def explain_in_pieces(
 
 
 def _reason(atom: Filter, truth: bool | None, given: Event, view: View) -> Reason:
+    if isinstance(atom, AnyText):
+        return _reason_of_any(atom, truth, view)
     names = sorted(atom.attributes())
     held = {name: view.event[name] for name in names if name in view.event}
     facts = _joined([_holding(name, given, view.event) for name in names])
-    word = "unknown" if truth is None else "true" if truth else "false"
     why = "" if truth else _need(atom, held)
-    return Reason(atom, truth, held, f"{facts}, so {atom} is {word}{why}")
+    return Reason(atom, truth, held, f"{facts}, so {atom} is {_word(truth)}{why}")
+
+
+def _reason_of_any(atom: AnyText, truth: bool | None, view: View) -> Reason:
+    """Say which texts pass a test of any attribute, or that none does."""
+    tests = {name: atom.of(name, view.schema) for name in view.event}
+    texts = {
+        name: tuple(value for value in view.event[name] if test.passes(value) or not truth)
+        for name, test in tests.items()
+        if test is not None and view.event.of_kind(name, Kind.TEXT)
+    }
+    held = {name: values for name, values in texts.items() if values}
+    if truth is not True:
+        facts, need = "the event has no text", ""
+        if held:
+            shown = [show_name(name) for name in held][:MAX_SHOWN]
+            more = [f"{len(held) - MAX_SHOWN} more"] if len(held) > MAX_SHOWN else []
+            facts = f"no text of {_joined([*shown, *more], 'or')} passes"
+            need = f": it needs {_needed(atom.test)}"
+        return Reason(atom, truth, held, f"{facts}, so {atom} is {_word(truth)}{need}")
+    (name, values), *_ = held.items()
+    return Reason(atom, truth, held, f"{show_name(name)} is {_values(values)}, so {atom} is true")
+
+
+def _word(truth: bool | None) -> str:
+    return "unknown" if truth is None else "true" if truth else "false"
 
 
 def _holding(name: str, given: Event, seen: Event) -> str:

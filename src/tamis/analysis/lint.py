@@ -35,6 +35,7 @@ from tamis.diagrams.witness import Values, find_witness
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import HasKind, Present
+from tamis.filters.printing import ANY
 from tamis.filters.simplify import simplify
 
 # Steps for one question, some milliseconds. Ordinary filters take a few hundred.
@@ -264,7 +265,9 @@ class Linter:
         example = find_witness(encoding, matching, lambda event: self._matches(one, event))
         counterexample = find_witness(encoding, other, lambda event: not self._matches(one, event))
         self.undecided += (example is None) + (counterexample is None)
-        return FilterProfile(None, _key(encoding, node), example)
+        # What is tested of any other attribute depends on those that the filter mentions.
+        key = None if ANY in one.filter.attributes() else _key(encoding, node)
+        return FilterProfile(None, key, example)
 
     def look_at_parts(self, one: LintedFilter, *, translated: bool = False) -> Iterator[Finding]:
         """Yield findings about parts of a filter that never decide.
@@ -446,7 +449,7 @@ def _covered(wide: LintedFilter, narrow: LintedFilter, proviso: str) -> Finding:
 
 def _encoding(one: LintedFilter, schema: Schema | None, *, many: bool, steps: int) -> Encoding:
     """Return the encoding of one filter, with an order of variables that is the same for all."""
-    names = sorted(one.filter.attributes())
+    names = sorted(one.filter.attributes() - {ANY})
     atoms = sorted(set(one.filter.atoms()), key=str)
     return Encoding([*map(Present, names), *atoms], one.mode, schema, many=many, budget=steps)
 

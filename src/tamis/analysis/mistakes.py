@@ -17,6 +17,7 @@ from tamis.events import Event, Kind, Schema
 from tamis.events.kinds import kind_of
 from tamis.events.schema import did_you_mean
 from tamis.filters import Filter
+from tamis.filters.any_text import AnyText, bare_test
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
 from tamis.filters.atoms import (
     Atom,
@@ -27,9 +28,8 @@ from tamis.filters.atoms import (
     Like,
     Present,
     ValueAtom,
-    bare_test,
 )
-from tamis.filters.printing import show_name
+from tamis.filters.printing import ANY, show_name
 
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "missing"})
 NOT_A_NUMBER: Final = frozenset({"nan", "inf", "infinity"})
@@ -185,7 +185,7 @@ class MistakeFinder:
     # --- a sample of events ------------------------------------------------------------------
 
     def _beside_sample(self, filter_: Filter, sample: Sample) -> Iterator[ProbableMistake]:
-        for name in sorted(filter_.attributes() - self._known):
+        for name in sorted(filter_.attributes() - self._known - {ANY}):
             hint = did_you_mean(name, sample.kinds)
             yield ProbableMistake(
                 LintRule.UNKNOWN_ATTRIBUTE,
@@ -199,7 +199,8 @@ class MistakeFinder:
 
 def _pattern_advice(atom: Filter) -> str:
     """Return what to write if wildcards stand where they mean nothing, or nothing."""
-    like = "~like" if isinstance(atom, Caseless) else "like"
+    test = atom.test if isinstance(atom, AnyText) else atom
+    like = "~like" if isinstance(test, Caseless) else "like"
     match bare_test(atom):
         case Like(pattern=pattern) if not re.search("[%_]", pattern):
             is_glob = re.search("[*?]", pattern) is not None

@@ -15,6 +15,7 @@ from tamis.events.kinds import Kind, Value
 from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import Compare, In
 from tamis.filters.boolean import And, Or
+from tamis.filters.printing import ANY
 
 PinnedValue = tuple[Kind, Value]
 Pins = Mapping[str, frozenset[PinnedValue]]
@@ -108,6 +109,8 @@ class PinIndex:
         if not mode.is_three_valued:
             return self._requirements
         own = self._requirements[narrow]
+        if ANY in own.attributes:
+            return self._requirements
         return chain(self._unpinned, *(self._sharing(name, own) for name in own.attributes))
 
     def _sharing(self, name: str, own: Requirements) -> Iterable[Id]:
@@ -121,7 +124,7 @@ class PinIndex:
         for name, values in self._requirements[wide].pins.items():
             if name not in own.attributes:
                 # An event may lack it; with defaults or in total mode, it may always be there.
-                if mode.is_three_valued:
+                if mode.is_three_valued and ANY not in own.attributes:
                     return True
                 continue
             required = own.pins.get(name, values)

@@ -31,6 +31,7 @@ from tamis.filters.atoms import (
 from tamis.filters.folding import CASELESS_FLAG, fold, is_caseless
 from tamis.filters.like import like_parts
 from tamis.filters.networks import AFTER_LAST, network_of
+from tamis.filters.printing import show_value
 from tamis.filters.required_literals import required_literal
 
 # `within` a text this short is membership in the set of its substrings.
@@ -186,16 +187,20 @@ def text_predicate_of(atom: ValueAtom) -> TextPredicate:
             return TextPredicate(accepts, (op, text), parts=(text,))
         case "ends with":
             return TextPredicate(accepts, (op, text), suffix=text, only_suffix=True)
+        case "starts with":
+            return TextPredicate(accepts, (op, text), prefix=text)
         case "within":
             return TextPredicate(accepts, (op, text), whole=text)
         case "like":
             literals = [part for part, _ in like_parts(text)]
             parts = tuple(part for part in literals if part)
             return TextPredicate(accepts, (op, text), literals[0], literals[-1], parts)
-        case _:
+        case "matches":
             literal = required_literal(text)
             known = literal.text and not literal.ignores_case
             return TextPredicate(accepts, (op, text), parts=(literal.text,) if known else ())
+        case _:
+            return TextPredicate(accepts, (op, text))
 
 
 def _caseless_predicate(atom: Caseless) -> TextPredicate:
@@ -237,6 +242,12 @@ def _plain(atom: Filter) -> tuple[str, str]:
             return _plain_like(pattern)
         case Regex(pattern=pattern):
             return _plain_pattern(pattern)
+        case Compare(op=op, value=str() as text):
+            return op, text
+        case In(values=values):
+            return "in", ", ".join(map(show_value, values))
+        case Between(low=low, high=high):
+            return "between", f"{show_value(low)} and {show_value(high)}"
         case _:
             raise AssertionError(f"{atom} is not a text predicate")
 

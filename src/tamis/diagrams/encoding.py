@@ -27,9 +27,11 @@ from tamis.diagrams.variable_order import (
 )
 from tamis.events import Bits, Kind, Schema
 from tamis.filters import Filter, Mode
+from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, Caseless, HasBits, HasKind, InNetwork, ValueAtom, can_compare
 from tamis.filters.boolean import TruthSets
+from tamis.filters.printing import ANY
 
 
 class DecidedTest(Protocol):
@@ -90,8 +92,8 @@ class Encoding(TruthSets[Node]):
         return self.diagram.all(
             [
                 self._any_of(attribute.forward)
-                for attribute in self.variable_order.by_attribute.values()
-                if attribute.value_order.many
+                for name, attribute in self.variable_order.by_attribute.items()
+                if attribute.value_order.many and name != ANY
             ]
         )
 
@@ -128,7 +130,7 @@ class Encoding(TruthSets[Node]):
             return TRUE
         if isinstance(atom, Relation):
             return self._known_relation(atom)
-        known = atom.known() if isinstance(atom, Atom) else None
+        known = atom.known() if isinstance(atom, Atom | AnyText) else None
         return TRUE if known is None else self.holds(known)
 
     def holds(self, atom: Filter) -> Node:
@@ -141,6 +143,8 @@ class Encoding(TruthSets[Node]):
         if isinstance(atom, Relation):
             holds = self._outcomes(atom).satisfying(atom.canonical().op)
             return self.diagram.both(self._comparable(atom), self.diagram.any(holds))
+        if isinstance(atom, AnyText):
+            return self.diagram.any(list(map(self.holds, self.variable_order.tests_of(atom))))
         assert isinstance(atom, Atom)  # noqa: S101 - `where` decomposes all other filters
         attribute = self.variable_order.by_attribute[atom.attribute]
         node = self._with_a_value(atom, attribute)

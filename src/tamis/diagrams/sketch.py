@@ -37,6 +37,7 @@ from tamis.diagrams.variable_order import (
     BACKWARD,
     FOLDED,
     AttributeVariables,
+    ComparedPair,
     Variable,
 )
 from tamis.events import Bits, Kind, Value
@@ -44,7 +45,7 @@ from tamis.events.values import MICROSECOND
 from tamis.filters.arithmetic import Relation
 from tamis.filters.folding import CASELESS_FLAG
 from tamis.filters.networks import AFTER_LAST, text_at
-from tamis.filters.printing import show_name, show_value
+from tamis.filters.printing import ANY, show_name, show_value
 
 # --- regions in words ----------------------------------------------------------------------
 
@@ -58,7 +59,7 @@ _WORDS_OF_BRACKET: Final = {
 
 def free_words(variable: Variable) -> str:
     """Return the words for a variable that is neither a breakpoint nor a cell."""
-    name = show_name(variable.attribute) if variable.attribute else ""
+    name = "" if isinstance(variable.subject, ComparedPair) else _subject_name(variable)
     match variable.subject:
         case Bits() as bits:
             return f"{name} has all bits {_show(bits)}"
@@ -69,6 +70,11 @@ def free_words(variable: Variable) -> str:
             return str(relation) if variable.role == "holds" else f"{relation} is known"
         case other:
             return f"{name} {other}"
+
+
+def _subject_name(variable: Variable) -> str:
+    """Return the name of what a variable is about; it may be an attribute that no filter names."""
+    return "some other text" if variable.attribute == ANY else show_name(variable.attribute)
 
 
 def region_words(name: str, value_order: ValueOrder, intervals: Iterable[Interval]) -> str:
@@ -244,9 +250,8 @@ class _Sketcher:
             named.setdefault(self._box_of[node], []).append(name)
         boxes = {number: box for box, number in reversed(self._boxes.items())}
         asked = {box.band for box in boxes.values()}
-        return Sketch(
-            boxes, named, [n for n in (*self._variable_order.by_attribute, "") if n in asked]
-        )
+        bands = dict.fromkeys((*self._variable_order.by_attribute, ""))
+        return Sketch(boxes, named, [name for name in bands if name in asked])
 
     def _heads(self, nodes: Iterable[Node], roots: Iterable[Node]) -> set[Node]:
         """Return the nodes at which a box begins: all but those inside a chain."""
@@ -279,7 +284,8 @@ class _Sketcher:
     def _draw_free(self, head: Node, variable: Variable) -> int:
         if isinstance(variable.subject, tuple) and variable.role.endswith(("forward", "backward")):
             # One cell of an attribute that may hold several values.
-            words = f"some {self._region_words(variable, [variable.subject])}"
+            words = self._region_words(variable, [variable.subject])
+            words = words if variable.attribute == ANY else f"some {words}"
         else:
             words = free_words(variable)
         return self._box(variable, words, self._box_of[self._low[head]], self._yes(head))
@@ -351,7 +357,7 @@ class _Sketcher:
         return self._variable_order.by_attribute[variable.attribute]
 
     def _region_words(self, variable: Variable, region: Sequence[Interval]) -> str:
-        name, attribute = show_name(variable.attribute), self._attribute(variable)
+        name, attribute = _subject_name(variable), self._attribute(variable)
         if variable.role.startswith(ADDRESS):
             return network_words(name, region)
         if variable.role.startswith(FOLDED):

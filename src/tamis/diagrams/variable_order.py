@@ -10,8 +10,8 @@ The diagram needs no other theory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import chain, product
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain, count, product
 from typing import Final, NamedTuple
 
 from tamis.diagrams.atom_intervals import (
@@ -24,13 +24,19 @@ from tamis.diagrams.atom_intervals import (
 )
 from tamis.diagrams.kernels import FREE
 from tamis.diagrams.value_order import Breakpoint, Interval, Partition, ValueOrder
-from tamis.events import Attribute, Bits, Kind, Schema, Type
+from tamis.events import Attribute, Bits, Kind, Schema, Type, Value
 from tamis.filters import Filter, Mode
+from tamis.filters.any_text import AnyText, text_attributes
 from tamis.filters.arithmetic import Expression, Relation
 from tamis.filters.atoms import Atom, Caseless, HasBits, InNetwork, ValueAtom
+from tamis.filters.printing import ANY
 
 # The value order of reversed texts, in which suffixes are intervals.
 BACKWARD: Final = ValueOrder(Attribute(Type.STR), Mode.TOTAL)
+
+
+# If a schema declares no more texts than these, a test of any attribute asks each of them.
+MAX_NAMED_TEXTS: Final = 8
 
 
 class ComparedPair(NamedTuple):
@@ -161,6 +167,7 @@ class VariableOrder:
         self.chains: list[int] = []
         self.by_attribute: dict[str, AttributeVariables] = {}
         self.pairs: dict[ComparedPair, PairVariables] = {}
+        self._schema = schema
         usages, pairs = _usages(filters, mode, schema, many=many)
         for name, usage in usages.items():
             self.by_attribute[name] = self._attribute_variables(name, usage)
@@ -168,6 +175,25 @@ class VariableOrder:
             self.pairs[pair] = PairVariables(
                 *(self._free(Variable("", pair, role)) for role in PairVariables._fields)
             )
+
+    def tests_of(self, atom: AnyText) -> list[ValueAtom]:
+        """Return the same test of every attribute that filters mention, and of all others."""
+        return _tests_of(atom, self.by_attribute, self._schema)
+
+    def spread(self, texts: Sequence[Value]) -> dict[str, tuple[Value, ...]]:
+        """Return texts as the values of attributes that no filter mentions, one each."""
+        if self._schema is None:
+            names = (
+                name for name in map("text{}".format, count(1)) if name not in self.by_attribute
+            )
+            return {name: (text,) for name, text in zip(names, texts, strict=False)}
+        free = [name for name in text_attributes(self._schema) if name not in self.by_attribute]
+        found: dict[str, tuple[Value, ...]] = {
+            name: (text,) for name, text in zip(free, texts, strict=False)
+        }
+        if len(texts) > len(free) and self._schema[free[-1]].many:
+            found[free[-1]] = tuple(texts[len(free) - 1 :])
+        return found
 
     def _attribute_variables(
         self, name: str, usage: AttributeUsage, kind: str = ""
@@ -229,7 +255,8 @@ def _usages(
             usages[name] = AttributeUsage(ValueOrder(declared, mode, many=many))
         return usages[name]
 
-    for atom in dict.fromkeys(atom for filter_ in filters for atom in filter_.atoms()):
+    atoms = dict.fromkeys(atom for filter_ in filters for atom in filter_.atoms())
+    for atom in atoms:
         if isinstance(atom, Relation):
             pairs[compared_pair(atom)] = None
             for name, kind in product(sorted(atom.attributes()), Kind):
@@ -240,4 +267,28 @@ def _usages(
         # A total event has every attribute, so a witness needs them too.
         for name in schema:
             usage_of(name)
+    any_texts = [atom for atom in atoms if isinstance(atom, AnyText)]
+    if any_texts and schema is not None:
+        texts = text_attributes(schema)
+        for name in texts:
+            # One that ignores case is tested otherwise than all others.
+            if schema[name].caseless or len(texts) <= MAX_NAMED_TEXTS:
+                usage_of(name)
+    if any_texts and _are_others(usages, schema):
+        # The texts of all other attributes, as if they were the values of one.
+        others = Attribute(Type.STR, many=True)
+        usages[ANY] = AttributeUsage(ValueOrder(others, Mode.SQL, many=True))
+    for any_text in any_texts:
+        for test in _tests_of(any_text, usages, schema):
+            usages[test.attribute].add(test)
     return usages, list(pairs)
+
+
+def _are_others(names: Container[str], schema: Schema | None) -> bool:
+    """Return whether attributes may have texts beside those that filters mention."""
+    return schema is None or not all(name in names for name in text_attributes(schema))
+
+
+def _tests_of(atom: AnyText, names: Iterable[str], schema: Schema | None) -> list[ValueAtom]:
+    tests = (atom.test if name == ANY else atom.of(name, schema) for name in names)
+    return [test for test in tests if test is not None]

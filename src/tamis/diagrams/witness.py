@@ -31,6 +31,7 @@ from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
 from tamis.filters.networks import AFTER_LAST
+from tamis.filters.printing import ANY
 
 # Besides the ends of a cell, some numbers for arithmetic.
 _NUMBERS: Final = (1, -1, 2, 10, 100, 10_000)
@@ -139,7 +140,8 @@ def _events(encoding: Encoding, path: Path) -> Iterator[Event]:
     combined = product(*(each.contents for each in choices))
     for values in islice(combined, MAX_EVENTS_PER_PATH if fit else MAX_UNFIT_EVENTS):
         held = {name: v for name, v in zip(names, values, strict=True) if v != ABSENT}
-        yield Event({}).with_values(held)
+        others = held.pop(ANY, ())
+        yield Event({}).with_values({**held, **encoding.variable_order.spread(others)})
 
 
 class _AttributeChoices(NamedTuple):

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tamis.errors import TamisError
 from tamis.events.columns import (
@@ -61,6 +62,8 @@ class Projection:
     """What all attributes that it declares are checked against, wanted or not."""
     total: bool = False
     """Whether an event that lacks an attribute of the schema is invalid."""
+    named: frozenset[str] | None = None
+    """If all attributes are wanted: those of which other values than texts are wanted, too."""
 
 
 @runtime_checkable
@@ -125,6 +128,10 @@ class EventBatch:
         columns = {name: column.part(first, last) for name, column in self.columns.items()}
         errors = {n - first: error for n, error in self.errors.items() if first <= n < last}
         return EventBatch(last - first, columns, errors)
+
+    def lacking(self, name: str) -> NDArray[np.intp]:
+        """Return the events that lack an attribute."""
+        return np.flatnonzero(self.columns.get(name, NO_COLUMN).counts(self.length) == 0)
 
     def event(self, number: int, names: Iterable[str] | None = None) -> Event:
         """Return one event of the batch, with all or some of its attributes."""

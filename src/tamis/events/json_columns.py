@@ -68,13 +68,17 @@ class JsonColumnReader:
         *,
         total: bool = False,
         limits: EventLimits | None = None,
+        any_text: bool = False,
     ) -> None:
+        """Make a reader; with `any_text`, the attribute "" has the texts of all others."""
         # Everything that a schema declares is checked, wanted or not.
-        self._names: Final = sorted({*wanted, *(schema or ())})
+        wanted = sorted({*wanted, *(schema or ())})
+        self._any_text: Final = any_text
+        self._names: Final = [*wanted, ""] if any_text else wanted
         self._limits: Final = limits or EventLimits()
         self._schema = schema
         self._admission = Admission(schema, total=total)
-        self._paths = wanted_paths(self._names)
+        self._paths = wanted_paths(wanted, any_text=any_text)
         self._scan_limits = scan_limits(self._limits)
         # Fresh memory comes from the system page by page, which takes as long as the scan itself.
         self._free: deque[tuple[ScanWorkspace, ScannedValues]] = deque(maxlen=_KEPT_WORKSPACES)
@@ -163,8 +167,9 @@ class JsonColumnReader:
 
     def _room(self, count: int, bytes_: int) -> tuple[ScanWorkspace, ScannedValues]:
         """Return memory for the scan of some events."""
-        size = count * (len(self._names) + _VALUES_PER_EVENT)
-        size = min(size, bytes_ // _MIN_VALUE_BYTES + _VALUES_PER_EVENT)
+        size = bytes_ // _MIN_VALUE_BYTES + _VALUES_PER_EVENT
+        if not self._any_text:
+            size = min(size, count * (len(self._names) + _VALUES_PER_EVENT))
         try:
             work, found = self._free.pop()
         except IndexError:
@@ -214,7 +219,9 @@ class JsonColumnReader:
                 read[number] = self.read_strictly(given(number))
             except TamisError as error:
                 errors[number] = error
-        strict = gather_checked(read.values(), list(read), frozenset(self._names))
+        strict = gather_checked(
+            read.values(), list(read), None if self._any_text else {*self._names}
+        )
         kept = {name: column.without(suspects) for name, column in columns.items()}
         names = dict.fromkeys((*kept, *strict))
         both = {name: joined(kept.get(name), strict.get(name)) for name in names}

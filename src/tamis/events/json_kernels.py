@@ -69,6 +69,8 @@ class WantedPaths(NamedTuple):
     starts: NDArray[np.int64]
     """Where each path begins in `text`, and where the last ends."""
     text: NDArray[np.uint8]
+    any_text: NDArray[np.int32]
+    """The number that the texts of all other attributes get, in an array of one; -1: none."""
 
 
 class ScanLimits(NamedTuple):
@@ -428,6 +430,11 @@ def scan_event(
             at, is_escaped = skip_text(data, text, end)
             if at < 0:
                 return _FAILED
+            if not is_wanted and wanted.any_text[0] >= 0:
+                if count >= len(found.events):
+                    return _FAILED
+                is_wanted = True
+                found.events[count], found.paths[count] = event, wanted.any_text[0]
             if is_wanted:
                 found.forms[count] = ESCAPED_TEXT if is_escaped else TEXT
                 found.integers[count], found.lengths[count] = text, at - text

@@ -22,8 +22,8 @@ _EXPECTED_NAMES: Final = 64
 _EXPECTED_BYTES: Final = 2_048
 
 
-def wanted_paths(names: Sequence[str]) -> WantedPaths:
-    """Return a hash table of names."""
+def wanted_paths(names: Sequence[str], *, any_text: bool = False) -> WantedPaths:
+    """Return a hash table of names; with `any_text`, all other texts get the next number."""
     encoded = [name.encode() for name in names]
     sizes = np.array([0, *map(len, encoded)], np.int64)
     slots = 1 << max(3, (2 * len(names)).bit_length())
@@ -33,6 +33,7 @@ def wanted_paths(names: Sequence[str]) -> WantedPaths:
         starts=np.cumsum(sizes),
         # Copied, because kernels see a binding as memory that may be written.
         text=np.frombuffer(b"".join(encoded) + b"\0", np.uint8).copy(),
+        any_text=np.array([len(names) if any_text else -1], np.int32),
     )
     fill_slots(paths)
     return paths

@@ -94,11 +94,13 @@ class JsonLineEvents:
 @lru_cache(maxsize=16)
 def reader_of(projection: Projection, limits: EventLimits) -> JsonColumnReader:
     """Return the reader for a projection; batch after batch has the same."""
-    if projection.wanted is None:
+    wanted, any_text = projection.wanted, False
+    if wanted is None:
+        wanted, any_text = projection.named, True
+    if wanted is None:
         raise EventError("JSON is read by attribute: name those to read")
-    return JsonColumnReader(
-        projection.wanted, projection.schema, total=projection.total, limits=limits
-    )
+    schema, total = projection.schema, projection.total
+    return JsonColumnReader(wanted, schema, total=total, limits=limits, any_text=any_text)
 
 
 def _in_line(number: np.int64, error: TamisError) -> TamisError:

@@ -1,5 +1,6 @@
 """Filters: the IR that all languages and engines share, with its reference semantics."""
 
+from tamis.filters.any_attr import AnyAttr, any_attr
 from tamis.filters.boolean import FALSE, TRUE, Filter, Id, all_of, any_of
 from tamis.filters.build import Attr, attr
 from tamis.filters.limits import FilterLimits
@@ -8,12 +9,14 @@ from tamis.filters.modes import Mode
 __all__ = [
     "FALSE",
     "TRUE",
+    "AnyAttr",
     "Attr",
     "Filter",
     "FilterLimits",
     "Id",
     "Mode",
     "all_of",
+    "any_attr",
     "any_of",
     "attr",
 ]

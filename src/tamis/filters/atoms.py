@@ -342,11 +342,6 @@ def caseless(atom: ValueAtom) -> Caseless:
     return Caseless(atom.attribute, Kind.TEXT, atom.folded())
 
 
-def bare_test(atom: Filter) -> Filter:
-    """Return the test that is made of the value or, to ignore case, of the folded value."""
-    return atom.test if isinstance(atom, Caseless) else atom
-
-
 class InNetwork(ValueAtom, frozen=True):
     """The text is an IP address in one of several networks."""
 

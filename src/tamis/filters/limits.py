@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from tamis.errors import LimitError
+from tamis.filters.any_text import AnyText, bare_test
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import (
     Between,
@@ -15,7 +16,6 @@ from tamis.filters.atoms import (
     Like,
     Regex,
     TextTest,
-    bare_test,
 )
 from tamis.filters.boolean import MAX_DEPTH, Filter
 from tamis.filters.patterns import pattern_steps
@@ -68,7 +68,7 @@ class FilterLimits(NamedTuple):
             raise LimitError("levels inside the filter", actual=filter_.depth, limit=depth)
 
 
-_MAY_BE_PATTERNS: Final = (Regex, Caseless)
+_MAY_BE_PATTERNS: Final = (Regex, Caseless, AnyText)
 _SINGLE: Final = frozenset((Compare, Between, TextTest, Like, Regex))
 
 # What was accepted once, under the limits of that time, is read again without any.

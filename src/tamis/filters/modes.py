@@ -34,6 +34,8 @@ class View(NamedTuple):
 
     event: Event
     unknown: bool | None
+    schema: Schema | None = None
+    """What declares the attributes, for tests of any of them."""
 
 
 UNKNOWN: Final[dict[Mode, bool | None]] = {
@@ -61,7 +63,7 @@ def view_of(event: Event | Mapping[str, object], mode: Mode, schema: Schema | No
             schema.require_all(seen)
         elif mode is Mode.DEFAULT:
             seen = schema.with_defaults(seen)
-    return View(seen, UNKNOWN[mode])
+    return View(seen, UNKNOWN[mode], schema)
 
 
 def require_schema(mode: Mode, schema: Schema | None) -> None:

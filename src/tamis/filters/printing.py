@@ -7,10 +7,14 @@ from typing import Final
 
 from tamis.events.kinds import TRAITS_OF_CLASS, TYPE_OF_KEYWORD, Value
 
+ANY: Final = ""
+"""The name that stands for any attribute; no attribute has it."""
+_ANY_WORD: Final = "any"
+
 # Words that are attribute names only in backticks.
 RESERVED: Final = frozenset(
     {"and", "or", "xor", "not", "true", "false", "is", "has", "in", "between", "like", "matches"}
-    | {"contains", "within", "starts", "ends", "div"}
+    | {"contains", "within", "starts", "ends", "div", _ANY_WORD}
     | set(TYPE_OF_KEYWORD)
 )
 
@@ -25,6 +29,8 @@ def show_name(name: str) -> str:
     """
     if is_plain_name(name):
         return name
+    if name == ANY:
+        return _ANY_WORD
     return "`" + name.replace("`", "``") + "`"
 
 

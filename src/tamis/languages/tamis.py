@@ -15,8 +15,9 @@ from typing import ClassVar, Final
 
 from tamis.events import Kind
 from tamis.events.kinds import TYPE_OF_KEYWORD, TYPES, Type, Value
-from tamis.filters import Filter
-from tamis.filters.arithmetic import Literal, Reference
+from tamis.filters import Filter, FilterLimits
+from tamis.filters.any_text import any_text
+from tamis.filters.arithmetic import Expression, Literal, Reference
 from tamis.filters.atoms import HasKind, Present
 from tamis.filters.boolean import Not
 from tamis.filters.build import (
@@ -30,7 +31,7 @@ from tamis.filters.build import (
     regular,
     text_test,
 )
-from tamis.filters.printing import RESERVED, is_plain_name
+from tamis.filters.printing import ANY, RESERVED, is_plain_name, show_name
 from tamis.languages.expressions import (
     COMMON_INFIX,
     COMPARE,
@@ -164,6 +165,23 @@ class TamisParser(ExpressionParser):
         leading={"exists": 'write "is present" after the name'},
     )
 
+    def __init__(self, text: str, limits: FilterLimits) -> None:
+        super().__init__(text, limits)
+        self._names_any = False
+        """Whether there is a test of any attribute."""
+
+    def counted(self, found: Filter) -> Filter:
+        """Count an atom; one that was written for any attribute tests all of them."""
+        counted = super().counted(found)
+        return counted if not self._names_any or ANY not in found.attributes() else any_text(found)
+
+    def condition(self, expression: Expression, at: int) -> Filter:
+        """Say what follows `any`, which is no condition."""
+        if isinstance(expression, Reference) and expression.name == ANY:
+            hint = 'write a test of text, as in any contains "…"'
+            raise self.tokens.error("any is not a condition", at=at, hint=hint)
+        return super().condition(expression, at)
+
     def operator_hint(self, at: int) -> str:
         """Look behind `~` and `!~` as well, which are halves of operators."""
         word, *after = (word.lower() for word in self.tokens.words[at : at + 3])
@@ -201,6 +219,9 @@ class TamisParser(ExpressionParser):
             return Literal.of(lower == "true")
         if lower in TYPE_OF_KEYWORD:
             return Literal.of(self._converted(TYPE_OF_KEYWORD[lower]))
+        if lower == show_name(ANY):
+            self._names_any = True
+            return Reference(ANY)
         raise self.tokens.error(
             f'"{word}" is a reserved word and cannot be used here',
             at=self.tokens.at - 1,

@@ -33,6 +33,7 @@ from tamis.events.batch import (
 )
 from tamis.events.json_source import JsonLineEvents, JsonLinesData, reader_of
 from tamis.filters import Filter, FilterLimits, Id, Mode
+from tamis.filters.any_text import text_attributes
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.languages import parse
 from tamis.matching.compile.programs import compile_filter, decompile
@@ -354,7 +355,7 @@ class Engine:
         if type(event) is not Event or event.conforms_to is not self.schema or self._total:
             event = self._admission.admit(event)
         found = [id_ for segment in state.segments for id_ in segment.match_one(event, now, budget)]
-        view = View(event, UNKNOWN[Mode.SQL])
+        view = View(event, UNKNOWN[Mode.SQL], self.schema)
         for entry, filter_ in state.open:
             if entry.mode is Mode.SQL:
                 is_satisfied = filter_.truth_in(view) is True
@@ -372,7 +373,7 @@ class Engine:
         """Return what `Filter.matches` says, without its checks: all of it is checked already."""
         if mode is Mode.DEFAULT and self.schema is not None:
             event = self.schema.with_defaults(event)
-        view = View(event, UNKNOWN[mode])
+        view = View(event, UNKNOWN[mode], self.schema)
         if mode is Mode.STRICT and not filter_.is_adequate(view):
             return False
         return filter_.truth_in(view) is True
@@ -480,9 +481,16 @@ class Engine:
         """Return what other segments want of events; the same object unless that differs."""
         _, projection = self._projected
         asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
-        wanted = frozenset[str]().union(*asked)
-        if wanted != projection.wanted:
-            projection = Projection(wanted, self.schema, total=self._total)
+        mentioned = frozenset[str]().union(*asked)
+        wanted: frozenset[str] | None = mentioned
+        named = None
+        if any(segment.evaluator.compiled.variables.tests_any for segment in segments):
+            if self.schema is None:
+                wanted, named = None, mentioned
+            else:
+                wanted = mentioned.union(text_attributes(self.schema))
+        if (wanted, named) != (projection.wanted, projection.named):
+            projection = Projection(wanted, self.schema, total=self._total, named=named)
         self._projected = segments, projection
         return projection
 

@@ -29,11 +29,10 @@ from tamis.filters.atoms import COMPARISONS, HasBits, Like, Regex, TextTest, Val
 from tamis.filters.modes import View
 from tamis.matching import Engine
 from tamis.matching.compile.leaves import Predicate
-from tamis.matching.evaluate import predicates as text_index
 from tamis.matching.evaluate import relations as relation_columns
-from tamis.matching.evaluate import text_finders
+from tamis.matching.evaluate import text_finders, text_index
 from tamis.matching.evaluate.cells import Ranker
-from tamis.matching.evaluate.predicates import PredicateIndex, TextIndex
+from tamis.matching.evaluate.predicates import PredicateIndex
 from tamis.matching.evaluate.text_finders import (
     EachFinder,
     PatternFinder,
@@ -42,6 +41,7 @@ from tamis.matching.evaluate.text_finders import (
     nesting,
     pattern_finders,
 )
+from tamis.matching.evaluate.text_index import TextIndex
 
 # Few characters, so that texts meet; of one to four bytes, some with bytes in common.
 CHARACTERS = "abAB \n.é\u00e8\u20ac\U0001f600\U0001f601\0"

@@ -18,7 +18,7 @@ from seeds import seeds
 from strategies import random_event, random_filter, random_world
 from tamis.events.batch import EventBatch
 from tamis.matching import Engine, Matches, Subscription
-from tamis.matching.evaluate import evaluator, predicates
+from tamis.matching.evaluate import evaluator, text_index
 from tamis.matching.evaluate.predicates import PredicateIndex
 
 BOUND = 256 * 1024 * 1024
@@ -234,6 +234,6 @@ def test_a_text_that_passes_everything_is_passed_on_in_time() -> None:
     engine = Engine()
     engine.add_many(Subscription(n, f'text contains "{chr(0x4E00 + n)}"') for n in range(500))
     texts = ["".join(chr(0x4E00 + n) for n in range(500)) + str(m) for m in range(40)]
-    with patch.object(predicates, "MAX_PASSED_PER_PASS", 700):
+    with patch.object(text_index, "MAX_PASSED_PER_PASS", 700):
         matches = engine.match_batch([{"text": text} for text in texts])
     assert matches.counts().tolist() == [500] * 40

@@ -18,6 +18,7 @@ from tamis.diagrams.atom_intervals import intervals_of
 from tamis.diagrams.value_order import BEGIN, END, Interval, ValueOrder, merged, outside
 from tamis.events import Type
 from tamis.filters import Filter, Mode
+from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, Between, Compare, In
 from tamis.matching.compile.leaf_kernels import MAX_INTEGERS
@@ -92,7 +93,7 @@ def make_leaf(atom: Filter, rule: AbsenceRule, value_order: ValueOrder | None) -
 
 def _predicate_leaf(atom: Filter, name: str, within: Interval, rule: AbsenceRule) -> Leaf:
     holds = Predicate(atom, completed=rule is AbsenceRule.DEFAULT)
-    if isinstance(atom, Relation) and rule is AbsenceRule.UNKNOWN:
+    if isinstance(atom, Relation | AnyText) and rule is AbsenceRule.UNKNOWN:
         # The value order cannot show where it is unknown: a quotient may have no value although
         # all its attributes are present.
         fails = Side((within,), Predicate(atom, truth=False))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import FREE, NONE
 from tamis.diagrams.value_order import BEGIN, END, NUMBERS, Breakpoint, Partition
+from tamis.filters.any_text import AnyText
 from tamis.matching.compile.graph_kernels import Regions, VariableCounts, number_regions
 from tamis.matching.compile.leaf_kernels import (
     ABOVE,
@@ -67,6 +68,11 @@ class Variables:
         """Return all attributes that filters test."""
         asked = (predicate.atom.attributes() for predicate in self.predicates)
         return frozenset(self.blocks).union(*asked) - {""}
+
+    @cached_property
+    def tests_any(self) -> bool:
+        """Return whether filters test any attribute, named or not."""
+        return any(isinstance(predicate.atom, AnyText) for predicate in self.predicates)
 
     @cached_property
     def first(self) -> NDArray[np.int32]:

@@ -6,20 +6,20 @@ looked for folded, and confirmed in the text itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tamis.diagrams.atom_intervals import folded_test
 from tamis.events import Kind
-from tamis.filters.atoms import Caseless, Compare, In, Like, Regex, TextTest, ValueAtom
+from tamis.filters.atoms import Caseless, Like, Regex, TextTest
 from tamis.filters.folding import fold
 from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.text_finders import (
-    EachFinder,
     Finder,
     Placed,
     asked_by,
     finders_by_op,
+    finders_of,
     part_finders,
 )
 
@@ -36,23 +36,11 @@ def caseless_finders(folded: Sequence[Placed], exact: Sequence[Placed]) -> Itera
     parts = [test for test in exact if asked_by(test.atom)[0] == "contains"]
     groups: dict[str, list[Placed]] = {}
     for test in folded:
-        groups.setdefault(_op(test.atom), []).append(test)
+        groups.setdefault(asked_by(test.atom)[0], []).append(test)
     own_parts = groups.pop("contains", [])
-    finders = [finder for op, own in groups.items() for finder in _finders_of(op, own)]
+    finders = [finder for op, own in groups.items() for finder in finders_of(op, own)]
     yield FoldedFinder(finders, PartsInAnyCase(own_parts, parts) if own_parts else None)
     yield from finders_by_op([test for test in exact if not own_parts or test not in parts])
-
-
-def _op(test: ValueAtom) -> str:
-    match test:
-        case Compare(op="="):
-            return "="
-        case In():
-            return "in"
-        case TextTest() | Like() | Regex():
-            return asked_by(test)[0]
-        case _:
-            return ""
 
 
 class FoldedFinder(Finder):
@@ -114,60 +102,3 @@ class PartsInAnyCase:
                 if number in exactly:
                     found += [place for place, part in exactly[number] if part in text]
         return found
-
-
-class EqualFinder(Finder):
-    """Finds which constants a text equals, with one lookup."""
-
-    def __init__(self, tests: Sequence[Placed]) -> None:
-        self._places: Final[dict[object, list[int]]] = {}
-        for test in tests:
-            for value in _constants(test.atom):
-                self._places.setdefault(value, []).append(test.place)
-
-    def find(self, text: str) -> Iterable[int]:
-        """Return the indexes of the lists that have the text."""
-        return self._places.get(text, ())
-
-
-def _constants(test: ValueAtom) -> Iterable[object]:
-    match test:
-        case Compare(value=value):
-            return (value,)
-        case In(values=values):
-            return values
-        case _:
-            return (asked_by(test)[1],)
-
-
-class BeginningFinder(Finder):
-    """Finds which prefixes a text has: those that share the beginning that all of them have."""
-
-    def __init__(self, tests: Sequence[Placed]) -> None:
-        self._shortest: Final = min(len(test.text) for test in tests)
-        self._by_beginning: Final[dict[str, list[tuple[str, int]]]] = {}
-        for test in tests:
-            begun = self._by_beginning.setdefault(test.text[: self._shortest], [])
-            begun.append((test.text, test.place))
-
-    def find(self, text: str) -> Iterable[int]:
-        """Return the indexes of the prefixes that a text has."""
-        begun = self._by_beginning.get(text[: self._shortest])
-        if begun is None:
-            return ()
-        return [place for prefix, place in begun if text.startswith(prefix)]
-
-
-def _finders_of(op: str, tests: Sequence[Placed]) -> list[Finder]:
-    own = _FINDERS.get(op)
-    if own is not None:
-        return [own(tests)]
-    # Order, and what is rare.
-    return finders_by_op(tests) if op else [EachFinder(tests)]
-
-
-_FINDERS: Final[dict[str, Callable[[Sequence[Placed]], Finder]]] = {
-    "=": EqualFinder,
-    "in": EqualFinder,
-    "starts with": BeginningFinder,
-}

@@ -80,7 +80,8 @@ class CellFinder:
         found, starts = [_NOTHING], [0]
         multivalued, names = None, set[str]()
         for name, ranker in self.rankers.items() if columns else ():
-            column = columns.get(name)
+            # The block of no attribute has predicates only.
+            column = columns.get(name) if name else None
             if column is not None:
                 found.append(ranker.rank(column))
                 events = None if column.is_single else column.multivalued(batch.length)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -12,12 +11,10 @@ from numpy.typing import NDArray
 
 from tamis.events import Kind, Schema
 from tamis.events.batch import NO_COLUMN, EventBatch
-from tamis.events.columns import Entries
+from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Caseless, HasBits, ValueAtom
+from tamis.filters.atoms import HasBits, ValueAtom
 from tamis.matching.compile.leaves import Predicate
-from tamis.matching.evaluate.batch_kernels import gather_holders, mark_holders
-from tamis.matching.evaluate.caseless_finders import caseless_finders, placed_folded
 from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.relations import (
     MeteredRelation,
@@ -25,103 +22,7 @@ from tamis.matching.evaluate.relations import (
     PlannedRelation,
     find_related,
 )
-from tamis.matching.evaluate.text_finders import Finder, Placed, asked_by, finders_by_op
-
-# Results are passed on for this many texts at a time, or once they are this many, so that they
-# never fill the memory.
-TEXTS_PER_PASS: Final = 256
-MAX_PASSED_PER_PASS: Final = 1_000_000
-
-# --- the text predicates of an attribute ----------------------------------------------------------
-
-
-class TextIndex:
-    """The text predicates of one attribute, each with the row that its results go to."""
-
-    def __init__(self) -> None:
-        self._atoms: list[ValueAtom] = []
-        self._rows: list[int] = []
-        self._row_asking: dict[tuple[str, str], int] = {}
-        self._copies: dict[int, int] = {}
-
-    def add(self, row: int, atom: ValueAtom) -> None:
-        """Add a predicate; its results go to this row."""
-        asked = asked_by(atom)
-        if asked in self._row_asking:
-            self._copies[row] = self._row_asking[asked]
-            return
-        self._row_asking[asked] = row
-        self._rows.append(row)
-        self._atoms.append(atom)
-
-    @cached_property
-    def _finders(self) -> list[Finder]:
-        exact, folded = list[Placed](), list[Placed]()
-        for row, atom in zip(self._rows, self._atoms, strict=True):
-            op, text = asked_by(atom)
-            if op.startswith("~") and isinstance(atom, Caseless):
-                folded.append(placed_folded(row, atom))
-            else:
-                exact.append(Placed(row, atom, text))
-        return [*caseless_finders(folded, exact)] if folded else finders_by_op(exact)
-
-    def asking_as(self, row: int) -> list[int]:
-        """Return the rows that ask the same as one, and itself."""
-        return [row, *self._twins.get(row, ())]
-
-    @cached_property
-    def _twins(self) -> dict[int, list[int]]:
-        """The rows that ask the same as a row."""
-        twins: dict[int, list[int]] = {}
-        for row, original in self._copies.items():
-            twins.setdefault(original, []).append(row)
-        return twins
-
-    def rows_passed(self, text: str, meter: Meter | None = None) -> list[int]:
-        """Return the rows of the predicates that a text of a single event passes."""
-        if meter is None:
-            rows = [row for finder in self._finders for row in finder.find(text)]
-        else:
-            rows = [row for finder in self._finders for row in finder.find_within(text, meter)]
-            if meter.left_out:
-                meter.note([0])
-        if self._copies:
-            rows += [twin for row in rows for twin in self._twins.get(row, ())]
-        return rows
-
-    def set_rows(
-        self, entries: Entries, rows: NDArray[np.bool_], meter: Meter | None = None
-    ) -> None:
-        """Mark the events that pass each predicate in its row."""
-        starts = np.zeros(len(entries.texts) + 1, np.int64)
-        holders = np.empty(len(entries.events), np.int32)
-        gather_holders(entries.values, entries.events, starts, holders)
-        first, texts, finders = 0, entries.texts, self._finders
-        while first < len(texts):
-            # The rows of the predicates that each text passes.
-            found: list[list[int]] = []
-            total, last = 0, min(first + TEXTS_PER_PASS, len(texts))
-            while first + len(found) < last and total < MAX_PASSED_PER_PASS:
-                text = texts[first + len(found)]
-                if meter is None:
-                    found.append([row for finder in finders for row in finder.find(text)])
-                else:
-                    own = [row for finder in finders for row in finder.find_within(text, meter)]
-                    found.append(own)
-                    if meter.left_out:
-                        place = first + len(found) - 1
-                        meter.note(holders[starts[place] : starts[place + 1]].tolist())
-                total += len(found[-1])
-            passed = np.fromiter(chain.from_iterable(found), np.int32, total)
-            places = np.arange(first, first + len(found), dtype=np.int32)
-            mark_holders(passed, np.repeat(places, list(map(len, found))), starts, holders, rows)
-            first += len(found)
-        if self._copies:
-            rows[[*self._copies]] = rows[[*self._copies.values()]]
-
-
-# --- all predicates -------------------------------------------------------------------------------
-
+from tamis.matching.evaluate.text_index import AnyTextIndex, TextIndex
 
 Rows = NDArray[np.bool_]
 
@@ -139,24 +40,28 @@ class PredicateIndex:
         """For each comparison, with or without defaults, its rows: where it is true, or false."""
         self._of_relation: Final[dict[int, list[tuple[int, bool]]]] = {}
         self._by_default: Final[dict[str, list[int]]] = {}
+        self._any_texts: AnyTextIndex | None = None
         for row, predicate in enumerate(predicates):
             self._add(row, predicate)
 
     @property
     def is_only_texts(self) -> bool:
         """Return whether all test texts, and none holds for an absent one."""
-        return not (self._bits or self._relations or self._by_default)
+        others = self._bits or self._relations or self._by_default or self._any_texts
+        return not others
 
     @property
     def are_metered(self) -> bool:
         """Return whether there are tests that an event can make slow."""
-        return bool(self.texts or self._relations)
+        return bool(self.texts or self._relations or self._any_texts)
 
     def asking_as(self, row: int) -> list[int]:
         """Return the rows of the predicates that are tested with one, and itself."""
         if row in self._of_relation:
             return [row for row, _ in self._of_relation[row]]
-        return [*{one for tests in self.texts.values() for one in tests.asking_as(row)}]
+        any_texts = () if self._any_texts is None else self._any_texts.indexes
+        indexes = (*self.texts.values(), *any_texts)
+        return [*{one for tests in indexes for one in tests.asking_as(row)}]
 
     def find(self, batch: EventBatch, meter: Meter | None = None) -> Rows:
         """Return whether each predicate, in the given order, holds for each event.
@@ -174,7 +79,9 @@ class PredicateIndex:
                 events, masks = column.entries[Kind.BITS][:2]
                 rows[row, events[_has_bits(atom, masks)]] = True
         for name, by_default in self._by_default.items():
-            rows[np.ix_(np.array(by_default), _absent(name, batch))] = True
+            rows[np.ix_(np.array(by_default), batch.lacking(name))] = True
+        if self._any_texts is not None:
+            self._any_texts.set_rows(batch, rows, meter)
         if self._relations:
             self._set_relations(batch, rows, meter)
         return rows
@@ -185,6 +92,10 @@ class PredicateIndex:
             own = self._relations.setdefault((atom, predicate.completed), [])
             own.append((row, predicate.truth))
             self._of_relation[row] = own
+            return
+        if isinstance(atom, AnyText):
+            self._any_texts = self._any_texts or AnyTextIndex(self._schema)
+            self._any_texts.add(row, atom, predicate)
             return
         assert isinstance(atom, ValueAtom)  # noqa: S101 - the only other atoms without intervals
         if isinstance(atom, HasBits):
@@ -220,8 +131,3 @@ def _has_bits(atom: HasBits, masks: NDArray[np.uint64]) -> Rows:
     found = masks & wanted
     passing: Rows = found == wanted if atom.op == "all" else found != 0
     return passing
-
-
-def _absent(name: str, batch: EventBatch) -> NDArray[np.intp]:
-    counts = batch.columns.get(name, NO_COLUMN).counts(len(batch))
-    return np.flatnonzero(counts == 0)

@@ -14,7 +14,7 @@ from ahocorasick_rs import BytesAhoCorasick
 
 from tamis.diagrams.atom_intervals import text_predicate_of
 from tamis.events import Kind
-from tamis.filters.atoms import InNetwork, Regex, TextTest, ValueAtom
+from tamis.filters.atoms import Caseless, Compare, In, InNetwork, Regex, TextTest, ValueAtom
 from tamis.filters.like import compile_like
 from tamis.filters.limits import NANOSECONDS_PER_STEP
 from tamis.filters.networks import FIRST_V4, FIRST_V6, network_of, position_of
@@ -257,6 +257,48 @@ class EndingFinder(Finder):
         return found
 
 
+class EqualFinder(Finder):
+    """Finds which constants a text equals, with one lookup."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._places: Final[dict[object, list[int]]] = {}
+        for test in tests:
+            for value in _constants(test.atom):
+                self._places.setdefault(value, []).append(test.place)
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the lists that have the text."""
+        return self._places.get(text, ())
+
+
+def _constants(test: ValueAtom) -> Iterable[object]:
+    match test.test if isinstance(test, Caseless) else test:
+        case Compare(value=value):
+            return (value,)
+        case In(values=values):
+            return values
+        case _:
+            return (asked_by(test)[1],)
+
+
+class BeginningFinder(Finder):
+    """Finds which prefixes a text has: those that share the beginning that all of them have."""
+
+    def __init__(self, tests: Sequence[Placed]) -> None:
+        self._shortest: Final = min(len(test.text) for test in tests)
+        self._by_beginning: Final[dict[str, list[tuple[str, int]]]] = {}
+        for test in tests:
+            begun = self._by_beginning.setdefault(test.text[: self._shortest], [])
+            begun.append((test.text, test.place))
+
+    def find(self, text: str) -> Iterable[int]:
+        """Return the indexes of the prefixes that a text has."""
+        begun = self._by_beginning.get(text[: self._shortest])
+        if begun is None:
+            return ()
+        return [place for prefix, place in begun if text.startswith(prefix)]
+
+
 class PatternFinder(Finder):
     """Finds which patterns match a text, with one automaton (RE2)."""
 
@@ -384,7 +426,7 @@ def part_finders(tests: Sequence[Placed]) -> list[Finder]:
     levels = nesting([test.text for test in tests])
     plain, others = list[Placed](), list[Placed]()
     for test, level in zip(tests, levels, strict=True):
-        is_plain = level < MAX_NESTING and len(_bytes(test.text)) <= MAX_PART_BYTES
+        is_plain = test.text and level < MAX_NESTING and len(_bytes(test.text)) <= MAX_PART_BYTES
         (plain if is_plain else others).append(test)
     finders: list[Finder] = [PartFinder(plain)] if plain else []
     return [*finders, EachFinder(others)] if others else finders
@@ -417,8 +459,11 @@ def finders_of(op: str, tests: Sequence[Placed]) -> list[Finder]:
     return FINDERS.get(op, _each)(tests)
 
 
-# By operator; all others, such as `within` a long text, are rare.
+# By operator; all others, such as order and `within` a long text, are rare.
 FINDERS: Final[dict[str, Callable[[Sequence[Placed]], list[Finder]]]] = {
+    "=": lambda tests: [EqualFinder(tests)],
+    "in": lambda tests: [EqualFinder(tests)],
+    "starts with": lambda tests: [BeginningFinder(tests)],
     "contains": part_finders,
     "ends with": _ending_finders,
     "like": _like_finders,

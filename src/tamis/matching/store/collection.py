@@ -23,8 +23,9 @@ from numpy.typing import NDArray
 from tamis.diagrams.kernels import NONE
 from tamis.errors import FilterError
 from tamis.filters import Filter, Id, Mode
+from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Like, Regex, bare_test
+from tamis.filters.atoms import Caseless, Like, Regex
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store.segments import CompiledSubscription, Segment, UncompiledColumns
 
@@ -87,9 +88,14 @@ class CollectionState(NamedTuple):
         bound = filter_ if schema is None else filter_.bind(schema)
         return self._replace(
             open=(*self.open, OpenSubscription(entry, bound)),
-            is_metered=self.is_metered
-            or any(isinstance(t, Regex | Like | Relation) for t in map(bare_test, bound.atoms())),
+            is_metered=self.is_metered or any(map(_may_be_slow, bound.atoms())),
         )
+
+
+def _may_be_slow(atom: Filter) -> bool:
+    """Return whether an event can make a test slow: it has many texts, or long ones."""
+    test = atom.test if isinstance(atom, Caseless) else atom
+    return isinstance(test, Regex | Like | Relation | AnyText)
 
 
 class _Uncompiled(NamedTuple):

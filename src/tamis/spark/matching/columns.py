@@ -16,7 +16,8 @@ from tamis.events import Schema, Type
 from tamis.events.arrow_values import is_surely, type_of_arrow
 from tamis.events.kinds import types_from
 from tamis.events.schema import did_you_mean
-from tamis.filters.printing import show_name
+from tamis.filters.any_text import text_attributes
+from tamis.filters.printing import ANY, show_name
 
 _SHOWN: Final = 8
 
@@ -122,13 +123,31 @@ def _paths(
             yield from _paths(inner, rest, path, arrays + lists)
 
 
+def text_names(struct: T.StructType, prefix: str = "") -> Iterator[str]:
+    """Yield the attributes that hold texts, each under its dotted name."""
+    for field in struct:
+        inner, name = field.dataType, f"{prefix}{field.name}"
+        while isinstance(inner, T.ArrayType):
+            inner = inner.elementType
+        if isinstance(inner, T.StructType):
+            yield from text_names(inner, f"{name}.")
+        elif isinstance(inner, T.StringType):
+            yield name
+
+
 # --- checked against the schema ----------------------------------------------------------------
 
 
 def wanted_attributes(
     events: DataFrame, mentioned: Collection[str], schema: Schema | None, *, total: bool
 ) -> frozenset[str]:
-    """Return the attributes that filters mention, and those that may contradict the schema."""
+    """Return the attributes that filters mention, and those that may contradict the schema.
+
+    Filters that test any attribute mention all that have texts.
+    """
+    if ANY in mentioned:
+        texts = text_names(events.schema) if schema is None else text_attributes(schema)
+        mentioned = {*mentioned, *texts} - {ANY}
     check_columns(events, mentioned, schema, total=total)
     if schema is None:
         return frozenset(mentioned)

@@ -16,6 +16,7 @@ from tamis.events.arrow import batch_of_arrow
 from tamis.events.batch import EventBatch
 from tamis.events.json_columns import JsonColumnReader
 from tamis.filters import Mode
+from tamis.filters.printing import ANY
 from tamis.spark.library.library import Shard
 from tamis.spark.matching.outputs import (
     Output,
@@ -152,7 +153,9 @@ class EventDecoder:
 
     @cached_property
     def _reader(self) -> JsonColumnReader:
-        return JsonColumnReader(self._wanted, self._schema, total=self._total)
+        any_text = ANY in self._wanted and self._schema is None
+        wanted = {*self._wanted} - {ANY}
+        return JsonColumnReader(wanted, self._schema, total=self._total, any_text=any_text)
 
 
 def _spans(

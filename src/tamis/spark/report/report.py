@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import pyspark
 from pyspark.sql import SparkSession
 
+from tamis.filters.printing import show_name
 from tamis.spark.library.library import Version
 from tamis.spark.matching.counts import Counts
 from tamis.spark.matching.outputs import Output
@@ -107,7 +108,7 @@ def _library(version: Version) -> Markup:
         ("shards", f"{len(manifest.shards):,}, of {version.size / 1e6:,.1f} MB in all"),
         ("mode", manifest.mode),
         ("key", manifest.key or "none"),
-        ("attributes in filters", ", ".join(sorted(version.attributes)) or "none"),
+        ("attributes in filters", ", ".join(map(show_name, sorted(version.attributes))) or "none"),
     ]
     return joined(tag("h2", "The library"), sheet((), rows))
 

@@ -21,13 +21,13 @@ from tamis.matching.evaluate.cells import CellFinder, Ranker
 from tamis.matching.evaluate.metering import Meter
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import PostingLists
-from tamis.matching.evaluate.predicates import TextIndex
 from tamis.matching.evaluate.single_event.plan import SinglePlan, plan_single_events
 from tamis.matching.evaluate.single_event.spreading_kernels import (
     SingleArrays,
     SingleWorkspace,
     match_values,
 )
+from tamis.matching.evaluate.text_index import TextIndex
 
 MAX_EXACT_INTEGER: Final = 1 << 53
 NOTHING: Final = np.empty(0, np.int32)
@@ -72,6 +72,7 @@ class SingleEvaluator:
             for number, (name, is_exact) in enumerate(
                 zip(compiled.variables.blocks, exact, strict=True)
             )
+            if name
         }
         self._classes = {
             name: _CLASSES.get(declared.type, frozenset())

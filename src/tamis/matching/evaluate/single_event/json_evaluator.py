@@ -46,7 +46,7 @@ class SingleJsonEvaluator:
     def __init__(self, single: SingleEvaluator, schema: Schema | None) -> None:
         self._single = single
         declared: Mapping[str, object] = schema or {}
-        self._names: Final = sorted({*single.asked, *declared} - {""})
+        self._names: Final = sorted({*single.asked, *declared})
         self._paths = wanted_paths(self._names)
         self._accepted = [_accepted(name, schema) for name in self._names]
         self._texts = [asked and asked.texts for asked in map(single.asked.get, self._names)]
