@@ -325,3 +325,151 @@ async def test_what_is_deferred_comes_before_what_a_suspended_subscription_misse
         broker.supervisor.start("deferred writer", broker.deferred_writer.run())
         await subscribe(ann, "a >= 0", "s2")
         assert await read(ann, "s2", 2) == [0, 1]
+
+
+# --- several principals --------------------------------------------------------------------------
+
+
+async def backlogs(broker: Broker, sessions: dict[str, Session], counts: dict[str, int]) -> None:
+    """Make subscriptions, and defer so many events for each principal."""
+    for owner, session in sessions.items():
+        for name in NAMES:
+            await subscribe(session, f"{owner} >= 0", name)
+    for owner, count in counts.items():
+        texts = [b'{"%s": %d, "a": %d}' % (owner.encode(), n, n) for n in range(count)]
+        await sessions[owner].publish(texts)
+    await broker.matcher.drained()
+
+
+@contextmanager
+def turns() -> Iterator[list[str]]:
+    """Yield whose slices are written, in order."""
+    write, owners = StateStore.write_deferred, list[str]()
+
+    def note(state: StateStore, owner: str, *args: Any) -> Any:
+        written = write(state, owner, *args)
+        owners.extend([owner] * bool(written.pairs))
+        return written
+
+    with patch.object(StateStore, "write_deferred", autospec=True, side_effect=note):
+        yield owners
+
+
+@run_async
+async def test_principals_with_deferred_matches_take_turns(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        sessions = {name: await fixture.login(name, "user") for name in ("ann", "bob")}
+        with held_writer() as go, turns() as owners:
+            await backlogs(fixture.broker, sessions, {"ann": 5, "bob": 3})
+            go.set()
+            await is_written(fixture.broker)
+        # Six subscriptions of each, two at a time.
+        assert owners == ["ann", "bob"] * 9 + ["ann"] * 6
+        for name in NAMES:
+            assert await read(sessions["ann"], name, 5) == [0, 1, 2, 3, 4]
+            assert await read(sessions["bob"], name, 3) == [0, 1, 2]
+
+
+@run_async
+async def test_who_reads_first_does_not_keep_others_who_read_waiting(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        sessions = {name: await fixture.login(name, "user") for name in ("ann", "bob", "eve")}
+        with held_writer() as go, turns() as owners:
+            await backlogs(fixture.broker, sessions, {"eve": 20, "ann": 20, "bob": 1})
+            reading = [asyncio.create_task(read(sessions["ann"], name, 20)) for name in NAMES]
+            reading.append(asyncio.create_task(read(sessions["bob"], "s5", 1)))
+            awaited = fixture.broker.deferred_writer._awaited
+            await eventually_async(lambda: len(awaited) == 7)
+            go.set()
+            assert (await asyncio.gather(*reading))[-1] == [0]
+            first = [n for n, owner in enumerate(owners) if owner == "bob"]
+            await is_written(fixture.broker)
+        assert max(first) < 15
+        # Nor does anybody wait for ever for those who read.
+        assert owners[:40].count("eve") >= 10
+
+
+# --- retention meanwhile -------------------------------------------------------------------------
+
+
+async def retain_from(broker: Broker, sequence: int) -> None:
+    """Do what the chore does when the log has removed the events before a sequence."""
+    dropped = await broker.executors.background.run(broker.store.state.drop_pending_below, sequence)
+    broker.deferred_writer.forget_below(sequence)
+    for number, count in dropped.items():
+        subscription = broker.subscription_index.get(number)
+        assert subscription is not None
+        broker.notifier.drop_below(subscription, sequence, count)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@run_async
+async def test_retention_while_a_slice_is_written_counts_each_event_once(
+    tmp_path: Path, when: str
+) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        broker, ann = fixture.broker, await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        loop, write = asyncio.get_running_loop(), StateStore.write_deferred
+        calls = 0
+
+        def write_meanwhile(state: StateStore, *args: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == 3 and when == "before":
+                asyncio.run_coroutine_threadsafe(retain_from(broker, 3), loop).result(10)
+            written = write(state, *args)
+            if calls == 3 and when == "after":
+                asyncio.run_coroutine_threadsafe(retain_from(broker, 3), loop).result(10)
+            return written
+
+        with patch.object(StateStore, "write_deferred", autospec=True, side_effect=write_meanwhile):
+            await ann.publish(events(0, 4))
+            await broker.matcher.drained()
+            await is_written(broker)
+        assert await losses(ann) == [2] * len(NAMES)
+        for name in NAMES:
+            assert await read(ann, name, 2) == [2, 3]
+            assert await fetched(ann, name) == []
+        assert await losses(ann) == [2] * len(NAMES)
+        # Who publishes for its own absent subscribers no longer waits.
+        await asyncio.wait_for(ann.publish(events(4, 1)), 10)
+        assert await read(ann, "s0", 1) == [4]
+        assert not broker.store.state.damaged
+
+
+@pytest.mark.parametrize("is_written_first", [False, True])
+@run_async
+async def test_what_retention_removed_before_a_crash_counts_though_it_was_deferred(
+    tmp_path: Path, is_written_first: bool
+) -> None:
+    async with broker_fixture(tmp_path, POLICY, retention_bytes=1) as fixture:
+        broker, ann = fixture.broker, await fixture.login("ann", "user")
+        for name in NAMES:
+            await subscribe(ann, "a >= 0", name)
+        broker.store.log._segment_bytes = 1
+        with (
+            held_writer(),
+            patch.object(StateStore, "drop_pending_below", autospec=True, side_effect=FULL),
+        ):
+            for n in range(4):
+                await ann.publish(events(n, 1))
+            await broker.matcher.drained()
+            with pytest.raises(StorageFullError):
+                await broker._apply_retention()
+            assert broker.store.log.first_sequence == 4
+            shutil.copytree(tmp_path / "data", tmp_path / "crashed" / "data")
+    with held_writer() as go:
+        async with broker_fixture(tmp_path / "crashed", POLICY) as fixture:
+            broker, ann = fixture.broker, await fixture.login("ann", "user")
+            if is_written_first:
+                go.set()
+                await is_written(broker)
+            await broker._apply_retention()
+            go.set()
+            assert await losses(ann) == [3] * len(NAMES)
+            for name in NAMES:
+                assert await read(ann, name, 1) == [3]
+            await is_written(broker)
+            assert await losses(ann) == [3] * len(NAMES)

@@ -90,6 +90,7 @@ class DeferredWriter:
         """Who has deferred matches; the next one comes first."""
         self._awaited: dict[int, str] = {}
         """Subscriptions that somebody reads, and their owners."""
+        self._is_readers_turn = False
         self._work, self._is_awaited, self._progress = (asyncio.Event() for _ in range(3))
 
     def resume(self) -> None:
@@ -229,9 +230,7 @@ class DeferredWriter:
 
     async def _write_next(self) -> float:
         """Write a slice of the next principal, and return how long it took."""
-        owner = next(iter(self._awaited.values()), "")
-        if owner not in self._owners:
-            owner = next(iter(self._owners))
+        owner = self._next_owner()
         # More may be added while this is done, and must not be forgotten.
         del self._owners[owner]
         try:
@@ -258,6 +257,17 @@ class DeferredWriter:
                 self._count_lost(subscription, count, DAMAGE)
         self._progress.set()
         return seconds
+
+    def _next_owner(self) -> str:
+        """Return whose turn it is: each second time that of somebody whose subscriptions are read.
+
+        Whoever had one comes last.
+        """
+        self._is_readers_turn = not self._is_readers_turn
+        if self._is_readers_turn and self._awaited:
+            read = {*self._awaited.values()}
+            return next((one for one in self._owners if one in read), next(iter(self._owners)))
+        return next(iter(self._owners))
 
     def _give_up(self, owner: str) -> None:
         """Forget matches that are not there; if they were damaged, they have been told."""
