@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
 from tamis.broker.deliver.notifier import DAMAGE
-from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
+from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.health import Health, code_of
 from tamis.errors import StorageError
@@ -123,21 +123,21 @@ class DeferredWriter:
     ) -> dict[str, list[int]]:
         """Remove the subscriptions whose event must be deferred; return their numbers by owner."""
         latest, deferred, kept = self.latest, dict[str, list[int]](), list[ActiveSubscription]()
+        absent: dict[str, list[ActiveSubscription]] = {}
         # There may be very many, and other events wait meanwhile.
         for one in subscriptions:
-            stored = one.stored
+            stored, queue = one.stored, one.queue
             if stored.number in latest or stored.number in now:
                 deferred.setdefault(stored.owner, []).append(stored.number)
-            else:
+            elif queue.is_attended or queue.listeners or not isinstance(queue, DiskQueue):
                 kept.append(one)
-        if len(kept) > self.max_rows_per_event:
-            counts = Counter([one.stored.owner for one in kept if _is_absent(one.queue)])
-            for owner, count in counts.items():
-                if count > self.max_rows_per_event:
-                    absent = [o for o in kept if o.stored.owner == owner and _is_absent(o.queue)]
-                    deferred.setdefault(owner, []).extend(one.number for one in absent)
-                    gone = {*deferred[owner]}
-                    kept = [one for one in kept if one.number not in gone]
+            else:
+                absent.setdefault(stored.owner, []).append(one)
+        for owner, some in absent.items():
+            if len(some) > self.max_rows_per_event:
+                deferred.setdefault(owner, []).extend([one.stored.number for one in some])
+            else:
+                kept += some
         subscriptions[:] = kept
         return deferred
 
@@ -305,7 +305,3 @@ class DeferredWriter:
     async def _next_progress(self) -> None:
         self._progress.clear()
         await self._progress.wait()
-
-
-def _is_absent(queue: DiskQueue | MemoryQueue) -> bool:
-    return isinstance(queue, DiskQueue) and not (queue.is_attended or queue.listeners)
