@@ -13,6 +13,7 @@ from tamis.broker import Session
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import (
     Acknowledge,
+    Code,
     Credit,
     Deliver,
     Ended,
@@ -21,6 +22,7 @@ from tamis.protocol import (
     Unsubscribe,
 )
 from tamis.protocol.frames import SlowPolicy
+from tamis.protocol.management import NewSubscription
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -74,8 +76,10 @@ class DurableSubscriber:
             credential = self._world.credential(self.principal)
             try:
                 choice = random.random()
-                if choice < 0.3:
+                if choice < 0.25:
                     await self._fetch(credential)
+                elif choice < 0.3:
+                    await self._create_together(credential)
                 elif choice < 0.35:
                     await self._read_history(credential)
                 elif choice < 0.4:
@@ -141,6 +145,31 @@ class DurableSubscriber:
             await client.call(Unsubscribe(ref=0, subscription=self.name, delete=True))
 
     # --- by requests -----------------------------------------------------------------------------
+
+    async def _create_together(self, credential: Credential) -> None:
+        """Create all subscriptions of the principal in one request, or resume them."""
+        world, checker = self._world, self._world.checker
+        owned = {one.name: one for one in world.durable if one.principal == self.principal}
+        frames = [one.wanted(0, "manual") for one in owned.values()]
+
+        async def create(session: Session) -> None:
+            asked_at = world.loop.time()
+            for frame in frames:
+                checker.asking(credential, frame)
+            given = [*map(_new, frames), NewSubscription(id="s9", filter="a <")]
+            *results, refused = await session.create_subscriptions(given)
+            if refused.code != Code.BAD_FILTER:
+                checker.fail(f"a filter that is not one has the result {refused}")
+            for frame, result in zip(frames, results, strict=True):
+                made = session._services.subscription_index.find(self.principal, result.id)
+                # Somebody else may have deleted it just now.
+                if result.code is None and made is not None:
+                    start = made.view(0, 0).start
+                    checker.subscribed(
+                        credential, frame, asked_at, result.id, start, resumed=result.resumed
+                    )
+
+        await request(world, credential, create)
 
     async def _fetch(self, credential: Credential) -> None:
         world, random = self._world, self._random
@@ -247,6 +276,16 @@ class DurableSubscriber:
             await client.send(Acknowledge(subscription=self.name, sequences=sequences))
         elif isinstance(frame, Ended):
             raise DisconnectedError(frame.reason)
+
+
+def _new(frame: Subscribe) -> NewSubscription:
+    return NewSubscription(
+        id=frame.durable,
+        filter=frame.filter,
+        start=frame.start,
+        lifetime=frame.lifetime,
+        max_attempts=frame.max_attempts,
+    )
 
 
 class PatientSubscriber(DurableSubscriber):

@@ -39,6 +39,7 @@ from tamis.broker.deliver.notifier import Attachment
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.subscribe import replay
+from tamis.matching.store import additions
 from tamis.storage import Storage, tables
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
@@ -382,6 +383,8 @@ def _replaced(world: World) -> Iterator[None]:
         mock.patch.object(secrets, "token_bytes", random.randbytes),
         mock.patch.object(secrets, "token_hex", token_hex),
         mock.patch.object(replay, "EVENTS_PER_STEP", 3),
+        # Even two subscriptions of one request are compiled beside the matcher.
+        mock.patch.object(additions, "MAX_RECOMPILED_SUBSCRIPTIONS", 2),
         mock.patch.object(DeferredWriter, "max_rows_per_event", 300 if world.seed % 4 else 1),
         mock.patch.object(DeferredWriter, "rows_per_slice", 1),
         mock.patch.object(tables, "MAX_DEFERRED_PER_ROW", 1),

@@ -344,6 +344,23 @@ def test_all_subscriptions_are_added_or_none(quick_path: Path) -> None:
         state.subscriptions()
 
 
+def test_nobody_else_gets_a_reserved_number(quick_path: Path) -> None:
+    state = StateStore(quick_path / "state.db")
+    assert state.reserve_numbers(3) == range(1, 4)
+    assert state.add_subscription(subscription("a")) == 4
+    assert state.reserve_numbers(2) == range(5, 7)
+    mixed = [subscription("b", number=3), subscription("c"), subscription("d", number=2)]
+    assert state.add_subscriptions(mixed) == [3, 8, 2]
+    assert [one.number for one in state.subscriptions()] == [2, 3, 4, 8]
+    with pytest.raises(StorageError, match="bob already has a subscription named c"):
+        state.add_subscriptions([subscription("e", number=5), subscription("c", number=6)])
+    assert [one.name for one in state.subscriptions()] == ["d", "b", "a", "c"]
+    state.close()
+    again = StateStore(quick_path / "state.db")
+    assert again.add_subscription(subscription("f")) == 9
+    again.close()
+
+
 def test_readers_do_not_wait_for_the_writer_and_see_whole_changes(quick_path: Path) -> None:
     state = StateStore(quick_path / "state.db")
     state.add_subscriptions([subscription("a"), subscription("b")])

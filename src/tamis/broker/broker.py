@@ -220,6 +220,9 @@ class Broker:
             self.acknowledgement_writer.count_lost,
         )
         self.history = History(store.log, event_cache, schema, settings.mode)
+        views = FairExecutor(
+            executors.client, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
+        )
         self.subscription_manager = SubscriptionManager(
             store=store,
             engine=self.engine,
@@ -236,6 +239,7 @@ class Broker:
             supervisor=self.supervisor,
             suspensions=suspensions,
             unwritten=self.acknowledgement_writer.unwritten,
+            batch_executor=views,
         )
         self.damage_watch = DamageWatch(
             store, self.health, self.metrics, clock, executors.background
@@ -273,9 +277,7 @@ class Broker:
             executors=executors,
             fan_out=fan_out,
             client_executor=FairExecutor(executors.client, clock.monotonic, pause),
-            view_executor=FairExecutor(
-                executors.client, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
-            ),
+            view_executor=views,
             decode_executor=FairExecutor(
                 executors.decode,
                 clock.monotonic,

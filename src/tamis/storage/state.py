@@ -74,26 +74,38 @@ class StateStore(StateBase):
         """Add a subscription and return its number; its owner has no other of that name."""
         return self.add_subscriptions([subscription])[0]
 
+    def reserve_numbers(self, count: int) -> range:
+        """Return numbers for subscriptions to be added later; no other gets one of them."""
+        with self._writing:
+            first = max(self._counters.last_number, self._last_reserved) + 1
+            self._last_reserved = first + count - 1
+        return range(first, first + count)
+
     def add_subscriptions(self, subscriptions: Sequence[StoredSubscription]) -> list[int]:
-        """Add all subscriptions or none; return their numbers."""
+        """Add all subscriptions or none; return their numbers, as reserved or new."""
         with self._change(lasting=True) as (connection, counters, added, _):
-            first = counters.last_number + 1
-            numbers = list(range(first, first + len(subscriptions)))
-            for number, subscription in zip(numbers, subscriptions, strict=True):
-                self._insert(connection, msgspec.structs.replace(subscription, number=number))
-            counters.last_number += len(numbers)
+            first = max(counters.last_number, self._last_reserved) + 1
+            numbers = [one.number or first + place for place, one in enumerate(subscriptions)]
+            self._insert(connection, numbers, subscriptions)
+            counters.last_number = max([counters.last_number, *numbers])
             counters.subscriptions += len(numbers)
             added.update(numbers)
         return numbers
 
-    def _insert(self, connection: sqlite3.Connection, subscription: StoredSubscription) -> None:
-        row = SUBSCRIPTIONS.row(msgspec.structs.astuple(subscription))
+    def _insert(
+        self,
+        connection: sqlite3.Connection,
+        numbers: Sequence[int],
+        subscriptions: Sequence[StoredSubscription],
+    ) -> None:
+        before, columns = connection.total_changes, map(msgspec.structs.astuple, subscriptions)
+        rows = ((number, *row[1:]) for number, row in zip(numbers, columns, strict=True))
         try:
-            connection.execute(SUBSCRIPTIONS.insert, row)
+            connection.executemany(SUBSCRIPTIONS.insert, SUBSCRIPTIONS.rows(rows))
         except sqlite3.IntegrityError:
+            known = subscriptions[connection.total_changes - before]
             raise StorageError(
-                self._path,
-                f"{subscription.owner} already has a subscription named {subscription.name}",
+                self._path, f"{known.owner} already has a subscription named {known.name}"
             ) from None
 
     def remove_subscription(self, number: int) -> bool:

@@ -66,6 +66,8 @@ class StateBase:
     ) -> None:
         self._path: Final = path
         self._writing = Lock()
+        self._last_reserved = 0
+        """The last number of a subscription that somebody may use."""
         self._damaged: dict[tuple[str, str], DamagedRow] = {}
         self._database = Database(path, SCHEMA, files)
         self.version_found: Final = self._database.version_found

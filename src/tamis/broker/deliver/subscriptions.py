@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from math import isinf
 from threading import Lock
@@ -236,11 +236,16 @@ class SubscriptionIndex:
 
     def add(self, subscription: ActiveSubscription) -> None:
         """Add a subscription."""
+        self.add_all([subscription])
+
+    def add_all(self, subscriptions: Iterable[ActiveSubscription]) -> None:
+        """Add subscriptions."""
         with self._changing:
-            self.by_number[subscription.number] = subscription
-            self.by_key[subscription.key] = subscription
-            owned = self._owned.setdefault(subscription.stored.owner, {})
-            owned[subscription.number] = subscription
+            for subscription in subscriptions:
+                stored = subscription.stored
+                self.by_number[stored.number] = subscription
+                self.by_key[stored.owner, stored.name] = subscription
+                self._owned.setdefault(stored.owner, {})[stored.number] = subscription
             self.owners = len(self._owned)
 
     def remove(self, subscription: ActiveSubscription) -> None:

@@ -12,7 +12,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -41,6 +41,8 @@ LOADING_SECONDS: Final = 3.0
 # How long a thread that computes may keep the event loop waiting. With Python's 5 ms, each of the
 # steps of a publication would wait that long while somebody searches the log.
 SWITCH_SECONDS: Final = 0.0001
+FREEZE_SECONDS: Final = 0.25
+MIN_FROZEN_SUBSCRIPTIONS: Final = 2_000
 # How long the process waits for threads that still compute after everything is closed.
 LEAVING_SECONDS: Final = 1.0
 
@@ -79,6 +81,8 @@ async def _serve(settings: BrokerSettings) -> None:
             streams = Streams()
             config = _config(create_app(broker, streams), settings)
             server = Server(config, streams, _address(settings, bound))
+            index = broker.subscription_index
+            broker.supervisor.restart("garbage collector", lambda: freeze_as_they_grow(index))
             failed = broker.supervisor.failed
             failed.add_done_callback(server.stop_after)
             await server.serve([bound])
@@ -97,6 +101,21 @@ async def _open_broker(settings: BrokerSettings) -> Broker:
     finally:
         gc.freeze()
         gc.enable()
+
+
+async def freeze_as_they_grow(subscriptions: Sized) -> None:
+    """Freeze what there is whenever there are many more subscriptions, until cancelled.
+
+    The garbage collector would visit all of them again and again, and everything else would wait
+    for a tenth of a second. Garbage that is frozen with them stays for ever, so that is rare.
+    """
+    frozen = len(subscriptions)
+    while True:
+        await asyncio.sleep(FREEZE_SECONDS)
+        if len(subscriptions) - frozen >= max(MIN_FROZEN_SUBSCRIPTIONS, frozen // 8):
+            frozen = len(subscriptions)
+            gc.collect(1)
+            gc.freeze()
 
 
 async def _load_kernels() -> None:

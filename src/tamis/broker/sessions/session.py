@@ -17,13 +17,13 @@ from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvent
 from tamis.broker.deliver.queues import InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
-from tamis.broker.operations.health import refusal
 from tamis.broker.publish.payloads import InvalidEventError, Payload
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.base import SessionServices
 from tamis.broker.sessions.questions import Questions
 from tamis.broker.subscribe.history import require_start
-from tamis.errors import RefusedError, StorageError, TamisError
+from tamis.broker.subscribe.manager import SubscribeResult
+from tamis.errors import RefusedError, TamisError
 from tamis.languages.registry import LANGUAGES, unknown_language
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
@@ -219,38 +219,22 @@ class Session(Questions, Administration):
             require_start(new.start)
             if new.language not in LANGUAGES:
                 raise RefusedError(Code.BAD_FILTER, str(unknown_language(new.language)))
-        creations: list[asyncio.Task[Creation]] = []
-        async with asyncio.TaskGroup() as group:
-            for new in subscriptions:
-                creations.append(group.create_task(self._create(new)))
-                # Parsing many filters in one turn of the event loop would delay others.
-                await asyncio.sleep(0)
-        return [creation.result() for creation in creations]
-
-    async def _create(self, new: NewSubscription) -> Creation:
-        try:
-            subscription, is_resumed = await self.open_subscription(_frame(new))
-        except RefusedError as error:
-            return Creation(new.id or "", code=error.code, message=str(error))
-        except StorageError as error:
-            refused = refusal(error)
-            return Creation(new.id or "", code=refused.code, message=str(refused))
-        return Creation(subscription.stored.name, is_resumed)
+        wanted = [_frame(new) for new in subscriptions]
+        refused = {place: error for place, one in enumerate(wanted) if (error := _mistake(one))}
+        valid = [one for place, one in enumerate(wanted) if place not in refused]
+        manager = self._services.subscription_manager
+        results = iter(await manager.subscribe_all(valid, self.principal, self.rights))
+        return [
+            _creation(new, refused.get(place) or next(results))
+            for place, new in enumerate(subscriptions)
+        ]
 
     async def open_subscription(self, wanted: Subscribe) -> tuple[ActiveSubscription, bool]:
         """Add a subscription or resume a durable one; return it and whether it was resumed."""
         self._require_open()
-        if wanted.durable is not None and not _is_name(wanted.durable):
-            raise RefusedError(
-                Code.BAD_REQUEST,
-                f"a durable name has 1 to {MAX_NAME_CHARACTERS} printable characters and no slash",
-            )
-        if wanted.lifetime is not None and not 0 < wanted.lifetime < 1e10:
-            raise RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
-        if wanted.max_attempts < 0:
-            raise RefusedError(
-                Code.BAD_REQUEST, "max_attempts must be 0 (the broker's setting) or more"
-            )
+        mistake = _mistake(wanted)
+        if mistake is not None:
+            raise mistake
         manager = self._services.subscription_manager
         subscription, is_resumed = await manager.subscribe(wanted, self.principal, self.rights)
         if not subscription.stored.durable:
@@ -506,6 +490,29 @@ def _check_rights(rights: Rights, payloads: Sequence[Payload]) -> None:
 
 def _is_name(text: str) -> bool:
     return 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable() and "/" not in text
+
+
+def _mistake(wanted: Subscribe) -> RefusedError | None:
+    """Return why a subscription is not valid."""
+    if wanted.durable is not None and not _is_name(wanted.durable):
+        return RefusedError(
+            Code.BAD_REQUEST,
+            f"a durable name has 1 to {MAX_NAME_CHARACTERS} printable characters and no slash",
+        )
+    if wanted.lifetime is not None and not 0 < wanted.lifetime < 1e10:
+        return RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
+    if wanted.max_attempts < 0:
+        return RefusedError(
+            Code.BAD_REQUEST, "max_attempts must be 0 (the broker's setting) or more"
+        )
+    return None
+
+
+def _creation(new: NewSubscription, result: SubscribeResult) -> Creation:
+    if isinstance(result, RefusedError):
+        return Creation(new.id or "", code=result.code, message=str(result))
+    subscription, is_resumed = result
+    return Creation(subscription.stored.name, is_resumed)
 
 
 def _frame(new: NewSubscription) -> Subscribe:

@@ -3,72 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final
 
-import msgspec
-
-from tamis.access import FilterInMode, Principal, Rights
+from tamis.access import Principal, Rights
 from tamis.broker.deliver.notifier import Notifier
-from tamis.broker.deliver.queues import DiskQueue, MemoryQueue, UnwrittenQueues
+from tamis.broker.deliver.queues import DiskQueue, UnwrittenQueues
 from tamis.broker.deliver.subscriptions import (
     ActiveSubscription,
     Extra,
     SubscriptionIndex,
     mark_of,
-    new_name,
-    owner_of,
 )
-from tamis.broker.match.matcher import ChangeResult, Matcher
+from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.executors import Executors
+from tamis.broker.operations.fair_executor import FairExecutor
 from tamis.broker.operations.health import refusal
-from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.subscribe.batches import SubscriptionBatches
 from tamis.broker.subscribe.current_rights import SUBSCRIPTIONS_PER_STEP, CurrentRights
 from tamis.broker.subscribe.expiries import ExpiryCalendar
+from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.broker.subscribe.history import LoneFilter, place_of, require_past
+from tamis.broker.subscribe.making import (
+    WAIT,
+    SubscriptionMaker,
+    SubscriptionRequest,
+    expiry,
+)
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions
-from tamis.errors import BrokerFailedError, FilterError, RefusedError, StorageError, TamisError
-from tamis.filters import Filter, FilterLimits, Mode
-from tamis.filters.limits import steps_within
-from tamis.filters.modes import as_mode
-from tamis.languages import parse
+from tamis.errors import RefusedError, StorageError, TamisError
+from tamis.filters import Filter, Mode
 from tamis.matching import Engine
 from tamis.ports import HeldClock, RandomBytes
 from tamis.protocol import Code, Subscribe
-from tamis.storage import NEVER, Storage, StoredSubscription
+from tamis.storage import Storage, StoredSubscription
 
-# Events wait until these are compiled, some 5 ms.
-MAX_MADE_AT_ONCE: Final = 50
-LOG: Final = get_logger("tamis.broker")
-
-WAIT: Final = "wait"
 EXPIRED: Final = "expired"
 
-
-class SubscriptionRequest(NamedTuple):
-    """A subscription to add."""
-
-    wanted: Subscribe
-    filter: Filter
-    mode: Mode
-    principal: Principal
-    rights: Rights
-    effective: FilterInMode
-    """What is to be matched by these rights."""
-    most: float
-    """The quota of subscriptions of the principal."""
-    since: int | None
-    """The first event of the past that it gets; None: it gets new events only."""
-
-
-Done = asyncio.Future[ActiveSubscription]
+SubscribeResult = tuple[ActiveSubscription, bool] | RefusedError
+"""A subscription and whether it was resumed, or why it was refused."""
 
 
 class SubscriptionManager:
@@ -92,12 +69,10 @@ class SubscriptionManager:
         supervisor: Supervisor,
         suspensions: Suspensions,
         unwritten: UnwrittenQueues,
+        batch_executor: FairExecutor,
     ) -> None:
-        self._unwritten = unwritten
         self.suspensions = suspensions
         self._executors = executors
-        self._random = random
-        self._supervisor = supervisor
         self._store = store
         self._engine = engine
         self._index = subscription_index
@@ -107,13 +82,9 @@ class SubscriptionManager:
         self._rights_of = rights_of
         self._expiries = ExpiryCalendar()
         self._settings = settings
-        self._filter_limits = FilterLimits(
-            steps=steps_within(settings.pattern_seconds, settings.largest_event)
-        )
+        self._reader = FilterReader(settings, engine.mode)
         self._clock = clock
         self._matching_clock = matching_clock
-        # Pauses are on disk by the clock of an earlier run, which may have been wrong by days.
-        self._latest_due = clock() + settings.backoff_most
         self.current_rights = CurrentRights(
             engine=engine,
             subscription_index=subscription_index,
@@ -128,8 +99,32 @@ class SubscriptionManager:
             replay=self.replay,
             flush=matcher.deferred_writer.flush,
         )
-        self._asking = Lock()
-        self._asked: list[tuple[SubscriptionRequest, Done]] = []
+        self._maker = SubscriptionMaker(
+            store=store,
+            subscription_index=subscription_index,
+            updater=matcher.updater,
+            current_rights=self.current_rights,
+            rights_of=rights_of,
+            settings=settings,
+            clock=clock,
+            executors=executors,
+            random=random,
+            supervisor=supervisor,
+            unwritten=unwritten,
+        )
+        self._batches = SubscriptionBatches(
+            store=store,
+            engine=engine,
+            subscription_index=subscription_index,
+            updater=matcher.updater,
+            maker=self._maker,
+            reader=self._reader,
+            rights_of=rights_of,
+            since_of=self._since,
+            clock=clock,
+            executor=batch_executor,
+            supervisor=supervisor,
+        )
 
     # --- asking ----------------------------------------------------------------------------------
 
@@ -137,7 +132,9 @@ class SubscriptionManager:
         self, wanted: Subscribe, principal: Principal, rights: Rights
     ) -> tuple[ActiveSubscription, bool]:
         """Add or resume a subscription; return it and whether it was resumed."""
-        filter_, mode, effective = self._parse(wanted.filter, wanted.language, wanted.mode, rights)
+        filter_, mode, effective = self._reader.read(
+            wanted.filter, wanted.language, wanted.mode, rights
+        )
         known = self._index.find(principal.name, wanted.durable or "")
         if known is not None and self.has_expired(known):
             # It has missed what came since; a new one says so.
@@ -152,40 +149,55 @@ class SubscriptionManager:
                 await self.suspensions.end(known)
             self.require_in_force(known)
             return known, True
-        most = min(rights.limits.subscriptions, self._settings.subscriptions_per_principal)
         since = self._since(wanted)
-        asked = SubscriptionRequest(
-            wanted, filter_, mode, principal, rights, effective, most, since
+        made = await self._maker.make(
+            SubscriptionRequest(wanted, filter_, mode, principal, rights, effective, since)
         )
-        made = await self._make(asked)
         self.watch(made)
         self.replay(made)
         return made, False
+
+    async def subscribe_all(
+        self, wanted: Sequence[Subscribe], principal: Principal, rights: Rights
+    ) -> list[SubscribeResult]:
+        """Add or resume many durable subscriptions, or refuse some, each for itself.
+
+        All new ones are stored with one sync, and begin with the same event.
+        """
+        new, rest = self._batches.divide(wanted, principal)
+        results: dict[int, SubscribeResult] = {}
+        for place, made in (await self._batches.make(new, principal)).items():
+            if isinstance(made, RefusedError):
+                results[place] = made
+            else:
+                self.watch(made)
+                self.replay(made)
+                results[place] = made, False
+        resuming: dict[int, asyncio.Task[SubscribeResult]] = {}
+        async with asyncio.TaskGroup() as group:
+            for place, one in rest.items():
+                resuming[place] = group.create_task(self._try_subscribe(one, principal, rights))
+                # Parsing many filters in one turn of the event loop would delay others.
+                await asyncio.sleep(0)
+        results |= {place: task.result() for place, task in resuming.items()}
+        return [results[place] for place in range(len(wanted))]
+
+    async def _try_subscribe(
+        self, wanted: Subscribe, principal: Principal, rights: Rights
+    ) -> SubscribeResult:
+        try:
+            return await self.subscribe(wanted, principal, rights)
+        except RefusedError as error:
+            return error
+        except StorageError as error:
+            return refusal(error)
 
     def parse_allowed(
         self, text: str, language: str, mode: str | None, rights: Rights
     ) -> tuple[Filter, Mode]:
         """Parse a filter and check it against the rights, or refuse it with a sentence."""
-        filter_, chosen, _ = self._parse(text, language, mode, rights)
+        filter_, chosen, _ = self._reader.read(text, language, mode, rights)
         return filter_, chosen
-
-    def _parse(
-        self, text: str, language: str, mode: str | None, rights: Rights
-    ) -> tuple[Filter, Mode, FilterInMode]:
-        """Return a filter, its mode, and what is to be matched by the rights."""
-        try:
-            chosen = self._settings.mode if mode is None else as_mode(mode)
-            if chosen is Mode.TOTAL and self._engine.mode is not Mode.TOTAL:
-                raise FilterError(
-                    "mode 'total' is a promise about all events: set it in the broker's settings"
-                )
-            filter_ = parse(text, language, limits=self._filter_limits)
-            effective = rights.effective(filter_, chosen)
-        except RefusedError:
-            raise
-        except TamisError as error:
-            raise RefusedError(Code.BAD_FILTER, str(error)) from None
-        return filter_, chosen, effective
 
     def require_allowed(
         self, subscription: ActiveSubscription, principal: Principal, rights: Rights
@@ -277,136 +289,9 @@ class SubscriptionManager:
 
     # --- changes, made between two batches -------------------------------------------------------
 
-    async def _make(self, asked: SubscriptionRequest) -> ActiveSubscription:
-        """Add a subscription; requests that arrive together share one sync."""
-        done: Done = asyncio.get_running_loop().create_future()
-        with self._asking:
-            self._asked.append((asked, done))
-            is_first = len(self._asked) == 1
-        if is_first:
-            self._supervisor.start("subscription manager", self._make_asked())
-        return await self._supervisor.unless_failed(done)
-
-    async def _make_asked(self) -> None:
-        with contextlib.suppress(BrokerFailedError):
-            while self._asked:
-                for result in await self._matcher.updater.do(self._make_all):
-                    result.resolve()
-
-    def _make_all(self) -> list[ChangeResult]:
-        with self._asking:
-            asked, self._asked = self._asked[:MAX_MADE_AT_ONCE], self._asked[MAX_MADE_AT_ONCE:]
-        if not asked:
-            return []
-        try:
-            return self._make_each(asked)
-        except Exception as error:
-            # A bug, but the requests must be answered.
-            LOG.exception("subscriptions cannot be added")
-            return [ChangeResult(done, None, error) for _, done in asked]
-
-    def _make_each(self, asked: Sequence[tuple[SubscriptionRequest, Done]]) -> list[ChangeResult]:
-        together: dict[tuple[str, str], tuple[SubscriptionRequest, StoredSubscription, Done]] = {}
-        results, more = [], Counter[str]()
-        for one, done in asked:
-            row = self._row(one)
-            key = row.owner, row.name
-            if key in together or self._index.find(*key) is not None:
-                results.append(ChangeResult(done, None, _made_twice(row.name)))
-            elif self._index.count_of(row.owner) + more[row.owner] >= one.most:
-                results.append(ChangeResult(done, None, _too_many(one)))
-            else:
-                together[key] = one, row, done
-                more[row.owner] += 1
-        return results + self._make_together([*together.values()])
-
-    def _make_together(
-        self, together: Sequence[tuple[SubscriptionRequest, StoredSubscription, Done]]
-    ) -> list[ChangeResult]:
-        try:
-            numbers = self._store.state.add_subscriptions([row for _, row, _ in together])
-        except StorageError as error:
-            return [ChangeResult(done, None, refusal(error)) for _, _, done in together]
-        return [
-            self._in_force(asked, done, msgspec.structs.replace(row, number=number))
-            for (asked, row, done), number in zip(together, numbers, strict=True)
-        ]
-
-    def _in_force(
-        self, asked: SubscriptionRequest, done: Done, stored: StoredSubscription
-    ) -> ChangeResult:
-        is_new = not Extra.of(stored).replay_from
-        try:
-            made = self._subscription(stored, asked.filter, is_new=is_new)
-            # The rights may have changed since the filter was checked.
-            self.current_rights.put_in_engine(
-                made, asked.effective if made.rights is asked.rights else None
-            )
-            if made.is_suspended:
-                made.rights.effective(asked.filter, stored.mode)
-        except Exception as error:
-            self._store.state.remove_subscription(stored.number)
-            if isinstance(error, TamisError) and not isinstance(error, RefusedError):
-                error = RefusedError(Code.BAD_FILTER, str(error))
-            return ChangeResult(done, None, error)
-        self._index.add(made)
-        return ChangeResult(done, made, None)
-
-    def _row(self, asked: SubscriptionRequest) -> StoredSubscription:
-        wanted, now, start = asked.wanted, self._clock(), self._store.log.next_sequence
-        since = start if asked.since is None else asked.since
-        is_past = since < start
-        extra = Extra(asked.principal.roles, *((since, since) if is_past else ()))
-        return StoredSubscription(
-            owner=asked.principal.name,
-            name=wanted.durable or new_name(self._random),
-            filter=wanted.filter,
-            language=wanted.language,
-            mode=asked.mode.value,
-            created_at=now,
-            expires_at=_expiry(now, wanted.lifetime),
-            start=start,
-            policy=wanted.policy,
-            durable=wanted.durable is not None,
-            max_attempts=wanted.max_attempts,
-            extra=extra.text(),
-        )
-
-    def _subscription(
-        self, stored: StoredSubscription, filter_: Filter | None, *, is_new: bool
-    ) -> ActiveSubscription:
-        # Rights are read between two changes of the subscriptions. When rights change, those of
-        # every subscription in the index change, also between two changes.
-        rights = self._rights_of(owner_of(stored))
-        return ActiveSubscription(
-            stored, filter_, rights, self._new_queue(stored, nothing_yet=is_new)
-        )
-
-    def _new_queue(
-        self, stored: StoredSubscription, *, nothing_yet: bool
-    ) -> DiskQueue | MemoryQueue:
-        if stored.policy != WAIT:
-            return MemoryQueue(self._settings.buffer)
-        state, window = self._store.state, self._settings.window
-        deliver = self._executors.deliver
-        queue = DiskQueue(
-            stored.number,
-            state,
-            window,
-            deliver,
-            self._unwritten,
-            nothing_yet=nothing_yet,
-            latest_due=self._latest_due,
-        )
-        extra = Extra.of(stored)
-        if extra.suspended_from or extra.replay_from:
-            # Readers may come before the replay begins.
-            queue.hold_from(extra.replay_from or extra.suspended_from)
-        return queue
-
     async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
         """Set a subscription to expire in this many seconds; None: never."""
-        expires_at = _expiry(self._clock(), lifetime)
+        expires_at = expiry(self._clock(), lifetime)
 
         def change() -> None:
             if self._index.get(subscription.number) is not subscription:
@@ -513,7 +398,7 @@ class SubscriptionManager:
 
         It is compiled only if it has changed since the engine was saved.
         """
-        restored = self._subscription(stored, None, is_new=False)
+        restored = self._maker.build(stored, None, is_new=False)
         restored.mark = marks.get(stored.number, b"")
         if restored.suspended_from:
             self.suspensions.numbers.add(stored.number)
@@ -537,21 +422,3 @@ class SubscriptionManager:
 def _ended(subscription: ActiveSubscription) -> RefusedError:
     name = subscription.stored.name
     return RefusedError(Code.CONFLICT, f"the subscription {name!r} has just ended")
-
-
-def _made_twice(name: str) -> RefusedError:
-    return RefusedError(
-        Code.CONFLICT, f"the subscription {name!r} is being added by another request; try again"
-    )
-
-
-def _too_many(asked: SubscriptionRequest) -> RefusedError:
-    return RefusedError(
-        Code.TOO_MANY,
-        f"{asked.principal.name} has {asked.most:,.0f} subscriptions, which is the limit; "
-        "delete some",
-    )
-
-
-def _expiry(now: float, lifetime: float | None) -> float:
-    return NEVER if lifetime is None else now + lifetime

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import repeat
 from threading import RLock, Thread
 from typing import Final, NamedTuple
@@ -173,17 +173,30 @@ class Collection:
         self.count += len(ids)
         return True
 
+    def extend(self, entries: Mapping[Id, CompiledSubscription]) -> None:
+        """Add subscriptions that the state does not show before compiling; none if one is known."""
+        if not entries:
+            return
+        self._require_new([*entries])
+        self.expect_unseen()
+        self._pending.entries.update(entries)
+        self.count += len(entries)
+
     def append(self, segment: Segment, ids: Sequence[Id]) -> None:
-        """Add subscriptions that are compiled already; none if an id is known."""
-        is_known = any(map(self._pending.entries.__contains__, ids))
-        if is_known or any(one.has_any(ids) for one in self.state.segments):
-            known = next(id_ for id_ in ids if id_ in self)
-            raise _known_already(known)
+        """Add the subscriptions of a segment that are not removed; none if one is known."""
+        if not ids:
+            return
+        self._require_new(ids)
         if self._pending.entries:
             # They came first.
             self._compile()
         self.state = self.state._replace(segments=(*self.state.segments, segment))
-        self.count += segment.size
+        self.count += len(ids)
+
+    def _require_new(self, ids: Sequence[Id]) -> None:
+        is_pending = not self._pending.entries.keys().isdisjoint(ids)
+        if is_pending or any(segment.has_any(ids) for segment in self.state.segments):
+            raise _known_already(next(id_ for id_ in ids if id_ in self))
 
     def remove(self, id_: Id) -> None:
         """Remove a subscription."""
