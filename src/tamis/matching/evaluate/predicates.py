@@ -40,26 +40,27 @@ class PredicateIndex:
         """For each comparison, with or without defaults, its rows: where it is true, or false."""
         self._of_relation: Final[dict[int, list[tuple[int, bool]]]] = {}
         self._by_default: Final[dict[str, list[int]]] = {}
-        self._any_texts: AnyTextIndex | None = None
+        self.any_texts: AnyTextIndex | None = None
+        """The tests of any attribute."""
         for row, predicate in enumerate(predicates):
             self._add(row, predicate)
 
     @property
     def is_only_texts(self) -> bool:
         """Return whether all test texts, and none holds for an absent one."""
-        others = self._bits or self._relations or self._by_default or self._any_texts
-        return not others
+        by_default = self._by_default or (self.any_texts and self.any_texts.is_by_default)
+        return not (self._bits or self._relations or by_default)
 
     @property
     def are_metered(self) -> bool:
         """Return whether there are tests that an event can make slow."""
-        return bool(self.texts or self._relations or self._any_texts)
+        return bool(self.texts or self._relations or self.any_texts)
 
     def asking_as(self, row: int) -> list[int]:
         """Return the rows of the predicates that are tested with one, and itself."""
         if row in self._of_relation:
             return [row for row, _ in self._of_relation[row]]
-        any_texts = () if self._any_texts is None else self._any_texts.indexes
+        any_texts = () if self.any_texts is None else self.any_texts.indexes
         indexes = (*self.texts.values(), *any_texts)
         return [*{one for tests in indexes for one in tests.asking_as(row)}]
 
@@ -80,8 +81,8 @@ class PredicateIndex:
                 rows[row, events[_has_bits(atom, masks)]] = True
         for name, by_default in self._by_default.items():
             rows[np.ix_(np.array(by_default), batch.lacking(name))] = True
-        if self._any_texts is not None:
-            self._any_texts.set_rows(batch, rows, meter)
+        if self.any_texts is not None:
+            self.any_texts.set_rows(batch, rows, meter)
         if self._relations:
             self._set_relations(batch, rows, meter)
         return rows
@@ -94,8 +95,8 @@ class PredicateIndex:
             self._of_relation[row] = own
             return
         if isinstance(atom, AnyText):
-            self._any_texts = self._any_texts or AnyTextIndex(self._schema)
-            self._any_texts.add(row, atom, predicate)
+            self.any_texts = self.any_texts or AnyTextIndex(self._schema)
+            self.any_texts.add(row, atom, predicate)
             return
         assert isinstance(atom, ValueAtom)  # noqa: S101 - the only other atoms without intervals
         if isinstance(atom, HasBits):

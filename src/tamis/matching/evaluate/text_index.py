@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 from typing import Final
@@ -128,6 +128,11 @@ class AnyTextIndex:
         self._by_default: Final[dict[str, list[int]]] = {}
 
     @property
+    def is_by_default(self) -> bool:
+        """Return whether a test may hold by the default of an absent attribute."""
+        return bool(self._by_default)
+
+    @property
     def indexes(self) -> tuple[TextIndex, TextIndex]:
         """Return what tests the texts."""
         return self._exact, self._caseless
@@ -147,6 +152,12 @@ class AnyTextIndex:
             if test is not None and test.passes(declared.default):
                 self._by_default.setdefault(name, []).append(row)
 
+    @cached_property
+    def _opposites(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The rows of tests that fail, and for each that of the test that passes."""
+        false = np.fromiter(self._false_rows.values(), np.int32)
+        return false, np.array([self._true_rows[atom] for atom in self._false_rows], np.int32)
+
     def set_rows(self, batch: EventBatch, rows: NDArray[np.bool_], meter: Meter | None) -> None:
         """Mark the events that pass each test in its row."""
         has_text = np.zeros(rows.shape[1], np.bool_)
@@ -154,7 +165,7 @@ class AnyTextIndex:
         folded = None
         for name, entries in self._texts(batch):
             has_text[entries.events] = True
-            if self._schema is None or not self._schema[name].caseless:
+            if self._index_of(name) is self._exact:
                 self._exact.set_rows(entries, rows, meter)
             else:
                 folded = np.zeros_like(rows) if folded is None else folded
@@ -163,8 +174,8 @@ class AnyTextIndex:
             rows |= folded
         for name, by_default in self._by_default.items():
             rows[np.ix_(np.array(by_default), batch.lacking(name))] = True
-        for atom, row in self._false_rows.items():
-            rows[row] = has_text & ~rows[self._true_rows[atom]]
+        false, true = self._opposites
+        rows[false] = has_text & ~rows[true]
 
     def _texts(self, batch: EventBatch) -> Iterator[tuple[str, Entries]]:
         """Yield the texts of each attribute that has any."""
@@ -175,3 +186,30 @@ class AnyTextIndex:
         for name in names:
             if name in columns and Kind.TEXT in columns[name].entries:
                 yield name, columns[name].entries[Kind.TEXT]
+
+    def _index_of(self, name: str) -> TextIndex | None:
+        """Return what tests the texts of an attribute; None if they do not count."""
+        if self._schema is None:
+            return self._exact
+        declared = self._schema.get(name)
+        if declared is None or declared.kind is not Kind.TEXT:
+            return None
+        return self._caseless if declared.caseless else self._exact
+
+    def rows_passed(
+        self, texts: Iterable[tuple[str, str]], meter: Meter | None = None
+    ) -> NDArray[np.int32]:
+        """Return the rows that a single event passes, given its texts with their attributes."""
+        passed, has_text = set[int](), False
+        for name, text in texts:
+            index = self._index_of(name)
+            if index is not None:
+                has_text = True
+                passed.update(index.rows_passed(text, meter))
+        rows = np.fromiter(passed, np.int32, len(passed))
+        false, true = self._opposites
+        if not has_text or not len(false):
+            return rows
+        is_passed = np.zeros(int(true.max()) + 1, np.bool_)
+        is_passed[rows[rows < len(is_passed)]] = True
+        return np.concatenate((rows, false[~is_passed[true]]))

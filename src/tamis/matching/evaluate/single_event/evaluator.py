@@ -63,7 +63,11 @@ class SingleEvaluator:
         self._predicates = finder.predicates
         self.is_simple: Final = self._predicates.is_only_texts
         """Whether the values of an attribute decide all predicates on it."""
-        self._plan = plan_single_events(compiled, by_default=not self.is_simple)
+        self.any_texts: Final = self._predicates.any_texts if self.is_simple else None
+        """What tests the texts of all attributes, if anything does."""
+        self._plan = plan_single_events(
+            compiled, by_default=not self.is_simple, any_texts=self.any_texts is not None
+        )
         # Otherwise predicates are found by columns.
         texts = self._predicates.texts if self.is_simple else {}
         exact = self._plan.ranking.are_exact.tolist()
@@ -90,6 +94,10 @@ class SingleEvaluator:
                 if len(held) > 1:
                     return None
                 self._hold(one, held[0], blocks, values, passing, meter=meter)
+        if self.any_texts is not None:
+            texts = ((n, v) for n, held in event.held.items() for v in held if type(v) is str)
+            found = self.any_texts.rows_passed(texts, meter)
+            return self._match(blocks, values, np.append(found, passing).astype(np.intp))
         if self.is_simple:
             return self._match(blocks, values, passing)
         passes = self._predicates.find(EventBatch.of_events([event]), meter)[:, 0]
@@ -118,6 +126,10 @@ class SingleEvaluator:
                 hold(one, value, blocks, values, passing, meter=None)
             elif not is_plain_name(name):
                 return None
+        if self.any_texts is not None:
+            texts = ((name, value) for name, value in event.items() if type(value) is str)
+            found = self.any_texts.rows_passed(texts)
+            return self._match(blocks, values, np.append(found, passing).astype(np.intp))
         return self._match(blocks, values, passing)
 
     def _hold(

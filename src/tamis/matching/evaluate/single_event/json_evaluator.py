@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,7 @@ from tamis.diagrams.kernels import NONE
 from tamis.events import EventLimits, Schema, Type
 from tamis.events.json_kernels import ESCAPED_TEXT, FALSE, FLOAT, INTEGER, TEXT, TRUE
 from tamis.events.json_scans import scan_limits, scan_workspace, scanned_values, wanted_paths
+from tamis.filters.printing import ANY
 from tamis.matching.evaluate.single_event.evaluator import NOTHING, SingleEvaluator
 from tamis.matching.evaluate.single_event.json_event_kernels import (
     ASKS,
@@ -28,6 +29,8 @@ from tamis.matching.evaluate.single_event.json_event_kernels import (
 LIMITS: Final = EventLimits()
 # Values of lists are left to the strict reader, but two of them must fit to be noticed.
 _SPARE_VALUES: Final = 2
+# Texts of attributes that no filter names; an event with more is left to the strict reader.
+_OTHER_TEXTS: Final = 256
 _UNESCAPED_BYTES: Final = 4_096
 
 # What a declared type accepts as it is; a small integer is a float that compares alike.
@@ -47,9 +50,15 @@ class SingleJsonEvaluator:
         self._single = single
         declared: Mapping[str, object] = schema or {}
         self._names: Final = sorted({*single.asked, *declared})
-        self._paths = wanted_paths(self._names)
+        self._other_texts: Final = single.any_texts is not None and schema is None
+        """Whether the texts of attributes that no filter names are read as well."""
+        self._paths = wanted_paths(self._names, any_text=self._other_texts)
         self._accepted = [_accepted(name, schema) for name in self._names]
         self._texts = [asked and asked.texts for asked in map(single.asked.get, self._names)]
+        if self._other_texts:
+            self._names.append(ANY)
+            self._accepted.append(sum(1 << form for form in (TEXT, ESCAPED_TEXT)))
+            self._texts.append(None)
         self._free: deque[_JsonMemory] = deque()
 
     def evaluate(self, data: bytes) -> NDArray[np.int32] | None:
@@ -69,13 +78,22 @@ class SingleJsonEvaluator:
 
     def _ask(self, memory: _JsonMemory, data: bytes) -> int:
         """Match the event that was read once its texts have been tested by predicates."""
-        values, rows = memory.values, list[int]()
+        values, passed = memory.values, list[int]()
+        any_texts, all_texts = self._single.any_texts, list[tuple[str, str]]()
         for place in range(int(memory.counts[0])):
-            texts, form = self._texts[values.paths[place]], values.forms[place]
-            if texts is not None and form in (TEXT, ESCAPED_TEXT):
+            path, form = values.paths[place], values.forms[place]
+            texts = self._texts[path]
+            if (texts is not None or any_texts is not None) and form in (TEXT, ESCAPED_TEXT):
                 start = int(values.integers[place])
                 text = data[start : start + int(values.lengths[place])].decode()
-                rows += texts.rows_passed(json.loads(f'"{text}"') if form == ESCAPED_TEXT else text)
+                text = json.loads(f'"{text}"') if form == ESCAPED_TEXT else text
+                all_texts.append((self._names[path], text))
+                if texts is not None:
+                    passed += texts.rows_passed(text)
+        rows: Sequence[int] | NDArray[np.int32] = passed
+        if any_texts is not None:
+            found = any_texts.rows_passed(all_texts)
+            rows = np.concatenate((found, np.array(passed, np.int32)))
         memory.passing[rows] = True
         size = match_asked(memory.binding.address)
         memory.passing[rows] = False
@@ -89,11 +107,14 @@ class SingleJsonEvaluator:
             wanted=self._paths,
             limits=np.array(scan_limits(LIMITS), np.int64),
             work=scan_workspace(LIMITS),
-            found=scanned_values(len(names) + _SPARE_VALUES),
+            found=scanned_values(
+                len(names) + (_OTHER_TEXTS if self._other_texts else _SPARE_VALUES)
+            ),
             block_of_path=np.array(blocks, np.int32),
             accepted=np.array(self._accepted, np.int64),
             is_seen=np.zeros(len(names), np.bool_),
             asks=np.array(asks, np.bool_),
+            asks_any=np.array([single.any_texts is not None], np.bool_),
             unescaped=np.empty(_UNESCAPED_BYTES, np.uint8),
             counts=np.zeros(2, np.int64),
         )

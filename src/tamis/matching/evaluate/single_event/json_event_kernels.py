@@ -55,6 +55,8 @@ class JsonArrays(NamedTuple):
     """Which paths the event has, while it is read."""
     asks: NDArray[np.bool_]
     """Which attributes have predicates that test texts."""
+    asks_any: NDArray[np.bool_]
+    """Whether there are tests of any attribute, in an array of one."""
     unescaped: NDArray[np.uint8]
     """Memory for a text without its escapes."""
     counts: NDArray[np.int64]
@@ -91,9 +93,12 @@ def _hold_found(address: Any, data: NDArray[np.uint8], size: int) -> int:
     # Local names for the arrays: taking them out of their tuples inside the loop is expensive.
     ranking, held, found, is_seen = single.ranking, single.workspace.held, json.found, json.is_seen
     accepted, blocks, asks = json.accepted, json.block_of_path, json.asks
-    count, result = 0, 0
+    count, other_texts = 0, json.wanted.any_text[0]
+    result = ASKS if json.asks_any[0] else 0
     for number in range(size):
         path, form, cell = found.paths[number], found.forms[number], NONE
+        if path == other_texts:
+            continue
         block = blocks[path]
         if is_seen[path] or not accepted[path] >> form & 1:
             result = DECLINED

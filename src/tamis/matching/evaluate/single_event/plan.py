@@ -45,8 +45,14 @@ class SinglePlan(NamedTuple):
     upward: Upward
 
 
-def plan_single_events(compiled: Compiled, *, by_default: bool) -> SinglePlan:
-    """Plan for a compiled set; `by_default` if predicates may hold for absent attributes."""
+def plan_single_events(compiled: Compiled, *, by_default: bool, any_texts: bool) -> SinglePlan:
+    """Plan for a compiled set.
+
+    Args:
+        compiled: The set.
+        by_default: Whether predicates may hold for absent attributes.
+        any_texts: Whether predicates of no attribute have to be looked at.
+    """
     variables = compiled.variables
     programs = compiled.programs.some(compiled.unindexed)
     sides = needed_sides(programs, variables.leaves)
@@ -58,6 +64,9 @@ def plan_single_events(compiled: Compiled, *, by_default: bool) -> SinglePlan:
     always = np.flatnonzero(np.diff(variables.counts.predicates)).astype(np.int32)
     if by_default:
         tests = tests._replace(always=always)
+    elif any_texts:
+        # What is of no attribute comes last.
+        tests = tests._replace(always=always[-1:])
     share = _shares(tests, variables)
     return SinglePlan(_ranking(variables), tests, graph, _upward(graph, share))
 
