@@ -175,6 +175,30 @@ async def test_a_machine_that_slept_during_a_piece_does_not_pause_as_long() -> N
     assert await asyncio.wait_for(executor.run_slices("ann", sleeping()), 10) == "done"
 
 
+@run_async
+async def test_who_gives_up_pays_for_the_piece_that_is_being_done() -> None:
+    clock, begun, free = ManualClock(), threading.Event(), threading.Event()
+    threads = ThreadExecutor("test", threads=2)
+    executor = FairExecutor(threads, clock.monotonic, lambda _, seconds: seconds)
+
+    def work() -> None:
+        begun.set()
+        free.wait(10)
+        clock.now += 0.5
+
+    asked = asyncio.create_task(executor.run("ann", work))
+    await eventually_async(begun.is_set)
+    asked.cancel()
+    again = asyncio.create_task(executor.run("ann", free.is_set))
+    assert not (await asyncio.wait([again], timeout=0.1))[0]
+    free.set()
+    with pytest.raises(asyncio.CancelledError):
+        await asked
+    assert await again
+    assert executor._free_at["ann"] >= clock.now
+    threads.close()
+
+
 class InlineExecutor:
     """Does work at once."""
 

@@ -91,14 +91,24 @@ class FairExecutor:
         """Do a piece of work, once the principal has paused long enough after the last one."""
         now = self._clock()
         await asyncio.sleep(max(0.0, self._free_at.get(principal, now) - now))
-        piece = await self._executor.run(self._advance, slices)
-        pause = min(self._pause_after(principal, piece.seconds), MAX_PAUSE_SECONDS)
-        self._free_at[principal] = self._clock() + pause
-        if len(self._free_at) > MAX_KNOWN:
-            self._free_at = {name: at for name, at in self._free_at.items() if at > now}
+        running = asyncio.ensure_future(self._executor.run(self._advance, slices))
+        try:
+            piece = await asyncio.shield(running)
+        except asyncio.CancelledError:
+            # A thread cannot be interrupted: until it has finished, it is this principal's turn.
+            await asyncio.wait([running])
+            self._note_pause(principal, running.result())
+            raise
+        self._note_pause(principal, piece)
         if piece.error is not None:
             raise piece.error
         return piece
+
+    def _note_pause(self, principal: str, piece: _SliceResult) -> None:
+        pause, now = self._pause_after(principal, piece.seconds), self._clock()
+        self._free_at[principal] = now + min(pause, MAX_PAUSE_SECONDS)
+        if len(self._free_at) > MAX_KNOWN:
+            self._free_at = {name: at for name, at in self._free_at.items() if at > now}
 
     def _advance(self, slices: Slices[T]) -> _SliceResult:
         started, seconds = self._clock(), 0.0
