@@ -84,6 +84,8 @@ def tails(events: Sequence[tuple[Any, ...]]) -> dict[str, PublisherTail]:
 def facts_of(store: Storage) -> dict[str, Any]:
     """Return the lasting facts in a store."""
     facts: dict[str, Any] = {one.name: one.expires_at for one in store.state.subscriptions()}
+    if store.state.seen_at:
+        facts["seen at"] = store.state.seen_at
     for token in store.state.tokens():
         facts[token.hash.decode()] = "valid" if token.revoked_at == NEVER else "revoked"
     return facts
@@ -176,6 +178,7 @@ class PowerLoss:
             self.add_subscription,
             self.remove_subscription,
             self.renew_subscription,
+            self.note_seen,
             self.requeue,
             self.retain,
             self.close_and_open,
@@ -300,6 +303,11 @@ class PowerLoss:
         for one in self.store.state.subscriptions()[-1:]:
             with self.lasting(one.name, one.expires_at + 1):
                 self.store.state.renew_subscription(one.number, one.expires_at + 1)
+
+    def note_seen(self) -> None:
+        seen_at = float(next(self.names))
+        with self.lasting("seen at", seen_at):
+            self.store.state.note_seen(seen_at)
 
     def retain(self) -> None:
         try:
