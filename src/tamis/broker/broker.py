@@ -209,9 +209,10 @@ class Broker:
             health=self.health,
         )
         pause = self.pacing.pause_after
-        replays = FairExecutor(
-            executors.background, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
+        patient = partial(
+            FairExecutor, clock=clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
         )
+        replays = patient(executors.background, pause_after=pause)
         self.replayer = Replayer(
             store,
             event_cache,
@@ -220,9 +221,6 @@ class Broker:
             self.acknowledgement_writer.count_lost,
         )
         self.history = History(store.log, event_cache, schema, settings.mode)
-        views = FairExecutor(
-            executors.client, clock.monotonic, pause, max_waiting=inf, max_waiting_in_all=inf
-        )
         self.subscription_manager = SubscriptionManager(
             store=store,
             engine=self.engine,
@@ -239,7 +237,7 @@ class Broker:
             supervisor=self.supervisor,
             suspensions=suspensions,
             unwritten=self.acknowledgement_writer.unwritten,
-            batch_executor=views,
+            batch_executor=patient(executors.client, pause_after=self.pacing.pause_unless_alone),
         )
         self.damage_watch = DamageWatch(
             store, self.health, self.metrics, clock, executors.background
@@ -277,14 +275,8 @@ class Broker:
             executors=executors,
             fan_out=fan_out,
             client_executor=FairExecutor(executors.client, clock.monotonic, pause),
-            view_executor=views,
-            decode_executor=FairExecutor(
-                executors.decode,
-                clock.monotonic,
-                self.pacing.pause_after_decoding,
-                max_waiting=inf,
-                max_waiting_in_all=inf,
-            ),
+            view_executor=patient(executors.client, pause_after=pause),
+            decode_executor=patient(executors.decode, pause_after=self.pacing.pause_unless_alone),
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,
             forget=self.forget,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
@@ -51,6 +53,9 @@ from tamis.protocol.views import Creation, DeadLetterView, SubscriptionView, Tri
 
 T = TypeVar("T")
 logger: Final = logging.getLogger("tamis.client")
+
+PAGES_AT_ONCE: Final = 2
+"""While the broker waits for the disk, it can read the next subscriptions to create."""
 
 
 class Management(Protocol):
@@ -110,12 +115,25 @@ class ManagingBus:
         >>> new = [NewSubscription(id=f"watch-{n}", filter=f"price < {n}") for n in range(3)]
         >>> results = await bus.create_subscriptions(new)  # doctest: +SKIP
         """
+        given = [*subscriptions]
+        named = (getattr(one, "id", None) for one in given)
+        names = [name for name in named if isinstance(name, str)]
+        # One that comes twice is resumed, once the first is there.
+        at_once = PAGES_AT_ONCE if len({*names}) == len(names) else 1
         results: list[Creation] = []
-        left = [*subscriptions]
-        while left:
-            some, left = left[:MAX_PAGE_ITEMS], left[MAX_PAGE_ITEMS:]
-            created = await self.call(CreateSubscriptions(some))
-            results += created
+        asked: deque[asyncio.Future[list[Creation]]] = deque()
+        try:
+            for first in range(0, len(given), MAX_PAGE_ITEMS):
+                if len(asked) == at_once:
+                    results += await asked.popleft()
+                page = CreateSubscriptions(given[first : first + MAX_PAGE_ITEMS])
+                asked.append(asyncio.ensure_future(self.call(page)))
+            while asked:
+                results += await asked.popleft()
+        finally:
+            for one in asked:
+                one.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
         return results
 
     async def renew(self, id: str, lifetime: Lifetime) -> SubscriptionView:  # noqa: A002

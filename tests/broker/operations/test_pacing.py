@@ -161,15 +161,15 @@ async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
 
 
 @run_async
-async def test_whoever_is_alone_does_not_pause_after_decoding() -> None:
+async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
     pacing = PrincipalPacing()
     pacing.note("ann")
-    assert pacing.pause_after_decoding("ann", 1.0) == 0
+    assert pacing.pause_unless_alone("ann", 1.0) == 0
     assert pacing.pause_after("ann", 1.0) == 1
     pacing.note("bob")
-    assert pacing.pause_after_decoding("ann", 1.0) == 1
+    assert pacing.pause_unless_alone("ann", 1.0) == 1
     await make_late(pacing)
-    assert pacing.pause_after_decoding("ann", 1.0) == pytest.approx(1 / SHARE - 1)
+    assert pacing.pause_unless_alone("ann", 1.0) == pytest.approx(1 / SHARE - 1)
 
 
 @run_async

@@ -83,8 +83,8 @@ class PrincipalPacing:
         """Return how long a principal's thread pauses after a piece of work."""
         return seconds * (1 / SHARE - 1) if self.is_paced(principal) else seconds
 
-    def pause_after_decoding(self, principal: str, seconds: float) -> float:
-        """Return how long it pauses after decoding events: not at all if it is alone."""
+    def pause_unless_alone(self, principal: str, seconds: float) -> float:
+        """Return how long it pauses after work that others hardly notice: not at all if alone."""
         return 0.0 if self.is_alone(principal) else self.pause_after(principal, seconds)
 
     async def wait_for_turn(
