@@ -14,7 +14,7 @@ from typing import Any
 
 import numba
 import pytest
-from numba.core import caching
+from numba.core import caching, options
 from numba.core.dispatcher import Dispatcher
 
 from tamis import kernel_cache
@@ -81,6 +81,11 @@ def test_a_cache_loads_and_flushes_with_these_parameters() -> None:
     }.items():
         actual = [*inspect.signature(getattr(caching.FunctionCache, name)).parameters]
         assert actual == parameters, f"Numba {numba.__version__}: {name} takes {actual}"
+
+
+def test_kernels_can_be_compiled_without_counting_references() -> None:
+    found = hasattr(options.DefaultOptions, "_nrt")
+    assert found, f"Numba {numba.__version__}: kernels that borrow count references, and are slow"
 
 
 def test_only_versions_up_to_the_one_tested_are_allowed() -> None:

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from llvmlite import ir
+from numba.core import options
 from numba.extending import intrinsic
 
 try:
@@ -61,7 +63,23 @@ def kernel(function: Kernel) -> Kernel:
     With NUMBA_DISABLE_JIT=1 in the environment the function runs as plain Python, for debugging and
     for the tests that compare both.
     """
-    return _compiled(function)
+    return _compiled(function, **_counting(True))
+
+
+def borrowing(function: Kernel) -> Kernel:
+    """Compile a kernel that allocates no array and returns none: it only borrows its caller's.
+
+    Numba counts the references to an array wherever it is passed, sliced or given a second name. To
+    count takes a locked instruction, many times as long as a step of most loops. Here nothing is
+    counted, so what such a kernel allocated would never be freed; Numba refuses to compile it.
+    """
+    return _compiled(function, **_counting(False))
+
+
+def _counting(counts: bool) -> dict[str, bool]:
+    """Return the option; a kernel without it counts if the first does that it is compiled for."""
+    known = hasattr(getattr(options, "DefaultOptions", None), "_nrt")
+    return {"_nrt": counts} if known else {}
 
 
 def inlined(function: Kernel) -> Kernel:
@@ -93,5 +111,28 @@ def _count_trailing_zeros(_: Any, __: Any) -> Any:
     return numba.types.uint64(numba.types.uint64), generate
 
 
+def _leave(array: Any, place: int) -> None:
+    """Do nothing: plain Python has no use for it."""
+
+
+@intrinsic
+def _prefetch(_: Any, array: Any, __: Any) -> Any:
+    """Have an item of an array fetched into the nearest cache, while other work goes on."""
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        items = context.make_array(signature.args[0])(context, builder, given[0]).data
+        address, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        fetch = builder.module.declare_intrinsic(
+            "llvm.prefetch", [address], ir.FunctionType(ir.VoidType(), [address] + 3 * [number])
+        )
+        # To read it, in the nearest cache, and it is data.
+        arguments = [builder.bitcast(builder.gep(items, [given[1]]), address)]
+        builder.call(fetch, [*arguments, number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return numba.types.void(array, numba.types.intp), generate
+
+
 _IS_PLAIN: Final = numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 trailing_zeros: Final[Any] = _trailing_zeros if _IS_PLAIN else _count_trailing_zeros
+prefetch: Final[Any] = _leave if _IS_PLAIN else _prefetch

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tamis.bindings import memory_reader
 from tamis.events.json_kernels import hash_path
-from tamis.jit import inlined, kernel, trailing_zeros
+from tamis.jit import borrowing, inlined, kernel, trailing_zeros
 
 
 @kernel
@@ -29,7 +29,7 @@ def order_by_path(
         nexts[path] += 1
 
 
-@kernel
+@borrowing
 def number_texts(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
@@ -70,7 +70,7 @@ def number_texts(
     return different
 
 
-@kernel
+@borrowing
 def copy_spans(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],
@@ -137,7 +137,7 @@ def _present_word(
     return word
 
 
-@kernel
+@borrowing
 def _list_present(
     bitmap: int, first: int, length: int, events: NDArray[np.int32], start: int, stop: int
 ) -> bool:
@@ -168,7 +168,7 @@ def _list_present(
     return count == stop
 
 
-@kernel
+@borrowing
 def _count_present(bitmap: int, first: int, length: int) -> int:
     """Return how many places of a column are not null."""
     end, count = first + length, 0
@@ -188,7 +188,7 @@ def _count_present(bitmap: int, first: int, length: int) -> int:
     return count
 
 
-@kernel
+@borrowing
 def _copy_numbers(
     form: int, address: int, first: int, length: int,
     events: NDArray[np.int32], values: NDArray[np.float64],

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tamis.bindings import bytes_as_array, reader
 from tamis.events.token_kernels import skip_text, skip_utf8, skip_word
-from tamis.jit import inlined, kernel, mixed_in
+from tamis.jit import borrowing, inlined, mixed_in
 
 INTEGER = 0
 FLOAT = 1
@@ -139,7 +139,7 @@ class ScanWorkspace(NamedTuple):
     expected: ExpectedNames
 
 
-@kernel
+@borrowing
 def hash_path(text: NDArray[np.uint8], start: int, end: int) -> int:
     """Return the hash of a path."""
     mixed = 0
@@ -148,7 +148,7 @@ def hash_path(text: NDArray[np.uint8], start: int, end: int) -> int:
     return mixed
 
 
-@kernel
+@borrowing
 def fill_slots(wanted: WantedPaths) -> None:
     """Enter the paths in the hash table."""
     last = len(wanted.slots) - 1
@@ -190,7 +190,7 @@ def _skip_space(data: NDArray[np.uint8], at: int, end: int) -> int:
     return at
 
 
-@kernel
+@borrowing
 def _scan_number(
     data: NDArray[np.uint8], at: int, end: int, powers: NDArray[np.float64]
 ) -> tuple[int, int, int, float]:
@@ -268,7 +268,7 @@ def _expected_end(
     return at + size
 
 
-@kernel
+@borrowing
 def _expect(
     names: ExpectedNames, nth: int, path: NDArray[np.uint8], size: int, mixed: int, number: int
 ) -> None:
@@ -285,7 +285,7 @@ def _expect(
     names.number[0] = nth + 1
 
 
-@kernel
+@borrowing
 def _scan_name(
     data: NDArray[np.uint8],
     at: int,
@@ -321,7 +321,7 @@ def _scan_name(
     return declined if at >= end or at == begun else (at, mixed, size, has_dot)
 
 
-@kernel
+@borrowing
 def _is_new(names: NDArray[np.int64], first: int, last: int, mixed: int) -> bool:
     """Return whether a name is surely not among the names of an object so far; then add it."""
     if last - first >= _MAX_NAMES or last >= len(names):
@@ -333,7 +333,7 @@ def _is_new(names: NDArray[np.int64], first: int, last: int, mixed: int) -> bool
     return True
 
 
-@kernel
+@borrowing
 def scan_event(
     data: NDArray[np.uint8],
     start: int,
@@ -388,7 +388,8 @@ def scan_event(
                     size = at - name
                     names += 1
                 else:
-                    work.names[:names] = work.expected.hashes[:names]
+                    for place in range(names):
+                        work.names[place] = work.expected.hashes[place]
             if at < 0:
                 at, mixed, size, has_dot = _scan_name(
                     data, name, end, work.hashes[level], work.sizes[level], limits.name, work
@@ -411,7 +412,8 @@ def scan_event(
             if depth >= limits.depth:
                 return _FAILED
             if depth == 1 and as_expected:
-                work.path[:size] = data[name : name + size]
+                for offset in range(size):
+                    work.path[offset] = data[name + offset]
             is_nested |= byte == _OPEN_OBJECT
             work.is_array[depth], work.first_names[depth] = byte == _OPEN_ARRAY, names
             work.hashes[depth], work.sizes[depth], work.paths[depth] = mixed, size, path
@@ -476,7 +478,7 @@ as_variable = cast("Callable[[int], int]", np.int64)
 """Makes a number that a kernel is given as any other; for a literal it is compiled anew."""
 
 
-@kernel
+@borrowing
 def scan_bound(address: Any, text: bytes) -> int:
     """Scan a single event; return how many values were found, -1 if it is declined."""
     bound, data = _bound_scan(address), bytes_as_array(text)
@@ -488,7 +490,7 @@ def scan_bound(address: Any, text: bytes) -> int:
     )
 
 
-@kernel
+@borrowing
 def scan_lines(
     data: NDArray[np.uint8],
     starts: NDArray[np.int64],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.jit import kernel
+from tamis.jit import borrowing
 
 _QUOTE = 34
 _ZERO = 48
@@ -15,7 +15,7 @@ _LOWER_U = 117
 _FAILED = -1
 
 
-@kernel
+@borrowing
 def _hex_digit(byte: int) -> int:
     """Return the value of a hexadecimal digit, or -1."""
     if _ZERO <= byte <= _NINE:
@@ -24,7 +24,7 @@ def _hex_digit(byte: int) -> int:
     return lower - 87 if 97 <= lower <= 102 else -1
 
 
-@kernel
+@borrowing
 def _code_unit(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return the code of a Unicode escape that begins at a backslash; -1 if there is none."""
     if at + 6 > end or data[at] != _BACKSLASH or data[at + 1] != _LOWER_U:
@@ -38,7 +38,7 @@ def _code_unit(data: NDArray[np.uint8], at: int, end: int) -> int:
     return code
 
 
-@kernel
+@borrowing
 def _skip_escape(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return where an escape ends that begins at a backslash; -1 if it is wrong."""
     if at + 1 >= end:
@@ -57,7 +57,7 @@ def _skip_escape(data: NDArray[np.uint8], at: int, end: int) -> int:
     return at + 6
 
 
-@kernel
+@borrowing
 def unescape(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint8]) -> int:
     """Write a text that was scanned without its escapes, as UTF-8; return its length."""
     at, size = start, 0
@@ -79,7 +79,7 @@ def unescape(data: NDArray[np.uint8], start: int, end: int, out: NDArray[np.uint
     return size
 
 
-@kernel
+@borrowing
 def _escaped_byte(byte: int) -> int:
     """Return what a letter after a backslash stands for."""
     if byte == 98:
@@ -93,7 +93,7 @@ def _escaped_byte(byte: int) -> int:
     return 9 if byte == 116 else byte
 
 
-@kernel
+@borrowing
 def _write_utf8(code: int, out: NDArray[np.uint8], size: int) -> int:
     """Append a character; return the length of the text."""
     if code < 0x80:
@@ -107,7 +107,7 @@ def _write_utf8(code: int, out: NDArray[np.uint8], size: int) -> int:
     return size + 1 + more
 
 
-@kernel
+@borrowing
 def skip_utf8(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return where a character of several bytes ends; -1 if it is not valid UTF-8."""
     first = data[at]
@@ -136,7 +136,7 @@ def skip_utf8(data: NDArray[np.uint8], at: int, end: int) -> int:
     return at + 1 + more
 
 
-@kernel
+@borrowing
 def skip_text(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, bool]:
     """Return the place of the closing quote, -1 if there is none, and whether there are escapes."""
     escaped = False
@@ -158,7 +158,7 @@ def skip_text(data: NDArray[np.uint8], at: int, end: int) -> tuple[int, bool]:
     return _FAILED, escaped
 
 
-@kernel
+@borrowing
 def skip_word(data: NDArray[np.uint8], at: int, end: int) -> int:
     """Return the end of true, false or null; -1 if it is none of them."""
     if at + 4 <= end:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.jit import inlined, kernel
+from tamis.jit import borrowing, inlined, kernel
 from tamis.matching.compile.chunk_kernels import Chunks
 from tamis.matching.compile.graph_kernels import (
     ALL,
@@ -47,7 +47,7 @@ class TileWorkspace(NamedTuple):
     """For one node of the graph: four rows, of which the third is empty."""
 
 
-@kernel
+@borrowing
 def _set_breakpoint_rows(
     batch: CellsByAttribute, block: int, first_word: int, words: int, rows: NDArray[np.uint64]
 ) -> bool:
@@ -112,7 +112,7 @@ def _set_region(
     return bool(found != 0)
 
 
-@kernel
+@borrowing
 def set_region_rows(
     regions: Regions,
     counts: VariableCounts,
@@ -152,7 +152,7 @@ def set_region_rows(
             is_set[region] = _set_region(own, inside, guards[region], variables, rows[region])
 
 
-@kernel
+@borrowing
 def evaluate_chunks(
     chunks: Chunks,
     first: int,
@@ -259,7 +259,7 @@ def _parity_of(
     return bool(found != 0)
 
 
-@kernel
+@borrowing
 def evaluate_graph(
     graph: Graph,
     regions: int,
@@ -314,7 +314,7 @@ class Tile(NamedTuple):
     matched: NDArray[np.uint64]
 
 
-@kernel
+@borrowing
 def evaluate_tile(
     unindexed: UnindexedArrays, batch: CellsByAttribute, tile: Tile, workspace: TileWorkspace
 ) -> None:
@@ -330,7 +330,7 @@ def evaluate_tile(
 # --- cells and texts ------------------------------------------------------------------------------
 
 
-@kernel
+@borrowing
 def sort_by_event(
     batch: CellsByAttribute,
     starts: NDArray[np.int64],
@@ -373,7 +373,7 @@ def _passed(low: float, at: NDArray[np.int32], over: NDArray[np.int32], value: f
     return int(at[number] if whole == value else over[number])
 
 
-@kernel
+@borrowing
 def look_up(table: RankTable, values: NDArray[np.float64], passed: NDArray[np.int32]) -> None:
     """Write for each value how many breakpoints lie at or below it."""
     low, at, over = table.low[0], table.at, table.over
@@ -410,7 +410,7 @@ class CellEntries(NamedTuple):
     cells: NDArray[np.int32]
 
 
-@kernel
+@borrowing
 def rank_packed(
     ranks: NumberRanks,
     place_of: NDArray[np.int32],
@@ -449,7 +449,7 @@ def rank_packed(
     starts[-1] = count
 
 
-@kernel
+@borrowing
 def gather_holders(
     texts: NDArray[np.int32],
     events: NDArray[np.int32],
@@ -474,7 +474,7 @@ def gather_holders(
     starts[ends] = len(texts)
 
 
-@kernel
+@borrowing
 def mark_holders(
     passed: NDArray[np.int32],
     texts: NDArray[np.int32],
@@ -502,7 +502,7 @@ class Lanes(NamedTuple):
     """For each attribute its first variable; variable v is the breakpoint above cell v - first."""
 
 
-@kernel
+@borrowing
 def _lies_inside(leaves: Leaves, index: int, first: int, cells: NDArray[np.int32]) -> bool:
     """Return whether one of some ascending cells lies inside a leaf's side.
 
@@ -557,7 +557,7 @@ def set_leaf_rows(
             when_false[leaf, word] &= ~when_true[leaf, word]
 
 
-@kernel
+@borrowing
 def evaluate_programs(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],

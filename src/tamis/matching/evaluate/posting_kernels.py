@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.jit import inlined, kernel
+from tamis.jit import borrowing, inlined
 from tamis.matching.compile.access_kernels import (
     HAS_OTHER_KEYS,
     MAX_CHECKS,
@@ -166,7 +166,7 @@ class ProgramTables(NamedTuple):
     stack: NDArray[np.int8]
 
 
-@kernel
+@borrowing
 def _truth(program: NDArray[np.int32], tables: ProgramTables, passing: NDArray[np.bool_]) -> int:
     """Return whether a program is true, false or unknown for an event."""
     # Local names for the arrays: taking them out of their tuple inside the loop is expensive.
@@ -206,7 +206,7 @@ def _truth(program: NDArray[np.int32], tables: ProgramTables, passing: NDArray[n
     return int(stack[0])
 
 
-@kernel
+@borrowing
 def match_postings(
     workspace: PostingWorkspace,
     values: CellsByEvent,

@@ -22,7 +22,7 @@ from tamis.events.json_kernels import (
     scan_event,
 )
 from tamis.events.token_kernels import unescape
-from tamis.jit import kernel
+from tamis.jit import borrowing
 from tamis.matching.evaluate.single_event.ranking_kernels import number_cell, text_cell
 from tamis.matching.evaluate.single_event.spreading_kernels import (
     SingleArrays,
@@ -73,7 +73,7 @@ class SingleJsonArrays(NamedTuple):
 json_arrays_at = reader(SingleJsonArrays)
 
 
-@kernel
+@borrowing
 def _text_cell(address: Any, data: NDArray[np.uint8], number: int, block: int) -> int:
     """Return the cell of a text that was found; NONE if it is declined."""
     ranking, json = arrays_at(address).ranking, json_arrays_at(address).json
@@ -86,7 +86,7 @@ def _text_cell(address: Any, data: NDArray[np.uint8], number: int, block: int) -
     return text_cell(ranking, block, json.unescaped, 0, size)
 
 
-@kernel
+@borrowing
 def _hold_found(address: Any, data: NDArray[np.uint8], size: int) -> int:
     """Hold the attributes that were found with their cells; return the result of the event."""
     single, json = arrays_at(address), json_arrays_at(address).json
@@ -129,7 +129,7 @@ def _hold_found(address: Any, data: NDArray[np.uint8], size: int) -> int:
     return result
 
 
-@kernel
+@borrowing
 def match_json(address: Any, text: bytes) -> int:
     """Match the event in a text; return the number of matches, DECLINED or ASKS."""
     json, data = json_arrays_at(address).json, bytes_as_array(text)
@@ -142,7 +142,7 @@ def match_json(address: Any, text: bytes) -> int:
     return result if result < 0 else match_held(address, json.counts[1])
 
 
-@kernel
+@borrowing
 def match_asked(address: Any) -> int:
     """Match the event whose text was read, now that its predicates are known."""
     return match_held(address, json_arrays_at(address).json.counts[1])

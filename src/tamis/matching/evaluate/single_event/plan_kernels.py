@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from tamis.jit import kernel
 from tamis.matching.compile.graph_kernels import ALL, ANY, Graph, Regions, VariableCounts
 from tamis.matching.evaluate.single_event.spreading_kernels import (
     CHECKS,
+    CHECKS_MORE,
     CODE_BITS,
     LOOKS_UP,
     MAX_CELL,
@@ -20,6 +21,9 @@ from tamis.matching.evaluate.single_event.spreading_kernels import (
     Upward,
     lies_in,
 )
+
+# A node with so many children is reached from one of them, and the others are in its record.
+_CHECKED_CHILDREN: Final = 3
 
 
 class NodePlan(NamedTuple):
@@ -68,7 +72,9 @@ def plan_nodes(graph: Graph, regions: int, plan: NodePlan, level: NDArray[np.int
             if step == 2:
                 total += share[children[rarest + 1]]
             plan.first[node], plan.last[node] = start + rarest, start + rarest + step
-            plan.code[node] = CHECKS if kind == ALL else LOOKS_UP
+            plan.code[node] = LOOKS_UP
+            if kind == ALL:
+                plan.code[node] = CHECKS if end - start <= _CHECKED_CHILDREN else CHECKS_MORE
             if level[node] > 1:
                 plan.code[node] = WAITS
         if node < inner:
@@ -81,7 +87,9 @@ def size_records(graph: Graph, plan: NodePlan, starts: NDArray[np.int64]) -> Non
     for node in range(len(graph.kinds)):
         size = 1
         if plan.code[node] == CHECKS:
-            size = max(4, 1 + int(graph.starts[node + 1] - graph.starts[node]))
+            size = _CHECKED_CHILDREN
+        elif plan.code[node] == CHECKS_MORE:
+            size = 1 + int(graph.starts[node + 1] - graph.starts[node])
         for child in graph.children[plan.first[node] : plan.last[node]]:
             starts[child + 1] += size
     for row in range(len(starts) - 1):
@@ -98,7 +106,7 @@ def write_records(graph: Graph, plan: NodePlan, upward: Upward) -> None:
             place = places[child]
             records[place] = node << CODE_BITS | int(plan.code[node])
             place += 1
-            if plan.code[node] == CHECKS:
+            if plan.code[node] == CHECKS or plan.code[node] == CHECKS_MORE:
                 place = _write_checks(graph, node, at, records, place)
             places[child] = place
 
@@ -117,7 +125,8 @@ def _write_checks(
     if count == 1:
         # The one is looked up twice, which is faster than to count.
         records[place + 1] = records[place]
-        count = 2
+    if count <= 2:
+        return place + 2
     records[place + 2] = count - 2
     return place + count + 1
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.jit import inlined, kernel, mixed_in
+from tamis.jit import borrowing, inlined, mixed_in
 
 NO_TEXT: Final = -1
 
@@ -55,7 +55,7 @@ def number_cell(ranking: Ranking, block: int, number: float) -> int:
     return int(ranking.first_number_cell[block] + first - start)
 
 
-@kernel
+@borrowing
 def _hash_text(data: NDArray[np.uint8], start: int, end: int, block: int) -> int:
     mixed = int(block)
     for at in range(start, end):
@@ -63,7 +63,7 @@ def _hash_text(data: NDArray[np.uint8], start: int, end: int, block: int) -> int
     return mixed ^ (mixed >> 20)
 
 
-@kernel
+@borrowing
 def enter_texts(ranking: Ranking) -> None:
     """Enter all texts in the empty hash table."""
     texts = ranking.texts
@@ -90,7 +90,7 @@ def _compare(data: NDArray[np.uint8], start: int, end: int, texts: EncodedTexts,
     return int((end - start) - (stop - at))
 
 
-@kernel
+@borrowing
 def text_cell(ranking: Ranking, block: int, data: NDArray[np.uint8], start: int, end: int) -> int:
     """Return the cell of a text, given as UTF-8."""
     texts, first, last = ranking.texts, ranking.text_starts[block], ranking.text_starts[block + 1]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tamis.bindings import reader
 from tamis.diagrams.kernels import NONE
-from tamis.jit import inlined, kernel, trailing_zeros
+from tamis.jit import borrowing, inlined, kernel, prefetch, trailing_zeros
 from tamis.matching.compile.graph_kernels import ALL, ODD, Graph, Regions, VariableCounts
 from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
 from tamis.matching.evaluate.single_event.ranking_kernels import Ranking, number_cell
@@ -21,14 +21,17 @@ from tamis.matching.evaluate.single_event.ranking_kernels import Ranking, number
 # --- the plan -------------------------------------------------------------------------------------
 
 
-# How a row that is true leads to a node: it makes the node true; it does if other regions are true,
-# which the record names; the node is a parity of regions, which are looked up; or the node depends
-# on other nodes, and waits until their truths are known.
-REACHES, CHECKS, LOOKS_UP, WAITS = range(4)
-CODE_BITS: Final = 2
+# How a row that is true leads to a node: it makes the node true; it does if two other regions are
+# true, which the record names, or these and more; the node is a parity of regions, which are looked
+# up; or the node depends on other nodes, and waits until their truths are known.
+REACHES, CHECKS, CHECKS_MORE, LOOKS_UP, WAITS = range(5)
+CODE_BITS: Final = 3
 CODE_MASK: Final = (1 << CODE_BITS) - 1
 
 MAX_CELL: Final = (1 << 31) - 1
+
+# The records of rows are all over the memory: those of a row to come are fetched in time.
+_ROWS_AHEAD: Final = 8
 
 
 class Intervals(NamedTuple):
@@ -77,7 +80,7 @@ class Upward(NamedTuple):
     """Row r has the records from starts[r] to starts[r + 1]."""
     records: NDArray[np.int32]
     """Each has a node and, in its last bits, how the row leads to it; a record that CHECKS also
-    has two other rows, how many more there are, and those."""
+    has two other rows, and one that CHECKS_MORE then has how many more there are, and those."""
     level: NDArray[np.int32]
     """For each node: those that it depends on have smaller levels."""
     subscription: NDArray[np.int32]
@@ -156,7 +159,7 @@ MAX_STAMPS: Final = 1 << 30
 # Kernels pass the address on, because a call with all arrays takes longer than most of them run.
 
 
-@kernel
+@borrowing
 def hold_values(address: Any, count: int) -> None:
     """Find the cells of the event's values, and put its attributes in order."""
     ranking, workspace = arrays_at(address).ranking, arrays_at(address).workspace
@@ -183,7 +186,9 @@ def insert(held: NDArray[np.int64], count: int, entry: int) -> None:
 
 @inlined
 def _is_true(truth: NDArray[np.uint8], row: int) -> bool:
-    return bool(truth[row >> 3] >> (row & 7) & 1)
+    # Rows are never negative: for an unsigned index, the place is not checked for that.
+    unsigned = np.uint32(row)
+    return bool(truth[unsigned >> np.uint32(3)] >> (unsigned & np.uint32(7)) & 1)
 
 
 @inlined
@@ -204,7 +209,7 @@ def _after(bounds: NDArray[np.int32], first: int, last: int, cell: int) -> int:
     return first
 
 
-@kernel
+@borrowing
 def _set_truths(address: Any, count: int) -> int:
     """Set the truths of the regions, and write the true ones to the queue; return their number."""
     arrays = arrays_at(address)
@@ -251,7 +256,7 @@ def _set_truths(address: Any, count: int) -> int:
     return tail
 
 
-@kernel
+@borrowing
 def _reset_truths(address: Any, count: int, tail: int) -> None:
     """Restore the truths for an event without attributes, given that these rows are true."""
     tests, workspace = arrays_at(address).tests, arrays_at(address).workspace
@@ -289,7 +294,7 @@ def _are_true(children: NDArray[np.int32], truth: NDArray[np.uint8]) -> bool:
     return True
 
 
-@kernel
+@borrowing
 def _spread(address: Any, tail: int) -> tuple[int, int]:
     """Add the inner nodes that follow from the true regions, and write the tops; count both."""
     arrays = arrays_at(address)
@@ -303,6 +308,7 @@ def _spread(address: Any, tail: int) -> tuple[int, int]:
     count = 0
     while True:
         while head < tail:
+            prefetch(records, starts[queue[min(head + _ROWS_AHEAD, tail - 1)]])
             row = queue[head]
             head += 1
             place, end = int(starts[row]), int(starts[row + 1])
@@ -312,6 +318,12 @@ def _spread(address: Any, tail: int) -> tuple[int, int]:
                 place += 1
                 if code == CHECKS:
                     # Both at once: most fail, but half of them not at the first.
+                    passes = _is_true(truth, records[place]) & _is_true(truth, records[place + 1])
+                    # Where the next record is must not wait for what this one says.
+                    place += 2
+                    if not passes:
+                        continue
+                elif code == CHECKS_MORE:
                     passes = _is_true(truth, records[place]) & _is_true(truth, records[place + 1])
                     other = place + 3
                     place = other + records[place + 2]
@@ -383,7 +395,7 @@ def _sort(found: NDArray[np.int32], bits: NDArray[np.uint64], count: int) -> Non
             left &= left - np.uint64(1)
 
 
-@kernel
+@borrowing
 def _take_tops(address: Any, tops: int, count: int) -> int:
     """Append the subscriptions of the true tops to the matches; return where they end."""
     upward, workspace = arrays_at(address).upward, arrays_at(address).workspace
@@ -400,7 +412,7 @@ def _take_tops(address: Any, tops: int, count: int) -> int:
 # --- the event ------------------------------------------------------------------------------------
 
 
-@kernel
+@borrowing
 def match_held(address: Any, count: int) -> int:
     """Match an event whose attributes and cells are held; return the number of matches."""
     arrays = arrays_at(address)
@@ -426,7 +438,7 @@ def match_held(address: Any, count: int) -> int:
     return found
 
 
-@kernel
+@borrowing
 def match_values(address: Any, count: int) -> int:
     """Match the event whose values are in the workspace; return the number of matches."""
     hold_values(address, count)
