@@ -40,7 +40,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.subscribe import replay
 from tamis.matching.store import additions
-from tamis.storage import Storage, tables
+from tamis.storage import Storage, database, tables
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 
@@ -388,6 +388,7 @@ def _replaced(world: World) -> Iterator[None]:
         mock.patch.object(DeferredWriter, "max_rows_per_event", 300 if world.seed % 4 else 1),
         mock.patch.object(DeferredWriter, "rows_per_slice", 1),
         mock.patch.object(tables, "MAX_DEFERRED_PER_ROW", 1),
+        mock.patch.object(database, "CHECKPOINT_TRANSACTIONS", 5),
         mock.patch.object(ports, "TRUST_SECONDS", 3.0),
         mock.patch.dict(cast("Any", Storage.open).__func__.__kwdefaults__, segment_bytes=1_000),
         # The order of sets must not depend on where things lie in memory.

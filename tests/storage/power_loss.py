@@ -131,6 +131,9 @@ class PowerLoss:
             files=self.disk,
             random=self.rng.randbytes,
         )
+        if self.rng.random() < 0.5:
+            # Beside the work, as in a broker.
+            self.store.state.when_checkpoint_due(lambda: None)
 
     def end(self) -> None:
         self.disk.on_operation = lambda _operation, _name: None
@@ -180,6 +183,7 @@ class PowerLoss:
             self.renew_subscription,
             self.note_seen,
             self.requeue,
+            self.checkpoint,
             self.retain,
             self.close_and_open,
             self.die_in_append,
@@ -308,6 +312,9 @@ class PowerLoss:
         seen_at = float(next(self.names))
         with self.lasting("seen at", seen_at):
             self.store.state.note_seen(seen_at)
+
+    def checkpoint(self) -> None:
+        self.store.state.checkpoint()
 
     def retain(self) -> None:
         try:

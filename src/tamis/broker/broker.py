@@ -28,6 +28,7 @@ from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
 from tamis.broker.operations.access_control import AccessControl
+from tamis.broker.operations.checkpointer import Checkpointer
 from tamis.broker.operations.clock_watch import ClockWatch
 from tamis.broker.operations.damage_watch import DamageWatch
 from tamis.broker.operations.executors import Executors
@@ -355,6 +356,8 @@ class Broker:
         supervisor.restart("deferred writer", self.deferred_writer.run)
         supervisor.restart("current rights", self.subscription_manager.current_rights.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
+        checkpointer = Checkpointer(self.store.state, self.executors.background)
+        supervisor.restart("checkpointer", checkpointer.run)
         await supervisor.unless_failed(self._catch_up.begin())
         for subscription in restored:
             self.subscription_manager.replay(subscription)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
@@ -24,6 +24,8 @@ _LEVELS: Final = {False: "NORMAL", True: "FULL"}
 # The WAL is copied to the file after so many transactions, or rows.
 CHECKPOINT_TRANSACTIONS: Final = 100
 CHECKPOINT_ROWS: Final = 10_000
+# If that is done beside the work and does not keep up, the writer does it after so many times more.
+MAX_CHECKPOINTS_BEHIND: Final = 5
 _COPY_BYTES: Final = 1 << 20
 # sqlite3 has the name since Python 3.12, like the function that takes it.
 _NO_CHECKPOINT_ON_CLOSE: Final = 1006
@@ -52,6 +54,8 @@ class Database:
         self._idle: list[sqlite3.Connection] = []
         self.version_found = VERSION
         """The format of the file before it was opened; 0 if there was none."""
+        self.on_checkpoint_due: Callable[[], object] | None = None
+        """Called in the writer's thread, if somebody calls `checkpoint` then."""
         self._is_closed = False
         with self._sentences():
             self._check_mode()
@@ -63,7 +67,7 @@ class Database:
             self._writer = self._connect()
             try:
                 self._level = True
-                self._transactions = self._rows = 0
+                self._transactions = self._rows = self._behind = 0
                 self._prepare(schema)
             except BaseException:
                 self._writer.close()
@@ -95,11 +99,35 @@ class Database:
         self._transactions += 1
         is_due = self._writer.total_changes - self._rows >= CHECKPOINT_ROWS
         if is_due or self._transactions >= CHECKPOINT_TRANSACTIONS:
-            self._checkpoint()
+            self._transactions, self._rows = 0, self._writer.total_changes
+            self._behind += 1
+            if self.on_checkpoint_due is None or self._behind > MAX_CHECKPOINTS_BEHIND:
+                self._checkpoint()
+            else:
+                self.on_checkpoint_due()
+
+    def checkpoint(self) -> None:
+        """Copy the WAL to the file while others write; for any thread.
+
+        What they write meanwhile stays in the WAL, so it grows. It begins anew when all of it is
+        copied.
+        """
+        if self._has_failed:
+            # It must be written again first, by the writer.
+            return
+        with suppress(StorageError), self.reading() as connection:
+            try:
+                [result] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            except sqlite3.Error as error:
+                self._note_failure(error)
+                raise
+            _, in_log, copied = result
+            if in_log == copied:
+                self._behind = 0
 
     def _checkpoint(self) -> None:
         """Copy the WAL to the file; SQLite by itself would not say that its sync failed."""
-        self._transactions, self._rows = 0, self._writer.total_changes
+        self._behind = 0
         if not self._is_log_on_disk():
             # Half a checkpoint and a WAL with holes would make no state at all.
             return

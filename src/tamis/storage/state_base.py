@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
@@ -107,6 +107,14 @@ class StateBase:
             with self._writing:
                 self._database.write_log_again()
         self._database.sync_log()
+
+    def when_checkpoint_due(self, call: Callable[[], object] | None) -> None:
+        """Call this, in any thread, when it is time for a `checkpoint`; None: make it then."""
+        self._database.on_checkpoint_due = call
+
+    def checkpoint(self) -> None:
+        """Copy what was written to its place, while others write; for any thread."""
+        self._database.checkpoint()
 
     def close(self) -> None:
         """Close; nothing is lost otherwise."""
