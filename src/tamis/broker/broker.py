@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from functools import partial
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -174,7 +173,7 @@ class Broker:
             subscription_index=self.subscription_index,
             executor=executors.match,
             clock=clock.monotonic,
-            pause_after=partial(self.pacing.pause_after, ""),
+            is_shared=self.pacing.is_shared,
             charge=self.pacing.charge,
             on_written=fan_out.leave,
             count_lost=self.acknowledgement_writer.count_lost,

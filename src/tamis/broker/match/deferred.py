@@ -28,6 +28,10 @@ from tamis.storage import DeferredMatches, StateStore, WrittenMatches
 
 RETRY_SECONDS: Final = 0.5
 MAX_PAUSE_SECONDS: Final = 1.0
+MAX_PAUSES: Final = 40
+"""How many times as long as a slice takes the pause after it may be."""
+MANY_WAITING: Final = 25_000
+"""With so many matches there are no longer pauses."""
 SECONDS_PER_MATCH: Final = 1e-5
 """What a deferred match costs who publishes for its own subscriptions."""
 PROBLEM: Final = "deferred matches cannot be made pending"
@@ -57,7 +61,7 @@ class DeferredWriter:
         subscription_index: SubscriptionIndex,
         executor: Executor,
         clock: Callable[[], float],
-        pause_after: Callable[[float], float],
+        is_shared: Callable[[], bool],
         charge: Callable[[str, float], None],
         on_written: Callable[[str, int, int], None],
         count_lost: Callable[[ActiveSubscription, int, str], None],
@@ -65,7 +69,7 @@ class DeferredWriter:
     ) -> None:
         """Make a writer of matches in the state.
 
-        `pause_after` says how long to pause after some work, and `charge` makes a principal pay.
+        `is_shared` says whether several principals are active, and `charge` makes one of them pay.
         `on_written` gets the owner of an event that was held, 1, and how many it reached.
         `count_lost` gets what a subscription has lost, and the reason.
         """
@@ -73,7 +77,7 @@ class DeferredWriter:
         self._index = subscription_index
         self._executor = executor
         self._clock = clock
-        self._pause_after = pause_after
+        self._is_shared = is_shared
         self._charge = charge
         self._on_written = on_written
         self._count_lost = count_lost
@@ -220,7 +224,9 @@ class DeferredWriter:
         """Pause after some work; for less long if somebody waits."""
         self._is_awaited.clear()
         await asyncio.sleep(seconds)
-        more = min(self._pause_after(seconds), MAX_PAUSE_SECONDS) - seconds
+        # While few matches wait, events of others should rarely meet this work.
+        share = max(0.0, 1 - self._waiting / MANY_WAITING) if self._is_shared() else 0.0
+        more = min(MAX_PAUSES * share * seconds, MAX_PAUSE_SECONDS)
         if more > 0 and not self._awaited and not self.is_full:
             try:
                 async with asyncio.timeout(more):

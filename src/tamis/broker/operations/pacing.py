@@ -79,6 +79,10 @@ class PrincipalPacing:
         others_at = self._other_at if principal == self.latest else self.latest_at
         return self._now() - others_at >= ACTIVE_SECONDS
 
+    def is_shared(self) -> bool:
+        """Return whether several principals are active."""
+        return not self.is_alone(self.latest)
+
     def pause_after(self, principal: str, seconds: float) -> float:
         """Return how long a principal's thread pauses after a piece of work."""
         return seconds * (1 / SHARE - 1) if self.is_paced(principal) else seconds
