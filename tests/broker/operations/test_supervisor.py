@@ -125,13 +125,13 @@ async def test_a_part_that_is_cancelled_has_failed_unless_the_broker_closes() ->
 # Each of these is awaited where it is started, or handles all errors itself.
 AWAITED_AT_ONCE = {
     "broker/sessions/base.py": 1,
-    "broker/sessions/session.py": 1,
     "broker/frontend/connection.py": 1,
     "broker/frontend/protocols.py": 1,
     "broker/frontend/server.py": 1,
     "broker/frontend/streams.py": 3,
     "broker/frontend/http/sse.py": 1,
     "broker/operations/supervisor.py": 2,
+    "broker/subscribe/manager.py": 1,
 }
 
 
