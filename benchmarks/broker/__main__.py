@@ -2,9 +2,10 @@
 
 Real processes on the loopback interface: the broker, publishers and subscribers. The parts: with
 very many subscriptions (`--many`); beside other brokers (`--beside`); with a tenth of the
-subscribers stalled (`--stalled`); restarting with very many (`--restart`); beside a client that
-abuses it (`--noisy`). Other brokers need `apt-get install mosquitto nats-server` and
-`pip install paho-mqtt nats-py`; those that are missing are left out.
+subscribers stalled (`--stalled`); restarting with very many (`--restart`); creating very many
+(`--install`); beside a client that abuses it (`--noisy`). Other brokers need
+`apt-get install mosquitto nats-server` and `pip install paho-mqtt nats-py`; those that are missing
+are left out.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from benchmarks.broker import beside, many, noisy, restart, stalled
+from benchmarks.broker import beside, install, many, noisy, restart, stalled
 from benchmarks.broker.plots import rates_and_times, times_and_memory
 from benchmarks.broker.stalled import CALM, STALLED
 from benchmarks.harness import options
@@ -26,6 +27,7 @@ MANY: Final = "The broker with one subscription and with very many"
 BESIDE: Final = "From a publisher to a subscriber that wants one event in a hundred"
 STALL: Final = "A tenth of the subscribers does not read"
 RESTART: Final = "A broker that starts again"
+INSTALL: Final = "Creating very many subscriptions"
 NOISY: Final = "A neighbour that does everything it can"
 ROOMS: Final = 10
 """One subscriber in this many stalls."""
@@ -89,6 +91,20 @@ def report_restart(chosen: argparse.Namespace, folder: Path) -> None:
     )
 
 
+def report_install(chosen: argparse.Namespace, folder: Path) -> None:
+    """Measure, print and write how fast subscriptions are created."""
+    before = os.getloadavg()
+    found = install.measured(folder, chosen.subscriptions)
+    report(
+        file_name("broker-install", (chosen.subscriptions,)),
+        INSTALL,
+        install.sheets(found),
+        bars(INSTALL, "subscriptions", found.rows),
+        notes=[load_since(before)],
+        folder=chosen.out,
+    )
+
+
 def report_noisy(chosen: argparse.Namespace, folder: Path) -> None:
     """Measure, print and write how an abusive client affects another."""
     before = os.getloadavg()
@@ -120,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         beside=False,
         stalled=False,
         restart=False,
+        install=False,
         noisy=False,
         subscriptions=100_000,
         events=50_000,
@@ -136,6 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "beside": report_beside,
         "stalled": report_stalled,
         "restart": report_restart,
+        "install": report_install,
         "noisy": report_noisy,
     }
     wanted = [name for name in parts if getattr(chosen, name)] or [*parts]

@@ -16,6 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
+from tamis import SyncBus, connect_sync
+
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 60.0
 KILOBYTE: Final = 1024
@@ -59,6 +61,10 @@ class Server(NamedTuple):
         # The fields after the name, which may contain anything.
         words = text.rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    def connected(self) -> SyncBus:
+        """Return a client of a Tamis broker."""
+        return connect_sync(self.url)
 
     def status(self) -> dict[str, Any]:
         """Return the status of a Tamis broker."""

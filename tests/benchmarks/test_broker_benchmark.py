@@ -32,6 +32,10 @@ SMALL = {
         "--subscribers 40 --rate 40 --stalled-seconds 1",
         ["a tenth stalled", "4 of 40 stalled / none", "memory"],
     ),
+    "install": (
+        "--subscriptions 1500",
+        ["1,000 in a request", "bytes of memory", "100,000 subscriptions"],
+    ),
     "noisy": (
         "--noisy-rate 50 --noisy-seconds 1",
         ["8 trials at a time", "dead letters", "their ratio"],
