@@ -143,6 +143,39 @@ async def test_a_filter_that_is_no_longer_allowed_rests_until_it_is(tmp_path: Pa
 
 
 @run_async
+async def test_a_test_of_any_attribute_rests_while_one_is_hidden(tmp_path: Path) -> None:
+    hidden = '[roles.reader]\nsee = { hide = ["card"] }\n'
+    event = {"a": 1, "card": "4929"}
+    async with broker_fixture(tmp_path, ALL) as fixture:
+        ann = await fixture.login("ann", "reader")
+        for name in ("live", "x"):
+            await subscribe(ann, 'any starts with "49"', name)
+        live = Collector()
+        await ann.attach("live", live, credit=100)
+        await fixture.publish(event, {"a": 2, "card": "5000"})
+        await fixture.wait_until_idle()
+        assert data_of(live) == [event]
+        await fixture.change_policy(hidden)
+        no = (
+            "forbidden: the filter tests any attribute, and there are some that you may not see: "
+            "name those that it is about"
+        )
+        for digits in ("4", "49", "5"):
+            for text in (f'any starts with "{digits}"', f'not any ~starts with "{digits}"'):
+                assert await refusal(subscribe(ann, text, f"new {digits}")) == no
+                assert await refusal(ann.history(text, start="earliest")) == no
+        assert await refusal(ann.fetch("x")) == no
+        await fixture.publish({"a": 3, "card": "4900"})
+        await fixture.wait_until_idle()
+        assert data_of(live) == [event]
+        assert live.end == "the policy no longer allows its filter"
+        await fixture.change_policy(ALL)
+        # What came meanwhile was not for it.
+        await fixture.publish({"a": 4, "card": "49"})
+        assert await fetched(ann, "x") == [event, {"a": 4, "card": "49"}]
+
+
+@run_async
 async def test_a_subscription_that_rests_at_a_restart_goes_on_later(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
         ann = await fixture.login("ann", "reader")

@@ -46,6 +46,27 @@ def by_event(events: DataFrame, report: CompileReport, **options: Any) -> dict[i
     return {row["n"]: row for row in rows}
 
 
+def test_a_test_of_any_attribute_sees_all_columns_with_texts(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    subs = [Sub("any", 'any contains "CM"'), Sub("none", 'not any contains "CM"'), SUBS[0]]
+    report = compiled(spark, subs, tmp_path, shards=2)
+    rows = [
+        (1, "ACME", 5.0, {"tags": ["x"]}),
+        (2, "BOLT", 50.0, {"tags": ["y", "CM"]}),
+        (3, "BOLT", 5.0, None),
+        (4, None, 5.0, None),
+    ]
+    types = "n int, symbol string, price double, more struct<tags: array<string>>"
+    expected = {1: {"any", "cheap"}, 2: {"any"}, 3: {"none", "cheap"}, 4: {"cheap"}}
+    events = spark.createDataFrame(rows, types)
+    found = by_event(events, report, output="ids")
+    assert {n: set(row["subscriptions"]) for n, row in found.items()} == expected
+    texts = events.select("n", F.to_json(F.struct("symbol", "price", "more")).alias("payload"))
+    found = by_event(texts, report, output="ids", json="payload")
+    assert {n: set(row["subscriptions"]) for n, row in found.items()} == expected
+
+
 def test_all_outputs_agree(events: DataFrame, market: CompileReport) -> None:
     ids = market.version.ids().to_pylist()
     lists = by_event(events, market, output="ids")
