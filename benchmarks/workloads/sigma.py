@@ -55,6 +55,10 @@ CATEGORIES: Final = (
 )
 
 
+ANY_FIELD: Final = "any"
+"""The field of a test that looks at all of them, as Sigma's keywords do."""
+
+
 class Test(NamedTuple):
     """Some texts in one field: one of them, or all, has to be there."""
 
@@ -74,7 +78,11 @@ class Test(NamedTuple):
 
     def sql(self) -> str:
         """Return the test as an SQL condition, as pySigma's backend for SQLite writes it."""
-        tests = [f"{self.field} {self._sql(text)}" for text in self.texts]
+        names = columns()[1:] if self.field == ANY_FIELD else [self.field]
+        tests = [
+            "(" + " OR ".join(f"{name} {self._sql(text)}" for name in names) + ")"
+            for text in self.texts
+        ]
         return f"({(' AND ' if self.all_ else ' OR ').join(tests)})"
 
     def _sql(self, text: str) -> str:
@@ -187,6 +195,20 @@ def rules(count: int, seed: int) -> list[Rule]:
         else:
             found.append(_rule(rng, words))
     return found
+
+
+def keyword_rules(count: int, seed: int, vocabulary: int) -> list[Rule]:
+    """Draw rules that look for keywords in any field; the words are those of other rules."""
+    words = _Words(Random(f"rules {seed}"), max(40, vocabulary))
+    rng = words._rng = Random(f"keywords {seed}")  # noqa: SLF001 - the same words, drawn otherwise
+    return [_keyword_rule(rng, words) for _ in range(count)]
+
+
+def _keyword_rule(rng: Random, words: _Words) -> Rule:
+    (category,) = rng.choices(CATEGORIES, [c.share for c in CATEGORIES])
+    texts = _distinct(words.word() for _ in range(rng.choice((1, 1, 2, 3))))
+    test = Test(ANY_FIELD, "contains", texts, all_=rng.random() < 0.4)
+    return Rule(category.event_id, (test,), ())
 
 
 def _rule(rng: Random, words: _Words) -> Rule:
