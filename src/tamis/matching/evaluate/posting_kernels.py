@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
-from tamis.jit import borrowing, inlined
+from tamis.jit import borrowing, inlined, prefetch
 from tamis.matching.compile.access_kernels import (
     HAS_OTHER_KEYS,
     MAX_CHECKS,
@@ -30,6 +30,9 @@ from tamis.matching.compile.program_kernels import (
 TRUE: Final = 1
 FALSE: Final = 0
 UNKNOWN: Final = 2
+
+# The lists of keys are all over the memory: those of a key to come are fetched in time.
+_KEYS_AHEAD: Final = 4
 
 
 class CellsByEvent(NamedTuple):
@@ -250,6 +253,7 @@ def match_postings(
             offset, compound, blocks, cells, cell_of, listed, has_attributes, keys
         )
         for number in range(len(blocks), end_of_keys):
+            prefetch(records, starts[keys[min(number + _KEYS_AHEAD, end_of_keys - 1)]])
             place, end = starts[keys[number]], starts[keys[number] + 1]
             while place < end:
                 member, task = records[place], records[place + 1]
