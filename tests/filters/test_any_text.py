@@ -255,6 +255,24 @@ def compare_ways_in(rng: Random) -> None:
         assert [sorted(ids) for ids in engine.match_batch(table)] == wanted
 
 
+@pytest.mark.parametrize("width", [1, 50])
+def test_arrow_columns_that_hold_no_texts_are_ignored(width: int) -> None:
+    engine = Engine()
+    engine.add("any", 'any contains "a"')
+    engine.add("n", "n1 > 0")
+    table = pa.table(
+        {
+            "bytes": pa.array([b"a", b"b"], pa.binary()),
+            "map": pa.array([[("a", "a")], None], pa.map_(pa.string(), pa.string())),
+            "coded": pa.array(["x", "a"], pa.string()).dictionary_encode(),
+            "s": pa.array([{"t": ["a"], "u": b"a"}, None]),
+            **{f"n{number}": pa.array([0, 1]) for number in range(1, width + 1)},
+        }
+    )
+    assert [*engine.match_batch(table)] == [["any"], ["any", "n"]]
+    assert [*engine.match_batch(table.drop_columns(["coded"]))] == [["any"], ["n"]]
+
+
 def _listed(value: object) -> object:
     return value if value is None or isinstance(value, list) else [value]
 

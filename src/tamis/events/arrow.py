@@ -76,10 +76,14 @@ class AttributeSelection(NamedTuple):
     names: frozenset[str] | None
     ways: frozenset[str]
     """These names, and those of all structs that they are nested in."""
+    named: frozenset[str] | None = None
+    """If all are selected: those of which other values than texts are read, too; None for all."""
 
-    def reads(self, name: str) -> bool:
-        """Return whether an attribute is read."""
-        return self.names is None or name in self.names
+    def reads(self, name: str, type_: pa.DataType) -> bool:
+        """Return whether an attribute is read from an array of this type."""
+        if self.names is not None:
+            return name in self.names
+        return self.named is None or name in self.named or type_of_arrow(type_) is Type.STR
 
     def enters(self, name: str) -> bool:
         """Return whether an attribute is read, or one that is nested in it."""
@@ -87,10 +91,12 @@ class AttributeSelection(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def selection_of(names: frozenset[str] | None) -> AttributeSelection:
+def selection_of(
+    names: frozenset[str] | None, named: frozenset[str] | None = None
+) -> AttributeSelection:
     """Return the selection of some attributes, or of all; batch after batch wants the same."""
     ways = {way for name in names or () for way in accumulate(name.split("."), "{}.{}".format)}
-    return AttributeSelection(names, frozenset(ways))
+    return AttributeSelection(names, frozenset(ways), named)
 
 
 class FlatArray(NamedTuple):
@@ -122,7 +128,7 @@ class FlatArrays(NamedTuple):
     ) -> None:
         """Descend into an array that is `depth` steps below the event."""
         name = ".".join(keys)
-        read, ways = self.selection
+        read, ways, _ = self.selection
         if read is not None and name not in ways:
             return
         if not keys[-1] or len(name) > self.limits.name:
@@ -140,7 +146,7 @@ class FlatArrays(NamedTuple):
             else:
                 items, parents = items_of(array)
                 self.walk(keys, items, events[parents], depth=depth + 1, repeated=True)
-        elif read is None or name in read:
+        elif name in read if read is not None else self.selection.reads(name, array.type):
             if type_of_arrow(array.type) is None:
                 raise refuse_type(array.type, places.path(keys))
             self.found.setdefault(keys, []).append(FlatArray(array, events, repeated))
@@ -214,7 +220,7 @@ def to_python(
         return _mappings(keys, array, selection, depth=depth)
     if array.type.id in _NESTED:
         return _lists(keys, array, selection, depth=depth)
-    return _flat(array) if selection.reads(name) else [None] * len(array)
+    return _flat(array) if selection.reads(name, array.type) else [None] * len(array)
 
 
 def _mappings(
@@ -300,8 +306,8 @@ class ArrowEvents(NamedTuple):
         if not isinstance(table, pa.Table | pa.RecordBatch):
             table = pa.table(table)
         names = projection.wanted if projection.schema is None else frozenset(projection.schema)
-        selection = selection_of(names)
-        read, ways = selection
+        selection = selection_of(names, projection.named)
+        read, ways, _ = selection
         for first in range(0, max(table.num_rows, 1), self.rows_per_batch):
             data, numbers, layout = table, None, None
             if table.num_rows > self.rows_per_batch:

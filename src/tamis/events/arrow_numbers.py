@@ -135,7 +135,8 @@ def _form_of(field: pa.Field[Any], projection: Projection) -> int | None:
         return None
     if declared is None:
         # A name may be entered because it is that of a struct elsewhere.
-        is_read = projection.wanted is None or field.name in projection.wanted
+        read = projection.wanted if projection.wanted is not None else projection.named
+        is_read = read is None or field.name in read
         return form if is_read else None
     if field.name not in declared or declared[field.name].type is not _TYPE_OF_FORM[form]:
         return None
