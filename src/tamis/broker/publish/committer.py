@@ -173,11 +173,6 @@ class Committer:
                     # Nobody else appends, so this is still the time of these records.
                     time = self._log.last_time
                     self._numbering.note_stored(accepted.tails, time)
-                    for publication, duplicates, place in accepted.publications:
-                        if not publication.stored.done():
-                            count = len(publication.payloads)
-                            first = sequences[place] if duplicates < count else None
-                            publication.stored.set_result(Receipt(count, duplicates, first))
                     if records:
                         self._metrics.published.inc(len(records))
                         events = [
@@ -186,7 +181,13 @@ class Committer:
                                 sequences, accepted.events, strict=True
                             )
                         ]
+                        # Before the answers, which take a while to send.
                         await self._pass_on(events)
+                    for publication, duplicates, place in accepted.publications:
+                        if not publication.stored.done():
+                            count = len(publication.payloads)
+                            first = sequences[place] if duplicates < count else None
+                            publication.stored.set_result(Receipt(count, duplicates, first))
                 for _ in batch:
                     self._waiting.task_done()
         finally:
