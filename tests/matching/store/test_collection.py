@@ -7,10 +7,12 @@ from threading import Thread
 
 import pytest
 
+from tamis.filters import Mode
 from tamis.matching import Engine, Subscription
 from tamis.matching.compile.vocabulary import Vocabulary
-from tamis.matching.store import collection
+from tamis.matching.store import additions, collection
 from tamis.matching.store.segments import Segment, UncompiledColumns
+from waiting import eventually
 
 
 def joined(engine: Engine) -> None:
@@ -65,6 +67,30 @@ def test_what_is_removed_while_segments_are_joined_stays_removed(
     engine._collection._join()
     assert len(engine._collection.state.segments) < before
     assert engine.match_batch([{"x": 1}])[0] == [*ids[:7], *ids[8:-2], ids[-1]]
+
+
+@pytest.mark.usefixtures("small")
+def test_segments_that_come_while_others_are_joined_are_joined_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(additions, "MAX_RECOMPILED_SUBSCRIPTIONS", 1)
+    engine, compile_, more = Engine(), Segment.of, list(range(100, 120))
+
+    def add(number: int) -> None:
+        addition = engine.addition()
+        addition.add_texts([number], ["x = 1"], Mode.SQL, [float("inf")])
+        addition.commit()
+
+    def slowly(columns: UncompiledColumns, vocabulary: Vocabulary) -> Segment:
+        while len(columns.ids) > 1 and more:
+            add(more.pop())
+        return compile_(columns, vocabulary)
+
+    monkeypatch.setattr(Segment, "of", slowly)
+    for number in range(collection.MAX_SEGMENTS + 1):
+        add(number)
+    eventually(lambda: not more and len(engine._collection.state.segments) <= 3)
+    assert len(engine.match({"x": 1})) == collection.MAX_SEGMENTS + 1 + 20
 
 
 def test_a_reader_sees_the_old_filter_or_the_new_one_but_never_none() -> None:

@@ -310,20 +310,36 @@ class Collection:
 
     def join_if_worthwhile(self) -> None:
         """Merge segments in the background if they are too many, or mostly removed."""
-        segments = self.state.segments
-        if len(segments) <= MAX_SEGMENTS and not any(map(_is_mostly_removed, segments)):
+        if not self._has_too_many:
             return
         with self.changing:
             if not self._is_joining:
-                self._joining = Thread(target=self._join, name="tamis-join", daemon=True)
+                self._joining = Thread(target=self._join_all, name="tamis-join", daemon=True)
                 self._joining.start()
 
-    def _join(self) -> None:
-        """Merge the newest segments into one, without blocking readers or writers."""
+    @property
+    def _has_too_many(self) -> bool:
+        segments = self.state.segments
+        return len(segments) > MAX_SEGMENTS or any(map(_is_mostly_removed, segments))
+
+    def _join_all(self) -> None:
+        """Merge segments until they are few: more may come while some are merged."""
+        while self._join():
+            with self.changing:
+                if not self._has_too_many:
+                    # Whoever adds the next begins anew.
+                    self._joining = None
+                    return
+
+    def _join(self) -> bool:
+        """Merge the newest segments into one, without blocking readers or writers.
+
+        Return whether there was something to merge; it may have changed meanwhile.
+        """
         vocabulary, all_, *_ = self.state
         chosen = _to_join(all_)
         if not chosen:
-            return
+            return False
         living = UncompiledColumns.joined([segment.living() for segment in chosen])
         joined = Segment.of(living, vocabulary)
         with self.changing:
@@ -331,13 +347,14 @@ class Collection:
             segments = state.segments
             now = _still_there(segments, chosen)
             if now is None or state.vocabulary is not vocabulary:
-                return
+                return True
             alive = [after.alive[before.alive] for before, after in zip(chosen, now, strict=True)]
             left = np.concatenate(alive)
             joined = joined._replace(alive=left, removed=int(np.count_nonzero(~left)))
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
             self.state = state._replace(segments=(*segments[:first], joined, *rest))
+        return True
 
 
 def _known_already(id_: Id) -> FilterError:
