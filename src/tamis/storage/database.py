@@ -101,41 +101,50 @@ class Database:
         if is_due or self._transactions >= CHECKPOINT_TRANSACTIONS:
             self._transactions, self._rows = 0, self._writer.total_changes
             self._behind += 1
-            if self.on_checkpoint_due is None or self._behind > MAX_CHECKPOINTS_BEHIND:
+            announce = self.on_checkpoint_due
+            if announce is None or self._behind > MAX_CHECKPOINTS_BEHIND:
                 self._checkpoint()
             else:
-                self.on_checkpoint_due()
+                # The change is made, whatever becomes of this; the writer makes up for it.
+                with suppress(Exception):
+                    announce()
 
     def checkpoint(self) -> None:
         """Copy the WAL to the file while others write; for any thread.
 
         What they write meanwhile stays in the WAL, so it grows. It begins anew when all of it is
-        copied.
+        copied, which the writer does if this does not keep up. SQLite syncs the WAL first: if a
+        later sync fails, what was copied is whole nevertheless.
         """
         if self._has_failed:
             # It must be written again first, by the writer.
             return
+        changes = self._writer.total_changes
         with suppress(StorageError), self.reading() as connection:
-            try:
-                [result] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-            except sqlite3.Error as error:
-                self._note_failure(error)
-                raise
-            _, in_log, copied = result
-            if in_log == copied:
+            # SQLite counts what was there when it began.
+            if self._copy_log(connection) and self._writer.total_changes == changes:
                 self._behind = 0
 
     def _checkpoint(self) -> None:
-        """Copy the WAL to the file; SQLite by itself would not say that its sync failed."""
-        self._behind = 0
+        """Copy all of the WAL to the file, unless somebody is at it."""
         if not self._is_log_on_disk():
             # Half a checkpoint and a WAL with holes would make no state at all.
             return
+        # The WAL still has everything after an error, and the next checkpoint copies it again.
+        with suppress(sqlite3.Error):
+            if self._copy_log(self._writer):
+                self._behind = 0
+
+    def _copy_log(self, connection: sqlite3.Connection) -> bool:
+        """Copy the WAL to the file; return whether all of it was."""
         try:
-            self._writer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            [result] = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
         except sqlite3.Error as error:
-            # The WAL still has everything, and the next checkpoint copies all of it again.
+            # SQLite by itself would not say that its sync failed.
             self._note_failure(error)
+            raise
+        is_busy, in_log, copied = result
+        return not is_busy and bool(in_log == copied)
 
     def _is_log_on_disk(self) -> bool:
         """Write the WAL again if its sync has failed; return whether that worked."""
