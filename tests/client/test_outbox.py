@@ -25,6 +25,7 @@ from tamis.protocol.views import Receipt
 UNAVAILABLE = RefusedError(Code.UNAVAILABLE, "not now")
 TOO_MANY = RefusedError(Code.TOO_MANY, "too fast")
 BAD_EVENT = RefusedError(Code.BAD_EVENT, "never")
+CONFLICT = RefusedError(Code.CONFLICT, "another event has this number")
 OUT_OF_ORDER = RefusedError(Code.OUT_OF_ORDER, "another number is expected")
 
 LARGEST_FRAME = 100_000
@@ -118,6 +119,31 @@ def test_frames_after_a_refused_one_are_sent_again_when_all_are_answered(client:
     assert (frame.sequence, len(frame.events), frame.skip) == (2, 3, True)
     assert publications[0].done.exception() is BAD_EVENT
     assert not any(one.done.done() for one in publications[1:])
+
+
+def test_those_that_follow_a_temporarily_refused_one_are_not_to_blame() -> None:
+    client = Client(is_patient=True)
+    publications = []
+    for number in (1, 2):
+        publications.append(client.publish())
+        assert client.sent() == [number]
+    assert client.outbox.refused(1, TOO_MANY)
+    assert not client.outbox.refused(2, OUT_OF_ORDER)
+    assert not any(one.done.done() for one in publications)
+    assert client.sent() == [1]
+    client.close()
+
+
+def test_a_conflict_is_one_of_the_name_and_fails_everything(client: Client) -> None:
+    for number in (1, 2):
+        client.publish()
+        assert client.sent() == [number]
+    client.publish()
+    assert not client.outbox.refused(1, CONFLICT)
+    assert [one.done.exception() for one in client.all] == [CONFLICT] * 3
+    assert client.sent() == []
+    client.publish()
+    assert client.sent() == [4]
 
 
 def test_a_frame_that_leaves_out_numbers_waits_for_those_in_flight(client: Client) -> None:

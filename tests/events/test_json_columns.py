@@ -6,6 +6,7 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -138,6 +139,26 @@ def test_both_readers_refuse_what_is_not(text: bytes) -> None:
     assert isinstance(wanted, TamisError)
     [found] = read([text], JsonColumnReader(WANTED))
     assert same(found, wanted)
+
+
+def test_names_that_are_too_long_to_be_expected_are_not_taken_for_others() -> None:
+    rng, wrong = Random(5), list[bytes]()
+    # Some two of them fill the memory for names.
+    names = ["x" * 1_020, "y" * 1_020, "z" * 100, "w" * 700, "a", "b"]
+    reader = JsonColumnReader(("b",))
+    accepted = 0
+    for _ in range(20_000):
+        chosen = [name for name in names if rng.random() < 0.7] or names
+        if rng.random() < 0.3:
+            chosen = [*chosen, rng.choice(chosen[-2:])]
+        members = ",".join(f'"{name}":1' for name in chosen)
+        line = b"{%s}" % members.encode()
+        if reader.is_sure_of([line]):
+            accepted += 1
+            if len({*chosen}) < len(chosen):
+                wrong.append(line)
+    assert wrong == []
+    assert accepted > 5_000
 
 
 def test_lines_of_other_shapes_in_turn_are_read_alike() -> None:

@@ -288,6 +288,12 @@ class Outbox:
         """Handle the refusal of a frame; return whether it is temporary."""
         publications = self._in_flight.pop(ref, [])
         is_temporary = error.code in self._retried
+        if error.code == Code.CONFLICT:
+            # Somebody else publishes under this name. Later the broker might know only the numbers,
+            # and take events that it does not have for repetitions.
+            self._waiting.extendleft(reversed(publications))
+            self.fail(error)
+            return False
         # Those that follow a refused frame are not to blame.
         is_first = not self._refused and not self._follows_failed
         if is_first and not is_temporary and len(publications) == 1:

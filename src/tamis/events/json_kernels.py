@@ -272,9 +272,16 @@ def _expected_end(
 def _expect(
     names: ExpectedNames, nth: int, path: NDArray[np.uint8], size: int, mixed: int, number: int
 ) -> None:
-    """Expect a name in the next event, at the nth place and last."""
+    """Expect a name in the next event, at the nth place and last.
+
+    Expected names are not compared with one another again: those before must be of the same event.
+    """
+    if nth > names.number[0]:
+        # One of those before did not fit.
+        return
     start = names.starts[nth]
     if nth >= len(names.hashes) or start + size > len(names.text):
+        names.number[0] = nth
         return
     has_dot = False
     for offset in range(size):

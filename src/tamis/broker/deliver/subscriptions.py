@@ -12,13 +12,17 @@ import msgspec
 
 from tamis.access import Principal, Rights
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
+from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.event_cache import StoredEvent
+from tamis.errors import TamisError
 from tamis.filters import Filter
 from tamis.filters.limits import NO_LIMITS
 from tamis.languages import parse
 from tamis.ports import RandomBytes
 from tamis.protocol.views import SubscriptionView
 from tamis.storage import StoredSubscription
+
+LOG: Final = get_logger("tamis.broker")
 
 if TYPE_CHECKING:
     from tamis.broker.deliver.notifier import Attachment
@@ -119,7 +123,12 @@ class ActiveSubscription:
     def admits(self, stored: StoredEvent) -> bool:
         """Return whether its rights show an event that the engine found for it."""
         payload = stored.payload
-        return self.rights.admits(payload.source, payload.event, self.filter)
+        try:
+            return self.rights.admits(payload.source, payload.event, self.filter)
+        except TamisError:
+            # Nobody knows what it would show, and the events behind it must not wait for that.
+            LOG.exception("an event cannot be shown", sequence=stored.sequence)
+            return False
 
     def shows_all_to(self, rights: Rights) -> bool:
         """Return whether these rights show all events that are matched for it.

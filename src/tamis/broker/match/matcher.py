@@ -37,7 +37,7 @@ OFFERS_PER_TURN: Final = 500
 # How many changes may wait, per batch of events that may.
 CHANGES_PER_BATCH: Final = 16
 # Fewer events than these are matched one by one, which is faster for them.
-MIN_BATCH_EVENTS: Final = 16
+MIN_BATCH_EVENTS: Final = 8
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
 UNMATCHED: Final = "stored events cannot be matched"

@@ -100,7 +100,9 @@ class Session(Questions, Administration):
                 if not (isinf(limits.publications) and isinf(limits.bytes)):
                     services.quota.take(self.principal.name, self.rights, len(texts), size)
                 decoder, payloads = services.decoder, None
-                if len(texts) >= MIN_CHECKED_TOGETHER and size <= MAX_BYTES_CHECKED_ON_LOOP:
+                # Whoever may not publish everything must have all decoded.
+                is_checked = size <= MAX_BYTES_CHECKED_ON_LOOP and self.rights.publishes_everything
+                if is_checked and len(texts) >= MIN_CHECKED_TOGETHER:
                     payloads = decoder.check_all(texts, format)
                 if payloads is None and size > MAX_BYTES_DECODED_ON_LOOP:
                     payloads = await services.decode_executor.run(
