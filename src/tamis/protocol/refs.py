@@ -14,7 +14,8 @@ MAX_TOKENS: Final = 25_000
 
 _TOKEN: Final = re.compile(rb'[\[{]+|[\]}]+|"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 """Brackets, or a text; one that does not end goes to the end."""
-_VALUE: Final = re.compile(rb"\s*:\s*(-?[0-9]{1,18})\s*[,}]")
+_VALUE: Final = re.compile(rb"\s*:\s*(?:(-?[0-9]{1,18})\s*[,}])?")
+"""What follows the name of a member; its value, if that is a number."""
 
 
 class _NumberedRequest(msgspec.Struct):
@@ -46,7 +47,7 @@ def find_ref(text: bytes) -> int | None:
 def _find_deep(text: bytes) -> int | None:
     """Return the number of a request that is nested too deeply for the decoder.
 
-    >>> _find_deep(b'{"events": [{"ref": 1}, "ref"], "ref": 7}')
+    >>> _find_deep(b'{"publisher": "ref", "events": [{"ref": 1}, "ref"], "ref": 7}')
     7
     """
     depth = 0
@@ -60,5 +61,6 @@ def _find_deep(text: bytes) -> int | None:
             depth -= len(found)
         elif depth == 1 and found == b'"ref"':
             value = _VALUE.match(text, token.end())
-            return None if value is None else int(value[1])
+            if value is not None:
+                return None if value[1] is None else int(value[1])
     return None

@@ -296,6 +296,12 @@ def test_what_is_no_frame_ends_the_connection_with_a_sentence(
             "the frame is nested too deeply",
         ),
         (
+            '{"type": "publish", "publisher": "ref", "events": [{"a": '
+            + nested(2_000)
+            + '}], "ref": 7}',
+            "the frame is nested too deeply",
+        ),
+        (
             '{"type": "publish", "ref": 7, "events": [{"a": "\\ud800"}]}',
             "the frame has a lone surrogate (U+D800) at byte 48, so it is not valid Unicode",
         ),
