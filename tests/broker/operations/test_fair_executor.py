@@ -202,6 +202,36 @@ async def test_who_gives_up_pays_for_the_piece_that_is_being_done() -> None:
     threads.close()
 
 
+class FailingExecutor(ThreadExecutor):
+    """Does its work, and then fails itself."""
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        await super().run(work, *args, **kwargs)
+        raise RuntimeError("the executor fails")
+
+
+@run_async
+async def test_who_gives_up_is_cancelled_though_the_executor_fails() -> None:
+    begun, free = threading.Event(), threading.Event()
+    threads = FailingExecutor("test")
+    executor = FairExecutor(threads, time.monotonic, lambda _, seconds: seconds)
+
+    def work() -> None:
+        begun.set()
+        free.wait(10)
+
+    asked = asyncio.create_task(executor.run("ann", work))
+    await eventually_async(begun.is_set)
+    asked.cancel()
+    free.set()
+    await asyncio.wait([asked])
+    assert asked.cancelled()
+    # Who does not give up is told.
+    with pytest.raises(RuntimeError, match="the executor fails"):
+        await executor.run("ann", free.is_set)
+    threads.close()
+
+
 class InlineExecutor:
     """Does work at once."""
 

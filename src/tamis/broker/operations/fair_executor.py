@@ -97,7 +97,9 @@ class FairExecutor:
         except asyncio.CancelledError:
             # A thread cannot be interrupted: until it has finished, it is this principal's turn.
             await asyncio.wait([running])
-            self._note_pause(principal, running.result())
+            # The executor may have failed, or closed; who gives up need not know.
+            if not running.cancelled() and running.exception() is None:
+                self._note_pause(principal, running.result())
             raise
         self._note_pause(principal, piece)
         if piece.error is not None:
