@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -327,6 +327,45 @@ async def test_what_is_deferred_comes_before_what_a_suspended_subscription_misse
         broker.supervisor.start("deferred writer", broker.deferred_writer.run())
         await subscribe(ann, "a >= 0", "s2")
         assert await read(ann, "s2", 2) == [0, 1]
+
+
+@run_async
+async def test_what_is_deferred_while_a_slice_finds_nothing_is_not_given_up(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        broker, ann = fixture.broker, await fixture.login("ann", "user")
+        await subscribe(ann, "a >= 0", "s0")
+        for name in NAMES[1:]:
+            await subscribe(ann, "a < 10", name)
+        executor, is_held, go = broker.executors.match, asyncio.Event(), asyncio.Event()
+        has_published = False
+
+        async def publish(first: int) -> None:
+            await ann.publish(events(first, 1))
+            await broker.matcher.drained()
+
+        async def write_meanwhile(write: Callable[[str], Any], owner: str) -> Any:
+            nonlocal has_published
+            if has_published:
+                is_held.set()
+                await go.wait()
+            seconds, written = await executor.run(write, owner)
+            if not written.pairs and not has_published:
+                has_published = True
+                await publish(1)
+            return seconds, written
+
+        with patch.object(broker.deferred_writer, "_executor") as patched:
+            patched.run = write_meanwhile
+            await publish(0)
+            await is_held.wait()
+            # Here are few enough to be pending at once, but that must not come before the last one.
+            await publish(10)
+            assert await fetched(ann, "s0") == [{"a": 0}]
+            go.set()
+        assert await read(ann, "s0", 2) == [1, 10]
+        for name in NAMES[1:]:
+            assert await read(ann, name, 2) == [0, 1]
+        await is_written(broker)
 
 
 # --- several principals --------------------------------------------------------------------------
