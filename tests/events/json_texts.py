@@ -6,6 +6,7 @@ import json
 from random import Random
 
 NAMES = ("a", "b", "c", "price", "order", "a.b", "näme", "x" * 30, "", "a\\u0062", "😀", "items")
+SIMILAR_NAMES = ("a", "x" * 1_000, "b", "y" * 900, "price", "z" * 200, "order", "c")
 WORDS = (
     *("", "x", "IBM", "ä", "😀", "\\u00e9", "\\ud83d\\ude00", "\\ud83d", "\\n", '\\"', "\\x", "\t"),
 )
@@ -42,6 +43,14 @@ class JsonTexts:
             {name: rng.choice(values) for name in rng.sample(NAMES[:6], rng.randint(0, 5))},
             ensure_ascii=rng.random() < 0.5,
         ).encode()
+
+    def similar(self) -> bytes:
+        """Return an event of almost the same names as those before, some of them very long."""
+        rng = self._rng
+        chosen = [name for name in SIMILAR_NAMES if rng.random() < 0.8]
+        if chosen and rng.random() < 0.3:
+            chosen.insert(rng.randint(0, len(chosen)), rng.choice(chosen))
+        return ("{" + ",".join(f'"{name}":{rng.randint(0, 9)}' for name in chosen) + "}").encode()
 
     def _space(self) -> str:
         return self._rng.choice(SPACES[: self._rng.choice((6, 6, 6, 9))])

@@ -63,7 +63,8 @@ def disagreements(seed: int, count: int) -> list[tuple[bytes, object, object]]:
     texts = JsonTexts(seed)
     schema = SCHEMAS[seed % len(SCHEMAS)]
     names = sorted({*WANTED, *(schema or ())})
-    lines = [texts.draw() if n % 3 else texts.plain() for n in range(count)]
+    draws = (texts.plain, texts.draw, texts.draw, texts.similar, texts.draw, texts.draw)
+    lines = [draws[n % len(draws)]() for n in range(count)]
     reader = JsonColumnReader(WANTED, schema)
     found = read(lines, reader)
     singly = [read_one(line, reader, names) for line in lines]
