@@ -1,4 +1,4 @@
-"""The number of a request that is otherwise wrong, so that it can be refused alone."""
+"""What is known of a request that is otherwise wrong, so that it can be refused alone."""
 
 from __future__ import annotations
 
@@ -14,53 +14,60 @@ MAX_TOKENS: Final = 25_000
 
 _TOKEN: Final = re.compile(rb'[\[{]+|[\]}]+|"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 """Brackets, or a text; one that does not end goes to the end."""
-_VALUE: Final = re.compile(rb"\s*:\s*(?:(-?[0-9]{1,18})\s*[,}])?")
-"""What follows the name of a member; its value, if that is a number."""
+_VALUE: Final = re.compile(rb'\s*:\s*(-?[0-9]{1,18}(?=\s*[,}])|"(?:[^"\\]++|\\.)*+"|)', re.DOTALL)
+"""What follows a name: a number or a text, else nothing of interest."""
 
 
-class _NumberedRequest(msgspec.Struct):
-    """What every request with a number has; the rest of it, and its type, may be wrong."""
+class WrongRequest(msgspec.Struct):
+    """A request with a number of its own; the rest of it, and its type, may be wrong."""
 
     type: str
     ref: Number
+    publisher: str = ""
+    sequence: Number = 0
+    """The number of its first event, if it is a publication; those that follow must wait."""
 
 
-_numbered_requests: Final = msgspec.json.Decoder(_NumberedRequest)
+_wrong_requests: Final = msgspec.json.Decoder(WrongRequest)
+_FIELDS: Final = {f'"{name}"'.encode(): name for name in WrongRequest.__struct_fields__}
 
 
-def find_ref(text: bytes) -> int | None:
-    """Return the number of a request that is otherwise wrong; None if it cannot be told.
+def find_request(text: bytes) -> WrongRequest | None:
+    """Return what is known of a request; None if its number cannot be told.
 
-    >>> find_ref(b'{"type":"subscribe","ref":7,"filter":5}'), find_ref(b'{"ref":7')
+    >>> find_request(b'{"type":"subscribe","ref":7,"filter":5}').ref, find_request(b'{"ref":7')
     (7, None)
     """
     # Texts elsewhere may have lone surrogates: other characters do as well.
     text = text.replace(b"\\ud", b"\\u0").replace(b"\\uD", b"\\u0")
     try:
-        return _numbered_requests.decode(text).ref
+        return _wrong_requests.decode(text)
     except RecursionError:
         return _find_deep(text)
     except FRAME_ERRORS:
         return None
 
 
-def _find_deep(text: bytes) -> int | None:
-    """Return the number of a request that is nested too deeply for the decoder.
+def _find_deep(text: bytes) -> WrongRequest | None:
+    """Return what is known of a request that is nested too deeply for the decoder.
 
-    >>> _find_deep(b'{"publisher": "ref", "events": [{"ref": 1}, "ref"], "ref": 7}')
+    >>> _find_deep(b'{"type":"publish","publisher":"ref","events":[{"ref":1},"ref"],"ref":7}').ref
     7
     """
-    depth = 0
+    depth, members = 0, list[bytes]()
     for count, token in enumerate(_TOKEN.finditer(text)):
         found = token[0]
         if count == MAX_TOKENS:
-            break
+            return None
         if found[0] in b"[{":
             depth += len(found)
         elif found[0] in b"]}":
             depth -= len(found)
-        elif depth == 1 and found == b'"ref"':
+        elif depth == 1 and found in _FIELDS:
             value = _VALUE.match(text, token.end())
             if value is not None:
-                return None if value[1] is None else int(value[1])
-    return None
+                members.append(found + b":" + (value[1] or b"null"))
+    try:
+        return _wrong_requests.decode(b"{" + b",".join(members) + b"}")
+    except FRAME_ERRORS:
+        return None

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import msgspec
 import pytest
 
+from broker.authorization_clients import MemoryConnection
 from broker.authorization_fixture import broker_fixture, run_async
 from tamis.broker import Session
 from tamis.broker.publish import publishers
 from tamis.errors import RefusedError
+from tamis.protocol import Hello, Publish
 from tamis.storage import EventLog
 from waiting import eventually_async
 
@@ -162,3 +165,26 @@ async def test_new_names_in_one_commit_count_together(tmp_path: Path) -> None:
             expected = (["stored"] * 3 + ["too_many"] * 3) * 2
             assert await asyncio.gather(*others) == expected
         assert sorted(fixture.broker.numbering.tails) == ["ann/n0", "ann/n1", "ann/n2"]
+
+
+@run_async
+async def test_those_that_follow_a_publication_that_cannot_be_read_are_refused(
+    tmp_path: Path,
+) -> None:
+    deep = b'{"a":' + b"[" * 960 + b"]" * 960 + b"}"
+    async with broker_fixture(tmp_path, "[roles.user]\nsee = true\npublish = true\n") as fixture:
+        connection = MemoryConnection(fixture.broker)
+        await connection.send_frame(Hello(token=await fixture.token("ann", "user")))
+
+        async def publish(ref: int, sequence: int, *events: bytes) -> str:
+            raw = [msgspec.Raw(event) for event in events]
+            frame = Publish(ref=ref, events=raw, publisher="new", sequence=sequence)
+            await connection.send_frame(frame)
+            answer = await connection.answer(ref)
+            return str(answer.get("code", answer["type"]))
+
+        assert await publish(1, 1, b'{"a": 1}', deep) == "bad_request"
+        assert await publish(2, 3, b'{"a": 3}') == "out_of_order"
+        assert await publish(3, 1, b'{"a": 1}', b'{"a": 2}') == "published"
+        assert await publish(4, 3, b'{"a": 3}') == "published"
+        await connection.disconnect()

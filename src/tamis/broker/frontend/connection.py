@@ -47,7 +47,7 @@ from tamis.protocol.frames import (
     Request,
     frame_misfit,
 )
-from tamis.protocol.refs import find_ref
+from tamis.protocol.refs import find_request
 
 LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
@@ -386,12 +386,15 @@ class Connection:
 
     async def _refuse_wrong(self, data: bytes, error: Exception) -> None:
         """Refuse what is not a frame: alone if it has a number, else with the connection."""
-        ref = None if self._session is None else find_ref(data)
+        session = self._session
+        request = None if session is None else find_request(data)
         if not isinstance(error, RefusedError):
             error = RefusedError(Code.BAD_REQUEST, frame_misfit(error, Request, data))
-        if ref is None:
+        if session is None or request is None:
             raise error
-        await self._refuse(ref, error)
+        if request.sequence:
+            session.note_refusal(request.publisher, request.sequence)
+        await self._refuse(request.ref, error)
 
     async def _refuse(self, ref: int, error: RefusedError) -> None:
         self._broker.metrics.refused.labels(error.code).inc()

@@ -149,6 +149,12 @@ class Session(Questions, Administration):
         self._require_open()
         raise services.health.refusal()
 
+    def note_refusal(self, publisher: str, sequence: int) -> None:
+        """Note that a publication was refused unread: those that follow it are refused, too."""
+        if len(publisher) <= MAX_NAME_CHARACTERS and publisher.isprintable():
+            name = publisher_name(self.principal.name, publisher)
+            self._services.numbering.note_refusal(name, sequence, 1)
+
     def expect_publication(self, size: int) -> None:
         """Refuse a body of so many bytes before it is read, if it cannot be stored anyway."""
         self._require_open()
