@@ -141,7 +141,7 @@ async def publish_over_a_socket(folder: Path, trace: Trace) -> None:
 def test_a_publication_goes_a_short_way_to_its_acknowledged_delivery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for interval in ("CHORE_SECONDS", "CHECKPOINT_SECONDS", "RETENTION_SECONDS"):
+    for interval in ("CHORE_SECONDS", "POSITION_SECONDS", "RETENTION_SECONDS"):
         monkeypatch.setattr(broker_module, interval, 3600.0)
     monkeypatch.setattr(pacing, "LOOK_SECONDS", 3600.0)
     with tracing() as trace:

@@ -80,7 +80,7 @@ LOG: Final = get_logger("tamis.broker")
 
 EVENT_CACHE_BYTES: Final = 64 * 1024 * 1024
 CHORE_SECONDS: Final = 0.25
-CHECKPOINT_SECONDS: Final = 1.0
+POSITION_SECONDS: Final = 1.0
 RETENTION_SECONDS: Final = 5.0
 FORGET_SECONDS: Final = 600.0
 POLICY_PROBLEM: Final = "the policy file cannot be used; the previous policy stays in force"
@@ -431,7 +431,7 @@ class Broker:
         await self.committer.drained()
         await self.matcher.drained()
         await self.acknowledgement_writer.settled()
-        await self.matcher.checkpoint()
+        await self.matcher.save_position()
 
     def _abandon(self, failed: asyncio.Future[BrokerFailedError]) -> None:
         """End all sessions, because a part has failed that the broker cannot do without."""
@@ -509,7 +509,7 @@ class Broker:
             ),
             Chore("reject late deliveries", CHORE_SECONDS, self.notifier.reject_late),
             Chore("apply the policy", CHORE_SECONDS, self._reload_policy),
-            Chore("write a checkpoint", CHECKPOINT_SECONDS, self.matcher.checkpoint),
+            Chore("save the position of matching", POSITION_SECONDS, self.matcher.save_position),
             Chore("apply retention", RETENTION_SECONDS, self._apply_retention),
             Chore("forget idle publishers", FORGET_SECONDS, self.forget_publishers),
             Chore("look for damage", CHORE_SECONDS, self.damage_watch.look),

@@ -141,7 +141,7 @@ async def test_changes_are_made_and_no_position_written_while_matches_cannot_be_
         await asyncio.wait_for(subscribe(session, "b > 0", "other"), 10)
         await asyncio.wait_for(session.delete("other"), 10)
         with patch.object(StateStore, "commit_matches") as commit:
-            await asyncio.wait_for(broker.matcher.checkpoint(), 10)
+            await asyncio.wait_for(broker.matcher.save_position(), 10)
         assert not commit.called
         assert state.matched_up_to == before
         await asyncio.wait_for(broker.close(), 10)

@@ -394,7 +394,7 @@ class Matcher:
         latest = f"{self._unmatchable:,} since the start; event {sequence}: {reason}"
         self._health.warn(UNMATCHED, latest)
 
-    async def checkpoint(self) -> None:
+    async def save_position(self) -> None:
         """Write how far matching has come, so that the log need not be kept for it."""
         await self.updater.do(self._write_position)
 

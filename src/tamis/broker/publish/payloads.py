@@ -42,8 +42,8 @@ class DecodedEvent(NamedTuple):
 class Payload(msgspec.Struct, gc=False):
     """An event as it was published.
 
-    Many of them are cached. They refer to no cycles, so the garbage collector need not visit them,
-    and what they say is kept only while it is needed.
+    Many of them are cached. They refer to no cycles, so the garbage collector need not visit them.
+    What they say is forgotten when they are matched; those who may not see all of it need it again.
     """
 
     text: bytes
