@@ -53,7 +53,10 @@ def said(text: str | bytes, type_: object = Page) -> str:
             '{"type":"page","items":[{},{},{}]}',
             'items[0] in the body lacks the field "x"',
         ),
-        ('{"type":"page","items":[{"y":1}]}', 'items[0] in the body has no field "y"'),
+        (
+            '{"type":"page","items":[{"y":1}]}',
+            'items[0] in the body has no field "y"; the fields are x',
+        ),
         (
             '{"type":"page","start":[]}',
             "start in the body must be an integer or a text or null, not an array",

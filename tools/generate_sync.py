@@ -30,7 +30,7 @@ HEADER: Final = '''"""What synchronous buses and consumers copy, from tools/gene
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from tamis.client.bus import Bus

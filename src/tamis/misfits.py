@@ -15,6 +15,7 @@ _WHERE: Final = re.compile(r" - at `\$\.?(.*)`$", re.DOTALL)
 _EXPECTED: Final = re.compile(r"Expected `([^`]+)`(.*?)(?:, got `([^`]+)`)?", re.DOTALL)
 _LENGTH: Final = re.compile(r" of length (?:(<=|>=|==) )?(\d+)(?:, got (\d+))?")
 _BOUND: Final = re.compile(r" (<=|>=|<|>) (\S+)")
+_STEP: Final = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _PATTERN: Final = re.compile(r" matching regex '(.*)'", re.DOTALL)
 _LONE: Final = re.compile(
     rb"(?:[^\\]++|\\[^u]|\\u(?![dD][89a-fA-F])|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*+"
@@ -109,7 +110,7 @@ def _lone_surrogate(text: str | bytes) -> str:
 
 def _reason(reason: str, place: str, type_: Any, words: Mapping[str, str]) -> str:
     if name := _quoted(reason, "Object contains unknown field `"):
-        known = [field.encode_name for field in _fields(type_)] if not place else []
+        known = [field.encode_name for field in _fields(_type_at(type_, place))]
         all_ = f"the {words['field']}s are {', '.join(known)}" if known else ""
         hint = did_you_mean(name, known) or all_
         return f'has no {words["field"]} "{name:.60}"{"; " + hint if hint else ""}'
@@ -168,8 +169,20 @@ def _choices(type_: Any, place: str) -> list[str]:
     return []
 
 
+def _type_at(type_: Any, place: str) -> inspect.Type | None:
+    """Return the type of the data at a place such as `items[3]`; None: unknown."""
+    info: inspect.Type | None = inspect.type_info(type_)
+    for step in _STEP.findall(place):
+        if step.startswith("["):
+            info = info.item_type if isinstance(info, inspect.ListType) else None
+        else:
+            fields = info.fields if isinstance(info, inspect.StructType) else ()
+            info = next((one.type for one in fields if one.encode_name == step), None)
+    return info
+
+
 def _structs(type_: Any) -> Iterator[inspect.StructType]:
-    info = inspect.type_info(type_)
+    info = type_ if isinstance(type_, inspect.Type) else inspect.type_info(type_)
     for one in info.types if isinstance(info, inspect.UnionType) else (info,):
         if isinstance(one, inspect.StructType):
             yield one

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
@@ -20,13 +20,14 @@ from tamis.client.messages import (
     encode_indexed,
 )
 from tamis.client.option_checks import (
-    check_call,
+    check_arguments,
     check_duration,
     check_filter,
     check_language,
     check_mode,
     check_position,
     check_sequences,
+    check_subscriptions,
 )
 from tamis.client.options import Lifetime
 from tamis.filters import Filter, Mode
@@ -82,7 +83,7 @@ class ManagingBus:
 
         `tamis.protocol.management` lists them all.
         """
-        check_call(call)
+        check_arguments(call)
         # At the first call: most programs only publish or subscribe, and loading takes a while.
         self._management = self._management or self._make_management()
         return await self._management.call(call, keep_alive=self._keeps_alive)
@@ -107,17 +108,18 @@ class ManagingBus:
         return await self.call(ReadSubscription(id))
 
     async def create_subscriptions(
-        self, subscriptions: Iterable[NewSubscription]
+        self, subscriptions: Iterable[NewSubscription | Mapping[str, Any]]
     ) -> list[Creation]:
         """Create many durable subscriptions that nobody reads yet; return a result for each.
+
+        All of them are checked before the first is sent: `OptionError` says which is wrong.
 
         >>> from tamis.protocol.management import NewSubscription
         >>> new = [NewSubscription(id=f"watch-{n}", filter=f"price < {n}") for n in range(3)]
         >>> results = await bus.create_subscriptions(new)  # doctest: +SKIP
         """
-        given = [*subscriptions]
-        named = (getattr(one, "id", None) for one in given)
-        names = [name for name in named if isinstance(name, str)]
+        given = check_subscriptions(subscriptions)
+        names = [one.id for one in given if one.id is not None]
         # One that comes twice is resumed, once the first is there.
         at_once = PAGES_AT_ONCE if len({*names}) == len(names) else 1
         results: list[Creation] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -15,11 +15,14 @@ from tamis.events.values import brief
 from tamis.filters import Filter, Mode
 from tamis.languages.registry import LANGUAGES
 from tamis.misfits import find_misfit
-from tamis.protocol.frames import MAX_NAME_CHARACTERS
+from tamis.protocol.frames import MAX_ATTEMPTS, MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
     MAX_LIFETIME_SECONDS,
     MAX_NUMBER,
+    SUBSCRIPTION_NAME_RULE,
     ManagementCall,
+    NewSubscription,
+    is_subscription_name,
     parse_position,
 )
 from tamis.units import DURATION_EXAMPLES, DURATION_UNITS, format_seconds, seconds
@@ -95,12 +98,63 @@ def check_name(name: str, value: str) -> str:
         not isinstance(value, str)
         or not 0 < len(value) <= MAX_NAME_CHARACTERS
         or not value.isprintable()
-        or (name == "durable" and "/" in value)
     ):
-        no_slash = " and no slash" if name == "durable" else ""
-        most = MAX_NAME_CHARACTERS
-        _refuse(name, value, f"a text of 1 to {most} printable characters{no_slash}")
+        _refuse(name, value, f"a text of 1 to {MAX_NAME_CHARACTERS} printable characters")
     return value
+
+
+def check_subscription_name(name: str, value: str | None) -> str | None:
+    """Return the name of a durable subscription, or None."""
+    if value is not None and not is_subscription_name(value):
+        _refuse(name, value, SUBSCRIPTION_NAME_RULE)
+    return value
+
+
+def check_subscriptions(
+    given: Iterable[NewSubscription | Mapping[str, Any]],
+) -> list[NewSubscription]:
+    """Return subscriptions in the form that brokers take; refuse them all if one is wrong."""
+    is_one = isinstance(given, NewSubscription | Mapping | str | bytes)
+    if is_one or not isinstance(given, Iterable):
+        allowed = "a list of NewSubscription or of mappings"
+        _refuse("subscriptions", given, allowed, "put it in a list" if is_one else "")
+    found = []
+    for index, row in enumerate(given):
+        try:
+            found.append(_new_subscription(row))
+        except OptionError as error:
+            place = f"subscriptions[{index}]"
+            place += f".{error.option}" if error.option else ""
+            raise OptionError(place, error.reason) from None
+    return found
+
+
+def _new_subscription(row: NewSubscription | Mapping[str, Any]) -> NewSubscription:
+    if not isinstance(row, NewSubscription):
+        row = _from_mapping(row)
+    checked = NewSubscription(
+        filter=check_filter(row.filter),
+        id=check_subscription_name("id", row.id),
+        language=check_language(row.language),
+        mode=check_mode(row.mode),
+        lifetime=check_duration("lifetime", row.lifetime),
+        start=check_position("start", row.start),
+        max_attempts=check_integer("max_attempts", row.max_attempts, 0, MAX_ATTEMPTS),
+    )
+    # Also the length of the filter, and that it is Unicode.
+    check_arguments(checked)
+    return checked
+
+
+def _from_mapping(row: object) -> NewSubscription:
+    if not isinstance(row, Mapping):
+        _refuse("", row, "a NewSubscription or a mapping")
+    if "filter" not in row:
+        raise OptionError("", 'lacks the field "filter"')
+    try:
+        return NewSubscription(**row)
+    except TypeError as error:
+        raise OptionError("", f"is not valid: {error}") from None
 
 
 def check_text(name: str, value: str) -> str:
@@ -191,7 +245,7 @@ def _in_zone(name: str, moment: datetime) -> datetime:
     return moment
 
 
-def check_call(call: ManagementCall[Any]) -> None:
+def check_arguments(call: ManagementCall[Any] | NewSubscription) -> None:
     """Refuse a management call whose arguments have the wrong types or are out of bounds."""
     kind = type(call)
     try:
@@ -203,7 +257,7 @@ def check_call(call: ManagementCall[Any]) -> None:
         raise OptionError(_unencodable_argument(call), f"is not valid: {error}") from None
 
 
-def _argument_at(place: str, kind: type[ManagementCall[Any]]) -> str:
+def _argument_at(place: str, kind: type[msgspec.Struct]) -> str:
     """Return the argument at a place of the JSON, by its name in Python: `id`."""
     for field in msgspec.structs.fields(kind):
         rest = place.removeprefix(field.encode_name)
@@ -212,7 +266,7 @@ def _argument_at(place: str, kind: type[ManagementCall[Any]]) -> str:
     return place or "an argument"
 
 
-def _unencodable_argument(call: ManagementCall[Any]) -> str:
+def _unencodable_argument(call: msgspec.Struct) -> str:
     """Return the first argument that cannot be encoded."""
     for name in call.__struct_fields__:
         try:

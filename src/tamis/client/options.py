@@ -155,7 +155,6 @@ class ConsumerOptions(NamedTuple):
     def of(cls, filter_: str | Filter, window: int, options: SubscribeOptions) -> ConsumerOptions:
         """Return the request with defaults for the missing options; refuse what cannot be used."""
         checks.check_known(options, SubscribeOptions.__annotations__, "subscribe")
-        durable = options.get("durable")
         window = options.get("window", window)
         attempts = options.get("max_attempts", 0)
         acknowledge = options.get("acknowledge", "auto")
@@ -163,7 +162,7 @@ class ConsumerOptions(NamedTuple):
             filter=checks.check_filter(filter_),
             language=checks.check_language(options.get("language", "tamis")),
             mode=checks.check_mode(options.get("mode")),
-            durable=None if durable is None else checks.check_name("durable", durable),
+            durable=checks.check_subscription_name("durable", options.get("durable")),
             lifetime=checks.check_duration("lifetime", options.get("lifetime")),
             start=checks.check_position("start", options.get("start", "latest")),
             policy=checks.check_choice("policy", options.get("policy", "wait"), _POLICIES),

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
 from tamis.client.bus import Bus
@@ -79,8 +79,12 @@ class SyncMethods(ABC):
         """Return one of your subscriptions; raise `RefusedError` if there is none."""
         return self._wait(lambda bus: bus.subscription(id))
 
-    def create_subscriptions(self, subscriptions: Iterable[NewSubscription]) -> list[Creation]:
+    def create_subscriptions(
+        self, subscriptions: Iterable[NewSubscription | Mapping[str, Any]]
+    ) -> list[Creation]:
         """Create many durable subscriptions that nobody reads yet; return a result for each.
+
+        All of them are checked before the first is sent: `OptionError` says which is wrong.
 
         >>> from tamis.protocol.management import NewSubscription
         >>> new = [NewSubscription(id=f"watch-{n}", filter=f"price < {n}") for n in range(3)]

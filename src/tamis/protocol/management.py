@@ -11,12 +11,23 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from typing import Annotated, Any, Final, Generic, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import Meta, field
 
-from tamis.filters import FilterLimits, Mode
+from tamis.events.schema import did_you_mean
+from tamis.filters import Filter, FilterLimits, Mode
 from tamis.languages.registry import LANGUAGES
 from tamis.protocol.codes import Code
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
@@ -31,6 +42,11 @@ from tamis.protocol.views import (
     TokenView,
     Trial,
 )
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from tamis.units import Duration
 
 T = TypeVar("T")
 
@@ -72,13 +88,19 @@ PositionText = Annotated[
         extra_json_schema={"anyOf": [*MOMENT_SCHEMA["anyOf"], {"pattern": "^[0-9]{1,18}$"}]},
     ),
 ]
-URLName = Annotated[
+SUBSCRIPTION_NAME_RULE: Final = (
+    f"a text of 1 to {MAX_NAME_CHARACTERS} printable characters and no slash"
+)
+SubscriptionName = Annotated[
     str,
+    # Not checked by the decoder: of many, one with a wrong name is refused by itself.
     Meta(
-        min_length=1,
-        max_length=MAX_NAME_CHARACTERS,
-        pattern=r"^[A-Za-z0-9._~@:-]+$",
-        description="A name that can stand in a URL.",
+        description=f"Its name: {SUBSCRIPTION_NAME_RULE}.",
+        extra_json_schema={
+            "minLength": 1,
+            "maxLength": MAX_NAME_CHARACTERS,
+            "pattern": r"^[^/\u0000-\u001f\u007f-\u00a0]+$",
+        },
     ),
 ]
 StartPosition = Annotated[
@@ -218,11 +240,41 @@ def _field(info: msgspec.structs.FieldInfo) -> Any:
 # --- arguments -----------------------------------------------------------------------------------
 
 
-class NewSubscription(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+def is_subscription_name(name: object) -> bool:
+    """Return whether a subscription may have this name.
+
+    >>> is_subscription_name("till 7"), is_subscription_name("till/7")
+    (True, False)
+    """
+    return (
+        isinstance(name, str)
+        and 0 < len(name) <= MAX_NAME_CHARACTERS
+        and name.isprintable()
+        and "/" not in name
+    )
+
+
+class _HintingStruct(msgspec.StructMeta):
+    """Structs that say which field may have been meant."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *values: Any, **fields: Any) -> Any:  # noqa: N805 - a metaclass
+            known = cls.__struct_fields__
+            for name in fields:
+                if name not in known:
+                    hint = did_you_mean(name, known) or f"they are {', '.join(known)}"
+                    raise TypeError(f"{name!r:.60} is not a field of {cls.__name__}; {hint}")
+            return super().__call__(*values, **fields)
+
+
+class NewSubscription(
+    msgspec.Struct, kw_only=True, forbid_unknown_fields=True, metaclass=_HintingStruct
+):
     """A subscription to create."""
 
     filter: FilterText
-    id: URLName | None = None
+    id: SubscriptionName | None = None
     """Its name; the broker chooses one if there is none."""
     language: LanguageName = "tamis"
     mode: ModeName = None
@@ -230,6 +282,20 @@ class NewSubscription(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     start: StartPosition = "latest"
     max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Deliveries of one event before it becomes a dead letter; 0 is the broker's setting."""
+
+    if TYPE_CHECKING:
+        # What `create_subscriptions` of a client takes, which converts it as `subscribe` does.
+        def __init__(
+            self,
+            *,
+            filter: str | Filter,  # noqa: A002
+            id: str | None = None,  # noqa: A002
+            language: str = "tamis",
+            mode: Mode | str | None = None,
+            lifetime: Duration | None = None,
+            start: int | str | datetime | timedelta = "latest",
+            max_attempts: int = 0,
+        ) -> None: ...
 
 
 # --- responses that are more than the result -----------------------------------------------------
@@ -304,7 +370,9 @@ class ListSubscriptions(ManagementCall[SubscriptionList]):
 class CreateSubscriptions(ManagementCall[list[Creation]]):
     """Create many subscriptions, which share the time that the disk takes.
 
-    Each has a result of its own: created, resumed, or refused with a reason.
+    Each has a result of its own: created, resumed, or refused with a reason, as for a name, a
+    start, a language or a filter that is not valid. A field that is unknown, has another type or is
+    out of bounds refuses them all, and `detail` says which it is.
     """
 
     subscriptions: Annotated[list[NewSubscription], Meta(min_length=1, max_length=MAX_PAGE_ITEMS)]

@@ -273,7 +273,7 @@ def test_a_list_is_paged(client: httpx.Client) -> None:
         ('{"filter": "a=1", "lifetime": "5"}', 400, "bad_request", ("lifetime in the body",)),
         ('{"filter": "a=1", "lifetime": 0}', 400, "bad_request", ("lifetime in the body",)),
         ('{"filter": "a=1", "lifetime": 1e400}', 400, "bad_request", ()),
-        ('{"filter": "a=1", "id": "a/b"}', 400, "bad_request", ("id in the body must be a text",)),
+        ('{"filter": "a=1", "id": "a/b"}', 400, "bad_request", ("the name is 'a/b'; it must",)),
         ('{"filter": "a=1", "policy": "drop"}', 400, "bad_request", ("policy",)),
         ('{"filter": "a=1", "start": "soon"}', 400, "bad_request", ("soon",)),
         ('{"filter": "a=1", "max_attempts": -1}', 400, "bad_request", ("of at least 0",)),
@@ -289,6 +289,34 @@ def test_what_is_no_subscription_is_refused_with_a_sentence(
 ) -> None:
     response = client.post("/v1/subscriptions", headers=JSON, content=body)
     check_problem(response, status, code, *words)
+
+
+def test_a_wrong_row_of_a_batch_has_a_result_of_its_own(client: httpx.Client) -> None:
+    rows = [{"id": "rows 1"}, {"id": "a/b"}, {"id": "rows-2", "start": "yesterday"}, {"id": ""}]
+    body = {"subscriptions": [{"filter": "a=1", **row} for row in rows]}
+    response = client.post("/v1/subscriptions/batch", json=body)
+    results = response.json()["results"]
+    assert [one.get("code") for one in results] == [None, *["bad_request"] * 3]
+    assert "the name is 'a/b'; it must be a text of 1 to 200 printable" in results[1]["message"]
+    assert "'yesterday' is not a start" in results[2]["message"]
+    assert client.get("/v1/subscriptions/rows%201").json()["filter"] == "a=1"
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"lifetme": 5}, 'has no field "lifetme"; did you mean "lifetime"?'),
+        ({"filter": 5}, "subscriptions[1].filter in the body must be a text"),
+        ({"max_attempts": -1}, "subscriptions[1].max_attempts in the body must be an integer of"),
+    ],
+)
+def test_a_field_that_is_no_subscriptions_refuses_the_batch(
+    client: httpx.Client, row: dict[str, Any], sentence: str
+) -> None:
+    body = {"subscriptions": [{"id": "batch-1", "filter": "a=1"}, {"filter": "a=1", **row}]}
+    response = client.post("/v1/subscriptions/batch", json=body)
+    check_problem(response, 400, "bad_request", "subscriptions[1]", sentence)
+    assert client.get("/v1/subscriptions/batch-1").status_code == 404
 
 
 # --- delivery ------------------------------------------------------------------------------------

@@ -69,6 +69,12 @@ async def test_every_subscription_of_a_batch_has_its_own_result_in_order(tmp_pat
             new("future", "a = 1", start=99),
             new("short", "a = 1", lifetime=-1.0),
             new("pattern", 'c matches "x+"'),
+            new("", "a = 1"),
+            new("bell\a", "a = 1"),
+            new("when", "a = 1", start="yesterday"),
+            new("zone", "a = 1", start="2026-01-31T12:00:00"),
+            new("sql", "a = 1", language="sql"),
+            new("till 7", "a = 1"),
         ]
         results = await ann.create_subscriptions(batch)
         said = [(one.id, one.resumed, one.code) for one in results]
@@ -88,10 +94,22 @@ async def test_every_subscription_of_a_batch_has_its_own_result_in_order(tmp_pat
             ("future", False, "conflict"),
             ("short", False, "bad_request"),
             ("pattern", False, None),
+            ("", False, "bad_request"),
+            ("bell\a", False, "bad_request"),
+            ("when", False, "bad_request"),
+            ("zone", False, "bad_request"),
+            ("sql", False, "bad_filter"),
+            ("till 7", False, None),
         ]
         assert unnamed.startswith("http-")
         assert "missing at the end (line 1" in str(results[1].message)
+        assert results[4].message == (
+            "the name is 'with/slash'; it must be a text of 1 to 200 printable characters and no "
+            "slash"
+        )
         assert "promise about all events" in str(results[8].message)
+        assert "'yesterday' is not a start; use" in str(results[-4].message)
+        assert "it reads 'tamis'" in str(results[-2].message)
         assert numbers(fixture) == engine_ids(fixture)
         await fixture.publish({"a": 1}, {"b": 2, "c": "xx"})
         for name in ("first", "known", unnamed, "jms"):

@@ -24,10 +24,15 @@ from tamis.broker.sessions.questions import Questions
 from tamis.broker.subscribe.history import require_start
 from tamis.broker.subscribe.manager import SubscribeResult
 from tamis.errors import RefusedError, TamisError
+from tamis.events.values import brief
 from tamis.languages.registry import LANGUAGES, unknown_language
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
-from tamis.protocol.management import NewSubscription
+from tamis.protocol.management import (
+    SUBSCRIPTION_NAME_RULE,
+    NewSubscription,
+    is_subscription_name,
+)
 from tamis.protocol.views import (
     Creation,
     Receipt,
@@ -222,11 +227,6 @@ class Session(Questions, Administration):
     async def create_subscriptions(self, subscriptions: list[NewSubscription]) -> list[Creation]:
         """Add or resume many durable subscriptions, each with a result of its own."""
         self._require_open()
-        for new in subscriptions:
-            # A request that is not valid changes nothing.
-            require_start(new.start)
-            if new.language not in LANGUAGES:
-                raise RefusedError(Code.BAD_FILTER, str(unknown_language(new.language)))
         wanted = [_frame(new) for new in subscriptions]
         refused = {place: error for place, one in enumerate(wanted) if (error := _mistake(one))}
         valid = [one for place, one in enumerate(wanted) if place not in refused]
@@ -496,17 +496,19 @@ def _check_rights(rights: Rights, payloads: Sequence[Payload]) -> None:
             raise
 
 
-def _is_name(text: str) -> bool:
-    return 0 < len(text) <= MAX_NAME_CHARACTERS and text.isprintable() and "/" not in text
-
-
 def _mistake(wanted: Subscribe) -> RefusedError | None:
     """Return why a subscription is not valid."""
-    if wanted.durable is not None and not _is_name(wanted.durable):
+    if wanted.durable is not None and not is_subscription_name(wanted.durable):
         return RefusedError(
             Code.BAD_REQUEST,
-            f"a durable name has 1 to {MAX_NAME_CHARACTERS} printable characters and no slash",
+            f"the name is {brief(wanted.durable)}; it must be {SUBSCRIPTION_NAME_RULE}",
         )
+    if wanted.language not in LANGUAGES:
+        return RefusedError(Code.BAD_FILTER, str(unknown_language(wanted.language)))
+    try:
+        require_start(wanted.start)
+    except RefusedError as error:
+        return error
     if wanted.lifetime is not None and not 0 < wanted.lifetime < 1e10:
         return RefusedError(Code.BAD_REQUEST, "a lifetime is a positive number of seconds")
     if wanted.max_attempts < 0:
@@ -529,7 +531,7 @@ def _frame(new: NewSubscription) -> Subscribe:
         filter=new.filter,
         language=new.language,
         mode=new.mode,
-        durable=new.id or f"http-{secrets.token_hex(8)}",
+        durable=f"http-{secrets.token_hex(8)}" if new.id is None else new.id,
         lifetime=new.lifetime,
         start=new.start,
         acknowledge="manual",
