@@ -12,12 +12,11 @@ from numba.core import options
 from numba.extending import intrinsic
 
 try:
-    from tamis.kernel_cache import KernelCache
-    from tamis.kernel_cache import announced_everywhere as announced_everywhere  # noqa: PLC0414
+    from tamis.kernel_cache import KernelCache, announced_in_terminals_only
 except ImportError:  # a Numba whose internals have other names
     KernelCache = None  # type: ignore[assignment,misc]
 
-    def announced_everywhere() -> AbstractContextManager[None]:  # type: ignore[misc]
+    def announced_in_terminals_only() -> AbstractContextManager[None]:  # type: ignore[misc]
         """Do nothing: nothing is announced."""
         return nullcontext()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -124,33 +124,31 @@ class KernelCache(FunctionCache):
 _announced = False
 
 
-_announces_everywhere = False
+_terminals_only = False
 
 
 @contextmanager
-def announced_everywhere() -> Iterator[None]:
-    """Announce compilations also if standard error is no terminal, as while an image is built."""
-    global _announces_everywhere  # noqa: PLW0603
-    before, _announces_everywhere = _announces_everywhere, True
+def announced_in_terminals_only() -> Iterator[None]:
+    """Announce no compilation if standard error is no terminal: servers have their logs."""
+    global _terminals_only  # noqa: PLW0603
+    before, _terminals_only = _terminals_only, True
     try:
         yield
     finally:
-        _announces_everywhere = before
+        _terminals_only = before
 
 
 def _announce_compilation() -> None:
-    """Say once why nothing happens for a while.
-
-    Unless somebody has asked for it, only in a terminal: servers have their logs, and what
-    scheduled jobs write to standard error is mailed.
-    """
+    """Say once why nothing happens for a while."""
     global _announced  # noqa: PLW0603
     if _announced or sys.stderr is None:
         return
-    if _announces_everywhere or sys.stderr.isatty():
-        sys.stderr.write(
-            "compiling kernels that this machine has not used yet, each of them once; all together "
-            "take about half a minute\n"
-        )
-        sys.stderr.flush()
     _announced = True
+    if sys.stderr.isatty() or not _terminals_only:
+        # A reader that has gone is no reason to fail.
+        with suppress(OSError, ValueError):
+            sys.stderr.write(
+                "compiling kernels that this machine has not used yet, each of them once; all "
+                "together take about a minute\n"
+            )
+            sys.stderr.flush()

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tamis.diagrams import covers
 from tamis.filters import FilterLimits, Mode
-from tamis.jit import announced_everywhere
+from tamis.jit import announced_in_terminals_only
 from tamis.languages import parse
 from tamis.matching.compile.texts import TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
@@ -42,11 +42,11 @@ _EVENTS: Final = [
 def load_kernels(*, announced: bool = True) -> None:
     """Load all kernels, by matching something of every kind one by one and as a batch.
 
-    The first process on a machine compiles them, which takes about half a minute, and caches
+    The first process on a machine compiles them, which takes about a minute, and caches
     them beside the modules or in NUMBA_CACHE_DIR; others load them in less than a second. If they
     must be compiled, a line on standard error says so; if not `announced`, only in a terminal.
     """
-    with announced_everywhere() if announced else nullcontext():
+    with nullcontext() if announced else announced_in_terminals_only():
         _use_kernels()
 
 

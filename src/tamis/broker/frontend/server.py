@@ -125,7 +125,7 @@ async def _load_kernels() -> None:
     if not done:
         LOG.info(
             "compiling the kernels of the engine",
-            reason="this machine has not used all of them yet; it takes up to half a minute, once",
+            reason="this machine has not used all of them yet; it takes about a minute, once",
         )
     await loading
 
