@@ -12,7 +12,10 @@ from numba.core import options
 from numba.extending import intrinsic
 
 try:
-    from tamis.kernel_cache import KernelCache, announced_in_terminals_only
+    from tamis.kernel_cache import KernelCache
+    from tamis.kernel_cache import (
+        announced_in_terminals_only as announced_in_terminals_only,  # noqa: PLC0414
+    )
 except ImportError:  # a Numba whose internals have other names
     KernelCache = None  # type: ignore[assignment,misc]
 
