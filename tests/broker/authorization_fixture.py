@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -19,6 +20,7 @@ from tamis.broker import Broker, BrokerSettings, Session
 from tamis.errors import RefusedError
 from tamis.protocol import Subscribe
 from tamis.protocol.views import SubscriptionView
+from waiting import eventually_async
 
 P = ParamSpec("P")
 
@@ -88,6 +90,24 @@ async def broker_fixture(
     wanted = BrokerSettings(data=folder / "data", policy=path, **settings)
     async with await Broker.open(wanted, clock=clock) as broker:
         yield BrokerFixture(broker, clock, path)
+
+
+@asynccontextmanager
+async def busy_matcher(broker: Broker) -> AsyncIterator[None]:
+    """Let all changes wait, and all events."""
+    begun, free = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        free.wait()
+
+    matching = asyncio.create_task(broker.matcher.updater.do(wait))
+    await eventually_async(begun.is_set)
+    try:
+        yield
+    finally:
+        free.set()
+        await matching
 
 
 def encoded(documents: Sequence[Data]) -> list[bytes]:

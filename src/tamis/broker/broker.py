@@ -27,7 +27,7 @@ from tamis.broker.match.catch_up import CatchUp
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.match.snapshots import Snapshots
-from tamis.broker.operations.access_control import AccessControl
+from tamis.broker.operations.access_control import NO_LONGER_VALID, AccessControl
 from tamis.broker.operations.checkpointer import Checkpointer
 from tamis.broker.operations.clock_watch import ClockWatch
 from tamis.broker.operations.damage_watch import DamageWatch
@@ -230,6 +230,7 @@ class Broker:
             notifier=self.notifier,
             replayer=self.replayer,
             rights_of=self.access_control.rights,
+            is_welcome=self.access_control.is_welcome,
             settings=settings,
             clock=self.steady_clock.time,
             matching_clock=held_clock,
@@ -486,7 +487,7 @@ class Broker:
         """End the sessions whose credentials are no longer valid."""
         for session in [*self._sessions]:
             if not self.access_control.is_welcome(session.principal):
-                session.revoke("the credential is no longer valid")
+                session.revoke(NO_LONGER_VALID)
 
     async def apply_policy(self) -> None:
         """Apply a new policy to every session and every subscription; matching follows."""

@@ -17,13 +17,13 @@ from broker.authorization_clients import MemoryConnection
 from broker.authorization_fixture import (
     BrokerFixture,
     broker_fixture,
+    busy_matcher,
     exhaust_attempts,
     refusal,
     run_async,
     subscribe,
 )
 from clocks import Stopwatch
-from tamis.broker import Broker
 from tamis.errors import StorageFullError
 from tamis.ports import Executor
 from tamis.protocol import Hello, Subscribe
@@ -47,17 +47,6 @@ async def occupied(executor: Executor, threads: int = 2) -> AsyncIterator[None]:
     finally:
         free.set()
         await asyncio.gather(*working)
-
-
-@asynccontextmanager
-async def busy_matcher(broker: Broker) -> AsyncIterator[None]:
-    free = threading.Event()
-    matching = asyncio.create_task(broker.matcher.updater.do(free.wait))
-    try:
-        yield
-    finally:
-        free.set()
-        await matching
 
 
 async def token_of(fixture: BrokerFixture, name: str, *roles: str) -> tuple[str, str]:

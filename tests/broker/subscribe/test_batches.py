@@ -132,7 +132,8 @@ async def test_a_batch_is_one_change_and_one_sync(tmp_path: Path, policy: str) -
 
         def noted() -> list[SubscriptionChange]:
             taken = take()
-            changes.extend(taken)
+            # There are changes by chores as well.
+            changes.extend(one for one in taken if "subscribe.batches" in repr(one.make))
             return taken
 
         updater.take = noted  # type: ignore[method-assign]
@@ -271,8 +272,9 @@ async def test_who_gives_up_does_not_stop_a_batch_half_way(tmp_path: Path) -> No
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
+        await eventually_async(lambda: len(fixture.broker.subscription_index) == MANY)
         results = await ann.create_subscriptions(numbered(MANY))
-        assert {one.code for one in results} <= {None, "conflict"}
+        assert {(one.code, one.resumed) for one in results} == {(None, True)}
         assert len(fixture.broker.subscription_index) == MANY
         assert numbers(fixture) == engine_ids(fixture)
 

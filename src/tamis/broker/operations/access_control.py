@@ -27,6 +27,8 @@ from tamis.storage import NEVER, StateStore, StoredToken
 
 LOG: Final = get_logger("tamis.access")
 
+NO_LONGER_VALID: Final = "the credential is no longer valid"
+
 
 class AccessControl:
     """The tokens and the policy of a broker."""

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
-from tamis.errors import BrokerFailedError
+from tamis.errors import BrokerFailedError, TamisError
 
 LOG: Final = get_logger("tamis.broker")
 
@@ -63,6 +63,17 @@ class Supervisor:
             return await task
         finally:
             task.cancel()
+
+    async def finish(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of work that is finished also if whoever waits gives up.
+
+        What it refuses is told to whoever waits, and is no failure.
+        """
+        task = self.start(name, _result_or_refusal(work))
+        result = await self.unless_failed(asyncio.shield(task))
+        if isinstance(result, TamisError):
+            raise result
+        return result
 
     async def close(self) -> None:
         """Cancel all tasks, and return when they have ended."""
@@ -131,3 +142,10 @@ class Supervisor:
     def _log(self, name: str, error: BaseException) -> None:
         self._metrics.failures.labels(name).inc()
         LOG.error("a task failed", part=name, exc_info=error)
+
+
+async def _result_or_refusal(work: Coroutine[Any, Any, T]) -> T | TamisError:
+    try:
+        return await work
+    except TamisError as error:
+        return error

@@ -22,7 +22,7 @@ from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.base import SessionServices
 from tamis.broker.sessions.questions import Questions
 from tamis.broker.subscribe.history import require_start
-from tamis.broker.subscribe.manager import SubscribeResult
+from tamis.broker.subscribe.manager import DISCONNECTED, SubscribeResult
 from tamis.errors import RefusedError, TamisError
 from tamis.events.values import brief
 from tamis.languages.registry import LANGUAGES, unknown_language
@@ -244,10 +244,13 @@ class Session(Questions, Administration):
         if mistake is not None:
             raise mistake
         manager = self._services.subscription_manager
-        subscription, is_resumed = await manager.subscribe(wanted, self.principal, self.rights)
-        if not subscription.stored.durable:
+        return await manager.subscribe(wanted, self.principal, self.rights, self._keep)
+
+    def _keep(self, subscription: ActiveSubscription) -> bool:
+        """Let a new subscription end with the session; return whether that has not ended."""
+        if not self.has_ended:
             self._temporary.add(subscription)
-        return subscription, is_resumed
+        return not self.has_ended
 
     async def subscriptions(self) -> list[SubscriptionView]:
         """Return the principal's subscriptions."""
@@ -272,7 +275,7 @@ class Session(Questions, Administration):
         """Set a subscription to expire in this many seconds; None: never."""
         subscription, manager = self._find(id_), self._services.subscription_manager
         manager.require_allowed(subscription, self.principal, self.rights)
-        await manager.renew(subscription, lifetime)
+        await manager.renew(subscription, lifetime, self.principal)
         return await self._view(subscription)
 
     async def delete(self, id_: str) -> None:
@@ -280,8 +283,8 @@ class Session(Questions, Administration):
         subscription, manager = self._find(id_), self._services.subscription_manager
         if not self.rights.is_admin:
             manager.require_allowed(subscription, self.principal, self.rights)
+        await manager.delete(subscription, "deleted", self.principal)
         self._temporary.discard(subscription)
-        await manager.delete(subscription, "deleted")
 
     async def _view(self, subscription: ActiveSubscription) -> SubscriptionView:
         [view] = await self._views([subscription])
@@ -474,7 +477,7 @@ class Session(Questions, Administration):
             await self.detach(attachment)
         temporary, self._temporary = self._temporary, set()
         with contextlib.suppress(TamisError):
-            await self._services.subscription_manager.delete_all(temporary, "disconnected")
+            await self._services.subscription_manager.delete_all(temporary, DISCONNECTED)
 
 
 def publisher_name(principal: str, publisher: str) -> str:

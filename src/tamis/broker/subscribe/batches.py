@@ -7,7 +7,6 @@ them, and a crash leaves nothing of them that is not on disk as a whole.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -25,12 +24,14 @@ from tamis.broker.operations.health import refusal
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.broker.subscribe.making import (
+    TASK,
     SubscriptionMaker,
     begun,
     made_twice,
+    no_longer_valid,
     too_many,
 )
-from tamis.errors import BrokerFailedError, RefusedError, StorageError, TamisError
+from tamis.errors import RefusedError, StorageError, TamisError
 from tamis.filters import Filter, Mode
 from tamis.matching import Addition, Engine
 from tamis.protocol import Code, Subscribe
@@ -74,12 +75,17 @@ class SubscriptionBatches:
         maker: SubscriptionMaker,
         reader: FilterReader,
         rights_of: Callable[[Principal], Rights],
+        is_welcome: Callable[[Principal], bool],
         since_of: Callable[[Subscribe], int | None],
         clock: Callable[[], float],
         executor: FairExecutor,
         supervisor: Supervisor,
+        on_made: Callable[[ActiveSubscription], None],
     ) -> None:
-        """Make batches; `since_of` returns the first event of the past that is wanted."""
+        """Make batches; `since_of` returns the first event of the past that is wanted.
+
+        `on_made` gets each subscription that has come into force.
+        """
         self._store = store
         self._engine = engine
         self._index = subscription_index
@@ -87,10 +93,12 @@ class SubscriptionBatches:
         self._maker = maker
         self._reader = reader
         self._rights_of = rights_of
+        self._is_welcome = is_welcome
         self._since_of = since_of
         self._clock = clock
         self._executor = executor
         self._supervisor = supervisor
+        self._on_made = on_made
 
     def divide(
         self, wanted: Sequence[Subscribe], principal: Principal
@@ -113,25 +121,18 @@ class SubscriptionBatches:
         """
         if not wanted:
             return {}
-        making = self._supervisor.start("subscription manager", self._make(wanted, principal))
-        result = await self._supervisor.unless_failed(asyncio.shield(making))
-        if isinstance(result, Exception):
-            raise result
-        return result
+        return await self._supervisor.finish(TASK, self._make(wanted, principal))
 
-    async def _make(
-        self, wanted: Mapping[int, Subscribe], principal: Principal
-    ) -> dict[int, Made] | Exception:
-        try:
-            while True:
-                rights = self._rights_of(principal)
-                compiling = self._compile(wanted, principal, rights)
-                batch = await self._executor.run_slices(principal.name, compiling)
-                if await self._updater.do(partial(self._put_in_force, batch, principal)):
-                    return {**batch.made, **batch.refused}
-        except (BrokerFailedError, RefusedError) as error:
-            # For whoever waits; nobody else need know.
-            return error
+    async def _make(self, wanted: Mapping[int, Subscribe], principal: Principal) -> dict[int, Made]:
+        while True:
+            rights = self._rights_of(principal)
+            compiling = self._compile(wanted, principal, rights)
+            batch = await self._executor.run_slices(principal.name, compiling)
+            if await self._updater.do(partial(self._put_in_force, batch, principal)):
+                break
+        for made in batch.made.values():
+            self._on_made(made)
+        return {**batch.made, **batch.refused}
 
     # --- beside the matcher ----------------------------------------------------------------------
 
@@ -219,6 +220,8 @@ class SubscriptionBatches:
 
     def _put_in_force(self, batch: _PreparedBatch, principal: Principal) -> bool:
         """Store all that is not refused, then match it; False: rights have changed since."""
+        if not self._is_welcome(principal):
+            raise no_longer_valid()
         if self._rights_of(principal) is not batch.rights:
             return False
         self._refuse_some(batch, principal.name)

@@ -21,6 +21,7 @@ from tamis.broker.deliver.subscriptions import (
     owner_of,
 )
 from tamis.broker.match.matcher import ChangeResult, Updater
+from tamis.broker.operations.access_control import NO_LONGER_VALID
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
@@ -38,6 +39,8 @@ MAX_MADE_AT_ONCE: Final = 50
 LOG: Final = get_logger("tamis.broker")
 
 WAIT: Final = "wait"
+TASK: Final = "subscription manager"
+"""What the supervisor calls a change of subscriptions."""
 
 
 class SubscriptionRequest(NamedTuple):
@@ -68,6 +71,7 @@ class SubscriptionMaker:
         updater: Updater,
         current_rights: CurrentRights,
         rights_of: Callable[[Principal], Rights],
+        is_welcome: Callable[[Principal], bool],
         settings: BrokerSettings,
         clock: Callable[[], float],
         executors: Executors,
@@ -80,6 +84,7 @@ class SubscriptionMaker:
         self._updater = updater
         self._current_rights = current_rights
         self._rights_of = rights_of
+        self._is_welcome = is_welcome
         self._settings = settings
         self._clock = clock
         # Pauses are on disk by the clock of an earlier run, which may have been wrong by days.
@@ -98,7 +103,7 @@ class SubscriptionMaker:
             self._asked.append((asked, done))
             is_first = len(self._asked) == 1
         if is_first:
-            self._supervisor.start("subscription manager", self._make_asked())
+            self._supervisor.start(TASK, self._make_asked())
         return await self._supervisor.unless_failed(done)
 
     async def _make_asked(self) -> None:
@@ -125,7 +130,9 @@ class SubscriptionMaker:
         for one, done in asked:
             row = self._row(one)
             key = row.owner, row.name
-            if key in together or self._index.find(*key) is not None:
+            if not self._is_welcome(one.principal):
+                results.append(ChangeResult(done, None, no_longer_valid()))
+            elif key in together or self._index.find(*key) is not None:
                 results.append(ChangeResult(done, None, made_twice(row.name)))
             elif self._index.count_of(row.owner) + more[row.owner] >= self.quota(one.rights):
                 error = too_many(row.owner, self.quota(one.rights))
@@ -237,6 +244,11 @@ def begun(row: StoredSubscription, start: int, since: int | None) -> StoredSubsc
         return msgspec.structs.replace(row, start=start)
     extra = msgspec.structs.replace(Extra.of(row), replay_from=since, since=since)
     return msgspec.structs.replace(row, start=start, extra=extra.text())
+
+
+def no_longer_valid() -> RefusedError:
+    """Return the refusal of a change whose credential has ended while it waited."""
+    return RefusedError(Code.UNAUTHENTICATED, NO_LONGER_VALID)
 
 
 def made_twice(name: str) -> RefusedError:

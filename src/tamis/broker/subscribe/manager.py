@@ -28,10 +28,12 @@ from tamis.broker.subscribe.expiries import ExpiryCalendar
 from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.broker.subscribe.history import LoneFilter, place_of, require_past
 from tamis.broker.subscribe.making import (
+    TASK,
     WAIT,
     SubscriptionMaker,
     SubscriptionRequest,
     expiry,
+    no_longer_valid,
 )
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions
@@ -43,6 +45,7 @@ from tamis.protocol import Code, Subscribe
 from tamis.storage import Storage, StoredSubscription
 
 EXPIRED: Final = "expired"
+DISCONNECTED: Final = "disconnected"
 
 SubscribeResult = tuple[ActiveSubscription, bool] | RefusedError
 """A subscription and whether it was resumed, or why it was refused."""
@@ -61,6 +64,7 @@ class SubscriptionManager:
         notifier: Notifier,
         replayer: Replayer,
         rights_of: Callable[[Principal], Rights],
+        is_welcome: Callable[[Principal], bool],
         settings: BrokerSettings,
         clock: Callable[[], float],
         matching_clock: HeldClock,
@@ -80,6 +84,8 @@ class SubscriptionManager:
         self._notifier = notifier
         self._replayer = replayer
         self._rights_of = rights_of
+        self._is_welcome = is_welcome
+        self._supervisor = supervisor
         self._expiries = ExpiryCalendar()
         self._settings = settings
         self._reader = FilterReader(settings, engine.mode)
@@ -105,6 +111,7 @@ class SubscriptionManager:
             updater=matcher.updater,
             current_rights=self.current_rights,
             rights_of=rights_of,
+            is_welcome=is_welcome,
             settings=settings,
             clock=clock,
             executors=executors,
@@ -120,18 +127,28 @@ class SubscriptionManager:
             maker=self._maker,
             reader=self._reader,
             rights_of=rights_of,
+            is_welcome=is_welcome,
             since_of=self._since,
             clock=clock,
             executor=batch_executor,
             supervisor=supervisor,
+            on_made=self._begin,
         )
 
     # --- asking ----------------------------------------------------------------------------------
 
     async def subscribe(
-        self, wanted: Subscribe, principal: Principal, rights: Rights
+        self,
+        wanted: Subscribe,
+        principal: Principal,
+        rights: Rights,
+        keep: Callable[[ActiveSubscription], bool],
     ) -> tuple[ActiveSubscription, bool]:
-        """Add or resume a subscription; return it and whether it was resumed."""
+        """Add or resume a subscription; return it and whether it was resumed.
+
+        `keep` gets a new one that is not durable, and returns whether anybody still wants it.
+        """
+        self._require_welcome(principal)
         filter_, mode, effective = self._reader.read(
             wanted.filter, wanted.language, wanted.mode, rights
         )
@@ -143,19 +160,31 @@ class SubscriptionManager:
         if known is not None:
             is_shown = known.shows_filter_to(principal, rights)
             shown = f", {known.stored.filter!r}" if is_shown else ""
-            await self._resume(known, wanted, filter_, mode, shown)
+            self._require_same(known, filter_, mode, shown)
+            if wanted.lifetime is not None:
+                await self.renew(known, wanted.lifetime, principal)
             await self.adopt(known, principal, rights)
             if known.suspended_from:
                 await self.suspensions.end(known)
             self.require_in_force(known)
             return known, True
         since = self._since(wanted)
-        made = await self._maker.make(
-            SubscriptionRequest(wanted, filter_, mode, principal, rights, effective, since)
-        )
+        asked = SubscriptionRequest(wanted, filter_, mode, principal, rights, effective, since)
+        return await self._supervisor.finish(TASK, self._make(asked, keep)), False
+
+    async def _make(
+        self, asked: SubscriptionRequest, keep: Callable[[ActiveSubscription], bool]
+    ) -> ActiveSubscription:
+        made = await self._maker.make(asked)
+        self._begin(made)
+        if not made.stored.durable and not keep(made):
+            await self.delete(made, DISCONNECTED)
+        return made
+
+    def _begin(self, made: ActiveSubscription) -> None:
+        """Do what a subscription needs once it is in force."""
         self.watch(made)
         self.replay(made)
-        return made, False
 
     async def subscribe_all(
         self, wanted: Sequence[Subscribe], principal: Principal, rights: Rights
@@ -167,12 +196,7 @@ class SubscriptionManager:
         new, rest = self._batches.divide(wanted, principal)
         results: dict[int, SubscribeResult] = {}
         for place, made in (await self._batches.make(new, principal)).items():
-            if isinstance(made, RefusedError):
-                results[place] = made
-            else:
-                self.watch(made)
-                self.replay(made)
-                results[place] = made, False
+            results[place] = made if isinstance(made, RefusedError) else (made, False)
         resuming: dict[int, asyncio.Task[SubscribeResult]] = {}
         async with asyncio.TaskGroup() as group:
             for place, one in rest.items():
@@ -186,7 +210,8 @@ class SubscriptionManager:
         self, wanted: Subscribe, principal: Principal, rights: Rights
     ) -> SubscribeResult:
         try:
-            return await self.subscribe(wanted, principal, rights)
+            # All of them are durable.
+            return await self.subscribe(wanted, principal, rights, lambda _: True)
         except RefusedError as error:
             return error
         except StorageError as error:
@@ -228,6 +253,11 @@ class SubscriptionManager:
         require_past(log, start, self._clock())
         return place_of(log, start)
 
+    def _require_welcome(self, principal: Principal) -> None:
+        """Refuse a change whose credential has ended, perhaps while it waited for its turn."""
+        if not self._is_welcome(principal):
+            raise no_longer_valid()
+
     def has_expired(self, subscription: ActiveSubscription) -> bool:
         """Return whether the time of a subscription is over; it may not be purged yet."""
         return subscription.stored.expires_at <= self._clock()
@@ -239,17 +269,15 @@ class SubscriptionManager:
         ):
             raise _ended(subscription)
 
-    async def _resume(
-        self, known: ActiveSubscription, asked: Subscribe, filter_: Filter, mode: Mode, shown: str
-    ) -> None:
+    @staticmethod
+    def _require_same(known: ActiveSubscription, filter_: Filter, mode: Mode, shown: str) -> None:
+        """Refuse to resume a subscription with another filter."""
         if (known.filter, known.stored.mode) != (filter_, mode.value):
             raise RefusedError(
                 Code.CONFLICT,
-                f"the subscription {asked.durable!r} has another filter{shown}; delete it first, "
-                "or use another name",
+                f"the subscription {known.stored.name!r} has another filter{shown}; delete it "
+                "first, or use another name",
             )
-        if asked.lifetime is not None:
-            await self.renew(known, asked.lifetime)
 
     async def adopt(
         self, subscription: ActiveSubscription, principal: Principal, rights: Rights
@@ -267,10 +295,13 @@ class SubscriptionManager:
         roles = {*principal.roles} & {*rights.roles}
         if roles <= {*subscription.owner.roles} and not subscription.is_suspended:
             return
-        await self._matcher.updater.do(partial(self._adopt, subscription, roles))
+        await self._matcher.updater.do(partial(self._adopt, subscription, roles, principal))
         subscription.queue.wake()
 
-    def _adopt(self, subscription: ActiveSubscription, roles: set[str]) -> None:
+    def _adopt(
+        self, subscription: ActiveSubscription, roles: set[str], principal: Principal
+    ) -> None:
+        self._require_welcome(principal)
         owner = subscription.owner
         together = (*owner.roles, *sorted(roles - {*owner.roles}))
         rights = self._rights_of(Principal(owner.name, together))
@@ -289,11 +320,18 @@ class SubscriptionManager:
 
     # --- changes, made between two batches -------------------------------------------------------
 
-    async def renew(self, subscription: ActiveSubscription, lifetime: float | None) -> None:
+    async def renew(
+        self, subscription: ActiveSubscription, lifetime: float | None, principal: Principal
+    ) -> None:
         """Set a subscription to expire in this many seconds; None: never."""
         expires_at = expiry(self._clock(), lifetime)
+        await self._supervisor.finish(TASK, self._renew(subscription, expires_at, principal))
 
+    async def _renew(
+        self, subscription: ActiveSubscription, expires_at: float, principal: Principal
+    ) -> None:
         def change() -> None:
+            self._require_welcome(principal)
             if self._index.get(subscription.number) is not subscription:
                 raise _ended(subscription)
             self._store.state.renew_subscription(subscription.number, expires_at)
@@ -308,16 +346,29 @@ class SubscriptionManager:
         # Nothing is sent of one that has expired, and it may have while it waited.
         subscription.queue.wake()
 
-    async def delete(self, subscription: ActiveSubscription, reason: str) -> None:
-        """Delete a subscription and its queued events."""
-        await self.delete_all([subscription], reason)
+    async def delete(
+        self, subscription: ActiveSubscription, reason: str, principal: Principal | None = None
+    ) -> None:
+        """Delete a subscription and its queued events; None: the broker itself wants that."""
+        await self.delete_all([subscription], reason, principal)
 
-    async def delete_all(self, subscriptions: Iterable[ActiveSubscription], reason: str) -> None:
+    async def delete_all(
+        self,
+        subscriptions: Iterable[ActiveSubscription],
+        reason: str,
+        principal: Principal | None = None,
+    ) -> None:
         """Delete subscriptions and their queued events, some at a time."""
-        rest = [*subscriptions]
+        if rest := [*subscriptions]:
+            deleting = self._delete_slowly(rest, reason, principal)
+            await self._supervisor.finish(TASK, deleting)
+
+    async def _delete_slowly(
+        self, rest: Sequence[ActiveSubscription], reason: str, principal: Principal | None
+    ) -> None:
         while rest:
             some, rest = rest[:SUBSCRIPTIONS_PER_STEP], rest[SUBSCRIPTIONS_PER_STEP:]
-            gone = await self._matcher.updater.do(partial(self._delete, some, reason))
+            gone = await self._matcher.updater.do(partial(self._delete, some, reason, principal))
             for subscription in gone:
                 self._replayer.stop(subscription.number)
                 self._expiries.discard(subscription.number)
@@ -326,9 +377,14 @@ class SubscriptionManager:
             await asyncio.gather(*(self._notifier.end(one, reason) for one in gone))
 
     def _delete(
-        self, subscriptions: Sequence[ActiveSubscription], reason: str
+        self,
+        subscriptions: Sequence[ActiveSubscription],
+        reason: str,
+        principal: Principal | None,
     ) -> Sequence[ActiveSubscription]:
         """Delete subscriptions, except those that were renewed just before; return the others."""
+        if principal is not None:
+            self._require_welcome(principal)
         if reason == EXPIRED:
             now = self._clock()
             subscriptions = [one for one in subscriptions if one.stored.expires_at <= now]
