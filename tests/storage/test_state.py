@@ -480,9 +480,9 @@ def test_events_of_the_past_come_with_a_note_of_how_far_they_were_sought(quick_p
     state = StateStore(quick_path / "state.db")
     state.add_subscription(subscription("a"))
     state.commit_matches(9, [(1, 8)], {})
-    state.commit_replay(1, [5, 6, 8], 0, '{"replayed": 8}')
-    state.commit_replay(2, [5], 0, "{}")
-    state.commit_replay(1, [], 0, '{"replayed": 9}')
+    state.commit_replay(1, [5, 6, 8], {}, '{"replayed": 8}')
+    state.commit_replay(2, [5], {}, "{}")
+    state.commit_replay(1, [], {}, '{"replayed": 9}')
     assert [row.sequence for row in state.pending(1, 0, 1.0, 10)] == [5, 6, 8]
     assert state.pending_total == 3
     assert [one.extra for one in state.subscriptions()] == ['{"replayed": 9}']

@@ -46,6 +46,7 @@ from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
+from tamis.broker.publish.unmatchable_events import UnmatchableEvents
 from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.expired_at_start import ExpiredAtStart
 from tamis.broker.subscribe.history import History
@@ -130,6 +131,7 @@ class Broker:
             self.decoder,
             EVENT_CACHE_BYTES,
             executors.deliver,
+            UnmatchableEvents(self.health, self.metrics),
             max_unmatched=settings.match_queue,
         )
         self.letter_bounds = DeadLetterBounds(
@@ -215,11 +217,7 @@ class Broker:
         )
         replays = patient(executors.background, pause_after=pause)
         self.replayer = Replayer(
-            store,
-            event_cache,
-            replays,
-            self.supervisor,
-            self.acknowledgement_writer.count_lost,
+            store, event_cache, replays, self.supervisor, self.acknowledgement_writer.count_lost
         )
         self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(

@@ -243,6 +243,13 @@ class HistorySearch:
                 page.damaged,
                 page.next,
             )
+        if page.invalid:
+            logger.warning(
+                "%d past events before %d no longer conform to the broker's schema or limits, "
+                "and cannot be searched",
+                page.invalid,
+                page.next,
+            )
         return page.events
 
 

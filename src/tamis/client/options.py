@@ -106,7 +106,8 @@ class Missed(msgspec.Struct, frozen=True):
     """None: unknown."""
     reason: str
     """`slow`: the subscriber was too slow; `retention`: the broker kept them no longer;
-    `disconnected`."""
+    `damage`: its disk lost them; `invalid`: its schema has changed; `dead_letters`: there were too
+    many of them; `disconnected`."""
 
 
 class SubscribeOptions(TypedDict, total=False):

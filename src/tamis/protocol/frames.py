@@ -197,7 +197,10 @@ class Deliver(_Frame):
 
 
 class Dropped(_Frame):
-    """Events that were dropped, and why: `slow`, `retention`, `damage` or `dead_letters`."""
+    """Events that were dropped, and why.
+
+    The reason is `slow`, `retention`, `damage`, `invalid` or `dead_letters`.
+    """
 
     subscription: str
     count: int

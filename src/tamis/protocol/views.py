@@ -64,6 +64,8 @@ class HistoryView(msgspec.Struct, frozen=True):
     """Where the search ends; once `next` is equal, it is complete."""
     damaged: int = 0
     """How many of the events searched are damaged, and so could not be matched."""
+    invalid: int = 0
+    """How many could not be matched because the schema or the limits have changed since."""
 
 
 class Creation(msgspec.Struct, omit_defaults=True):

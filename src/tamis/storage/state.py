@@ -188,11 +188,14 @@ class StateStore(StateBase):
         publishers: Mapping[str, PublisherTail],
         extras: Mapping[int, str] = MappingProxyType({}),
         deferred: Sequence[DeferredMatches] = (),
+        *,
+        dropped: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
     ) -> None:
         """Store the (number, sequence) pairs found in the log up to a sequence, all or none.
 
         Pairs of removed subscriptions are dropped. `extras` are further properties, by number, that
         changed with these matches. `deferred` are matches that `write_deferred` makes pending.
+        `dropped` counts events that nobody can match, by reason and number.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             numbers = self._numbers
@@ -212,6 +215,8 @@ class StateStore(StateBase):
             connection.executemany(PUBLISHERS.replace, tails)
             for number, extra in extras.items():
                 self._alter(connection, number, extra=extra)
+            for reason, events in dropped.items():
+                self._add_dropped(connection, counters, reason, events)
             counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
 
     def deferred(self) -> list[DeferredMatches]:
@@ -281,12 +286,6 @@ class StateStore(StateBase):
             found.difference_update(DeferredMatches(*other[:-1]).subscriptions())
         return found
 
-    def skip_unmatched(self, matched_up_to: int, events: Mapping[int, int], reason: str) -> None:
-        """Count events that nobody can match as dropped, by number, and pass over them."""
-        with self._change(lasting=False) as (connection, counters, *_):
-            counters.matched_up_to = max(counters.matched_up_to, matched_up_to)
-            self._add_dropped(connection, counters, reason, events)
-
     def forget_publishers(self, idle: Mapping[str, float]) -> None:
         """Forget names, unless something was published under one after the time given."""
         with self._change(lasting=False) as (connection, *_):
@@ -295,18 +294,18 @@ class StateStore(StateBase):
             )
 
     def commit_replay(
-        self, number: int, sequences: Iterable[int], damaged: int, extra: str
+        self, number: int, sequences: Iterable[int], lost: Mapping[str, int], extra: str
     ) -> None:
         """Store past events of one subscription, with the position the search has reached.
 
-        Events that could not be read are counted as dropped.
+        Events that could not be matched are counted as dropped, by reason.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             rows = PENDING.rows((number, sequence, 0, 0.0) for sequence in sequences)
             if self._alter(connection, number, extra=extra):
                 counters.pending += change_rows(connection, PENDING.insert_new, rows)
-                if damaged:
-                    self._add_dropped(connection, counters, "damage", {number: damaged})
+                for reason, count in lost.items():
+                    self._add_dropped(connection, counters, reason, {number: count})
 
     # --- delivery ----------------------------------------------------------------------------
 

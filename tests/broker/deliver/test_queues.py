@@ -63,10 +63,10 @@ def test_what_lies_behind_a_replay_waits_for_it(store: Storage) -> None:
     store.state.commit_matches(9, [(number, 8), (number, 9)], {})
     queue.offer([8, 9])
     assert taken(queue) == []
-    store.state.commit_replay(number, [1, 2], 0, "{}")
+    store.state.commit_replay(number, [1, 2], {}, "{}")
     assert taken(queue) == [1, 2]
     assert taken(queue) == []
-    store.state.commit_replay(number, [5], 0, "{}")
+    store.state.commit_replay(number, [5], {}, "{}")
     queue.below = inf
     assert taken(queue) == [5, 8]
     queue.settle([1, 2, 5, 8], 0)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
+from unittest.mock import AsyncMock, patch
 
 import pytest
 
-from broker.authorization_clients import Collector
-from broker.authorization_fixture import BrokerFixture, broker_fixture, run_async, subscribe
+from broker.authorization_clients import Collector, Data
+from broker.authorization_fixture import (
+    BrokerFixture,
+    broker_fixture,
+    encoded,
+    run_async,
+    subscribe,
+)
 from broker.log_lines import log_lines
-from tamis.errors import StorageError
-from tamis.storage import Storage
+from tamis.errors import StorageError, StorageFullError
+from tamis.storage import StateStore, Storage
 from waiting import eventually_async
 
 READER = "[roles.reader]\nsee = true\n"
+FULL = StorageFullError(Path("state.db"), "the disk is full", advice="free space")
 
 
 def damage(folder: Path, number: int) -> None:
@@ -170,6 +179,54 @@ async def test_events_that_were_never_matched_are_told_to_all_once(
             assert (await ann.subscription("s")).dropped == len(damaged)
             assert (await ann.subscription("s")).pending == 12 - len(damaged)
             assert fixture.broker.store.log.next_sequence == 13
+
+
+async def leave_unmatched(folder: Path, *documents: Data) -> None:
+    """Store events as numbers 1 and on of a publisher, and kill the broker before it matches."""
+    async with broker_fixture(folder, READER) as fixture:
+        feed = await fixture.login("feed", "feed")
+        with patch.object(fixture.broker.committer, "_pass_on", AsyncMock()):
+            await feed.publish(encoded(documents), publisher="p", sequence=1)
+            shutil.copytree(folder / "data", folder / "copy")
+    shutil.rmtree(folder / "data")
+    (folder / "copy").rename(folder / "data")
+
+
+@run_async
+async def test_a_publishers_numbers_stay_known_when_events_after_them_are_damaged(
+    folder: Path,
+) -> None:
+    # Nobody gets the first, so there is no match to write its number with.
+    await leave_unmatched(folder, {"n": -1}, {"n": 11})
+    damage(folder, 11)
+    async with broker_fixture(folder, READER):
+        pass
+    async with broker_fixture(folder, READER) as fixture:
+        feed = await fixture.login("feed", "feed")
+        receipt = await feed.publish(encoded([{"n": -1}]), publisher="p", sequence=1)
+        assert receipt.duplicates == 1
+
+
+@run_async
+async def test_a_broker_opens_although_a_full_disk_keeps_it_from_counting_losses(
+    folder: Path,
+) -> None:
+    await leave_unmatched(folder, {"n": 11}, {"n": 12})
+    damage(folder, 11)
+    with patch.object(StateStore, "_add_dropped", side_effect=FULL):
+        opening = broker_fixture(folder, READER)
+        fixture = await asyncio.wait_for(opening.__aenter__(), 20)
+        assert not fixture.broker.health.ready
+        ann = await fixture.login("ann", "reader")
+        assert (await ann.subscription("s")).dropped == 0
+    try:
+        await eventually_async(lambda: fixture.broker.health.ready)
+        assert (await ann.subscription("s")).dropped == 1
+    finally:
+        await opening.__aexit__(None, None, None)
+    async with broker_fixture(folder, READER) as fixture:
+        ann = await fixture.login("ann", "reader")
+        assert (await ann.subscription("s")).dropped == 1
 
 
 @run_async

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 
@@ -17,7 +17,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.publish.event_cache import RETENTION, EventCache, StoredEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
@@ -31,10 +31,8 @@ FRAME_EVENT_BYTES: Final = 256 * 1024
 UNSENT: Final = 1e300
 # How long `end` waits for a connection to take the last frame.
 END_NOTICE_SECONDS: Final = 0.2
-# Why events are lost: by a full buffer, by age or size of the log, or because they are unreadable.
+# Why events are lost by a full buffer.
 SLOW: Final = "slow"
-RETENTION: Final = "retention"
-DAMAGE: Final = "damage"
 FAILED: Final = "the broker cannot send its events because of an error, which is in its log"
 
 
@@ -67,8 +65,8 @@ class PreparedDeliveries(NamedTuple):
     deliveries: list[Delivery]
     taken: list[QueuedEvent]
     """The queued events of the deliveries."""
-    gone: list[int]
-    """Events that the log no longer has."""
+    gone: dict[int, str]
+    """Events that cannot be sent, with the reasons why they are lost."""
     hidden: list[int]
     """Events that no credential that has used the subscription may see any longer."""
     left: list[QueuedEvent]
@@ -473,8 +471,8 @@ class Notifier:
             # It was acknowledged, rejected or returned to the queue meanwhile.
             return
         subscription.queue.settle([sequence], 0)
-        if stored is None:
-            self._lose(subscription, [sequence])
+        if isinstance(stored, str):
+            self._lose(subscription, {sequence: stored})
             return
         self._metrics.dead.inc()
         letter = DeadLetter(
@@ -501,9 +499,10 @@ class Notifier:
         self, subscription: ActiveSubscription, reader: EventReader, taken: Sequence[QueuedEvent]
     ) -> PreparedDeliveries:
         """Return what a reader may see of events, by its rights as they are now."""
-        prepared = PreparedDeliveries([], [], [], [], [])
-        found = [self._event_cache.recent.get(queued.sequence) for queued in taken]
-        if None in found:
+        prepared = PreparedDeliveries([], [], {}, [], [])
+        recent = [self._event_cache.recent.get(queued.sequence) for queued in taken]
+        found = cast("list[StoredEvent | str]", recent)
+        if None in recent:
             found = await self._event_cache.find([queued.sequence for queued in taken])
         if subscription.is_suspended:
             subscription.queue.return_taken(taken)
@@ -513,8 +512,8 @@ class Notifier:
             if queued.sequence not in in_flight:
                 # It was settled meanwhile.
                 continue
-            if stored is None:
-                prepared.gone.append(queued.sequence)
+            if isinstance(stored, str):
+                prepared.gone[queued.sequence] = stored
                 continue
             payload = stored.payload
             data: bytes | None = payload.text
@@ -547,18 +546,15 @@ class Notifier:
         return [
             stored.sequence
             for stored in found
-            if stored is not None
+            if isinstance(stored, StoredEvent)
             and visible_data(subscription.filter, reader.rights, stored.payload) is not None
         ]
 
-    def _lose(self, subscription: ActiveSubscription, sequences: Sequence[int]) -> None:
-        """Give up events that the log does not have."""
-        number, is_damaged = subscription.number, self._event_cache.is_lost_by_damage
-        lost = {
-            one: LostEvent(number, one, DAMAGE if is_damaged(one) else RETENTION)
-            for one in sequences
-        }
-        subscription.queue.settle(sequences, 0)
+    def _lose(self, subscription: ActiveSubscription, gone: Mapping[int, str]) -> None:
+        """Give up events that cannot be sent, with the reasons."""
+        number = subscription.number
+        lost = {one: LostEvent(number, one, reason) for one, reason in gone.items()}
+        subscription.queue.settle([*gone], 0)
         if isinstance(subscription.queue, DiskQueue):
             self._acknowledgement_writer.write(subscription, lost)
             return

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from tamis.broker.deliver.notifier import DAMAGE
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.publish.event_cache import DAMAGE, INVALID, EventCache
 from tamis.ports import Executor
 from tamis.storage import Storage
 
@@ -56,32 +56,43 @@ class CatchUp:
     async def _match(self) -> None:
         log = self._store.log
         position = first = self._store.state.matched_up_to + 1
+        invalid: list[int] = []
         while position < log.next_sequence:
             records = await self._executor.run(log.read, position, EVENTS_PER_READ)
             if not records:
                 break
-            events = self._event_cache.decode_records(records)
-            if len(events) < len(records):
-                decoded = {event.sequence for event in events}
-                await self._matcher.skip([one for one in records if one.sequence not in decoded])
-            if events:
-                await self._event_cache.put(events)
+            decoded = self._event_cache.decode_records(records)
+            if decoded.invalid:
+                await self._matcher.skip(decoded.invalid)
+                invalid += [record.sequence for record in decoded.invalid]
+            if decoded.events:
+                await self._event_cache.put(decoded.events)
             position = records[-1].sequence + 1
         await self._matcher.drained()
-        await self._tell_losses(first)
+        await self._tell_losses(first, invalid)
         self._health.clear(PROBLEM)
 
-    async def _tell_losses(self, first: int) -> None:
+    async def _tell_losses(self, first: int, invalid: Sequence[int]) -> None:
         """Tell all subscribers how many events could not be matched: any might have been theirs."""
-        log, state, stop = self._store.log, self._store.state, self._store.log.next_sequence
-        if not log.damage.lost_in(first, stop):
-            return
-        lost = {
-            one: count
-            for one in self._index
-            if (count := log.damage.lost_in(max(first, one.stored.start), stop))
+        register, stop = self._store.log.damage, self._store.log.next_sequence
+        losses: dict[str, Callable[[int], int]] = {
+            DAMAGE: lambda start: register.lost_in(start, stop),
+            INVALID: lambda start: len(invalid) - bisect_left(invalid, start),
         }
-        counts = {one.number: count for one, count in lost.items()}
-        await self._executor.run(state.skip_unmatched, stop - 1, counts, DAMAGE)
-        for subscription, count in lost.items():
-            self._count_lost(subscription, count, DAMAGE)
+        dropped = {
+            reason: {
+                one.number: count
+                for one in self._index
+                if (count := lost_from(max(first, one.stored.start)))
+            }
+            for reason, lost_from in losses.items()
+            if lost_from(first)
+        }
+        if not dropped:
+            return
+        await self._matcher.pass_over(stop - 1, dropped)
+        for reason, counts in dropped.items():
+            for number, count in counts.items():
+                subscription = self._index.get(number)
+                if subscription is not None:
+                    self._count_lost(subscription, count, reason)

@@ -18,10 +18,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
-from tamis.broker.deliver.notifier import DAMAGE
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.health import Health, code_of
+from tamis.broker.publish.event_cache import DAMAGE
 from tamis.errors import StorageError
 from tamis.ports import Executor
 from tamis.storage import DeferredMatches, StateStore, WrittenMatches

@@ -40,7 +40,6 @@ CHANGES_PER_BATCH: Final = 16
 MIN_BATCH_EVENTS: Final = 8
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
-UNMATCHED: Final = "stored events cannot be matched"
 
 T = TypeVar("T")
 
@@ -176,7 +175,7 @@ class Matcher:
         self._publishers = publishers
         self._tails: dict[str, PublisherTail] = {}
         """Of publishers whose last numbers the state does not have yet."""
-        self._unmatchable = 0
+        self._unmatchable = event_cache.unmatchable
         self.stuck = asyncio.Event()
         """Set while matches cannot be stored."""
         metrics.watch_queue("match", self._unmatched)
@@ -294,7 +293,7 @@ class Matcher:
     async def _make_up_for(self, step: _StepResult) -> None:
         """Report what could not be matched, and write what could not be written."""
         if step.unmatched:
-            self._report_unmatched(step.unmatched)
+            self._unmatchable.report(step.unmatched)
         for rows in step.unwritten:
             await self._write_until_stored(rows)
         if step.deferred:
@@ -364,7 +363,7 @@ class Matcher:
                     subscriptions.remove(subscription)
 
     async def skip(self, records: Sequence[Record]) -> None:
-        """Report stored events that can no longer be decoded; their publishers' numbers count."""
+        """Note the publishers' numbers of stored events that are not valid any longer."""
 
         def note() -> None:
             for record in records:
@@ -373,8 +372,27 @@ class Matcher:
                     self._tails[record.publisher] = tail
 
         await self.updater.do(note)
-        why = "the schema or the limits have changed since it was stored"
-        self._report_unmatched(dict.fromkeys((record.sequence for record in records), why))
+
+    async def pass_over(self, position: int, dropped: Mapping[str, Mapping[int, int]]) -> None:
+        """Write that what is not matched up to a position never will be, as often as it takes.
+
+        `dropped` says for how many events that is so, by reason and number.
+        """
+
+        def write() -> bool:
+            try:
+                self._state.commit_matches(position, (), self._tails, dropped=dropped)
+            except StorageError:
+                return False
+            self._tails.clear()
+            self.position = max(self.position, position)
+            return True
+
+        while not await self.updater.do(write):
+            # The broker may open, and must not write the position without what is dropped.
+            self.stuck.set()
+            await asyncio.sleep(RETRY_SECONDS)
+        self.stuck.clear()
 
     async def forget_publishers(self, idle: Mapping[str, float]) -> None:
         """Write no numbers of these names that were used up to the times given."""
@@ -385,14 +403,6 @@ class Matcher:
                     del self._tails[name]
 
         await self.updater.do(forget)
-
-    def _report_unmatched(self, unmatched: Mapping[int, str]) -> None:
-        sequence, reason = next(iter(unmatched.items()))
-        self._unmatchable += len(unmatched)
-        self._metrics.unmatched.inc(len(unmatched))
-        LOG.warning("events cannot be matched", count=len(unmatched), first=sequence, reason=reason)
-        latest = f"{self._unmatchable:,} since the start; event {sequence}: {reason}"
-        self._health.warn(UNMATCHED, latest)
 
     async def save_position(self) -> None:
         """Write how far matching has come, so that the log need not be kept for it."""

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 
 from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
 from tamis.broker.publish.publishers import owner_of
+from tamis.broker.publish.unmatchable_events import UnmatchableEvents
 from tamis.errors import TamisError
 from tamis.ports import Executor
 from tamis.storage import EventLog, Record
 
 # Roughly what a stored event takes beside its text.
 OVERHEAD_BYTES: Final = 1_000
+# Why an event cannot be sent: by age or size of the log, because it is unreadable, or because the
+# schema or the limits have changed since it was stored.
+RETENTION: Final = "retention"
+DAMAGE: Final = "damage"
+INVALID: Final = "invalid"
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
@@ -31,6 +37,13 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """The publisher's principal, as `owner_of` has it."""
 
 
+class DecodedRecords(NamedTuple):
+    """Records of the log, sorted by whether they can be matched."""
+
+    events: list[StoredEvent]
+    invalid: list[Record]
+
+
 class EventCache:
     """The events to match, and the latest ones up to a number of bytes.
 
@@ -43,6 +56,7 @@ class EventCache:
         decoder: PayloadDecoder,
         max_bytes: int,
         executor: Executor,
+        unmatchable: UnmatchableEvents,
         *,
         max_unmatched: int,
     ) -> None:
@@ -50,6 +64,7 @@ class EventCache:
         self._log = log
         self._executor = executor
         self._decoder = decoder
+        self.unmatchable = unmatchable
         self._max_bytes = max_bytes
         self._bytes = 0
         self.recent: OrderedDict[int, StoredEvent] = OrderedDict()
@@ -71,34 +86,49 @@ class EventCache:
         await self.unmatched.put(events)
         self.has_work.set()
 
-    def is_lost_by_damage(self, sequence: int) -> bool:
-        """Return whether an event that is not there was lost, rather than removed by retention."""
-        log = self._log
-        return sequence >= log.first_sequence or log.damage.lost_in(sequence, sequence + 1) > 0
-
-    async def find(self, sequences: Sequence[int]) -> list[StoredEvent | None]:
-        """Return events; None for those that the log no longer has."""
+    async def find(self, sequences: Sequence[int]) -> list[StoredEvent | str]:
+        """Return events to send; for each that cannot be sent, the reason why it is lost."""
         found = [self.recent.get(sequence) for sequence in sequences]
         missing = [s for s, event in zip(sequences, found, strict=True) if event is None]
-        if not missing:
-            return found
-        read = await self._executor.run(self._read, missing)
+        read = await self._executor.run(self._read, missing) if missing else {}
         return [event or read[s] for s, event in zip(sequences, found, strict=True)]
 
-    def _read(self, sequences: Iterable[int]) -> dict[int, StoredEvent | None]:
-        return {sequence: self.decode_record(self._log.get(sequence)) for sequence in sequences}
+    def _read(self, sequences: Iterable[int]) -> dict[int, StoredEvent | str]:
+        found = {sequence: self._read_one(sequence) for sequence in sequences}
+        self._report([sequence for sequence, one in found.items() if one == INVALID])
+        return found
 
-    def decode_records(self, records: Iterable[Record]) -> list[StoredEvent]:
-        """Return the events in records of the log, without those that cannot be sent."""
-        return [event for event in map(self.decode_record, records) if event is not None]
+    def _read_one(self, sequence: int) -> StoredEvent | str:
+        log = self._log
+        record = log.get(sequence)
+        if record is not None:
+            return _decode(record, self._decoder.decode_stored) or INVALID
+        is_damaged = sequence >= log.first_sequence or log.damage.lost_in(sequence, sequence + 1)
+        return DAMAGE if is_damaged else RETENTION
 
-    def decode_record(self, record: Record | None) -> StoredEvent | None:
-        """Return the event in a record of the log; it was checked before it was written."""
-        if record is None:
-            return None
-        try:
-            payload = self._decoder.decode_stored(record.payload, NAME_OF[record.format])
-        except TamisError:
-            # The schema or the limits have changed since; such an event cannot be sent to anybody.
-            return None
-        return StoredEvent(*record[:4], payload, owner_of(record.publisher))
+    def decode_records(self, records: Sequence[Record]) -> DecodedRecords:
+        """Return the events in records of the log to match them, and report invalid ones."""
+        decoded = DecodedRecords([], [])
+        for record in records:
+            event = _decode(record, self._decoder.decode_matchable)
+            if event is None:
+                decoded.invalid.append(record)
+            else:
+                decoded.events.append(event)
+        self._report([record.sequence for record in decoded.invalid])
+        return decoded
+
+    def _report(self, invalid: Sequence[int]) -> None:
+        if invalid:
+            # Not the error itself, which quotes the event.
+            why = "the schema or the limits have changed since it was stored"
+            self.unmatchable.report(dict.fromkeys(invalid, why))
+
+
+def _decode(record: Record, decode: Callable[[bytes, str], Payload]) -> StoredEvent | None:
+    """Return the event in a record; None if it is invalid now."""
+    try:
+        payload = decode(record.payload, NAME_OF[record.format])
+    except TamisError:
+        return None
+    return StoredEvent(*record[:4], payload, owner_of(record.publisher))

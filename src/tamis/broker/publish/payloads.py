@@ -123,9 +123,7 @@ class PayloadDecoder:
 
     def _decode_strictly(self, text: bytes, format_: str) -> Payload:
         try:
-            payload = self.decode_stored(text, format_)
-            if self._is_total and self._schema is not None:
-                self._schema.require_all(payload.event)
+            payload = self.decode_matchable(text, format_)
         except LimitError as error:
             raise RefusedError(Code.TOO_LARGE, str(error)) from None
         except EventError as error:
@@ -159,6 +157,13 @@ class PayloadDecoder:
             error.index = len(payloads)
             raise
         return payloads
+
+    def decode_matchable(self, text: bytes, format_: str) -> Payload:
+        """Return an event that can be matched: in mode `total`, it has all attributes."""
+        payload = self.decode_stored(text, format_)
+        if self._is_total and self._schema is not None:
+            self._schema.require_all(payload.event)
+        return payload
 
     def decode_stored(self, text: bytes, format_: str) -> Payload:
         """Return an event that was checked before it was stored."""

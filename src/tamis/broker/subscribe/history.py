@@ -65,6 +65,7 @@ class History:
         stop = min(end, start + EVENTS_PER_SEARCH)
         alone = LoneFilter(rights.effective(wanted.filter, wanted.mode), self._schema, self._mode)
         found: list[Delivery] = []
+        invalid: list[int] = []
         size = 0
         while start < stop:
             yield
@@ -73,7 +74,9 @@ class History:
             if not records:
                 break
             start = records[-1].sequence + 1
-            for stored in self._event_cache.decode_records(records):
+            decoded = self._event_cache.decode_records(records)
+            invalid += [record.sequence for record in decoded.invalid]
+            for stored in decoded.events:
                 yield
                 if not alone.matches(stored):
                     continue
@@ -81,13 +84,17 @@ class History:
                 if data is None:
                     continue
                 if len(found) == wanted.limit or size > MAX_PAGE_BYTES:
-                    return self._page(found, first, stored.sequence, end)
+                    return self._page(found, invalid, range(first, stored.sequence), end)
                 found.append(_delivery(stored, data))
                 size += len(data)
-        return self._page(found, first, stop, end)
+        return self._page(found, invalid, range(first, stop), end)
 
-    def _page(self, found: list[Delivery], first: int, stop: int, end: int) -> HistoryView:
-        return HistoryView(found, stop, end, self._log.damage.lost_in(first, stop))
+    def _page(
+        self, found: list[Delivery], invalid: Sequence[int], searched: range, end: int
+    ) -> HistoryView:
+        first, stop = searched.start, searched.stop
+        damaged = self._log.damage.lost_in(first, stop)
+        return HistoryView(found, stop, end, damaged, sum(one < stop for one in invalid))
 
 
 def _delivery(stored: StoredEvent, data: bytes) -> Delivery:

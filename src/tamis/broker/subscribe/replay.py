@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from tamis.broker.deliver.notifier import DAMAGE
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra
 from tamis.broker.operations.fair_executor import FairExecutor, Slices
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.event_cache import EventCache
+from tamis.broker.publish.event_cache import DAMAGE, INVALID, EventCache
 from tamis.broker.subscribe.history import LoneFilter, first_slice
 from tamis.errors import TamisError
 from tamis.storage import Storage
@@ -29,8 +29,8 @@ class ReplayRange(NamedTuple):
 
     position: int
     end: int
-    damaged: int = 0
-    """How many events in the part searched last could not be read."""
+    lost: Mapping[str, int] = MappingProxyType({})
+    """How many events in the part searched last could not be matched, by reason."""
 
 
 class Replayer:
@@ -100,8 +100,8 @@ class Replayer:
                 filter_ = None
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if range_.damaged:
-                self._count_lost(subscription, range_.damaged, DAMAGE)
+            for reason, count in range_.lost.items():
+                self._count_lost(subscription, count, reason)
             queue.below = range_.position if range_.position < range_.end else inf
             queue.wake()
 
@@ -110,6 +110,7 @@ class Replayer:
     ) -> Slices[ReplayRange]:
         """Search some events, and return what is left to be searched."""
         found: list[int] = []
+        invalid = 0
         after, stop = range_.position, min(range_.end, range_.position + EVENTS_PER_STEP)
         while after < stop:
             records = self._store.log.read(after, EVENTS_PER_SLICE)
@@ -117,14 +118,17 @@ class Replayer:
             if not records:
                 after = stop
                 break
-            for stored in self._event_cache.decode_records(records):
+            decoded = self._event_cache.decode_records(records)
+            invalid += len(decoded.invalid)
+            for stored in decoded.events:
                 if alone.matches(stored) and subscription.admits(stored):
                     found.append(stored.sequence)
                 yield
             after = records[-1].sequence + 1
         damaged = self._store.log.damage.lost_in(range_.position, after)
+        lost = {reason: n for reason, n in ((DAMAGE, damaged), (INVALID, invalid)) if n}
         subscription.change_extra(
-            partial(self._store.state.commit_replay, subscription.number, found, damaged),
+            partial(self._store.state.commit_replay, subscription.number, found, lost),
             replay_from=after if after < range_.end else 0,
         )
-        return ReplayRange(after, range_.end, damaged)
+        return ReplayRange(after, range_.end, lost)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tamis.broker.deliver.notifier import RETENTION, Notifier
+from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra, SubscriptionIndex
 from tamis.broker.match.matcher import Updater
@@ -22,6 +22,7 @@ from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.publish.event_cache import RETENTION
 from tamis.errors import RefusedError
 from tamis.filters import Id
 from tamis.matching import MatchingBudget

@@ -119,16 +119,21 @@ class BrokerLog:
         """Yield the matching events from one sequence up to, not including, another, in order."""
         while start < end:
             page = self._read(start, end)
+            before = f"before {page.next:,}"
             if page.damaged:
-                self._report_damage(page)
+                self._report_loss(f"{page.damaged:,} events {before} are damaged on its disk")
+            if page.invalid:
+                self._report_loss(
+                    f"{page.invalid:,} events {before} no longer conform to its schema or limits"
+                )
             if page.events:
                 yield page.events
             if page.next >= page.end:
                 return
             start = page.next
 
-    def _report_damage(self, page: HistoryView) -> None:
-        lost = f"{page.damaged:,} events before {page.next:,} are damaged on the broker's disk"
+    def _report_loss(self, what: str) -> None:
+        lost = f"the broker at {self._options.url} cannot search all of its log: {what}"
         if self._options.fails_on_loss:
             raise SparkError(f"{lost}; set failOnDataLoss to false to continue without them")
         LOG.warning("%s", lost)

@@ -45,7 +45,8 @@ class Fetched(_ResponseBody):
     """Events; they are delivered again unless they are acknowledged in time.
 
     `dropped` counts those that are lost: retention removed them before they could be delivered,
-    they are damaged, or there were too many dead letters. Each is reported once.
+    they are damaged or no longer conform to the schema, or there were too many dead letters. Each
+    is reported once.
     """
 
     events: list[Delivery]
