@@ -112,9 +112,10 @@ def early_position() -> Iterator[None]:
             pending: Iterable[tuple[int, int]],
             publishers: Mapping[str, PublisherTail],
             *rest: Any,
+            **dropped: Any,
         ) -> None:
             commit(self, matched_up_to, (), publishers)
-            commit(self, matched_up_to, pending, {}, *rest)
+            commit(self, matched_up_to, pending, {}, *rest, **dropped)
 
         return commit_twice
 
