@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_network
 from typing import Final, NamedTuple
 
 from tamis.analysis.rules import LintRule
@@ -40,6 +41,7 @@ _HYPHENATED_NUMBER: Final = re.compile(r"(?<![\w.-])\d{1,18}(?:-\d{1,18})+(?![\w
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?", re.ASCII)
 _LEADING_ZERO: Final = re.compile(r"(?<![\w.-])0\d{1,18}(?![\w.-])", re.ASCII)
 
+_PREFIX_LENGTH: Final = re.compile(r"/[0-9]{1,3}\Z")
 _PERCENT_AT_END: Final = re.compile("^%|%$")
 _JSON_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"')
 
@@ -58,6 +60,7 @@ class _Wording(NamedTuple):
     absent: str = "is absent"
     present: str = "is present"
     date: str = 'timestamp "{}"'
+    network: str = "{} in {}"
 
     def shown(self, filter_: Filter) -> str:
         """Return a test as the language writes it, apart from the case of its words."""
@@ -69,8 +72,8 @@ class _Wording(NamedTuple):
 
 _WORDINGS: Final = {
     "tamis": _Wording(),
-    # A selector has neither quoted names nor timestamps.
-    "jms": _Wording("'{}'", "", "<>", "IS NULL", "IS NOT NULL", ""),
+    # A selector has neither quoted names nor timestamps nor networks.
+    "jms": _Wording("'{}'", "", "<>", "IS NULL", "IS NOT NULL", "", ""),
 }
 
 
@@ -129,6 +132,8 @@ class MistakeFinder:
             yield from self._in_relation(atom, wording)
         elif advice := _pattern_advice(atom):
             yield ProbableMistake(LintRule.PATTERN, f"{wording.shown(atom)}: {advice}")
+        elif wording.network and (advice := _network_advice(atom, wording)):
+            yield ProbableMistake(LintRule.NETWORK, f"{wording.shown(atom)}: {advice}")
 
     # --- words without quotes ----------------------------------------------------------------
 
@@ -214,6 +219,35 @@ def _pattern_advice(atom: Filter) -> str:
     if any(isinstance(one, str) and _PERCENT_AT_END.search(one) for one in values):
         return f"% stands for itself here; write {like} for a pattern"
     return ""
+
+
+def _network_advice(atom: Filter, wording: _Wording) -> str:
+    """Return what to write if a text is a network, or nothing."""
+    match bare_test(atom):
+        case Compare(op="=" | "!=" as op, value=value):
+            values: tuple[object, ...] = (value,)
+        case In(values=values):
+            op = "="
+        case _:
+            return ""
+    networks = [found for one in values if isinstance(one, str) and (found := _network(one))]
+    if not networks:
+        return ""
+    [attribute] = atom.attributes()
+    name = "any" if attribute == ANY else show_name(attribute)
+    shown = networks[0] if len(networks) == 1 else f"({', '.join(networks)})"
+    meant = wording.network.format(name if op == "=" else f"{name} not", shown)
+    return f"no address equals a text with a slash; did you mean {meant}?"
+
+
+def _network(text: str) -> str:
+    """Return the network that an address with a prefix length lies in, or nothing."""
+    if not _PREFIX_LENGTH.search(text):
+        return ""
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        return ""
 
 
 def _not_a_constant(

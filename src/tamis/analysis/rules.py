@@ -24,5 +24,7 @@ class LintRule(StrEnum):
     LEADING_ZERO = "leading-zero"
     PATTERN = "pattern"
     """A wildcard stands where it is none."""
+    NETWORK = "quoted-network"
+    """A network stands in quotes, so it is a text that no address equals."""
     UNKNOWN_ATTRIBUTE = "unknown-attribute"
     OTHER_KIND = "other-kind"

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import ClassVar, Final
 
 from tamis.events import Kind
@@ -107,6 +108,9 @@ NETWORK: Final = (
     r"|[0-9a-fA-F]{0,4}:[0-9a-fA-F]{0,4}:[0-9a-fA-F:.]*+(?:/[0-9]++)?"
 )
 _NETWORK: Final = re.compile(NETWORK)
+# `10.0.0/8`, whose tokens are numbers and a slash.
+_SHORT_NETWORK: Final = re.compile(r"(?P<numbers>\d{1,3}(?:\.\d{1,3}){0,2})/(?P<bits>\d{1,2})")
+_PART_OF_SHORT_NETWORK: Final = re.compile(r"[0-9.]{1,9}|/")
 NAME: Final = r"[^\W\d]\w*+(?:\.\w++)*+"
 
 
@@ -203,7 +207,9 @@ class TamisParser(ExpressionParser):
                 return Literal.of(read_number(word, self.tokens))
             except ValueError:
                 raise self.tokens.error(
-                    f"an address is a text: write '{word}' in quotes, or \"in {word}\"",
+                    f'a network stands after "in": write "in {word}"'
+                    if "/" in word
+                    else f"an address is a text: write '{word}' in quotes, or \"in {word}\"",
                     at=self.tokens.at - 1,
                 ) from None
         if first == '"' or first == "'":  # noqa: PLR1714 - twice as fast as a tuple
@@ -254,7 +260,26 @@ class TamisParser(ExpressionParser):
             return in_network(name, [self._network()])
         if tokens.current == "(" and _is_network(tokens.words[tokens.at + 1]):
             return in_network(name, self.read_list("in", self._network))
+        self._refuse_miswritten_network()
         return member(name, self.read_list("in", self.value))
+
+    def _refuse_miswritten_network(self) -> None:
+        """Refuse a network in quotes without a list, and one of less than four numbers."""
+        words, at = self.tokens.words, self.tokens.at
+        if words[at][:1] in ('"', "'") and _is_network(words[at][1:-1]):
+            network = words[at][1:-1]
+            raise self.tokens.error("a network has no quotes", hint=f'write "in {network}"')
+        at += words[at] == "("
+        parts = takewhile(_PART_OF_SHORT_NETWORK.fullmatch, words[at : at + 5])
+        found = _SHORT_NETWORK.fullmatch("".join(parts))
+        if found is not None:
+            numbers = found["numbers"].split(".")
+            address = ".".join([*numbers, "0", "0", "0"][:4])
+            raise self.tokens.error(
+                f'"{found[0]}" is not a network: the address has four numbers',
+                at=at,
+                hint=f'write "in {address}/{found["bits"]}"',
+            )
 
     def _network(self) -> str:
         word = self.tokens.take()
