@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
 
 from tamis.broker.sessions import Session
+from tamis.client.management import HistorySearch
 from tamis.protocol.management import (
     OPERATIONS,
     DeleteDeadLetters,
     ManagementOperation,
+    ReadHistory,
     RenewSubscription,
 )
+from tamis.protocol.views import HistoryView
 
 every_operation = pytest.mark.parametrize(
     "operation", OPERATIONS.values(), ids=[operation.name for operation in OPERATIONS.values()]
@@ -57,3 +62,14 @@ def test_a_call_survives_a_round_trip_through_path_and_payload(
     assert operation.path_arguments(call) == path
     assert msgspec.to_builtins(arguments) == payload
     assert operation.make_call(path, arguments) == call
+
+
+def test_a_search_through_past_events_warns_of_those_that_could_not_be_searched(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bus = AsyncMock()
+    bus.call.return_value = HistoryView([], next=9, end=9, damaged=2, invalid=3)
+    assert asyncio.run(HistorySearch(ReadHistory("true")).next_page(bus)) == []
+    damaged, invalid = [record.getMessage() for record in caplog.records]
+    assert damaged.startswith("2 past events before 9 are damaged")
+    assert invalid.startswith("3 past events before 9 no longer conform")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
@@ -20,8 +21,9 @@ from spark.contract import Answer, Sub, by_the_oracle, compiled
 from spark.streams import TIMEOUT, Site, add_file
 from spark.test_cli import facts, run
 from tamis.errors import SparkError
+from tamis.protocol.views import HistoryView
 from tamis.spark import BrokerSink, read_batches, read_broker, stream, stream_files
-from tamis.spark.connectors.broker_log import BrokerOptions
+from tamis.spark.connectors.broker_log import BrokerLog, BrokerOptions
 from tamis.spark.connectors.broker_source import POSITION
 from tamis.spark.connectors.folder import FolderSink
 from tamis.spark.connectors.sink import SinkOwner
@@ -142,6 +144,22 @@ def test_all_there_is_can_be_read_at_once(spark: SparkSession, server: ServerPro
 def test_a_wrong_option_is_an_error_with_its_name(options: dict[str, str], words: str) -> None:
     with pytest.raises(SparkError, match=words):
         BrokerOptions.parse({"url": "http://localhost:1", **options})
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        (HistoryView([], 9, 9, damaged=2), "2 events before 9 are damaged on its disk"),
+        (HistoryView([], 9, 9, invalid=3), "3 events before 9 no longer conform to its schema"),
+    ],
+)
+def test_events_that_the_broker_cannot_search_are_data_loss(page: HistoryView, words: str) -> None:
+    where = {"url": "http://localhost:1"}
+    with patch.object(BrokerLog, "_read", return_value=page):
+        with pytest.raises(SparkError, match=words):
+            [*BrokerLog(BrokerOptions.parse(where)).pages(1, 9)]
+        patient = BrokerOptions.parse({**where, "failOnDataLoss": "false"})
+        assert [*BrokerLog(patient).pages(1, 9)] == []
 
 
 def test_what_the_broker_refuses_is_said_by_spark(
