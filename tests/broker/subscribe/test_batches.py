@@ -6,17 +6,21 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from broker.authorization_fixture import (
     BrokerFixture,
     broker_fixture,
+    busy_matcher,
     fetched,
+    refusal,
     run_async,
     subscribe,
 )
 from tamis.broker.match.matcher import SubscriptionChange
+from tamis.broker.subscribe import batches
 from tamis.errors import StorageFullError
 from tamis.matching import Addition
 from tamis.protocol.management import NewSubscription
@@ -25,6 +29,7 @@ from waiting import eventually_async
 
 ALL = "[roles.reader]\nsee = true\n"
 LOW = '[roles.reader]\nsee = { filter = "level < 3", hide = ["secret"] }\n'
+MAX_WAITING = batches.MAX_WAITING
 MANY = 600
 """So many are compiled together."""
 
@@ -277,6 +282,31 @@ async def test_who_gives_up_does_not_stop_a_batch_half_way(tmp_path: Path) -> No
         assert {(one.code, one.resumed) for one in results} == {(None, True)}
         assert len(fixture.broker.subscription_index) == MANY
         assert numbers(fixture) == engine_ids(fixture)
+
+
+@run_async
+async def test_batches_whose_clients_give_up_do_not_pile_up(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, ALL) as fixture:
+        ann, bob = await fixture.login("ann", "reader"), await fixture.login("bob", "reader")
+        async with busy_matcher(fixture.broker):
+            for n in range(MAX_WAITING):
+                asking = asyncio.create_task(ann.create_subscriptions([new(f"x{n}", "n = 1")]))
+                await asyncio.sleep(0)  # it begins
+                asking.cancel()
+                await asyncio.wait([asking])
+            assert await refusal(ann.create_subscriptions(numbered(99))) == (
+                "too_many: ann asks for more than 16 batches of subscriptions at once; try again "
+                "in 1 s"
+            )
+            others = asyncio.create_task(bob.create_subscriptions(numbered(1)))
+            await eventually_async(lambda: fixture.broker.matcher.updater.waiting.qsize() == 17)
+        assert codes(await others) == [None]
+        await eventually_async(lambda: len(fixture.broker.subscription_index) == MAX_WAITING + 1)
+        assert codes(await ann.create_subscriptions(numbered(99))) == [None] * 99
+        with patch.object(batches, "MAX_WAITING_IN_ALL", 0):
+            assert "too_many: clients ask for more than 0 batches" in await refusal(
+                bob.create_subscriptions([new("more", "n = 1")])
+            )
 
 
 @run_async

@@ -129,9 +129,9 @@ class FairExecutor:
     async def _turn(self, principal: str) -> AsyncIterator[None]:
         turn = self._turns.get(principal) or _Turn()
         if turn.count > self._max_waiting:
-            raise self._too_many(f"{principal} asks for more than {self._max_waiting} things")
+            raise too_many_at_once(f"{principal} asks for more than {self._max_waiting} things")
         if self._count > self._max_waiting_in_all:
-            raise self._too_many("clients ask the broker for more than it can answer")
+            raise too_many_at_once("clients ask the broker for more than it can answer")
         self._turns[principal] = turn
         turn.count += 1
         self._count += 1
@@ -144,9 +144,11 @@ class FairExecutor:
             if not turn.count:
                 del self._turns[principal]
 
-    def _too_many(self, why: str) -> RefusedError:
-        message = f"{why} at once; try again in {RETRY_AFTER_SECONDS:.0f} s"
-        return RefusedError(Code.TOO_MANY, message, retry_after=RETRY_AFTER_SECONDS)
+
+def too_many_at_once(why: str) -> RefusedError:
+    """Return the refusal of work beyond a limit; `why` says who asks for more than what."""
+    message = f"{why} at once; try again in {RETRY_AFTER_SECONDS:.0f} s"
+    return RefusedError(Code.TOO_MANY, message, retry_after=RETRY_AFTER_SECONDS)
 
 
 def _whole(work: Callable[[], T]) -> Slices[T]:

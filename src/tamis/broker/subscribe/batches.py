@@ -7,6 +7,7 @@ them, and a crash leaves nothing of them that is not on disk as a whole.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -19,7 +20,7 @@ from tamis.broker.deliver.subscriptions import (
     mark_of,
 )
 from tamis.broker.match.matcher import Updater
-from tamis.broker.operations.fair_executor import FairExecutor, Slices
+from tamis.broker.operations.fair_executor import FairExecutor, Slices, too_many_at_once
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.filter_reader import FilterReader
@@ -40,6 +41,9 @@ from tamis.storage import Storage, StoredSubscription
 # Read at once, in less than a millisecond.
 FILTERS_PER_SLICE: Final = 128
 LANGUAGE: Final = "tamis"
+# Nobody need wait for a batch, so connections do not bound them.
+MAX_WAITING: Final = 16
+MAX_WAITING_IN_ALL: Final = 200
 
 Made = ActiveSubscription | RefusedError
 
@@ -99,6 +103,8 @@ class SubscriptionBatches:
         self._executor = executor
         self._supervisor = supervisor
         self._on_made = on_made
+        self._waiting: Counter[str] = Counter()
+        """How many batches of each principal are not in force yet."""
 
     def divide(
         self, wanted: Sequence[Subscribe], principal: Principal
@@ -121,7 +127,26 @@ class SubscriptionBatches:
         """
         if not wanted:
             return {}
-        return await self._supervisor.finish(TASK, self._make(wanted, principal))
+        self._require_room(principal.name)
+        self._waiting[principal.name] += 1
+        return await self._supervisor.finish(TASK, self._make_one(wanted, principal))
+
+    def _require_room(self, owner: str) -> None:
+        what = "batches of subscriptions"
+        if self._waiting[owner] >= MAX_WAITING:
+            raise too_many_at_once(f"{owner} asks for more than {MAX_WAITING} {what}")
+        if self._waiting.total() >= MAX_WAITING_IN_ALL:
+            raise too_many_at_once(f"clients ask for more than {MAX_WAITING_IN_ALL} {what}")
+
+    async def _make_one(
+        self, wanted: Mapping[int, Subscribe], principal: Principal
+    ) -> dict[int, Made]:
+        try:
+            return await self._make(wanted, principal)
+        finally:
+            self._waiting[principal.name] -= 1
+            # Forget who waits for nothing.
+            self._waiting = +self._waiting
 
     async def _make(self, wanted: Mapping[int, Subscribe], principal: Principal) -> dict[int, Made]:
         while True:
