@@ -17,7 +17,9 @@ from tamis import (
     any_of,
     attr,
     compare,
+    connect,
     covers,
+    decode_json,
     decode_schema,
     equivalent,
     intersects,
@@ -32,6 +34,13 @@ FILTER = parse("a = 1")
 WRONG: Any = {"a": "int"}
 TEXT: Any = "a < 1"
 NUMBER: Any = 5
+
+
+def filled() -> Engine:
+    engine = Engine()
+    engine.add("x", FILTER)
+    engine.match({"a": 1})
+    return engine
 
 
 @pytest.mark.parametrize(
@@ -81,6 +90,21 @@ NUMBER: Any = 5
         ),
         (lambda: Engine().add_many(NUMBER), "subscriptions are an iterable, an Arrow table or"),
         (lambda: Engine().match_batch(NUMBER), "events are an iterable of events or an Arrow"),
+        (
+            lambda: Engine().match_json({"a": 1}),  # type: ignore[arg-type]
+            "an event in JSON is text or bytes, not {'a': 1}; a mapping needs no decoding, so call",
+        ),
+        (lambda: Engine().match_json(None), "an event in JSON is text or bytes, not None"),  # type: ignore[arg-type]
+        (lambda: filled().match_json({"a": 1}), "an event in JSON is text or bytes, not {'a'"),  # type: ignore[arg-type]
+        (lambda: filled().match_json(None), "an event in JSON is text or bytes, not None"),  # type: ignore[arg-type]
+        (lambda: decode_json(NUMBER), "an event in JSON is text or bytes, not 5"),
+        (
+            lambda: filled().explain({"a": 1}, "x"),  # type: ignore[arg-type]
+            "explain takes the id of a subscription first, and then the event",
+        ),
+        (lambda: filled().explain([1], {"a": 1}), "an id is a text or an integer, not [1]"),  # type: ignore[arg-type]
+        (lambda: filled().remove(WRONG), "an id is a text or an integer, not {'a': 'int'}"),
+        (lambda: filled().filter(WRONG), "an id is a text or an integer, not {'a': 'int'}"),
         (lambda: Engine().match_batch({"a": 1}), "this is one event: call match, or put it in"),
     ],
 )  # fmt: skip
@@ -102,3 +126,9 @@ def test_a_wrong_row_is_named_in_a_sentence(row: Any, sentence: str) -> None:
     [rejected] = Engine().add_many([row]).rejected
     assert sentence in rejected.reason
     assert "()" not in rejected.reason
+
+
+def test_a_bus_for_asyncio_in_a_plain_with_names_the_other_one() -> None:
+    wrong: Any = connect()
+    with pytest.raises(TypeError, match='write "async with", or use connect_sync'), wrong:
+        pass

@@ -9,7 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Final, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack
 
 from tamis.client.consumer import Consumer, Handler, HandlerTask
 from tamis.client.environment import broker_address, environment_token
@@ -161,6 +161,16 @@ class Bus(ManagingBus):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    if not TYPE_CHECKING:
+        # Type checkers know better.
+        def __enter__(self) -> Never:
+            raise TypeError(
+                'this bus is for asyncio: write "async with", or use connect_sync (open_bus_sync) '
+                'in place of connect (open_bus) for "with"'
+            )
+
+        def __exit__(self, *_: object) -> None: ...
 
     async def __aenter__(self) -> Self:
         return await self.open()

@@ -18,7 +18,7 @@ from tamis.events.event import SINGLE, Event, EventLimits, flatten, too_deep
 from tamis.events.kinds import Value, check_value, traits_of
 from tamis.events.places import path
 from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
-from tamis.events.values import RejectedValue
+from tamis.events.values import RejectedValue, brief
 
 # --- the decoder ---------------------------------------------------------------------------
 
@@ -152,7 +152,15 @@ def _event(data: Mapping[str, object], schema: Schema | None, limits: EventLimit
     return schema.conform(Event.of_checked(flatten(data, limits, masks=schema.masks)))
 
 
+def require_json_text(text: object) -> None:
+    """Refuse what is no text: a mapping is an event already."""
+    if not isinstance(text, str | bytes | bytearray):
+        hint = "; a mapping needs no decoding, so call match" if isinstance(text, Mapping) else ""
+        raise JSONError(f"an event in JSON is text or bytes, not {brief(text)}{hint}")
+
+
 def _readable(text: str | bytes, limits: EventLimits) -> str:
+    require_json_text(text)
     _check_size(len(text), limits)
     if isinstance(text, str):
         _check_size(len(_utf8(text)), limits)

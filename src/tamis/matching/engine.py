@@ -32,6 +32,7 @@ from tamis.events.batch import (
     is_arrow,
 )
 from tamis.events.json_source import JsonLineEvents, JsonLinesData, reader_of
+from tamis.events.json_text import require_json_text
 from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.any_text import text_attributes
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
@@ -265,6 +266,8 @@ class Engine:
         - price is 1200, so price <= 1000 is false: it needs at most 1000
         With price = 1000 it would match.
         """
+        if isinstance(id_, Event | Mapping):
+            raise FilterError("explain takes the id of a subscription first, and then the event")
         expired = self._collection.find(id_)[0].expires_at <= self._clock()
         return explain(
             id_, *self.filter(id_), event, self.schema, total=self._total, expired=expired
@@ -386,6 +389,7 @@ class Engine:
         >>> engine.match_json('{"order": {"price": 5, "tags": ["new"]}}')
         ['cheap']
         """
+        require_json_text(text)
         state = self._collection.state
         if state.open or not state.is_whole:
             # Uncompiled filters want to see the whole event.

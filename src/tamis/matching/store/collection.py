@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.errors import FilterError
+from tamis.events.values import brief
 from tamis.filters import Filter, Id, Mode
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
@@ -212,6 +213,7 @@ class Collection:
         self.join_if_worthwhile()
 
     def _without(self, id_: Id) -> CollectionState:
+        _require_id(id_)
         if id_ in self._pending.entries:
             del self._pending.entries[id_]
             return self.state.without_open(id_)
@@ -219,6 +221,7 @@ class Collection:
 
     def find(self, id_: Id) -> tuple[CompiledSubscription, Vocabulary]:
         """Return a subscription, and the vocabulary of its program."""
+        _require_id(id_)
         # Read once: segments may be merged, and leaves renumbered, meanwhile.
         vocabulary, entries = self._pending
         pending = entries.get(id_)
@@ -359,6 +362,11 @@ class Collection:
 
 def _known_already(id_: Id) -> FilterError:
     return FilterError(f"there is a subscription {id_!r} already; remove it first, or replace it")
+
+
+def _require_id(id_: object) -> None:
+    if not isinstance(id_, str | int):
+        raise FilterError(f"an id is a text or an integer, not {brief(id_)}")
 
 
 def _located(state: CollectionState, id_: Id) -> tuple[int, int]:
