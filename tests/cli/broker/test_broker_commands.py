@@ -290,8 +290,23 @@ def test_dead_letters_are_shown_and_come_again(url: str) -> None:
     first, second, third = (str(letter["sequence"]) for letter in letters)
     assert tamis("subscriptions", "requeue", "dead").code == 2
     assert tamis("subscriptions", "requeue", "dead", first).out == "1 event will be sent again\n"
-    discarded = tamis("subscriptions", "discard", "dead", second, third)
-    assert discarded.out == "2 dead letters deleted\n"
+    lists = "tamis subscriptions dead-letters dead lists them\n"
+    assert tamis("subscriptions", "requeue", "dead", 999_999) == (
+        1,
+        "0 events will be sent again\n",
+        f"999999 is no dead letter of dead; {lists}",
+    )
+    discarded = tamis("subscriptions", "discard", "dead", second, third, 999_999, second)
+    assert discarded == (
+        1,
+        "2 dead letters deleted\n",
+        f"1 of the 3 sequences is no dead letter of dead; {lists}",
+    )
+    assert tamis("subscriptions", "discard", "dead", second, third) == (
+        1,
+        "0 dead letters deleted\n",
+        f"{second}, {third} are no dead letters of dead; {lists}",
+    )
     assert tamis("subscriptions", "dead-letters", "dead").err == "there are no dead letters\n"
     assert tamis("subscriptions", "requeue", "dead", "--all").out == "0 events will be sent again\n"
     tamis("subscriptions", "delete", "dead")
@@ -396,6 +411,7 @@ def test_a_misspelt_variable_is_named(url: str, monkeypatch: pytest.MonkeyPatch)
         (("sub", "a = 1", "--durable", ""), "durable is ''; it must be a text of 1 to 200"),
         (("pub", "no-such-file"), "no-such-file cannot be read: No such file"),
         (("pub", "file", "-e", "{}"), "give a file or --event, not both"),
+        (("pub", "-e", "{}", "--sequence", "4"), "--sequence counts the lines of a --publisher"),
         (("explain", "a = 1"), "give a filter and an event"),
         (("explain", "-i", "no", '{"a": 1}'), "there is no subscription 'no'"),
         (("explain", "a = 1", "{"), "this is not JSON"),

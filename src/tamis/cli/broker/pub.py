@@ -112,8 +112,14 @@ def pub(
         no_default(metavar="NAME", help="A name under which each line is stored only once."),
     ] = None,
     sequence: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The number of the first line, for --publisher.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The number of the first line, for --publisher; 1 by default.",
+            show_default=False,
+        ),
+    ] = None,
     cloudevents: Annotated[
         bool, typer.Option("--cloudevents", help="Each line is a CloudEvent.")
     ] = False,
@@ -124,8 +130,10 @@ def pub(
     """
     if event and events is not None:
         raise mistake("give a file or --event, not both")
+    if sequence is not None and publisher is None:
+        raise mistake("--sequence counts the lines of a --publisher; give its name too")
     unit = "event" if event else "line" if events in (None, STDIN) else f"{events}: line"
-    options = PublishOptions(publisher, sequence, cloudevents, unit)
+    options = PublishOptions(publisher, sequence or 1, cloudevents, unit)
     err = stderr()
     counts = PublishCounts()
     with _input(events or STDIN, event) as stream:

@@ -22,11 +22,12 @@ from tamis.cli.console import (
     Format,
     printable,
     say,
+    stderr,
     stdout,
     write_list,
     yes_or_no,
 )
-from tamis.cli.exits import FINE
+from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import FormatOption, argument, mistake
 from tamis.protocol.views import DeadLetterView, SubscriptionView
 from tamis.units import count
@@ -46,6 +47,7 @@ tamis subscriptions delete laptop-7
 [bold]Exit code[/bold]
 
 0 success
+1 what was to be requeued or discarded is no dead letter
 2 a mistake, or the broker refused"""
 
 _DEAD_LETTERS_PER_CALL: Final = 1000
@@ -149,7 +151,21 @@ def _dead_letter_command(
             raise mistake("give the sequences of dead letters, or --all")
         done = target.call(lambda bus: _for_dead_letters(bus, act, id_, sequences))
         say(stdout(), report(done))
-        return FINE
+        missing = len({*sequences}) - done if sequences else 0
+        if missing <= 0:
+            return FINE
+        say(stderr(), _missing_dead_letters(id_, sequences or [], missing))
+        return FINDING
+
+
+def _missing_dead_letters(id_: str, sequences: Sequence[int], missing: int) -> str:
+    given = sorted({*sequences})
+    if missing < len(given):
+        which = f"{missing:,} of the {len(given):,} sequences {'is' if missing == 1 else 'are'}"
+    else:
+        which = f"{', '.join(map(str, given))} {'is' if missing == 1 else 'are'}"
+    kind = "no dead letter" if missing == 1 else "no dead letters"
+    return f"{which} {kind} of {id_}; tamis subscriptions dead-letters {id_} lists them"
 
 
 async def _all_dead_letters(bus: Bus, id_: str) -> list[DeadLetterView]:
