@@ -9,10 +9,12 @@ from tamis.errors import EventError, LimitError
 from tamis.events import places
 from tamis.events.cloudevents import decode_cloudevent, decode_cloudevents
 from tamis.events.event import Event, EventLimits
-from tamis.events.json_text import decode_json
+from tamis.events.json_text import BYTES_OF_JSON, decode_json
 from tamis.events.schema import Schema
 
 _DISCARDED_BYTES: Final = 64 * 1024
+_LINE_END_BYTES: Final = 2
+"""A line as long as the limit may end in `\\r\\n`, and more is not read of a longer one."""
 _BLANK: Final = " \t\n\r\x0b\x0c"
 """What `strip` removes from bytes; from texts it would remove more, which JSON refuses."""
 
@@ -83,8 +85,7 @@ def read_lines(stream: BinaryIO, *, limits: EventLimits | None = None) -> Iterat
 
     A longer line is truncated, but still too long, so that `decode_json_lines` rejects it.
     """
-    # Room for a line as long as the limit and its end, "\r\n".
-    room = (limits or EventLimits()).size + 2
+    room = (limits or EventLimits()).size + _LINE_END_BYTES
     while line := stream.readline(room):
         if len(line) == room and not line.endswith(b"\n"):
             _discard_line(stream)
@@ -124,9 +125,22 @@ def ended(line: str | bytes) -> str | bytes:
     return line.removesuffix(b"\n").removesuffix(b"\r")
 
 
+def of_truncated(error: LimitError) -> LimitError:
+    """Return an error about a line's size that is true of the whole line, of which this is a part.
+
+    >>> print(of_truncated(LimitError("bytes of JSON text", actual=102, limit=100)))
+    bytes of JSON text: more than 100 exceeds the limit of 100
+    """
+    if error.what != BYTES_OF_JSON or error.actual != error.limit + _LINE_END_BYTES:
+        return error
+    return LimitError(error.what, actual=None, limit=error.limit)
+
+
 def in_line(number: int, error: EventError | LimitError) -> EventError | LimitError:
     """Return the error of a line's event with the number of the line."""
-    if isinstance(error, EventError):
+    if isinstance(error, LimitError):
+        error = of_truncated(error)
+    else:
         # The decoder counts from line 1, which is the current line here.
         error = type(error)(error.reason, place=error.place.removeprefix("line 1, "))
     return places.inside(f"line {number}", error)

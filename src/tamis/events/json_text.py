@@ -20,6 +20,8 @@ from tamis.events.places import path
 from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
 from tamis.events.values import RejectedValue, brief
 
+BYTES_OF_JSON: Final = "bytes of JSON text"
+
 # --- the decoder ---------------------------------------------------------------------------
 
 
@@ -175,7 +177,7 @@ def _readable(text: str | bytes, limits: EventLimits) -> str:
 
 def _check_size(size: int, limits: EventLimits) -> None:
     if size > limits.size:
-        raise LimitError("bytes of JSON text", actual=size, limit=limits.size)
+        raise LimitError(BYTES_OF_JSON, actual=size, limit=limits.size)
 
 
 def _utf8(text: str) -> bytes:

@@ -84,6 +84,12 @@ def test_what_is_no_event_is_named_and_the_rest_goes_on() -> None:
 
 
 @pytest.mark.usefixtures("url")
+def test_a_line_that_is_much_too_long_is_rejected() -> None:
+    err = tamis("pub", stdin='{"a": "' + "x" * 2_000_000 + '"}\n').err
+    assert "line 1: bytes of JSON text: more than 1,048,576 exceeds the limit of 1,048,576\n" in err
+
+
+@pytest.mark.usefixtures("url")
 def test_a_file_that_grew_is_published_again_without_repetition(tmp_path: Path) -> None:
     path = tmp_path / "grows.jsonl"
     path.write_text("".join(f'{{"grows": {n}}}\n' for n in range(700)) + "no event\n")

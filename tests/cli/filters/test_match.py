@@ -78,9 +78,32 @@ def test_a_line_that_holds_no_event_is_rejected_and_the_rest_goes_on() -> None:
 
 
 def test_json_that_is_no_json_lines_gets_advice() -> None:
-    done = tamis("match", "price < 10", stdin='[\n  {\n    "price": 1\n  }\n]\n')
+    done = tamis("match", "price < 10", stdin='{\n  "price": 1\n}\n')
     assert done.code == 1
     assert "jq -c . converts other JSON to such lines" in done.err
+
+
+@pytest.mark.parametrize(
+    "stdin",
+    ['[{"price": 1}, {"price": 2}]', '[\n  {\n "price": 1\n }\n]', '[\n{"a": 1},\n{"a": 2}\n]'],
+)
+def test_an_array_gets_advice_of_its_own(stdin: str) -> None:
+    err = tamis("match", "price < 10", stdin=stdin).err
+    assert err.endswith("on one line; jq -c '.[]' converts an array to such lines\n")
+
+
+@pytest.mark.parametrize(
+    "stdin", ['{"price": 1,}', '{"price": NaN}\n', '{"a": "' + "x" * 2_000_000 + '"}']
+)
+def test_one_object_with_a_mistake_gets_no_advice_about_its_form(stdin: str) -> None:
+    err = tamis("match", "price < 10", stdin=stdin).err
+    assert "rejected: line 1" in err
+    assert "jq" not in err
+
+
+def test_a_line_that_is_much_too_long_has_more_bytes_than_the_limit() -> None:
+    err = tamis("match", "a = 1", stdin='{"a": "' + "x" * 2_000_000 + '"}').err
+    assert "bytes of JSON text: more than 1,048,576 exceeds the limit of 1,048,576\n" in err
 
 
 def test_a_schema_gives_types_and_total_events_must_have_everything(tmp_path: Path) -> None:

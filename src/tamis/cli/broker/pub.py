@@ -22,6 +22,7 @@ from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import argument, mistake, no_default
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import decode_cloudevent, read_lines
+from tamis.events.json_lines import of_truncated
 from tamis.protocol import Code
 from tamis.units import count
 
@@ -208,7 +209,7 @@ def _named(place: str, error: TamisError) -> str:
     if isinstance(error, EventError) and error.place:
         # Each line was parsed on its own, as line 1.
         return f"{place}, {str(error).removeprefix('line 1, ')}"
-    return f"{place}: {error}"
+    return f"{place}: {of_truncated(error) if isinstance(error, LimitError) else error}"
 
 
 def _is_about_event(error: TamisError) -> bool:

@@ -39,6 +39,7 @@ from tamis.cli.options import (
     no_default,
     read_schema,
 )
+from tamis.errors import JSONError, LimitError
 from tamis.events import RejectedLine, Schema
 from tamis.filters import Mode
 from tamis.units import count
@@ -58,18 +59,24 @@ producer | tamis match 'type = "sold"' --cloudevents --only-matched
 
 
 ADVICE: Final = "an event is one JSON object on one line; jq -c . converts other JSON to such lines"
+ARRAY_ADVICE: Final = (
+    "an event is one JSON object on one line; jq -c '.[]' converts an array to such lines"
+)
 
 
 class MatchCounts(Counter[str]):
     """The outcomes of all events: matched, unmatched or rejected."""
 
     unreadable = 0
+    """Lines that are not one JSON object."""
+    begins_array = False
 
     def add(self, outcome: Matched | RejectedLine) -> None:
         """Count one outcome."""
         if isinstance(outcome, RejectedLine):
             self["rejected"] += 1
-            self.unreadable += bool(outcome.text)
+            self.unreadable += _is_no_object(outcome)
+            self.begins_array |= outcome.number == 1 and _begins_array(outcome)
         else:
             self["matched" if outcome.ids else "unmatched"] += 1
 
@@ -77,7 +84,27 @@ class MatchCounts(Counter[str]):
         kinds = ("matched", "unmatched", "rejected")
         parts = ", ".join(f"{self[kind]:,} {kind}" for kind in kinds)
         line = f"{count(self.total(), 'event')}: {parts}"
+        if self.begins_array:
+            return f"{line}\n{ARRAY_ADVICE}"
         return f"{line}\n{ADVICE}" if 0 < self.unreadable == self.total() else line
+
+
+def _is_no_object(line: RejectedLine) -> bool:
+    """Return whether a line is something else than one JSON object with a mistake in it."""
+    if not line.text or isinstance(line.error, LimitError):
+        return False
+    return _shape(line) != b"{}"
+
+
+def _begins_array(line: RejectedLine) -> bool:
+    return isinstance(line.error, JSONError) and _shape(line)[:1] == b"["
+
+
+def _shape(line: RejectedLine) -> bytes:
+    """Return the first and the last character of a line."""
+    text = line.text.encode(errors="replace") if isinstance(line.text, str) else line.text
+    text = text.strip()
+    return text[:1] + text[1:][-1:]
 
 
 def match(
