@@ -33,6 +33,7 @@ UNWRAPPED = ("CHANGELOG.md", "figures.md")
 """Many people add to them at once; what is not wrapped again merges."""
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SCRIPT = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^(```+).*?^\1$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 SOURCE_TABLE = re.compile(r"^\| in `(src/[\w/]*/)` \|.*\n((?:\|.*\n)+)", re.MULTILINE)
@@ -60,6 +61,13 @@ def sessions() -> list[object]:
         for number, block in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), start=1)
         if block.startswith("$ tamis ")
     ]
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((DOCS / "tutorials").glob("*.md"))])
+def test_a_script_can_be_pasted_into_a_file(page: Path) -> None:
+    for block in SCRIPT.findall(page.read_text(encoding="utf-8")):
+        if not block.startswith(">>>"):
+            compile(block, page.name, "exec")
 
 
 @pytest.mark.parametrize("block", sessions())

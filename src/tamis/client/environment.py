@@ -28,7 +28,7 @@ def environment_token(address: BrokerAddress) -> str | None:
     machine. Any other, named perhaps by mistake or by somebody else, would learn a secret.
     """
     token = os.environ.get("TAMIS_TOKEN") or None
-    if token is None or _is_home(address):
+    if token is None or has_environment_token(address):
         return token
     logger.warning(
         "TAMIS_TOKEN is not sent to %s: it is for the broker in TAMIS_URL, or, without that, for "
@@ -36,6 +36,11 @@ def environment_token(address: BrokerAddress) -> str | None:
         address.web,
     )
     return None
+
+
+def has_environment_token(address: BrokerAddress) -> bool:
+    """Return whether TAMIS_TOKEN has a token for this broker."""
+    return bool(os.environ.get("TAMIS_TOKEN")) and _is_home(address)
 
 
 def _is_home(address: BrokerAddress) -> bool:

@@ -370,7 +370,22 @@ def test_tokens_grant_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.delenv("TAMIS_TOKEN", raising=False)
     with running(tmp_path / "server", policy=policy) as server:
         monkeypatch.setenv("TAMIS_URL", server.url)
-        assert tamis("status").err == "error: a token is required\n"
+        ways = "name its file with --token-file, or set the variable TAMIS_TOKEN"
+        for command in (("status",), ("token", "list"), ("pub", "-e", "{}"), ("tail",)):
+            refused = tamis(*command)
+            assert (refused.code, refused.err) == (2, f"error: a token is required; {ways}\n")
+        wrong = tmp_path / "wrong.token"
+        wrong.write_text("wrong")
+        refused = tamis("status", "--token-file", wrong)
+        assert (
+            refused.err
+            == f"error: the token is not valid; the broker was sent the one in {wrong}\n"
+        )
+        monkeypatch.setenv("TAMIS_TOKEN", "wrong")
+        sent = "the broker was sent the one in the variable TAMIS_TOKEN"
+        for command in (("token", "list"), ("tail",)):
+            assert tamis(*command).err == f"error: the token is not valid; {sent}\n"
+        monkeypatch.delenv("TAMIS_TOKEN")
         root = ("--token-file", tmp_path / "root.token")
         assert tamis("status", *root).code == 0
         busy = tamis("token", "create", "x", "--data", data)

@@ -18,6 +18,8 @@ import typer
 
 from tamis.cli.console import say, stderr
 from tamis.cli.options import argument, declare_parameters, mistake, no_default, option_parameter
+from tamis.errors import RefusedError
+from tamis.protocol import Code
 from tamis.protocol.addresses import DEFAULT_URL
 from tamis.units import seconds
 
@@ -98,6 +100,19 @@ class BrokerTarget(NamedTuple):
             raise mistake(f"there is no token in {self.token_file}")
         return token
 
+    def origin_of_token(self) -> str:
+        """Return where the token came from, or where one may be."""
+        from tamis.client.environment import (  # noqa: PLC0415 - as above
+            broker_address,
+            has_environment_token,
+        )
+
+        if self.token_file is not None:
+            return f"the broker was sent the one in {self.token_file}"
+        if has_environment_token(broker_address(self.url)):
+            return "the broker was sent the one in the variable TAMIS_TOKEN"
+        return "name its file with --token-file, or set the variable TAMIS_TOKEN"
+
     def _tls(self) -> ssl.SSLContext | None:
         if self.ca is None:
             return None
@@ -123,8 +138,13 @@ def with_broker(command: Callable[..., int]) -> Callable[..., int]:
         _warn_of_misspelt_variables()
         group = context.obj or BrokerTarget()
         fields = (options.pop(name) or getattr(group, name) for name in BrokerTarget._fields)
-        context.obj = BrokerTarget(*fields)
-        return command(context.obj, **({"context": context} if takes_context else {}), **options)
+        target = context.obj = BrokerTarget(*fields)
+        try:
+            return command(target, **({"context": context} if takes_context else {}), **options)
+        except RefusedError as error:
+            if error.code != Code.UNAUTHENTICATED:
+                raise
+            raise RefusedError(error.code, f"{error}; {target.origin_of_token()}") from None
 
     _, *rest = [one for one in own.parameters.values() if one.name != "context"]
     kinds = zip(BrokerTarget._fields, (_Url, _TokenFile, _CaFile), strict=True)
