@@ -374,12 +374,12 @@ def test_tokens_grant_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         for command in (("status",), ("token", "list"), ("pub", "-e", "{}"), ("tail",)):
             refused = tamis(*command)
             assert (refused.code, refused.err) == (2, f"error: a token is required; {ways}\n")
-        wrong = tmp_path / "wrong.token"
-        wrong.write_text("wrong")
-        refused = tamis("status", "--token-file", wrong)
+        bad_file = tmp_path / "wrong.token"
+        bad_file.write_text("wrong")
+        refused = tamis("status", "--token-file", bad_file)
         assert (
             refused.err
-            == f"error: the token is not valid; the broker was sent the one in {wrong}\n"
+            == f"error: the token is not valid; the broker was sent the one in {bad_file}\n"
         )
         monkeypatch.setenv("TAMIS_TOKEN", "wrong")
         sent = "the broker was sent the one in the variable TAMIS_TOKEN"
