@@ -122,6 +122,19 @@ async def test_a_part_that_is_cancelled_has_failed_unless_the_broker_closes() ->
     assert not closing.failed.done()
 
 
+@run_async
+async def test_work_that_is_cancelled_before_it_begins_leaves_nothing_behind() -> None:
+    supervisor = new_supervisor()
+    work = asyncio.sleep(0.1)  # never begun
+    waiting = asyncio.create_task(supervisor.finish("deletion", work))
+    await asyncio.sleep(0)  # until it waits
+    await supervisor.close()
+    await asyncio.wait([waiting])
+    # A coroutine that was closed cannot be awaited; one that was not is an error of its own.
+    with pytest.raises(RuntimeError, match="cannot reuse already awaited coroutine"):
+        await work
+
+
 # Each of these is awaited where it is started, or handles all errors itself.
 AWAITED_AT_ONCE = {
     "broker/sessions/base.py": 1,

@@ -70,6 +70,8 @@ class Supervisor:
         What it refuses is told to whoever waits, and is no failure.
         """
         task = self.start(name, _result_or_refusal(work))
+        # It may be cancelled before it begins, and Python would warn that nobody awaited the work.
+        task.add_done_callback(lambda _: work.close())
         result = await self.unless_failed(asyncio.shield(task))
         if isinstance(result, TamisError):
             raise result
