@@ -129,7 +129,7 @@ async def test_a_subscription_that_is_not_durable_ends_though_its_client_gave_up
             await asyncio.wait([task])
             closing = asyncio.create_task(ann.close()) if is_closed_first else None
             # Closing begins.
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # until it waits for its turn
         changes = fixture.broker.matcher.updater
         await changes.do(lambda: None)
         await (closing or ann.close())
