@@ -239,6 +239,24 @@ async def test_an_event_acknowledged_while_it_is_prepared_is_not_sent(tmp_path: 
         assert (await ann.subscription("s")).pending == 1
 
 
+@run_async
+async def test_nothing_is_fetched_from_a_subscription_that_is_deleted_meanwhile(
+    tmp_path: Path,
+) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann, find = await fixture.login("ann", "reader"), EventCache.find
+        await subscribe(ann, "n > 0", "s")
+        await fixture.publish({"n": 1})
+        fixture.broker.event_cache.recent.clear()
+
+        async def find_slowly(cache: EventCache, sequences: Sequence[int]) -> Any:
+            await ann.delete("s")
+            return await find(cache, sequences)
+
+        with patch.object(EventCache, "find", find_slowly):
+            assert "not_found" in await refusal(ann.fetch("s"))
+
+
 class SlowSink(Collector):
     """Takes its time over frames of one kind."""
 

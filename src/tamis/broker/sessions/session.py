@@ -365,6 +365,9 @@ class Session(Questions, Administration):
         found = await self._while_open(
             self._services.notifier.fetch(subscription, self, limit, most)
         )
+        if self._services.subscription_index.get(subscription.number) is not subscription:
+            # It was deleted meanwhile, and whoever did that may know already.
+            raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
         if subscription.untold and subscription.shows_all_to(self.rights):
             # Meanwhile, nobody else tells them.
             self._telling, subscription.untold = (subscription, subscription.untold), {}
