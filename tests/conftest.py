@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,10 @@ def has_room_in_memory() -> bool:
 # A disk takes milliseconds for each of the tens of thousands of syncs of brokers and stores.
 if "TMPDIR" not in os.environ and has_room_in_memory():
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+# What a shell starts in the background ignores Ctrl-C, and so would the programs of the tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

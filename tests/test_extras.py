@@ -180,8 +180,8 @@ def imported_packages(file: Path) -> set[str]:
     }
     others = names - {*sys.stdlib_module_names, "tamis", "pyspark_tamis", ""}
     packages = {package_of()[name][0].lower().replace("_", "-") for name in others}
-    # Pydantic's own core, which it pins.
-    return packages - {"pydantic-core"}
+    # Pydantic's own core and Numba's compiler, which they pin.
+    return packages - {"pydantic-core", "llvmlite"}
 
 
 def test_every_folder_imports_only_what_its_extras_install() -> None:

@@ -123,6 +123,24 @@ def conjunctions(inputs: Path, _: Path) -> Iterator[Rows]:
     yield rows
 
 
+@contextmanager
+def single(inputs: Path, _: Path) -> Iterator[Rows]:
+    """Match JSON texts one by one against very many ranges and Boolean expressions."""
+    rows = {}
+    for name, label in (("be-c", "C"), ("abe", "Boolean")):
+        engine = engine_of(texts(inputs, f"single-{name}"))
+        found = dicts(events(inputs, f"single-{name}").slice(0, 200))
+        rows[f"{label}, one JSON event at a time"] = _single_json_run(engine, found)
+    yield rows
+
+
+def _single_json_run(engine: Engine, found: Sequence[Mapping[str, object]]) -> Run:
+    lines = [json.dumps(event) for event in found]
+    # Earlier checkouts have only the first way.
+    match = getattr(engine, "match_json", lambda line: engine.match(tamis.decode_json(line)))
+    return Run(len(lines), lambda: sum(len(match(line)) for line in lines))
+
+
 def _json_run(engine: Engine, batch: pa.RecordBatch) -> Run:
     lines = [json.dumps(event) for event in dicts(batch)]
 
@@ -299,6 +317,7 @@ CASES: dict[str, Case] = {
         paper,
         boolean,
         conjunctions,
+        single,
         growth,
         churn,
         building,

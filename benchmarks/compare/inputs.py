@@ -36,17 +36,24 @@ class Size(NamedTuple):
     events: int
     paper: int
     """Subscriptions of the paper, half of which match an event."""
+    single: int
+    """Ranges and Boolean expressions that single events are matched against."""
     growth: tuple[int, int]
 
     def divided(self, by: int) -> Size:
         """Return a smaller size, to try the tool."""
-        texts, subscriptions, trees, events, paper = (max(10, n // by) for n in self[:5])
         few, many = (n // by for n in self.growth)
-        return Size(texts, subscriptions, trees, events, paper, (few, many))
+        return Size(*(max(10, n // by) for n in self[:-1]), growth=(few, many))
 
 
 FULL = Size(
-    texts=500, subscriptions=20_000, trees=10_000, events=4096, paper=3000, growth=(10_000, 100_000)
+    texts=500,
+    subscriptions=20_000,
+    trees=10_000,
+    events=4096,
+    paper=3000,
+    single=100_000,
+    growth=(10_000, 100_000),
 )
 
 
@@ -72,6 +79,8 @@ def write_inputs(folder: Path, size: Size) -> None:
     for name in ("abe", "be-a", "be-b", "be-c"):
         count = size.trees if name == "abe" else size.subscriptions
         _write_workload(folder, name, Workload.load(name), count, size.events)
+    for name in ("abe", "be-c"):
+        _write_workload(folder, f"single-{name}", Workload.load(name), size.single, size.events)
     for count in size.growth:
         _write_workload(folder, f"growth-{count}", _growing(count), count, size.events)
 

@@ -102,7 +102,8 @@ def _peers(
     files[0].write_text("\n".join(patterns) + "\n", encoding="utf-8")
     files[1].write_bytes(events.text(len(events.lines)) + b"\n")
     for peer in PEERS:
-        if peer.is_there and (peer.has_ranges or not has_ranges):
+        is_able = len(patterns) <= peer.max_patterns and (peer.has_ranges or not has_ranges)
+        if peer.is_there and is_able:
             yield peer.name, stack.enter_context(running(peer, *files)).counts
 
 

@@ -25,6 +25,8 @@ class Peer(NamedTuple):
     command: Sequence[str]
     has_ranges: bool
     """Whether tens of thousands of ranges are something it is made for."""
+    max_patterns: int
+    """More would take more memory than the machine has."""
 
     @property
     def is_there(self) -> bool:
@@ -38,12 +40,15 @@ PEERS: Final = (
         _RULER / "classes",
         ("java", "-Xmx12g", "-cp", f"{_RULER / 'classes'}:{_RULER / 'dependency'}/*", "RulerPeer"),
         has_ranges=True,
+        max_patterns=1_000_000,
     ),
     Peer(
         "quamina's Rust port",
         FOLDER / "quamina/target/release/quamina-peer",
         (str(FOLDER / "quamina/target/release/quamina-peer"),),
         has_ranges=False,
+        # A million took 17 GB.
+        max_patterns=100_000,
     ),
 )
 

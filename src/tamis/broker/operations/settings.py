@@ -219,7 +219,9 @@ class BrokerSettings(BaseModel):
     backoff_first: Seconds = Field(default=1.0, description="Pause before the first redelivery.")
     backoff_most: Seconds = Field(default=60.0, description="Longest pause before a redelivery.")
     max_attempts: Count = Field(
-        default=10, description="Deliveries of one event before it becomes a dead letter."
+        default=10,
+        description="Deliveries of one event before it becomes a dead letter, unless the "
+        "subscription has a `max_attempts` of its own other than 0.",
     )
     dead_letters: Count = Field(
         default=1000,
