@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         DisconnectedError,
         EventError,
         FilterError,
+        FilterStructureError,
         FilterSyntaxError,
         FilterTypeError,
         JSONError,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
         "Filter",
         "FilterError",
         "FilterLimits",
+        "FilterStructureError",
         "FilterSyntaxError",
         "FilterTypeError",
         "JSONError",
@@ -158,8 +160,9 @@ else:
             """,
             "tamis.errors": """
                 AddressError CloudEventError DisconnectedError EventError FilterError
-                FilterSyntaxError FilterTypeError JSONError LimitError MissingExtraError
-                OptionError RefusedError SchemaError SubscriptionEndedError TamisError
+                FilterStructureError FilterSyntaxError FilterTypeError JSONError LimitError
+                MissingExtraError OptionError RefusedError SchemaError SubscriptionEndedError
+                TamisError
             """,
             "tamis.events": """
                 Attribute Bits CloudEvent Event EventLimits Kind Schema Type attribute

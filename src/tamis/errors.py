@@ -9,6 +9,7 @@
     ├── SchemaError               a schema that is wrong in itself, or needed and missing
     ├── FilterError               a filter that is not valid
     │   ├── FilterSyntaxError     text that is not a filter; knows line and column
+    │   ├── FilterStructureError  data that is not a filter; knows the node
     │   └── FilterTypeError       a filter that contradicts itself or the schema
     ├── SnapshotError             a snapshot file that is damaged, truncated or not a snapshot
     ├── LibraryError              a library of subscriptions that is missing or damaged
@@ -47,6 +48,7 @@ __all__ = [
     "DisconnectedError",
     "EventError",
     "FilterError",
+    "FilterStructureError",
     "FilterSyntaxError",
     "FilterTypeError",
     "JSONError",
@@ -145,6 +147,21 @@ class FilterSyntaxError(FilterError):
         shown = "".join(c if c.isprintable() else " " for c in line[start : start + self.WINDOW])
         left, right = ("…" if start else ""), ("…" if start + self.WINDOW < len(line) else "")
         return f"  {left}{shown}{right}\n  {' ' * (len(left) + self.column - 1 - start)}^"
+
+
+class FilterStructureError(FilterError):
+    """Data that is not the structure of a filter: which node, and why.
+
+    >>> print(FilterStructureError("there is nothing before it", number=3, node="['not']"))
+    node 3 of the filter, ['not']: there is nothing before it
+    """
+
+    def __init__(self, reason: str, *, number: int | None = None, node: str = "") -> None:
+        self.reason = reason
+        self.number = number
+        """Which node it is, counted from 1; None: it is not about one."""
+        place = "" if number is None else f"node {number} of the filter, {node}: "
+        super().__init__(f"{place}{reason}")
 
 
 class SnapshotError(TamisError):

@@ -20,6 +20,8 @@ def brief(value: object) -> str:
         text = repr(value)
     except ValueError:  # CPython refuses to print more than 4300 digits.
         return f"a huge {type(value).__name__}"
+    except RecursionError:
+        return f"a deeply nested {type(value).__name__}"
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
