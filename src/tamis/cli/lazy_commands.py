@@ -57,7 +57,7 @@ COMMANDS: Final = {
         "Show past events that match a filter.", "tamis.cli.broker.history:history"
     ),
     "subscriptions": CommandEntry(
-        "List, show, renew and delete subscriptions.",
+        "List, show, change and delete subscriptions.",
         "tamis.cli.broker.subscriptions:subscriptions",
     ),
     "explain": CommandEntry(

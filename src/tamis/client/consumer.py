@@ -321,6 +321,7 @@ class Consumer:
             acknowledge="manual" if request.settles else "auto",
             credit=credit,
             max_attempts=request.max_attempts,
+            resumes=self.durable is not None and self.was_confirmed,
         )
 
     def _start(self) -> int | str:

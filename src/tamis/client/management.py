@@ -49,6 +49,7 @@ from tamis.protocol.management import (
     RenewSubscription,
     RequeueDeadLetters,
     TryFilter,
+    UpdateSubscription,
 )
 from tamis.protocol.views import Creation, DeadLetterView, SubscriptionView, Trial
 
@@ -141,6 +142,27 @@ class ManagingBus:
     async def renew(self, id: str, lifetime: Lifetime) -> SubscriptionView:  # noqa: A002
         """Set when a subscription expires, counted from now; None: never."""
         return await self.call(RenewSubscription(id, check_duration("lifetime", lifetime)))
+
+    async def update(
+        self,
+        id: str,  # noqa: A002
+        filter: str | Filter,  # noqa: A002
+        *,
+        language: str = "tamis",
+        mode: Mode | str | None = None,
+    ) -> SubscriptionView:
+        """Replace the filter of a durable subscription; the events that wait for it stay.
+
+        Events published before the call are matched by the old filter. `filter_from` of the result
+        is the first event that the new one holds for.
+
+        >>> (await bus.update("laptop-7", "price < 4")).filter_from  # doctest: +SKIP
+        1207
+        """
+        call = UpdateSubscription(
+            id, check_filter(filter), check_language(language), check_mode(mode)
+        )
+        return await self.call(call)
 
     async def delete(self, id: str) -> None:  # noqa: A002
         """Delete a subscription and the events that wait for it."""

@@ -96,6 +96,24 @@ class SyncMethods(ABC):
         """Set when a subscription expires, counted from now; None: never."""
         return self._wait(lambda bus: bus.renew(id, lifetime))
 
+    def update(
+        self,
+        id: str,
+        filter: str | Filter,
+        *,
+        language: str = "tamis",
+        mode: Mode | str | None = None,
+    ) -> SubscriptionView:
+        """Replace the filter of a durable subscription; the events that wait for it stay.
+
+        Events published before the call are matched by the old filter. `filter_from` of the result
+        is the first event that the new one holds for.
+
+        >>> (await bus.update("laptop-7", "price < 4")).filter_from  # doctest: +SKIP
+        1207
+        """
+        return self._wait(lambda bus: bus.update(id, filter, language=language, mode=mode))
+
     def delete(self, id: str) -> None:
         """Delete a subscription and the events that wait for it."""
         self._wait(lambda bus: bus.delete(id))

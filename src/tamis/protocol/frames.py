@@ -101,6 +101,8 @@ class Subscribe(_Frame):
     """`auto`: sending an event acknowledges it."""
     credit: Number = 0
     max_attempts: Attempts = 0
+    resumes: bool = False
+    """Whether this client had it on an earlier connection: its filter may have been replaced."""
 
 
 class Credit(_Frame):

@@ -400,6 +400,25 @@ class RenewSubscription(ManagementCall[SubscriptionView]):
 
 
 @_operation(
+    "PUT",
+    f"{_SUBSCRIPTION}/filter",
+    "update",
+    tag="Subscriptions",
+    refuses=(Code.NOT_FOUND, Code.BAD_FILTER, Code.CONFLICT, Code.STORAGE_FULL),
+)
+class UpdateSubscription(ManagementCall[SubscriptionView]):
+    """Replace the filter of a durable subscription; the events that wait for it stay.
+
+    `filter_from` of the answer is the first event that the new filter holds for.
+    """
+
+    id_: str = field(name="subscription")
+    filter_: FilterText = field(name="filter")
+    language: LanguageName = "tamis"
+    mode: ModeName = None
+
+
+@_operation(
     "DELETE",
     _SUBSCRIPTION,
     "delete",

@@ -44,6 +44,8 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     expires_at: float | None = None
     suspended_from: int = 0
     """The first event that was not matched, because its filter takes too long; 0: none."""
+    filter_from: int = 0
+    """The first event that its present filter holds for; 0: it has had no other."""
 
 
 class SubscriptionList(msgspec.Struct):

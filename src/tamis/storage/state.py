@@ -137,10 +137,10 @@ class StateStore(StateBase):
         with self._change(lasting=True) as (connection, *_):
             return self._alter(connection, number, extra=extra)
 
-    def move_start(self, number: int, start: int, extra: str) -> bool:
-        """Set where a subscription starts, with its further properties; False if there is none."""
+    def alter_subscription(self, number: int, **columns: Any) -> bool:
+        """Set columns of a subscription, all or none; False if there is none."""
         with self._change(lasting=True) as (connection, *_):
-            return self._alter(connection, number, start=start, extra=extra)
+            return self._alter(connection, number, **columns)
 
     def _alter(self, connection: sqlite3.Connection, number: int, **changes: Any) -> bool:
         rows = connection.execute(f"{SUBSCRIPTIONS.select} WHERE number = ?", (number,))
@@ -344,6 +344,12 @@ class StateStore(StateBase):
             (number, after, up_to, msgspec.json.encode(sequences).decode(), received, limit),
         )
         return [sequence for (sequence,) in found]
+
+    def oldest_event(self, number: int) -> int | None:
+        """Return the first event that a subscription has pending, or as a dead letter."""
+        [(pending,)] = self._rows("SELECT min(sequence) FROM pending WHERE number = ?", (number,))
+        [(dead,)] = self._rows("SELECT min(sequence) FROM dead_letters WHERE number = ?", (number,))
+        return min((one for one in (pending, dead) if one is not None), default=None)
 
     def pending_count(self, number: int) -> int:
         """Return the number of pending events of a subscription."""

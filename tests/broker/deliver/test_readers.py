@@ -352,8 +352,8 @@ async def test_what_a_broad_credential_wrote_does_not_reach_a_narrow_one(tmp_pat
             "",
         ]
         assert await refusal(subscribe(narrow, "level > 0", "by secret")) == (
-            "conflict: the subscription 'by secret' has another filter; delete it first, or use "
-            "another name"
+            "conflict: the subscription 'by secret' has another filter; update it, delete it "
+            "first, or use another name"
         )
         assert "secret = 'TOP'" in await refusal(subscribe(broad, "level > 0", "by secret"))
         assert (await broad.subscription("by secret")).filter == "secret = 'TOP'"

@@ -487,9 +487,10 @@ def test_a_path_that_is_not_there(client: httpx.Client, path: str) -> None:
 @pytest.mark.parametrize("path", sorted({operation.path for operation in ALL}))
 @pytest.mark.parametrize("method", ["PUT", "OPTIONS", "TRACE", "BREW"])
 def test_a_method_that_is_not_there(client: httpx.Client, method: str, path: str) -> None:
+    known = {operation.method for operation in ALL if operation.path == path}
+    method = "COPY" if method in known else method
     response = client.request(method, path)
     check_problem(response, 405, "bad_request", method)
-    known = {operation.method for operation in ALL if operation.path == path}
     assert set(response.headers["allow"].split(", ")) == known
 
 

@@ -276,6 +276,13 @@ def test_subscriptions_are_listed_shown_renewed_and_deleted(url: str) -> None:
     assert tamis("subscriptions", "show", "laptop-7", "--format", "json").json == [view]
     renewed = tamis("subscriptions", "--url", url, "renew", "laptop-7", "never")
     assert renewed.out == "laptop-7 expires: never\n"
+    updated = tamis("subscriptions", "update", "laptop-7", "kept > 1")
+    assert re.fullmatch(r"laptop-7 has the filter kept > 1, from event \d+ on\n", updated.out)
+    again = tamis("subscriptions", "update", "laptop-7", "kept > 1")
+    assert again.out == updated.out
+    assert re.search(
+        r"^filter from +\d+$", tamis("subscriptions", "show", "laptop-7").out, re.MULTILINE
+    )
     assert tamis("subscriptions", "delete", "laptop-7").out == "laptop-7 is deleted\n"
     gone = tamis("subscriptions", "show", "laptop-7")
     assert (gone.code, gone.err) == (2, "error: there is no subscription 'laptop-7'\n")
@@ -438,6 +445,7 @@ def test_a_misspelt_variable_is_named(url: str, monkeypatch: pytest.MonkeyPatch)
         (("explain", "a = 1", "{"), "this is not JSON"),
         (("subscriptions", "show", "no"), "there is no subscription 'no'"),
         (("subscriptions", "renew", "no", "soon"), "'soon' is not a duration"),
+        (("subscriptions", "update", "no", "a = 1"), "there is no subscription 'no'"),
         (("subscriptions", "shwo"), "No such command 'shwo'"),
         (("token", "create", ""), "error: principal must be a text of at least 1 character"),
         (("token", "revoke", "no"), "there is no token 'no'"),

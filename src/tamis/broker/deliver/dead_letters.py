@@ -68,7 +68,7 @@ class DeadLetterReader:
         except TamisError:
             # The schema has changed since, so what may be seen is unknown.
             return None
-        data = visible_data(subscription.filter, rights, payload)
+        data = visible_data(subscription.filter_at(letter.sequence), rights, payload)
         if data is None:
             return None
         return DeadLetterView(

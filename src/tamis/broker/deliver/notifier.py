@@ -518,7 +518,7 @@ class Notifier:
             payload = stored.payload
             data: bytes | None = payload.text
             if rights.hides_anything:
-                data = visible_data(subscription.filter, rights, payload)
+                data = visible_data(subscription.filter_at(stored.sequence), rights, payload)
             if data is not None:
                 prepared.taken.append(queued)
                 raw, attempt = msgspec.Raw(data), queued.attempts + 1
@@ -526,7 +526,7 @@ class Notifier:
                     stored.sequence, stored.time, stored.publisher, raw, attempt, payload.format
                 )
                 prepared.deliveries.append(shown)
-            elif visible_data(subscription.filter, subscription.rights, payload) is not None:
+            elif _is_visible(subscription, subscription.rights, stored):
                 prepared.left.append(queued)
             else:
                 prepared.hidden.append(queued.sequence)
@@ -546,8 +546,7 @@ class Notifier:
         return [
             stored.sequence
             for stored in found
-            if isinstance(stored, StoredEvent)
-            and visible_data(subscription.filter, reader.rights, stored.payload) is not None
+            if isinstance(stored, StoredEvent) and _is_visible(subscription, reader.rights, stored)
         ]
 
     def _lose(self, subscription: ActiveSubscription, gone: Mapping[int, str]) -> None:
@@ -560,6 +559,12 @@ class Notifier:
             return
         for one in lost.values():
             self._acknowledgement_writer.count_lost(subscription, 1, one.reason)
+
+
+def _is_visible(subscription: ActiveSubscription, rights: Rights, stored: StoredEvent) -> bool:
+    """Return whether rights show anything of an event, by the filter that found it."""
+    filter_ = subscription.filter_at(stored.sequence)
+    return visible_data(filter_, rights, stored.payload) is not None
 
 
 def _may_read(subscription: ActiveSubscription, reader: EventReader) -> bool:

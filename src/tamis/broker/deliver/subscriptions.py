@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import blake2b
 from math import isinf
 from threading import Lock
@@ -32,6 +33,16 @@ if TYPE_CHECKING:
 RIGHTS: Final = "for every value"
 
 
+class FormerFilter(msgspec.Struct, frozen=True):
+    """A filter that a subscription had before another one, and up to which event."""
+
+    below: int
+    """The first event that it no longer holds for."""
+    filter: str
+    language: str
+    mode: str
+
+
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fields of a stored subscription that have no column of their own."""
 
@@ -43,6 +54,10 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first event of the past that it gets; 0: none."""
     suspended_from: int = 0
     """The first event that was not matched, because its filter takes too long; 0: none."""
+    filter_from: int = 0
+    """The first event that its present filter holds for; 0: it has had no other."""
+    former: tuple[FormerFilter, ...] = ()
+    """Its earlier filters, the oldest first, of which events may wait."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
@@ -63,6 +78,7 @@ class ActiveSubscription:
         "_filter",
         "attachment",
         "dropped",
+        "former",
         "is_suspended",
         "mark",
         "queue",
@@ -94,7 +110,9 @@ class ActiveSubscription:
         """A digest of what the engine compiled; empty: nothing."""
         self.is_suspended = False
         """Whether the current policy refuses it: nothing is matched or sent."""
-        self.suspended_from = Extra.of(stored).suspended_from
+        extra = Extra.of(stored)
+        self.former = extra.former
+        self.suspended_from = extra.suspended_from
         """The first event that was not matched, because its filter takes too long; 0: none."""
         self._changing = Lock()
 
@@ -104,6 +122,15 @@ class ActiveSubscription:
         if self._filter is None:
             self._filter = parse(self.stored.filter, self.stored.language, limits=NO_LIMITS)
         return self._filter
+
+    def filter_at(self, sequence: int) -> Filter:
+        """Return the filter that holds for an event: an earlier one for those before a change."""
+        former = self.former_at(sequence) if self.former else None
+        return self.filter if former is None else _parsed(former.filter, former.language)
+
+    def former_at(self, sequence: int) -> FormerFilter | None:
+        """Return the earlier filter that holds for an event; None: its present one does."""
+        return next((one for one in self.former if sequence < one.below), None)
 
     @property
     def number(self) -> int:
@@ -124,7 +151,8 @@ class ActiveSubscription:
         """Return whether its rights show an event that the engine found for it."""
         payload = stored.payload
         try:
-            return self.rights.admits(payload.source, payload.event, self.filter)
+            filter_ = self.filter_at(stored.sequence)
+            return self.rights.admits(payload.source, payload.event, filter_)
         except TamisError:
             # Nobody knows what it would show, and the events behind it must not wait for that.
             LOG.exception("an event cannot be shown", sequence=stored.sequence)
@@ -177,6 +205,22 @@ class ActiveSubscription:
         with self._changing:
             self.stored = msgspec.structs.replace(self.stored, **columns)
 
+    def replace_filter(
+        self,
+        filter_: Filter,
+        columns_of: Callable[[StoredSubscription], dict[str, Any]],
+        write: Callable[..., object],
+    ) -> None:
+        """Write the columns that change with another filter, then change them in memory."""
+        # A replay writes how far it has come, and must not be set back.
+        with self._changing:
+            columns = columns_of(self.stored)
+            write(self.number, **columns)
+            stored = msgspec.structs.replace(self.stored, **columns)
+            # Before the filter: whoever looks meanwhile finds the one that was in force.
+            self.former = Extra.of(stored).former
+            self._filter, self.stored = filter_, stored
+
     def suspend(self, sequence: int) -> None:
         """Note in memory that it is not matched from an event on."""
         self.change_extra(lambda _: None, suspended_from=sequence)
@@ -222,6 +266,7 @@ class ActiveSubscription:
             start=Extra.of(stored).since or stored.start,
             expires_at=None if isinf(stored.expires_at) else stored.expires_at,
             suspended_from=self.suspended_from,
+            filter_from=Extra.of(stored).filter_from,
         )
 
 
@@ -285,6 +330,12 @@ class SubscriptionIndex:
     def count_of(self, owner: str) -> int:
         """Return the number of subscriptions of a principal."""
         return len(self._owned.get(owner, {}))
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str, language: str) -> Filter:
+    """Return an earlier filter, which was within the limits when it was given."""
+    return parse(text, language, limits=NO_LIMITS)
 
 
 def owner_of(stored: StoredSubscription) -> Principal:

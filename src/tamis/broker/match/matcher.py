@@ -406,9 +406,10 @@ class Matcher:
 
     async def save_position(self) -> None:
         """Write how far matching has come, so that the log need not be kept for it."""
-        await self.updater.do(self._write_position)
+        await self.updater.do(self.write_position)
 
-    def _write_position(self) -> None:
+    def write_position(self) -> None:
+        """Write how far matching has come, if everything before is written; between two batches."""
         # Before the matches themselves, the position must not be written.
         if self.position > self._state.matched_up_to and not self.stuck.is_set():
             self._write(MatchRows([], [], {}))

@@ -278,6 +278,18 @@ class Session(Questions, Administration):
         await manager.renew(subscription, lifetime, self.principal)
         return await self._view(subscription)
 
+    async def update(
+        self, id_: str, filter_: str, *, language: str = "tamis", mode: str | None = None
+    ) -> SubscriptionView:
+        """Replace the filter of a durable subscription at a point of the log."""
+        subscription, manager = self._find(id_), self._services.subscription_manager
+        if language not in LANGUAGES:
+            raise RefusedError(Code.BAD_FILTER, str(unknown_language(language)))
+        manager.require_allowed(subscription, self.principal, self.rights)
+        wanted = manager.read_filter(filter_, language, mode, self.rights)
+        await manager.update(subscription, wanted, self.principal, self.rights)
+        return await self._view(subscription)
+
     async def delete(self, id_: str) -> None:
         """Delete a subscription and its queued events."""
         subscription, manager = self._find(id_), self._services.subscription_manager

@@ -37,6 +37,7 @@ from tamis.broker.subscribe.making import (
 )
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions
+from tamis.broker.subscribe.updates import FilterUpdates, WantedFilter
 from tamis.errors import RefusedError, StorageError, TamisError
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
@@ -105,6 +106,17 @@ class SubscriptionManager:
             replay=self.replay,
             flush=matcher.deferred_writer.flush,
         )
+        self._updates = FilterUpdates(
+            store=store,
+            engine=engine,
+            subscription_index=subscription_index,
+            matcher=matcher,
+            current_rights=self.current_rights,
+            suspensions=suspensions,
+            rights_of=rights_of,
+            require_welcome=self._require_welcome,
+            require_in_force=self.require_in_force,
+        )
         self._maker = SubscriptionMaker(
             store=store,
             subscription_index=subscription_index,
@@ -160,7 +172,9 @@ class SubscriptionManager:
         if known is not None:
             is_shown = known.shows_filter_to(principal, rights)
             shown = f", {known.stored.filter!r}" if is_shown else ""
-            self._require_same(known, filter_, mode, shown)
+            # One that was connected before need not know that its filter was replaced.
+            if not wanted.resumes:
+                self._require_same(known, filter_, mode, shown)
             if wanted.lifetime is not None:
                 await self.renew(known, wanted.lifetime, principal)
             await self.adopt(known, principal, rights)
@@ -224,6 +238,12 @@ class SubscriptionManager:
         filter_, chosen, _ = self._reader.read(text, language, mode, rights)
         return filter_, chosen
 
+    def read_filter(
+        self, text: str, language: str, mode: str | None, rights: Rights
+    ) -> WantedFilter:
+        """Return a filter that is to replace another, or refuse it with a sentence."""
+        return WantedFilter(text, language, *self.parse_allowed(text, language, mode, rights))
+
     def require_allowed(
         self, subscription: ActiveSubscription, principal: Principal, rights: Rights
     ) -> None:
@@ -275,8 +295,8 @@ class SubscriptionManager:
         if (known.filter, known.stored.mode) != (filter_, mode.value):
             raise RefusedError(
                 Code.CONFLICT,
-                f"the subscription {known.stored.name!r} has another filter{shown}; delete it "
-                "first, or use another name",
+                f"the subscription {known.stored.name!r} has another filter{shown}; update it, "
+                "delete it first, or use another name",
             )
 
     async def adopt(
@@ -345,6 +365,23 @@ class SubscriptionManager:
         self.watch(subscription)
         # Nothing is sent of one that has expired, and it may have while it waited.
         subscription.queue.wake()
+
+    async def update(
+        self,
+        subscription: ActiveSubscription,
+        wanted: WantedFilter,
+        principal: Principal,
+        rights: Rights,
+    ) -> None:
+        """Replace the filter of a durable subscription; one that it has stays as it is."""
+        self._require_welcome(principal)
+        same = (wanted.filter, wanted.mode.value) == (subscription.filter, subscription.stored.mode)
+        if same and not subscription.suspended_from:
+            await self.adopt(subscription, principal, rights)
+            self.require_in_force(subscription)
+            return
+        replacing = self._updates.replace(subscription, wanted, principal, rights)
+        await self._supervisor.finish(TASK, replacing)
 
     async def delete(
         self, subscription: ActiveSubscription, reason: str, principal: Principal | None = None
@@ -469,9 +506,11 @@ class SubscriptionManager:
         if Extra.of(subscription.stored).replay_from:
             self._replayer.begin(subscription, self._alone)
 
-    def _alone(self, subscription: ActiveSubscription) -> LoneFilter:
-        """Return what is matched for a subscription by its current rights."""
-        reading = subscription.rights.effective(subscription.filter, subscription.stored.mode)
+    def _alone(self, subscription: ActiveSubscription, sequence: int) -> LoneFilter:
+        """Return what is matched for a subscription, at an event, by its current rights."""
+        former, stored = subscription.former_at(sequence), subscription.stored
+        mode = stored.mode if former is None else former.mode
+        reading = subscription.rights.effective(subscription.filter_at(sequence), mode)
         return LoneFilter(reading, self._engine.schema, self._engine.mode)
 
 

@@ -54,9 +54,9 @@ class Replayer:
     def begin(
         self,
         subscription: ActiveSubscription,
-        alone: Callable[[ActiveSubscription], LoneFilter],
+        alone: Callable[[ActiveSubscription, int], LoneFilter],
     ) -> None:
-        """Start a replay; `alone` returns what is matched for it."""
+        """Start a replay; `alone` returns what is matched for it from an event on."""
         queue = subscription.queue
         assert isinstance(queue, DiskQueue)  # noqa: S101 - others begin now
         queue.below = Extra.of(subscription.stored).replay_from
@@ -80,7 +80,7 @@ class Replayer:
     async def _replay(
         self,
         subscription: ActiveSubscription,
-        alone: Callable[[ActiveSubscription], LoneFilter],
+        alone: Callable[[ActiveSubscription, int], LoneFilter],
         queue: DiskQueue,
     ) -> None:
         rights, filter_, stored = None, None, subscription.stored
@@ -91,7 +91,9 @@ class Replayer:
             try:
                 if filter_ is None or rights is not subscription.rights:
                     rights = subscription.rights
-                    filter_ = await self._executor.run(owner, alone, subscription)
+                    # A filter that replaces it holds from the end of the replay on.
+                    first = range_.position
+                    filter_ = await self._executor.run(owner, alone, subscription, first)
                 range_ = await self._executor.run_slices(
                     owner, self._search(subscription, filter_, range_)
                 )

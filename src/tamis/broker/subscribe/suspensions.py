@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -33,10 +33,21 @@ LOG: Final = get_logger("tamis.broker")
 
 SUSPENDED: Final = "subscriptions are suspended because their filters take too long"
 
+
+class EndedSuspension(NamedTuple):
+    """What changes when a subscription is matched again."""
+
+    since: int
+    """The first event that was not matched."""
+    start: int
+    extra: Extra
+
+
 Compile = Callable[[Sequence[ActiveSubscription]], None]
 Delete = Callable[[ActiveSubscription, str], Coroutine[Any, Any, None]]
 Replay = Callable[[ActiveSubscription], None]
 Flush = Callable[[ActiveSubscription], Coroutine[Any, Any, None]]
+Replace = Callable[[ActiveSubscription, EndedSuspension], object]
 
 
 def matching_budget(
@@ -135,8 +146,11 @@ class Suspensions:
             f"{last.suspended_from} on",
         )
 
-    async def end(self, subscription: ActiveSubscription) -> None:
-        """Match a suspended subscription again; the events since then are searched beside."""
+    async def end(self, subscription: ActiveSubscription, replace: Replace | None = None) -> None:
+        """Match a suspended subscription again; the events since then are searched beside.
+
+        `replace` writes that with another filter.
+        """
         if Extra.of(subscription.stored).replay_from:
             raise RefusedError(
                 Code.CONFLICT,
@@ -146,7 +160,7 @@ class Suspensions:
         assert self._updater is not None  # noqa: S101 - set when the broker is made
         # What was matched before comes before what a replay finds.
         await self._flush(subscription)
-        lost = await self._updater.do(partial(self._end, subscription))
+        lost = await self._updater.do(partial(self._end, subscription, replace))
         self.report()
         if lost:
             self._notifier.count_removed(subscription, lost)
@@ -157,11 +171,15 @@ class Suspensions:
             subscription.queue.release()
         self._replay(subscription)
 
-    def _end(self, subscription: ActiveSubscription) -> int:
+    def _end(self, subscription: ActiveSubscription, replace: Replace | None) -> int:
         """Match a subscription from the next event on; return how many before were removed."""
         stored, log, state = subscription.stored, self._store.log, self._store.state
         since, start = subscription.suspended_from, log.next_sequence
-        if not since or self._index.get(subscription.number) is not subscription:
+        if self._index.get(subscription.number) is not subscription:
+            return 0
+        if not since:
+            if replace is not None:
+                raise _matched_meanwhile(subscription)
             return 0
         self._budget.fill()
         wait = self._budget.wait(subscription.number)
@@ -174,17 +192,28 @@ class Suspensions:
             )
         extra = Extra.of(stored)
         there = max(since, log.first_sequence)
-        text = msgspec.structs.replace(
+        changed = msgspec.structs.replace(
             extra,
             suspended_from=0,
             replay_from=there if there < start else 0,
             since=extra.since or stored.start,
-        ).text()
-        state.move_start(subscription.number, start, text)
+        )
+        if replace is None:
+            columns = {"start": start, "extra": changed.text()}
+            state.alter_subscription(subscription.number, **columns)
+            subscription.change(**columns)
+        else:
+            replace(subscription, EndedSuspension(since, start, changed))
         lost = min(there, start) - since
         if lost > 0:
             state.add_dropped(RETENTION, {subscription.number: lost})
-        subscription.change(start=start, extra=text)
         subscription.suspended_from = 0
         self._compile([subscription])
         return max(0, lost)
+
+
+def _matched_meanwhile(subscription: ActiveSubscription) -> RefusedError:
+    name = subscription.stored.name
+    return RefusedError(
+        Code.CONFLICT, f"the subscription {name!r} was suspended, and is matched again; try again"
+    )

@@ -1,4 +1,4 @@
-"""`tamis subscriptions`: list, show, renew and delete subscriptions; manage their dead letters."""
+"""`tamis subscriptions`: list, show, change and delete subscriptions; manage their dead letters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tamis.cli.broker.connection import (
+    BrokerMode,
     BrokerTarget,
     SubscriptionId,
     duration,
@@ -28,7 +29,8 @@ from tamis.cli.console import (
     yes_or_no,
 )
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import FormatOption, argument, mistake
+from tamis.cli.filter_warnings import warn_of_mistakes
+from tamis.cli.options import FormatOption, Language, argument, mistake
 from tamis.protocol.views import DeadLetterView, SubscriptionView
 from tamis.units import count
 
@@ -40,6 +42,7 @@ EXAMPLES: Final = """[bold]Examples[/bold]
 tamis subscriptions
 tamis subscriptions show laptop-7
 tamis subscriptions renew laptop-7 '30 days'
+tamis subscriptions update laptop-7 'price < 4'
 tamis subscriptions dead-letters laptop-7
 tamis subscriptions requeue laptop-7 --all
 tamis subscriptions delete laptop-7
@@ -110,6 +113,24 @@ def renew(
     lasts = None if lifetime == "never" else duration(lifetime)
     view = target.call(lambda bus: bus.renew(id_, lasts))
     say(stdout(), f"{view.id} expires: {format_time(view.expires_at)}")
+    return FINE
+
+
+@subscriptions.command(no_args_is_help=True)
+@with_broker
+def update(
+    target: BrokerTarget,
+    id_: SubscriptionId,
+    filter_: Annotated[str, argument("FILTER", "The new filter.")],
+    *,
+    language: Language = "tamis",
+    mode: BrokerMode = None,
+) -> int:
+    """Replace the filter of a durable subscription; the events that wait for it stay."""
+    warn_of_mistakes(filter_, language)
+    view = target.call(lambda bus: bus.update(id_, filter_, language=language, mode=mode))
+    since = f", from event {view.filter_from} on" if view.filter_from else ""
+    say(stdout(), f"{view.id} has the filter {printable(view.filter)}{since}")
     return FINE
 
 
@@ -250,8 +271,9 @@ def _fields(view: SubscriptionView) -> Text:
     fields = msgspec.structs.asdict(view)
     fields["created_at"] = format_time(view.created_at)
     fields["expires_at"] = format_time(view.expires_at)
-    if not view.suspended_from:
-        del fields["suspended_from"]
+    for name in ("suspended_from", "filter_from"):
+        if not fields[name]:
+            del fields[name]
     width = max(map(len, fields))
     lines = (
         f"{name.replace('_', ' '):<{width}}  "
