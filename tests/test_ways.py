@@ -25,8 +25,6 @@ from waiting import eventually_async
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 MAX_FUNCTIONS = 35
-# One more paces the frames of a WebSocket.
-MAX_FUNCTIONS_OF_A_PUBLICATION = 37
 MAX_FILES = 20
 
 # Too many nodes for a diagram, so it is evaluated as a graph.
@@ -146,7 +144,7 @@ def test_a_publication_goes_a_short_way_to_its_acknowledged_delivery(
     monkeypatch.setattr(pacing, "LOOK_SECONDS", 3600.0)
     with tracing() as trace:
         asyncio.run(publish_over_a_socket(tmp_path, trace))
-    assert len(trace.functions) <= MAX_FUNCTIONS_OF_A_PUBLICATION, "\n".join(trace.functions)
+    assert len(trace.functions) <= MAX_FUNCTIONS, "\n".join(trace.functions)
     assert len(trace.files) <= MAX_FILES, "\n".join(trace.files)
     # Threads and tasks take turns, so the order differs from run to run.
     heading = "One publication, from the socket to its acknowledged delivery"

@@ -120,7 +120,7 @@ def opened_outcome(folder: Folder, store: Storage) -> str:
 
 
 def corrupt_often(root: Path, seeds: range, inputs: int) -> dict[str, Outcomes]:
-    """Damage the folders of some seeds, each in so many ways; return outcomes by kind of file."""
+    """Damage the folders of some seeds, each in this many ways; return outcomes by kind of file."""
     outcomes: dict[str, Outcomes] = {}
     for seed in seeds:
         folder = filled(root, seed, closed=bool(seed % 3 == 0))

@@ -87,7 +87,7 @@ def test_a_writer_makes_them_if_others_do_not_keep_up(tmp_path: Path) -> None:
 
     def copy_while_writing(self: Database, connection: sqlite3.Connection) -> bool:
         is_done = copy_log(self, connection)
-        by_writer.append(connection is self._writer)
+        by_writer.append(connection is self.writer)
         if not by_writer[-1]:
             write(state, islice(sequences, 1))
         return is_done
@@ -121,7 +121,7 @@ def test_a_log_that_may_have_holes_is_not_copied(tmp_path: Path) -> None:
     state.when_checkpoint_due(lambda: None)
     write(state, range(1, 5))
     before = (tmp_path / "state.db").read_bytes()
-    with patch.object(state._database, "_has_failed", True):
+    with patch.object(state._database, "has_failed", True):
         state.checkpoint()
         assert (tmp_path / "state.db").read_bytes() == before
     state.checkpoint()

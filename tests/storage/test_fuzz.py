@@ -11,7 +11,7 @@ from storage.damage import Outcomes, fuzz_logs, fuzz_states
 
 
 def fuzz(logs: int, states: int, folder: Path) -> Outcomes:
-    """Damage so many logs, and so many states, each in a hundred ways."""
+    """Damage this many logs, and this many states, each in a hundred ways."""
     outcomes: Outcomes = Counter()
     for seed in range(logs):
         outcomes += fuzz_logs(seed, 100, folder / f"log {seed}")

@@ -26,7 +26,7 @@ def small_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lose_power(folder: Path, seeds: range, images: int, kind: type[PowerLoss] = PowerLoss) -> int:
-    """Open so many images at least, of workloads with and without faults of the disk."""
+    """Open this many images at least, of workloads with and without faults of the disk."""
     opened = 0
     for seed in seeds:
         workload = kind(folder / str(seed), seed, faults=bool(seed % 2))

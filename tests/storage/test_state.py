@@ -443,7 +443,7 @@ def test_what_is_promised_to_last_is_synced_before_it_is_said(what: str, quick_p
     state.add_subscription(subscription("old"))
     levels: list[int] = []
     # SQLite tells each statement; 2 is FULL, a sync of the log with each commit, and 1 is not.
-    writer = state._database._writer
+    writer = state._database.writer
 
     def trace(statement: str) -> None:
         if statement == "COMMIT":

@@ -183,6 +183,16 @@ class Compare(ValueAtom, frozen=True):
     op: str
     value: Value
 
+    def truth_in(self, view: View) -> bool | None:
+        """Return whether some value of the kind passes; comparisons need no call for each one."""
+        compare, truth = COMPARISONS[self.op], view.unknown
+        for value in view.event.held.get(self.attribute, ()):
+            if KIND_OF_CLASS[type(value)] is self.kind and value == value:  # noqa: PLR0124 - NaN
+                if compare(value, self.value):
+                    return True
+                truth = False
+        return truth
+
     def accepts(self, value: Any) -> bool:
         """Compare exactly; Python does so between int and float."""
         return COMPARISONS[self.op](value, self.value)
@@ -302,7 +312,7 @@ class Regex(ValueAtom, frozen=True):
         return compile_pattern(self.pattern).search(value) is not None
 
     def folded(self) -> ValueAtom:
-        """Let the pattern ignore case."""
+        """Make the pattern ignore case."""
         return Regex(self.attribute, self.kind, fold_pattern(self.pattern))
 
     def __str__(self) -> str:

@@ -21,10 +21,10 @@ VERSION: Final = 2
 _WAL_MODE: Final = b"\2\2"
 _BUSY_SECONDS: Final = 30
 _LEVELS: Final = {False: "NORMAL", True: "FULL"}
-# The WAL is copied to the file after so many transactions, or rows.
+# The WAL is copied to the file after this many transactions, or rows.
 CHECKPOINT_TRANSACTIONS: Final = 100
 CHECKPOINT_ROWS: Final = 10_000
-# If that is done beside the work and does not keep up, the writer does it after so many times more.
+# If that is done beside the work and falls this many times behind, the writer does it.
 MAX_CHECKPOINTS_BEHIND: Final = 5
 _COPY_BYTES: Final = 1 << 20
 # sqlite3 has the name since Python 3.12, like the function that takes it.
@@ -36,7 +36,7 @@ _ADVICE: Final = (
 
 
 class Database:
-    """An SQLite file in WAL mode; the caller ensures that there is only one writer at a time.
+    """An SQLite file in WAL mode; the caller ensures that only one thread uses the writer.
 
     A durable change is synced to disk before it is committed; SQLite syncs other changes later. All
     of them survive the end of the process. A power failure loses only the last of the others.
@@ -56,58 +56,55 @@ class Database:
         """The format of the file before it was opened; 0 if there was none."""
         self.on_checkpoint_due: Callable[[], object] | None = None
         """Called in the writer's thread, if somebody calls `checkpoint` then."""
-        self._is_closed = False
+        self.is_closed = False
+        self.is_lasting = True
+        """Whether changes are synced to disk before they are committed."""
+        self.transactions_left, self.last_row = CHECKPOINT_TRANSACTIONS, CHECKPOINT_ROWS
+        """How many transactions, and which of the changed rows, it takes for a checkpoint."""
+        self._behind = 0
         with self._sentences():
             self._check_mode()
             # Other users of the machine must not read the hashes of tokens.
             files.close(files.open(path, os.O_RDWR | os.O_CREAT))
             # The process before may have died after a failed sync.
-            self._has_failed = True
+            self.has_failed = True
+            """Whether parts of the WAL may be missing on disk."""
             self._is_log_on_disk()
-            self._writer = self._connect()
+            self.writer = self._connect()
             try:
-                self._level = True
-                self._transactions = self._rows = self._behind = 0
                 self._prepare(schema)
             except BaseException:
-                self._writer.close()
+                self.writer.close()
                 raise
 
-    @contextmanager
-    def writing(self, *, lasting: bool) -> Iterator[sqlite3.Connection]:
-        """Yield the connection for one transaction, committed at the end of the block."""
-        if self._is_closed:
+    def prepare_change(self, *, lasting: bool) -> None:
+        """Make the following changes durable or not; durable ones need a WAL that is on disk."""
+        if self.is_closed:
             raise StorageError(self._path, "the state is closed")
-        if lasting and self._has_failed:
+        if lasting and self.has_failed:
             self.write_log_again()
-        try:
-            if lasting != self._level:
-                self._writer.execute(f"PRAGMA synchronous = {_LEVELS[lasting]}")
-                self._level = lasting
-            self._writer.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._writer
-                self._writer.execute("COMMIT")
-            except BaseException:
-                # After some errors SQLite has already rolled back.
-                if self._writer.in_transaction:
-                    self._writer.execute("ROLLBACK")
-                raise
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            self._note_failure(error)
-            raise self._refusal(error) from error
-        self._transactions += 1
-        is_due = self._writer.total_changes - self._rows >= CHECKPOINT_ROWS
-        if is_due or self._transactions >= CHECKPOINT_TRANSACTIONS:
-            self._transactions, self._rows = 0, self._writer.total_changes
-            self._behind += 1
-            announce = self.on_checkpoint_due
-            if announce is None or self._behind > MAX_CHECKPOINTS_BEHIND:
-                self._checkpoint()
-            else:
-                # The change is made, whatever becomes of this; the writer makes up for it.
-                with suppress(Exception):
-                    announce()
+        if lasting is not self.is_lasting:
+            with self._sentences():
+                self.writer.execute(f"PRAGMA synchronous = {_LEVELS[lasting]}")
+            self.is_lasting = lasting
+
+    def failure(self, error: sqlite3.Error | UnicodeDecodeError) -> StorageError:
+        """Return why a change was not made."""
+        self._note_failure(error)
+        return self._refusal(error)
+
+    def begin_checkpoint(self) -> None:
+        """Have the WAL copied beside the work, or copy it now."""
+        self.transactions_left = CHECKPOINT_TRANSACTIONS
+        self.last_row = self.writer.total_changes + CHECKPOINT_ROWS
+        self._behind += 1
+        announce = self.on_checkpoint_due
+        if announce is None or self._behind > MAX_CHECKPOINTS_BEHIND:
+            self._checkpoint()
+        else:
+            # The change is made, whatever becomes of this; the writer makes up for it.
+            with suppress(Exception):
+                announce()
 
     def checkpoint(self) -> None:
         """Copy the WAL to the file while others write; for any thread.
@@ -116,13 +113,13 @@ class Database:
         copied, which the writer does if this does not keep up. SQLite syncs the WAL first: if a
         later sync fails, what was copied is whole nevertheless.
         """
-        if self._has_failed:
+        if self.has_failed:
             # It must be written again first, by the writer.
             return
-        changes = self._writer.total_changes
+        changes = self.writer.total_changes
         with suppress(StorageError), self.reading() as connection:
             # SQLite counts what was there when it began.
-            if self._copy_log(connection) and self._writer.total_changes == changes:
+            if self._copy_log(connection) and self.writer.total_changes == changes:
                 self._behind = 0
 
     def _checkpoint(self) -> None:
@@ -132,7 +129,7 @@ class Database:
             return
         # The WAL still has everything after an error, and the next checkpoint copies it again.
         with suppress(sqlite3.Error):
-            if self._copy_log(self._writer):
+            if self._copy_log(self.writer):
                 self._behind = 0
 
     def _copy_log(self, connection: sqlite3.Connection) -> bool:
@@ -148,19 +145,14 @@ class Database:
 
     def _is_log_on_disk(self) -> bool:
         """Write the WAL again if its sync has failed; return whether that worked."""
-        if self._has_failed:
+        if self.has_failed:
             with suppress(StorageError):
                 self.write_log_again()
-        return not self._has_failed
+        return not self.has_failed
 
     def _note_failure(self, error: Exception) -> None:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        self._has_failed = self._has_failed or code == sqlite3.SQLITE_IOERR
-
-    @property
-    def has_failed(self) -> bool:
-        """Return whether parts of the WAL may be missing on disk."""
-        return self._has_failed
+        self.has_failed = self.has_failed or code == sqlite3.SQLITE_IOERR
 
     def sync_log(self) -> None:
         """Sync the WAL to disk; this needs no free space."""
@@ -174,14 +166,14 @@ class Database:
         except FileNotFoundError:
             return
         except OSError as error:
-            self._has_failed = True
+            self.has_failed = True
             raise refusal(self._log_path, "syncing it to disk", error) from error
 
     def write_log_again(self) -> None:
         """Write the whole WAL as it is, and sync it; nobody else may write meanwhile."""
         try:
             if not self._log_path.exists():
-                self._has_failed = False
+                self.has_failed = False
                 return
             file = self._files.open(self._log_path, os.O_RDWR)
             try:
@@ -194,7 +186,7 @@ class Database:
                 self._files.close(file)
         except OSError as error:
             raise refusal(self._log_path, "writing it again after an error", error) from error
-        self._has_failed = False
+        self.has_failed = False
 
     @property
     def _log_path(self) -> Path:
@@ -215,10 +207,10 @@ class Database:
     def close(self) -> None:
         """Close all connections; a reader closes its own when it has finished."""
         with self._lock:
-            self._is_closed = True
-            if not self._is_log_on_disk() and hasattr(self._writer, "setconfig"):
-                self._writer.setconfig(_NO_CHECKPOINT_ON_CLOSE, True)
-            for connection in (*self._idle, self._writer):
+            self.is_closed = True
+            if not self._is_log_on_disk() and hasattr(self.writer, "setconfig"):
+                self.writer.setconfig(_NO_CHECKPOINT_ON_CLOSE, True)
+            for connection in (*self._idle, self.writer):
                 with suppress(sqlite3.Error):
                     connection.close()
             self._idle.clear()
@@ -259,7 +251,7 @@ class Database:
             raise StorageError(self._path, "the header of the file is damaged", advice=_ADVICE)
 
     def _prepare(self, schema: Sequence[str]) -> None:
-        connection = self._writer
+        connection = self.writer
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_size_limit = 67108864")
@@ -284,12 +276,15 @@ class Database:
             self._migrate(number)
 
     def _migrate(self, version: int) -> None:
-        with self.writing(lasting=True) as connection:
+        self.prepare_change(lasting=True)
+        with self.writer as connection:
+            connection.execute("BEGIN IMMEDIATE")
             MIGRATIONS[version].apply(connection)
             connection.execute(f"PRAGMA user_version = {version + 1}")
 
     def _create(self, schema: Sequence[str]) -> None:
-        with self.writing(lasting=True) as connection:
+        with self.writer as connection:
+            connection.execute("BEGIN IMMEDIATE")
             for name, value in _IDENTITY.items():
                 connection.execute(f"PRAGMA {name} = {value}")
             for statement in schema:
@@ -299,7 +294,7 @@ class Database:
 
     def _take(self) -> sqlite3.Connection:
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 raise StorageError(self._path, "the state is closed")
             if self._idle:
                 return self._idle.pop()
@@ -307,7 +302,7 @@ class Database:
 
     def _give_back(self, connection: sqlite3.Connection) -> None:
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 connection.close()
             else:
                 self._idle.append(connection)

@@ -179,20 +179,32 @@ class StateBase:
     @contextmanager
     def _change(self, *, lasting: bool) -> Iterator[StateTransaction]:
         """Yield a connection and the counters that change with it, all or none."""
+        database = self._database
         with self._writing:
+            if database.is_lasting is not lasting or database.has_failed or database.is_closed:
+                database.prepare_change(lasting=lasting)
             counters = msgspec.structs.replace(self._counters)
             counters.changes += lasting
-            with self._database.writing(lasting=lasting) as connection:
-                change = StateTransaction(connection, counters, set(), set())
-                yield change
-                _, *values = msgspec.structs.astuple(counters)
-                rows = COUNTERS.rows((copy, *values) for copy in _COPIES)
-                connection.executemany(COUNTERS.replace, rows)
+            change = StateTransaction(database.writer, counters, set(), set())
+            try:
+                # SQLite commits at the end of the block, or rolls back.
+                with database.writer as connection:
+                    connection.execute("BEGIN IMMEDIATE")
+                    yield change
+                    _, *values = msgspec.structs.astuple(counters)
+                    rows = COUNTERS.rows((copy, *values) for copy in _COPIES)
+                    connection.executemany(COUNTERS.replace, rows)
+            except (sqlite3.Error, UnicodeDecodeError) as error:
+                raise database.failure(error) from error
             self._counters = counters
             self._numbers |= change.added
             self._numbers -= change.removed
             if lasting:
                 self._count.write(counters.changes)
+            database.transactions_left -= 1
+            is_much = database.writer.total_changes >= database.last_row
+            if is_much or database.transactions_left <= 0:
+                database.begin_checkpoint()
 
     def _rows(self, question: str, values: Sequence[Any] = ()) -> list[Row]:
         with self._database.reading() as connection:
