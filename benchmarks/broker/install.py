@@ -22,7 +22,7 @@ MOST_SECONDS: Final = 10.0
 """For 100,000 subscriptions."""
 ASKED_COUNT: Final = 100_000
 FRAMES_SHARE: Final = 200
-"""One in so many is created with a frame of its own: each takes a sync, on one connection."""
+"""One in this many is created with a frame of its own: each takes a sync, on one connection."""
 
 
 class Turn(NamedTuple):

@@ -164,7 +164,7 @@ def _abused(
 
 
 def _settle(server: Server, neighbour: Worker) -> None:
-    """Let the broker finish what the abuser has left behind."""
+    """Wait until the broker has finished what the abuser left behind."""
     before = server.cpu_seconds()
     for _ in range(20):
         time.sleep(0.5)

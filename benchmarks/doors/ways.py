@@ -22,7 +22,7 @@ from tamis.filters.boolean import And
 from tamis.matching import Engine, Matches
 
 Way = Callable[[int], Counts]
-"""Counts the matches of the first so many events."""
+"""Counts the matches of the first N events."""
 
 
 class DoorEvents(NamedTuple):

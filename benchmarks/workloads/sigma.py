@@ -259,7 +259,7 @@ def _narrowed(rng: Random, words: _Words, rule: Rule) -> Rule:
 
 
 def events(count: int, seed: int, vocabulary: int) -> list[dict[str, object]]:
-    """Draw log events that rules drawn with the same seed, and so many of them, may match."""
+    """Draw log events that rules drawn with the same seed, and this many of them, may match."""
     words = _Words(Random(f"rules {seed}"), max(40, vocabulary))
     rng = words._rng = Random(f"events {seed}")  # noqa: SLF001 - the same words, drawn otherwise
     return [_event(rng, words) for _ in range(count)]

@@ -272,5 +272,5 @@ class SystemFiles:
 SYSTEM_FILES: Final = SystemFiles()
 
 RandomBytes = Callable[[int], bytes]
-"""Returns so many bytes that nobody can predict."""
+"""Returns this many bytes that nobody can predict."""
 system_random: Final[RandomBytes] = secrets.token_bytes

@@ -1,4 +1,4 @@
-"""Principals, and what a role lets them publish and see: some events, some of their attributes."""
+"""Principals, and what their roles allow them to publish and see: some events, some attributes."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def lint(
     pairs: int = MAX_PAIRS,
     steps: int = BUDGET_STEPS,
 ) -> Findings:
-    """Check some of `count` filters, with at most so many steps for each question."""
+    """Check some of `count` filters, with at most this many steps for each question."""
     linter = Linter(schema, match=match, steps=steps)
     seen = list(islice(subjects, filters))
     findings, distinct = linter.look_at_each(seen)

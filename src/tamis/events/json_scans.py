@@ -73,7 +73,7 @@ def scan_workspace(limits: EventLimits) -> ScanWorkspace:
 
 
 def scanned_values(size: int) -> ScannedValues:
-    """Return memory for so many values."""
+    """Return memory for this many values."""
     return ScannedValues(
         events=np.empty(size, np.int32),
         paths=np.empty(size, np.int32),

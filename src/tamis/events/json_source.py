@@ -132,7 +132,7 @@ class _Surrogates(NamedTuple):
 
 
 def lines_of(data: bytes, longest: int) -> LineBlock:
-    """Return the lines of a text that are not blank, each cut off after so many bytes."""
+    """Return the lines of a text that are not blank, each cut off after this many bytes."""
     text = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(text == _NEWLINE)
     if len(text) and text[-1] != _NEWLINE:

@@ -1,4 +1,4 @@
-"""Where a broker listens unless it is told otherwise."""
+"""Where a broker listens by default."""
 
 from __future__ import annotations
 

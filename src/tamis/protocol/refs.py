@@ -33,7 +33,7 @@ _FIELDS: Final = {f'"{name}"'.encode(): name for name in WrongRequest.__struct_f
 
 
 def find_request(text: bytes) -> WrongRequest | None:
-    """Return what is known of a request; None if its number cannot be told.
+    """Return what is known of a request; None if its number cannot be read.
 
     >>> find_request(b'{"type":"subscribe","ref":7,"filter":5}').ref, find_request(b'{"ref":7')
     (7, None)

@@ -234,7 +234,7 @@ class EventLog:
         return self.damage.places
 
     def verify_some(self, first: int, max_bytes: int) -> int:
-        """Read on from a sequence, for so many bytes; return the sequence to go on with."""
+        """Read on from a sequence, for this many bytes; return the sequence to go on with."""
         segments, following = self._segments, self._next
         at = max(0, bisect_right(segments, first, key=_first) - 1)
         for segment in segments[at:]:

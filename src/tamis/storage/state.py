@@ -231,7 +231,7 @@ class StateStore(StateBase):
     def write_deferred(self, owner: str, up_to: int, most: int) -> WrittenMatches:
         """Make the first deferred matches of an owner pending: at least one row, if there is one.
 
-        Those are its matches up to a sequence, about so many. Damaged ones count as dropped.
+        Those are its matches up to a sequence, about this many. Damaged ones count as dropped.
         """
         rows: list[Row] = []
         damaged: list[Row] = []
@@ -502,7 +502,7 @@ class StateStore(StateBase):
         return [DeadLetterUsage(*row) for row in found]
 
     def drop_dead_letters(self, number: int, reason: str, *, letters: int, bytes_: int) -> int:
-        """Drop the oldest dead letters of a subscription: at least so many, of at least this size.
+        """Drop a subscription's oldest dead letters: at least this many, of at least this size.
 
         They count as dropped events. Return how many they are.
         """

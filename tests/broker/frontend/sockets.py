@@ -50,7 +50,7 @@ class Talk:
         return frame
 
     def events(self, count: int) -> list[dict[str, Any]]:
-        """Return so many events."""
+        """Return this many events."""
         found: list[dict[str, Any]] = []
         while len(found) < count:
             frame = self.hear()

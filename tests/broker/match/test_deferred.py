@@ -372,7 +372,7 @@ async def test_what_is_deferred_while_a_slice_finds_nothing_is_not_given_up(tmp_
 
 
 async def backlogs(broker: Broker, sessions: dict[str, Session], counts: dict[str, int]) -> None:
-    """Make subscriptions, and defer so many events for each principal."""
+    """Make subscriptions, and defer this many events for each principal."""
     for owner, session in sessions.items():
         for name in NAMES:
             await subscribe(session, f"{owner} >= 0", name)

@@ -20,7 +20,7 @@ MB = 1_000_000
 
 
 def version(sizes: list[int], *, buckets: int = 0) -> Version:
-    """Return a version with shards of so many megabytes, the first ones in buckets."""
+    """Return a version with shards of this many megabytes, the first ones in buckets."""
     shards = [
         Shard(
             number,

@@ -186,7 +186,7 @@ class AcknowledgementWriter:
                 flush.set_result(None)
 
     def _report(self, error: StorageError) -> None:
-        """Show that outcomes wait in memory; after a crash, their events come again."""
+        """Report that outcomes wait in memory; after a crash, their events are delivered again."""
         self._health.warn(PROBLEM, str(error))
         if not self._is_stuck:
             LOG.error(PROBLEM, reason=str(error))
@@ -219,7 +219,7 @@ class AcknowledgementWriter:
                 self.count_lost(subscription, lost.events, lost.reason)
 
     def count_lost(self, subscription: ActiveSubscription, events: int, reason: str) -> None:
-        """Count events that cannot be sent; the subscriber is told as soon as it can be."""
+        """Count events that cannot be sent, and report them to the subscriber when possible."""
         subscription.lose(events, reason)
         self._metrics.dropped.labels(reason).inc(events)
         subscription.queue.wake()

@@ -22,7 +22,7 @@ class DeadLetterBounds:
     def __init__(
         self, state: StateStore, subscription_index: SubscriptionIndex, letters: int, bytes_: int
     ) -> None:
-        """Allow a subscription so many letters, and a principal so many bytes of them."""
+        """Allow a subscription this many letters, and a principal this many bytes of them."""
         self._state = state
         self._index = subscription_index
         self._letters = letters

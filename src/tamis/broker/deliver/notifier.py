@@ -163,7 +163,7 @@ class Notifier:
         manual: bool,
     ) -> Attachment:
         """Start sending to a sink, and stop sending to the previous one."""
-        # Another may have come while the previous one was told.
+        # Another may have come while the previous one was notified.
         while subscription.attachment is not None:
             await self.end(subscription, "taken over by another connection")
         attachment = Attachment(subscription, reader, sink, credit, manual=manual)
@@ -318,7 +318,7 @@ class Notifier:
     ) -> FetchedEvents:
         """Return queued events, waiting up to `wait` seconds for the first, or for a loss.
 
-        The loss is still to be told.
+        The loss is still to be reported.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + wait

@@ -128,12 +128,12 @@ class DeliveryQueue:
             self.listeners = tuple(one for one in self.listeners if one is not wake_up)
 
     def wake(self) -> None:
-        """Let everybody who waits look for events."""
+        """Wake everybody who waits for events."""
         for wake_up in self.listeners:
             wake_up.set()
 
     def forget_readers(self) -> None:
-        """Let all readers begin again: their rights have changed."""
+        """Restart all readers, because their rights have changed."""
         self.wake()
 
     def next_due(self) -> float:
@@ -339,7 +339,7 @@ class DiskQueue(DeliveryQueue):
     def _in_order(
         self, again: Sequence[QueuedEvent], cursor: Cursor, limit: int
     ) -> list[QueuedEvent]:
-        """Return events that come again and others; those that nobody has rejected, in order."""
+        """Merge events to send again with new ones; those that nobody has rejected are in order."""
         rejected = [queued for queued in again if queued.due]
         returned = [queued for queued in again if not queued.due]
         ordered = sorted([*returned, *cursor.ready])[: limit - len(rejected)]
@@ -428,7 +428,7 @@ class DiskQueue(DeliveryQueue):
     # --- cursors ---------------------------------------------------------------------------------
 
     def forget_readers(self) -> None:
-        """Let all readers begin again: their rights have changed."""
+        """Restart all readers, because their rights have changed."""
         self._seen = max([self._seen, *(cursor.last for cursor in self._cursors.values())])
         self._cursors.clear()
         super().forget_readers()
@@ -447,7 +447,7 @@ class DiskQueue(DeliveryQueue):
                 other.remove(sequences)
 
     async def _refill(self, cursor: Cursor) -> None:
-        """Read the next events from disk; whoever else wants them waits."""
+        """Read the next events from disk; other readers wait meanwhile."""
         if self._reading is None:
             self._reading = asyncio.Lock()
         async with self._reading:

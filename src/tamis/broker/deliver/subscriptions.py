@@ -184,7 +184,7 @@ class ActiveSubscription:
             self.keep_untold({reason: events - told})
 
     def keep_untold(self, losses: Mapping[str, int]) -> None:
-        """Keep losses, by reason, that the subscriber could not be told."""
+        """Keep losses, by reason, that could not be reported to the subscriber."""
         for reason, count in losses.items():
             self.untold[reason] = self.untold.get(reason, 0) + count
 

@@ -17,7 +17,7 @@ class ConnectionAdmission:
     """All connections of a server, from the first byte of their handshake."""
 
     def __init__(self, most: int) -> None:
-        """Hold at most so many connections."""
+        """Hold at most this many connections."""
         self._most: Final = most
         self._known: set[ConnectionTicket] = set()
         self._strangers: defaultdict[str, dict[ConnectionTicket, None]] = defaultdict(dict)

@@ -470,7 +470,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._close_when_quiet()
 
     def _close_when_quiet(self) -> None:
-        """Close once the peer sends no more, where it cannot be told by a half-close: over TLS."""
+        """Over TLS, which has no half-close to notify the peer, close once it sends no more."""
         if self._quiet_timer is not None:
             self._quiet_timer.cancel()
         if not self.transport.can_write_eof():

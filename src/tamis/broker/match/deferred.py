@@ -31,7 +31,7 @@ MAX_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSES: Final = 40
 """How many times as long as a slice takes the pause after it may be."""
 MANY_WAITING: Final = 25_000
-"""With so many matches there are no longer pauses."""
+"""With this many matches there are no longer pauses."""
 SECONDS_PER_MATCH: Final = 1e-5
 """What a deferred match costs who publishes for its own subscriptions."""
 PROBLEM: Final = "deferred matches cannot be made pending"

@@ -153,7 +153,7 @@ class Matcher:
         self.deferred_writer = deferred_writer
         self._budget = budget
         self._alone = int(has_tokens)
-        """Up to so many owners need no budget; without tokens nobody knows them."""
+        """Up to this many owners need no budget; without tokens nobody knows them."""
         self._on_suspended = on_suspended
         self._rest: deque[StoredEvent] = deque()
         """Events taken from the queue, for the next steps."""

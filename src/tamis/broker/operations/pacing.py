@@ -110,7 +110,7 @@ class PrincipalPacing:
         await self._wait(principal, wait, closed)
 
     async def wait_for_frame(self, principal: str, closed: asyncio.Future[str], size: int) -> None:
-        """Return when a frame of so many bytes may be handled."""
+        """Return when a frame of this many bytes may be handled."""
         wait = self._due(principal) - self.note(principal)
         self.charge(principal, FRAME_SECONDS + size * SECONDS_PER_BYTE)
         await self._wait(principal, wait, closed)

@@ -67,7 +67,7 @@ class Supervisor:
     async def finish(self, name: str, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work that is finished also if whoever waits gives up.
 
-        What it refuses is told to whoever waits, and is no failure.
+        A refusal goes to the caller who waits, and is not a failure.
         """
         task = self.start(name, _result_or_refusal(work))
         # It may be cancelled before it begins, and Python would warn that nobody awaited the work.

@@ -26,7 +26,7 @@ _small_batches: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def split_batch(body: bytes, most: int) -> list[msgspec.Raw]:
-    """Return the events of a JSON array; refuse more than so many."""
+    """Return the events of a JSON array; refuse more than this many."""
     if len(body) <= MAX_SMALL_BYTES:
         return _small_batches.decode(body)
     try:
@@ -43,7 +43,7 @@ def split_lines(body: bytes, most: int) -> list[tuple[int, bytes]]:
 
 
 def decode_large_request(frame: bytes, most: int) -> Request:
-    """Return the frame that a client sent, with at most so many events."""
+    """Return the frame that a client sent, with at most this many events."""
     try:
         found = _request_decoder(most).decode(frame)
     except msgspec.ValidationError as error:

@@ -44,7 +44,7 @@ class Author(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Return whether it is told no longer of revocations and of other rights."""
+        """Return whether it has ended, and no longer hears of revocations and changed rights."""
 
     def require_right(self, rights: Rights, payloads: Sequence[Payload]) -> None:
         """Refuse events that were allowed by earlier rights, if they no longer are."""

@@ -60,7 +60,7 @@ class EventCache:
         *,
         max_unmatched: int,
     ) -> None:
-        """Make a cache in which at most so many batches wait to be matched."""
+        """Make a cache in which at most this many batches wait to be matched."""
         self._log = log
         self._executor = executor
         self._decoder = decoder

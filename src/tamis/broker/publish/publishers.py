@@ -49,7 +49,7 @@ class Numbering:
     """The last numbers of all publishers, and the next ones of those that publish now."""
 
     def __init__(self, tails: dict[str, PublisherTail], *, max_names: int = sys.maxsize) -> None:
-        """Keep the numbers of at most so many names for each principal."""
+        """Keep the numbers of at most this many names for each principal."""
         self.tails: Final = tails
         """What is stored of each publisher."""
         self._max_names: Final = max_names
@@ -68,7 +68,7 @@ class Numbering:
         """Names of which only refusals are known, by principal; the oldest ones first."""
 
     def check(self, name: str, number: int, *, skip: bool, new_names: int = 0) -> None:
-        """Refuse a number that is too high, or a name too many beside so many new ones.
+        """Refuse a number that is too high, or a name too many beside this many new ones.
 
         `next` is the one that needs no check.
         """
@@ -234,7 +234,7 @@ class FanOut:
             self._relieve(owner)
 
     def has_room(self, owner: str, most: int) -> bool:
-        """Return whether more events may wait, with so many subscriptions."""
+        """Return whether more events may wait, with this many subscriptions."""
         return self.waiting.get(owner, 0) * self.reach.get(owner, most) <= self.max_matches
 
     def relief(self, owner: str) -> asyncio.Future[None]:
@@ -244,7 +244,7 @@ class FanOut:
         return self._reliefs[owner]
 
     def wake_all(self) -> None:
-        """Let everybody ask again who waits for room."""
+        """Wake everybody who waits for room."""
         for owner in [*self._reliefs]:
             self._relieve(owner)
 

@@ -28,7 +28,7 @@ class PublishingQuota:
         self._refuse_if_exceeded(principal, costs, self._rates.take_all([*costs.values()]))
 
     def check(self, principal: str, rights: Rights, size: int) -> None:
-        """Refuse a body of so many bytes if not even one event of it could be stored now."""
+        """Refuse a body of this many bytes if not even one event of it could be stored now."""
         costs = _costs(principal, rights, 1, size)
         self._refuse_if_exceeded(principal, costs, self._rates.wait_for([*costs.values()]))
 

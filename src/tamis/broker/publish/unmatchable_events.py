@@ -12,7 +12,7 @@ from tamis.broker.operations.metrics import Metrics
 
 LOG: Final = get_logger("tamis.broker")
 
-# Whoever learns of so many needs to know of no more, and they take some megabytes.
+# More than this many tell nobody anything new, and they take some megabytes.
 MOST_KNOWN: Final = 100_000
 PROBLEM: Final = "stored events cannot be matched"
 

@@ -60,7 +60,7 @@ class Session(Questions, Administration):
         self._publisher_names: dict[str, str] = {}
         self._attachments: set[Attachment] = set()
         self.has_ended = False
-        """Whether it is told no longer of revocations and of other rights."""
+        """Whether it has ended, and no longer hears of revocations and changed rights."""
         self._temporary: set[ActiveSubscription] = set()
         """Subscriptions that end with the session."""
         self._telling: tuple[ActiveSubscription, dict[str, int]] | None = None
@@ -161,7 +161,7 @@ class Session(Questions, Administration):
             self._services.numbering.note_refusal(name, sequence, 1)
 
     def expect_publication(self, size: int) -> None:
-        """Refuse a body of so many bytes before it is read, if it cannot be stored anyway."""
+        """Refuse a body of this many bytes before it is read, if it cannot be stored anyway."""
         self._require_open()
         if not self.rights.may_publish:
             raise self.rights.unpublishable("none of them allows publishing")
@@ -247,7 +247,7 @@ class Session(Questions, Administration):
         return await manager.subscribe(wanted, self.principal, self.rights, self._keep)
 
     def _keep(self, subscription: ActiveSubscription) -> bool:
-        """Let a new subscription end with the session; return whether that has not ended."""
+        """Tie a new subscription to the session; return False if the session has ended."""
         if not self.has_ended:
             self._temporary.add(subscription)
         return not self.has_ended

@@ -14,7 +14,7 @@ from tamis.broker.match.matcher import Updater
 from tamis.errors import TamisError
 from tamis.matching import Engine
 
-# Rights are applied to so many subscriptions between two batches of events.
+# Rights are applied to this many subscriptions between two batches of events.
 SUBSCRIPTIONS_PER_STEP: Final = 100
 GRANTS_PER_TURN: Final = 500
 

@@ -98,7 +98,7 @@ class ExpiredAtStart:
             LOG.warning(PROBLEM, subscriptions=len(self._spared))
 
     async def decide(self) -> None:
-        """Let them expire when they should, once the clock can be believed; a chore."""
+        """Give them their expiry back once the clock can be trusted; a chore."""
         if self._clock.can_tell_age(TRUST_SECONDS):
             if self._spared:
                 await self._decide()

@@ -66,7 +66,7 @@ def matching_budget(
 
 
 class Suspensions:
-    """Tells subscribers that their filters take too long, and lets them try again."""
+    """Reports filters that take too long to their subscribers, who may try again."""
 
     def __init__(
         self,

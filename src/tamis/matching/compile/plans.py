@@ -42,7 +42,7 @@ ATTRIBUTES_PER_EVENT: Final = 24
 
 
 def usual_presence(attributes: int) -> float:
-    """Return the share of events assumed to have an attribute, of so many that filters test."""
+    """Return the share of events assumed to have an attribute, of this many that filters test."""
     return min(1.0, ATTRIBUTES_PER_EVENT / max(1, attributes))
 
 
@@ -57,9 +57,9 @@ class Selectivity(NamedTuple):
     single: NDArray[np.float64]
     """Under the keys of its access predicates; infinite if it has none."""
     compound: NDArray[np.float64]
-    """Under its rarest cell, its two, and its three rarest; infinite if it has not so many."""
+    """Under its rarest cell, its two, and its three rarest; infinite if it has fewer."""
     blocks: NDArray[np.int32]
-    """The attributes of those cells; NONE if it has not so many."""
+    """The attributes of those cells; NONE if it has fewer."""
 
 
 class ChosenPlan(NamedTuple):

@@ -277,7 +277,7 @@ class _GrowingLeaves:
         return numbers
 
     def _reserve(self, leaves: int, integers: int) -> None:
-        """Make space for so many more leaves and integers, and the integers of one to look up."""
+        """Make space for this many more leaves and integers, and the integers of one to look up."""
         old = self._table
         size = len(self)
         used = int(old.starts[size])

@@ -109,7 +109,7 @@ def combine(batch: EventBatch, names: Sequence[str], events: Places) -> Combinat
 
 
 def pieces(events: Places, sizes: Places, most: int) -> Iterator[Places]:
-    """Yield events in order, some at a time: one, or those that have so many combinations."""
+    """Yield events in order, some at a time: one, or those that have this many combinations."""
     ends = np.cumsum(sizes)
     first = 0
     while first < len(events):

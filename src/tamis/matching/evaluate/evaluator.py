@@ -90,7 +90,7 @@ class Evaluator:
     def evaluate(
         self, batch: EventBatch, threads: int = 1, meter: Meter | None = None
     ) -> SegmentMatches:
-        """Return which events match which subscriptions, as far as a meter lets them be tested."""
+        """Return which events match which subscriptions, as far as the meter allows."""
         if batch.length > self._max_events:
             return self._evaluate_in_parts(batch, threads, meter)
         cells = self._finder.find(batch, meter)

@@ -69,7 +69,7 @@ class _TimeTaken(NamedTuple):
     size: int
 
     def expected(self, size: int) -> float:
-        """Return the time that a text of a length, or so many combinations, probably take."""
+        """Return the time that a text of a length, or this many combinations, probably take."""
         if self.size < MIN_KNOWN_SIZE:
             return float("inf")
         return self.seconds / self.size * size
@@ -216,7 +216,7 @@ class Meter:
         return passed
 
     def compute(self, row: int, work: Callable[[], T], size: int, worst: float) -> T | None:
-        """Return what a test of so many combinations of values finds; None if nobody can pay."""
+        """Return what a test of this many combinations of values finds; None if nobody can pay."""
         payers = self._payers(row)
         if self._limit(row, payers, size) <= 0.0:
             self.left_out.append(row)

@@ -49,7 +49,7 @@ MIN_COMBINED: Final = 24
 # is soon found out.
 MAX_COMBINED: Final = 16_384
 MAX_COMBINED_OPERATIONS: Final = 1 << 18
-# Values of single events are kept for other relations, up to so many.
+# Values of single events are kept for other relations, up to this many.
 MAX_KEPT_VALUES: Final = 100_000
 # For fewer events than this, the reference semantics is faster than building columns.
 MIN_COLUMN_EVENTS: Final = 4
@@ -250,7 +250,7 @@ class MeteredRelation(NamedTuple):
     row: int
 
     def run(self, work: Callable[[], T], operations: int, size: int) -> T | None:
-        """Return what a test of so many combinations finds; None if nobody can pay for it."""
+        """Return what a test of this many combinations finds; None if nobody can pay for it."""
         worst = CALL_SECONDS + SECONDS_PER_OPERATION * operations
         return self.meter.compute(self.row, work, size, worst)
 

@@ -30,10 +30,10 @@ from tamis.matching.evaluate.metering import (
 # Bytes of a text that go through an automaton at a time. It lists every occurrence, and those of a
 # long text would fill the memory.
 SCAN_BYTES: Final = 4 * 1024
-# More occurrences than these in such a piece are too many; a substring may have so many of them.
+# More occurrences than these in such a piece are too many; a substring may have this many of them.
 MAX_LISTED_PER_PIECE: Final = 256
 MAX_OCCURRENCES: Final = 32
-# Adding a substring to a new automaton takes as long as listing so many occurrences.
+# Adding a substring to a new automaton takes as long as listing this many occurrences.
 LISTED_PER_BUILT: Final = 10
 # Longer substrings are tried one by one, so that pieces need not be longer.
 MAX_PART_BYTES: Final = 1024

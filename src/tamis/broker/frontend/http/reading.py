@@ -203,7 +203,7 @@ class EventsBody(NamedTuple):
 
 
 def read_events(body: bytes, media_type: str, headers: Headers, most: int) -> EventsBody:
-    """Return the events in a body, at most so many."""
+    """Return the events in a body, at most this many."""
     match media_type:
         case "application/cloudevents+json":
             return EventsBody("cloudevents", [body])
