@@ -43,7 +43,7 @@ class Size(NamedTuple):
     def divided(self, by: int) -> Size:
         """Return a smaller size, to try the tool."""
         few, many = (n // by for n in self.growth)
-        return Size(*(max(10, n // by) for n in self[:-1]), growth=(few, many))
+        return Size._make([*(max(10, n // by) for n in self[:-1]), (few, many)])
 
 
 FULL = Size(
