@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from tamis.ports import SystemClock, SystemFiles
-from tamis.storage import EventLog, NewRecord, Record, StoredSubscription
+from tamis.storage import EventLog, EventOrigin, NewRecord, Record, StoredSubscription
 
 PUBLISHERS = ("", "p", "Ünï", "a publisher with a longer name")
 
@@ -18,11 +18,17 @@ def new_records(rng: Random, count: int, largest: int = 60) -> list[NewRecord]:
         NewRecord(
             rng.choice(PUBLISHERS),
             rng.choice((0, 1, rng.randrange(1 << 63))),
-            rng.randrange(256),
+            rng.randrange(128),
             rng.randbytes(rng.randrange(largest)),
+            new_origin(rng) if rng.random() < 0.3 else None,
         )
         for _ in range(count)
     ]
+
+
+def new_origin(rng: Random) -> EventOrigin:
+    broker, hop = rng.randbytes(16).hex(), rng.randbytes(16).hex()
+    return EventOrigin(broker, rng.randrange(1 << 63), rng.random() * 1e9, hop)
 
 
 def everything(log: EventLog, limit: int = 7) -> list[Record]:

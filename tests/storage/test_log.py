@@ -44,7 +44,7 @@ def test_a_record_survives_a_round_trip(tmp_path: Path) -> None:
         (EVENT._replace(publisher="é" * 40_000), "a publisher's name in bytes: 80,000 exceeds"),
         (EVENT._replace(publisher_sequence=1 << 63), "a publisher's sequence"),
         (EVENT._replace(publisher_sequence=-1), "a publisher's sequence"),
-        (EVENT._replace(format=256), "a format: 256 exceeds the limit of 255"),
+        (EVENT._replace(format=128), "a format: 128 exceeds the limit of 127"),
         (EVENT._replace(payload=bytes(MAX_PAYLOAD_BYTES + 1)), "a payload's bytes"),
     ],
 )

@@ -262,7 +262,7 @@ def test_a_log_of_another_version_is_refused(quick_path: Path) -> None:
     from tamis.storage import segments  # noqa: PLC0415
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(segments, "VERSION", 2)
+        patch.setattr(segments, "VERSION", 3)
         log = EventLog(quick_path, files=UNSYNCED)
         log.append([NewRecord("p", 1, 0, b"x")])
         log.close()

@@ -15,14 +15,17 @@ from tamis.storage import DroppedEvents, StateStore
 from tamis.storage.counts import CountFile
 from tamis.storage.database import VERSION
 
-# What `filled` made with the first version of the state.
-VERSION_1 = Path(__file__).with_name("state_version_1.sql")
+# What `filled` made with earlier versions of the state.
+STATES = {
+    version: Path(__file__).with_name(f"state_version_{version}.sql")
+    for version in range(1, VERSION)
+}
 
 
-def restored(folder: Path) -> Path:
+def restored(folder: Path, version: int = 1) -> Path:
     path = folder / "state.db"
     connection = sqlite3.connect(path)
-    connection.executescript(VERSION_1.read_text(encoding="utf-8"))
+    connection.executescript(STATES[version].read_text(encoding="utf-8"))
     connection.execute("PRAGMA journal_mode = WAL")
     (changes,) = connection.execute("SELECT changes FROM counters").fetchone()
     connection.close()
@@ -32,10 +35,12 @@ def restored(folder: Path) -> Path:
     return path
 
 
-def test_a_state_of_version_1_is_changed_to_the_present_format(quick_path: Path) -> None:
-    path = restored(quick_path)
-    wanted = filled(quick_path / "present", deferred=()).after
-    for version in (1, VERSION):
+@pytest.mark.parametrize("before", STATES)
+def test_an_earlier_state_is_changed_to_the_present_format(quick_path: Path, before: int) -> None:
+    path = restored(quick_path, before)
+    present = quick_path / "present"
+    wanted = (filled(present, deferred=()) if before == 1 else filled(present)).after
+    for version in (before, VERSION):
         state = StateStore(path)
         assert state.version_found == version
         assert all_of(state) == wanted
@@ -44,6 +49,7 @@ def test_a_state_of_version_1_is_changed_to_the_present_format(quick_path: Path)
     state = StateStore(path)
     state.add_dropped("retention", {1: 3})
     assert state.dropped() == [DroppedEvents(1, "retention", 3, 0)]
+    assert (state.routes(), state.broker_id) == ([], "")
     state.close()
 
 

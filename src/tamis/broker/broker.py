@@ -22,7 +22,9 @@ from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.routes import is_link
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.links.links import Links
 from tamis.broker.match.catch_up import CatchUp
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
@@ -117,8 +119,11 @@ class Broker:
         self.engine, self._marks = self.snapshots.load()
         # An engine from a file has a schema object of its own; shared, it checks an event once.
         schema = self.engine.schema
-        limits = EventLimits(size=settings.largest_event)
-        self.decoder = PayloadDecoder(schema, limits, is_total=settings.mode is Mode.TOTAL)
+        self.decoder = PayloadDecoder(
+            schema,
+            EventLimits(size=settings.largest_event),
+            is_total=settings.mode is Mode.TOTAL,
+        )
         self.access_control = AccessControl(
             settings, store.state, schema, clock, executors.administration, random=random
         )
@@ -282,6 +287,7 @@ class Broker:
             forget=self.forget,
         )
         self.event_cache = event_cache
+        self.links = Links(self._services, self.matcher, event_cache, self.supervisor)
         self._catch_up = CatchUp(
             store=store,
             event_cache=event_cache,
@@ -354,6 +360,7 @@ class Broker:
         supervisor.restart("acknowledgement writer", self.acknowledgement_writer.run)
         supervisor.restart("deferred writer", self.deferred_writer.run)
         supervisor.restart("current rights", self.subscription_manager.current_rights.run)
+        supervisor.restart("links", self.links.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
         checkpointer = Checkpointer(self.store.state, self.executors.background)
         supervisor.restart("checkpointer", checkpointer.run)
@@ -365,6 +372,7 @@ class Broker:
 
     def _restore_subscriptions(self) -> list[ActiveSubscription]:
         restored, now = [], self.steady_clock.time()
+        routes = self.subscription_index.routes
         subscriptions = self.store.state.subscriptions()
         self.expired_at_start.begin(subscriptions)
         for stored in subscriptions:
@@ -375,6 +383,9 @@ class Broker:
                 self.store.state.remove_subscription(stored.number)
                 continue
             try:
+                if is_link(valid):
+                    self.links.restore(valid)
+                    continue
                 restored.append(self.subscription_manager.restore(valid, self._marks))
             except TamisError as error:
                 LOG.warning(
@@ -384,8 +395,9 @@ class Broker:
                     reason=str(error),
                 )
         self.expired_at_start.report()
-        for number in self.engine.ids():
-            if self.subscription_index.get(cast("int", number)) is None:
+        self.links.restore_routes(self._marks)
+        for number in cast("list[int]", self.engine.ids()):
+            if self.subscription_index.get(number) is None and number not in routes:
                 self.engine.remove(number)
         self.subscription_manager.suspensions.report()
         self.letter_bounds.load()
@@ -398,7 +410,8 @@ class Broker:
 
     def _save_snapshot(self) -> None:
         try:
-            self.snapshots.save(self.engine, self.subscription_index)
+            routes = self.subscription_index.routes.copy().values()
+            self.snapshots.save(self.engine, [*self.subscription_index, *routes])
         except OSError as error:
             # Only the next start takes longer.
             LOG.warning("no snapshot written", reason=str(error))
@@ -565,7 +578,12 @@ class Broker:
             "ready": self.health.ready,
             "problems": self.health.problems,
             "uptime": round(self.clock.monotonic() - self._started_at, 3),
-            "subscriptions": len(self.subscription_index),
+            "broker": self.links.broker_id,
+            "subscriptions": self._subscription_count(),
+            "links": {
+                "count": len(self.subscription_index.links),
+                "routes": len(self.subscription_index.routes),
+            },
             "suspended": len(self.subscription_manager.suspensions.numbers),
             "connections": len(self._sessions),
             "log": {
@@ -579,12 +597,18 @@ class Broker:
             **self.metrics.totals(),
         }
 
+    def _subscription_count(self) -> int:
+        return len(self.subscription_index) - len(self.subscription_index.links)
+
     def _end_slow(self, subscription: ActiveSubscription) -> None:
         self.supervisor.start("end notice", self.notifier.end(subscription, "too slow"))
 
     def _watch(self) -> None:
         watch = self.metrics.watch
-        watch("subscriptions", "Subscriptions in force", lambda: len(self.subscription_index))
+        index = self.subscription_index
+        watch("subscriptions", "Subscriptions in force", self._subscription_count)
+        watch("links", "Links to other brokers", lambda: len(index.links))
+        watch("routes", "Filters that other brokers have forwarded", lambda: len(index.routes))
         watch("connections", "Sessions open", lambda: len(self._sessions))
         watch("log_bytes", "Bytes of the log", lambda: self.store.log.bytes)
 

@@ -13,7 +13,7 @@ disk, so asyncio code makes them from a thread.
 
 from tamis.storage.damage import Damage
 from tamis.storage.log import EventLog
-from tamis.storage.records import NewRecord, Record
+from tamis.storage.records import EventOrigin, NewRecord, Record
 from tamis.storage.state import StateStore
 from tamis.storage.store import Recovery, Retention, Storage, is_store
 from tamis.storage.tables import (
@@ -27,6 +27,7 @@ from tamis.storage.tables import (
     Pending,
     PublisherTail,
     Retry,
+    StoredRoute,
     StoredSubscription,
     StoredToken,
     WrittenMatches,
@@ -42,6 +43,7 @@ __all__ = [
     "DeferredMatches",
     "DroppedEvents",
     "EventLog",
+    "EventOrigin",
     "NewRecord",
     "Pending",
     "PublisherTail",
@@ -51,6 +53,7 @@ __all__ = [
     "Retry",
     "StateStore",
     "Storage",
+    "StoredRoute",
     "StoredSubscription",
     "StoredToken",
     "WrittenMatches",

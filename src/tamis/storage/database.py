@@ -17,7 +17,7 @@ from tamis.storage.files import refusal, write_all
 from tamis.storage.migrations import MIGRATIONS
 
 APPLICATION: Final = int.from_bytes(b"Tams")
-VERSION: Final = 2
+VERSION: Final = 3
 _WAL_MODE: Final = b"\2\2"
 _BUSY_SECONDS: Final = 30
 _LEVELS: Final = {False: "NORMAL", True: "FULL"}

@@ -29,6 +29,7 @@ from tamis.storage.segments import (
     HEADER_BYTES,
     LARGE_READ,
     SMALL_READ,
+    VERSION,
     Extent,
     Header,
     LogSegment,
@@ -79,11 +80,16 @@ class EventLog:
                 folder, files, self._pool, removed_below=removed_below, synced_up_to=synced_up_to
             )
             last = opened.segments[-1] if opened.goes_on else None
+            if last is not None and last.header.version < VERSION:
+                # An earlier version of Tamis must not take what is appended for its own.
+                last = None
             self._active = None if last is None else _Active.open(last, files)
         except OSError as error:
             raise refusal(error.filename or folder, "opening the log", error) from error
         self._segments = opened.segments
-        self._header = self._segments[-1].header if self._segments else None
+        self._header = (
+            self._segments[-1].header._replace(version=VERSION) if self._segments else None
+        )
         self._is_closed = False
         self._next = opened.next_sequence
         self.last_time = opened.last_time

@@ -101,7 +101,9 @@ class RecordScanner:
 
 
 MAGIC: Final = b"tamis log\r\n\0"
-VERSION: Final = 1
+VERSION: Final = 2
+_VERSIONS: Final = (1, VERSION)
+"""Those that can be read; a segment of version 1 has no origins, and is not appended to."""
 _FIELDS: Final = struct.Struct("<12sH4sQd2x")
 _CRC: Final = struct.Struct("<I")
 HEADER_BYTES: Final = _FIELDS.size + _CRC.size
@@ -123,6 +125,7 @@ class Header(NamedTuple):
     first: int
     time: float
     """No event in the segment is older, and none in earlier segments is younger."""
+    version: int = VERSION
 
     def path(self, folder: Path) -> Path:
         """Return the path of the segment."""
@@ -151,7 +154,7 @@ def create_segment(files: Files, folder: Path, header: Header) -> int:
     beside = path.with_suffix(PART)
     file = files.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
-        fields = _FIELDS.pack(MAGIC, VERSION, *header)
+        fields = _FIELDS.pack(MAGIC, VERSION, *header[:3])
         write_all(files, file, fields + _CRC.pack(zlib.crc32(fields)), 0)
         files.sync(file)
         files.rename(beside, path)
@@ -177,9 +180,9 @@ def read_header(path: Path, files: FilePool) -> Header | None:
     if _CRC.pack(zlib.crc32(fields)) != crc:
         return None
     magic, version, *rest = _FIELDS.unpack(fields)
-    if (magic, version) != (MAGIC, VERSION):
+    if magic != MAGIC or version not in _VERSIONS:
         raise StorageError(path, "the file was not written by this version of Tamis")
-    header = Header(*rest)
+    header = Header(*rest)._replace(version=version)
     if header.path(path.parent) != path:
         raise StorageError(
             path,

@@ -30,6 +30,7 @@ from tamis.storage.tables import (
     DROPPED,
     PENDING,
     PUBLISHERS,
+    ROUTES,
     SUBSCRIPTIONS,
     TOKENS,
     AuditEntry,
@@ -42,6 +43,7 @@ from tamis.storage.tables import (
     PublisherTail,
     Retry,
     Row,
+    StoredRoute,
     StoredSubscription,
     StoredToken,
     WrittenMatches,
@@ -125,6 +127,8 @@ class StateStore(StateBase):
             counters.pending -= gone[PENDING]
             counters.dead_letters -= gone[DEAD_LETTERS]
             counters.dropped -= gone[DROPPED]
+            if counters.routes:
+                counters.routes -= delete_rows(connection, ROUTES, "link = ?", keys)
         return gone[SUBSCRIPTIONS]
 
     def renew_subscription(self, number: int, expires_at: float) -> bool:
@@ -155,6 +159,30 @@ class StateStore(StateBase):
         """Return all subscriptions by number; report and skip damaged ones."""
         rows = self._rows(f"{SUBSCRIPTIONS.select} ORDER BY number")
         return [_subscription(row) for row in self._whole(SUBSCRIPTIONS, rows)]
+
+    # --- the overlay -------------------------------------------------------------------------
+
+    @property
+    def broker_id(self) -> str:
+        """Return the broker's id; empty if it has none yet."""
+        return self._counters.broker_id
+
+    def name_broker(self, broker_id: str) -> None:
+        """Give the broker its id, for good."""
+        with self._change(lasting=True) as (_, counters, *_):
+            counters.broker_id = broker_id
+
+    def routes(self) -> list[StoredRoute]:
+        """Return all routes by number; report and skip damaged ones."""
+        rows = self._rows(f"{ROUTES.select} ORDER BY number")
+        return [StoredRoute(*row[:-1]) for row in self._whole(ROUTES, rows)]
+
+    def change_routes(self, added: Sequence[StoredRoute], removed: Iterable[int]) -> None:
+        """Add routes, with numbers that were reserved, and remove others, all or none."""
+        with self._change(lasting=True) as (connection, counters, *_):
+            gone = delete_rows(connection, ROUTES, "number = ?", [(one,) for one in removed])
+            counters.routes += insert_rows(connection, ROUTES, added) - gone
+            counters.last_number = max(counters.last_number, *(one.number for one in added), 0)
 
     @property
     def seen_at(self) -> float:

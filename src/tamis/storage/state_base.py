@@ -24,6 +24,7 @@ from tamis.storage.tables import (
     DROPPED,
     PENDING,
     PUBLISHERS,
+    ROUTES,
     SCHEMA,
     SUBSCRIPTIONS,
     TOKENS,
@@ -152,7 +153,7 @@ class StateBase:
                 strays = count_rows(connection, table, _STRAY)
                 if strays:
                     self._note(table.name, "", f"{strays:,} rows are for nobody or no event")
-            for table in (SUBSCRIPTIONS, DEFERRED, PUBLISHERS, TOKENS, AUDIT, DROPPED):
+            for table in (SUBSCRIPTIONS, DEFERRED, PUBLISHERS, TOKENS, AUDIT, DROPPED, ROUTES):
                 self._whole(table, connection.execute(table.select))
             self._whole(PENDING, connection.execute(f"{PENDING.select} WHERE {_NOT_NEW}"))
 

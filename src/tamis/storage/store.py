@@ -24,6 +24,7 @@ from tamis.storage.damage import Damage
 from tamis.storage.database import VERSION
 from tamis.storage.files import FULL, FolderLock, make_folder, refusal, sync_folder
 from tamis.storage.log import SEGMENT_BYTES, EventLog
+from tamis.storage.records import ID_BYTES
 from tamis.storage.state import StateStore
 from tamis.storage.tables import DamagedRow, PublisherTail
 
@@ -135,6 +136,8 @@ class Storage:
                 self._report_unknown(count, appended)
                 self._report_unknown(self._removed, removed_below)
             self.state.check_sequences(self.log.next_sequence)
+            if not self.state.broker_id:
+                self.state.name_broker(random(ID_BYTES).hex())
             self.publishers: Final = self._publishers()
             """What is known of each publisher when the store was opened, matched or not."""
             self._opened = opened.pop_all()
@@ -189,7 +192,13 @@ class Storage:
         while records := self.log.read(position, _EVENTS_PER_READ):
             for record in records:
                 name, number = record.publisher, record.publisher_sequence
-                if number:
+                if record.origin is not None:
+                    name, number = record.origin.publisher, record.origin.sequence
+                    known = found.get(name, PublisherTail())
+                    if record.sequence >= unmatched and number > known.last:
+                        # Most of the other broker's events never come here.
+                        found[name] = PublisherTail(number, time=record.time)
+                elif number:
                     one = array("I", [crc32(record.payload, record.format)])
                     run = runs.get(name) or PublisherTail(number - 1)
                     runs[name] = run.append(number, one, record.time)

@@ -102,6 +102,19 @@ class DroppedEvents(NamedTuple):
     told: int = 0
 
 
+class StoredRoute(NamedTuple):
+    """A filter that a neighbour has forwarded to this broker."""
+
+    number: int
+    """As of a subscription; no two have the same."""
+    link: int
+    """The number of the subscription in whose queue its events wait."""
+    digest: str
+    """Names the filter on the link."""
+    structure: bytes
+    """The filter."""
+
+
 class AuditEntry(NamedTuple):
     """An administrative act."""
 
@@ -252,6 +265,9 @@ class Counters(msgspec.Struct):
     deferred: int = 0
     seen_at: float = 0.0
     """When the broker was certainly there, if the times of the log do not tell; else 0."""
+    routes: int = 0
+    broker_id: str = ""
+    """Names the broker in the overlay, for good."""
 
 
 COUNTERS: Final = ChecksummedTable("counters", Counters, ["copy"], by_key=True)
@@ -269,8 +285,9 @@ PUBLISHERS: Final = ChecksummedTable("publishers", Publisher, ["name"], by_key=T
 TOKENS: Final = ChecksummedTable("tokens", StoredToken, ["hash"], by_key=True)
 AUDIT: Final = ChecksummedTable("audit", AuditEntry, ["number"], by_key=False)
 DROPPED: Final = ChecksummedTable("dropped", DroppedEvents, ["number", "reason"], by_key=True)
+ROUTES: Final = ChecksummedTable("routes", StoredRoute, ["number"], by_key=False)
 
-COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEFERRED, DEAD_LETTERS, TOKENS, AUDIT, DROPPED)
+COUNTED: Final = (SUBSCRIPTIONS, PENDING, DEFERRED, DEAD_LETTERS, TOKENS, AUDIT, DROPPED, ROUTES)
 SCHEMA: Final = (
     *(table.create for table in (COUNTERS, PUBLISHERS, *COUNTED)),
     "CREATE UNIQUE INDEX names ON subscriptions (owner, name)",

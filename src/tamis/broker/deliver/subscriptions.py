@@ -27,6 +27,7 @@ LOG: Final = get_logger("tamis.broker")
 
 if TYPE_CHECKING:
     from tamis.broker.deliver.notifier import Attachment
+    from tamis.broker.deliver.routes import LinkSubscription, Route
 
 
 # Changes when rights are compiled in another way, so that what is compiled is compiled again.
@@ -58,6 +59,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first event that its present filter holds for; 0: it has had no other."""
     former: tuple[FormerFilter, ...] = ()
     """Its earlier filters, the oldest first, of which events may wait."""
+    principal: str = ""
+    """Of a link: the principal of its credential."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
@@ -279,6 +282,12 @@ class SubscriptionIndex:
         self._owned: dict[str, dict[int, ActiveSubscription]] = {}
         self.owners = 0
         """How many principals have subscriptions."""
+        self.routes: dict[int, Route] = {}
+        """The filters of neighbouring brokers, by number."""
+        self.links: dict[str, LinkSubscription] = {}
+        """The links to them, by their ids; they are among the subscriptions, too."""
+        self.note_change: Callable[[int], object] = lambda _: None
+        """Called with the number of each subscription that comes, goes or is matched otherwise."""
         self._changing = Lock()
 
     def __len__(self) -> int:
@@ -300,6 +309,7 @@ class SubscriptionIndex:
                 self.by_number[stored.number] = subscription
                 self.by_key[stored.owner, stored.name] = subscription
                 self._owned.setdefault(stored.owner, {})[stored.number] = subscription
+                self.note_change(stored.number)
             self.owners = len(self._owned)
 
     def remove(self, subscription: ActiveSubscription) -> None:
@@ -313,6 +323,7 @@ class SubscriptionIndex:
             if not self._owned[owner]:
                 del self._owned[owner]
             self.owners = len(self._owned)
+            self.note_change(subscription.number)
 
     def get(self, number: int) -> ActiveSubscription | None:
         """Return the subscription with a number."""

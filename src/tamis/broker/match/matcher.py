@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.routes import LinkSubscription
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.deferred import DeferredWriter, HeldEvent
 from tamis.broker.operations.health import Health, code_of, refusal
@@ -176,6 +177,8 @@ class Matcher:
         self._tails: dict[str, PublisherTail] = {}
         """Of publishers whose last numbers the state does not have yet."""
         self._unmatchable = event_cache.unmatchable
+        self.on_changes: Callable[[], object] = lambda: None
+        """Called on the event loop when changes of the subscriptions are in force."""
         self.stuck = asyncio.Event()
         """Set while matches cannot be stored."""
         metrics.watch_queue("match", self._unmatched)
@@ -196,8 +199,8 @@ class Matcher:
                     events.append(rest.popleft())
                     size += reach.get(events[-1].owner, len(self._index.by_number))
                 step = await self._executor.run(self._step, changes, events)
-                for result in step.changes:
-                    result.resolve()
+                if step.changes:
+                    self._resolve(step.changes)
                 if step.unmatched or step.unwritten or step.suspended or step.deferred:
                     await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
@@ -213,6 +216,12 @@ class Matcher:
                     for _ in range(self._taken):
                         unmatched.task_done()
                     self._taken = 0
+
+    def _resolve(self, changes: Iterable[ChangeResult]) -> None:
+        """Tell those who asked for changes, and those who watch them, that they are made."""
+        for result in changes:
+            result.resolve()
+        self.on_changes()
 
     async def drained(self) -> None:
         """Return when every queued event is matched."""
@@ -254,12 +263,17 @@ class Matcher:
                     and one.stored.start <= event.sequence
                     and (not one.rights.hides_anything or one.admits(event))
                 ]
+                subscriptions += self._links_of(event, matched) if self._index.routes else ()
                 # Few are asked again what they say, and many are cached.
                 event.payload.decoded = None
                 found.append((event.sequence, subscriptions))
                 count, matches = step.reached.get(event.owner, (0, 0))
                 step.reached[event.owner] = count + 1, matches + len(subscriptions)
-        names = {event.publisher for event in events if event.publisher_sequence}
+        names = {
+            event.publisher if event.origin is None else event.origin.publisher
+            for event in events
+            if event.publisher_sequence or event.origin is not None
+        }
         # A name may have been forgotten meanwhile.
         tails = [(name, self._publishers.get(name)) for name in names]
         self._tails.update([(name, tail) for name, tail in tails if tail is not None])
@@ -289,6 +303,22 @@ class Matcher:
             except StorageError:
                 step.unwritten.append(rows)
         return step
+
+    def _links_of(self, event: StoredEvent, matched: Iterable[Any]) -> list[LinkSubscription]:
+        """Return the links that an event goes over: each once, and never back to its hop."""
+        routes = self._index.routes
+        hop = None if event.origin is None else event.origin.hop
+        links: dict[LinkSubscription, None] = {}
+        for number in matched:
+            route = routes.get(number)
+            if route is None or route.link in links or route.link.peer == hop:
+                continue
+            link = route.link
+            if link.stored.start <= event.sequence and (
+                not link.rights.hides_anything or route.admits(event)
+            ):
+                links[link] = None
+        return [*links]
 
     async def _make_up_for(self, step: _StepResult) -> None:
         """Report what could not be matched, and write what could not be written."""
@@ -331,6 +361,8 @@ class Matcher:
     ) -> None:
         """Suspend subscriptions over the budget, and defer the matches of absent ones."""
         if self._budget.undecided:
+            if self._index.routes:
+                self._send_undecided(events, found)
             self._suspend(step, found)
         reached = [len(subscriptions) for _, subscriptions in found]
         step.deferred.extend(self.deferred_writer.select(found))
@@ -342,6 +374,25 @@ class Matcher:
                 count, total = step.reached.pop(event.owner)
                 if count > 1:
                     step.reached[event.owner] = count - 1, total - matches
+
+    def _send_undecided(
+        self,
+        events: Sequence[StoredEvent],
+        found: Sequence[tuple[int, list[ActiveSubscription]]],
+    ) -> None:
+        """Send what routes could not be tested on within the budget: the neighbour filters again.
+
+        A neighbour must not miss anything because one of its subscribers has a slow filter.
+        """
+        routes = self._index.routes
+        for number in [one for one in self._budget.undecided if one in routes]:
+            link, place = routes[int(number)].link, self._budget.undecided.pop(number)
+            for event, (sequence, subscriptions) in zip(events[place:], found[place:], strict=True):
+                is_back = event.origin is not None and event.origin.hop == link.peer
+                if link in subscriptions or sequence < link.stored.start or is_back:
+                    continue
+                if not link.rights.hides_anything or link.rights.sight(event.payload.source):
+                    subscriptions.append(link)
 
     def _suspend(
         self, step: _StepResult, found: Sequence[tuple[int, list[ActiveSubscription]]]
@@ -367,9 +418,12 @@ class Matcher:
 
         def note() -> None:
             for record in records:
-                tail = self._publishers.get(record.publisher)
-                if record.publisher_sequence and tail is not None:
-                    self._tails[record.publisher] = tail
+                name, number = record.publisher, record.publisher_sequence
+                if record.origin is not None:
+                    name, number = record.origin.publisher, record.origin.sequence
+                tail = self._publishers.get(name)
+                if number and tail is not None:
+                    self._tails[name] = tail
 
         await self.updater.do(note)
 
@@ -447,8 +501,7 @@ class Matcher:
             self._work.clear()
             if not self.updater.waiting.empty():
                 step = await self._executor.run(self._step, self.updater.take(), ())
-                for result in step.changes:
-                    result.resolve()
+                self._resolve(step.changes)
 
 
 def _make(change: SubscriptionChange) -> ChangeResult:

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from tamis.access import JOINED_LIMITS
+from tamis.broker.deliver.routes import Route
 from tamis.broker.deliver.subscriptions import ActiveSubscription, digest
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import SnapshotError
@@ -84,7 +85,7 @@ class Snapshots:
             LOG.warning("snapshot ignored, compiling all subscriptions", reason=str(error))
         return Engine(self._schema, self._mode, limits=JOINED_LIMITS, clock=self._clock.time), {}
 
-    def save(self, engine: Engine, subscriptions: Iterable[ActiveSubscription]) -> bool:
+    def save(self, engine: Engine, subscriptions: Iterable[ActiveSubscription | Route]) -> bool:
         """Save the engine if that makes the next start faster; return whether it was saved."""
         marks = {one.number: one.mark for one in subscriptions if one.mark}
         if not self._is_worth_it(marks):

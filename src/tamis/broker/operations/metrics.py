@@ -27,6 +27,9 @@ class Metrics:
         self.suspended = self._counter(
             "suspensions", "Subscriptions suspended because their filters take too long"
         )
+        self.refused_arrivals = self._counter(
+            "refused_peer_events", "Events of peers that may not or cannot be stored here"
+        )
         self.failures = self._counter("failures", "Tasks that failed by an error", "part")
         self.commit_seconds = self._histogram("commit_seconds", "Time of one write and sync")
         self.match_seconds = self._histogram("match_seconds", "Time to match a batch of events")

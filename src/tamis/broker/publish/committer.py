@@ -19,7 +19,7 @@ from tamis.errors import RefusedError, StorageError
 from tamis.ports import Executor
 from tamis.protocol import Code
 from tamis.protocol.views import Receipt
-from tamis.storage import EventLog, NewRecord, PublisherTail
+from tamis.storage import EventLog, EventOrigin, NewRecord, PublisherTail
 
 PROBLEM: Final = "publications cannot be stored"
 # A broker that nobody publishes to, because it is not ready, would never learn that it is.
@@ -50,6 +50,14 @@ class Author(Protocol):
         """Refuse events that were allowed by earlier rights, if they no longer are."""
 
 
+class ForwardedRecord(NamedTuple):
+    """What is stored of an event that was published at another broker, beside its payload."""
+
+    publisher: str
+    publisher_sequence: int
+    origin: EventOrigin
+
+
 class Publication(NamedTuple):
     """Events of one publisher, to be stored all or none."""
 
@@ -63,6 +71,8 @@ class Publication(NamedTuple):
     """Whether numbers before it may be left out."""
     payloads: Sequence[Payload]
     stored: asyncio.Future[Receipt]
+    forwarded: Sequence[ForwardedRecord] = ()
+    """For events of other brokers, in place of a name and a number: what is stored of each."""
 
 
 class AcceptedPublication(NamedTuple):
@@ -148,6 +158,31 @@ class Committer:
             self._abandon(publication)
         return stored
 
+    async def forward(
+        self,
+        author: Author,
+        rights: Rights,
+        events: Sequence[ForwardedRecord],
+        payloads: Sequence[Payload],
+    ) -> asyncio.Future[Receipt]:
+        """Queue events of other brokers, in order; return the future of their receipt.
+
+        One whose sequence at its origin is not above the last one stored of it is a duplicate.
+        """
+        stored: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        publication = Publication(author, rights, "", 0, True, payloads, stored, events)
+        waiting = self._fan_out.waiting
+        waiting[author.owner] = waiting.get(author.owner, 0) + len(payloads)
+        try:
+            async with self._turn:
+                await self._waiting.put(publication)
+        except asyncio.CancelledError:
+            self._drop(publication)
+            raise
+        if self._has_ended:
+            self._abandon(publication)
+        return stored
+
     async def run(self) -> None:
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
@@ -176,7 +211,7 @@ class Committer:
                     if records:
                         self._metrics.published.inc(len(records))
                         events = [
-                            StoredEvent(sequence, time, *record[:2], payload, owner)
+                            StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
                             for sequence, (record, payload, owner) in zip(
                                 sequences, accepted.events, strict=True
                             )
@@ -238,7 +273,10 @@ class Committer:
         new_names: Counter[str] = Counter()
         waiting = self._numbering.waiting
         for publication in batch:
-            author, rights, name, first, skip, payloads, _ = publication
+            author, rights, name, first, skip, payloads, _, forwarded = publication
+            if forwarded:
+                self._accept_forwarded(publication, accepted)
+                continue
             if first and waiting.get(name) == 1:
                 del waiting[name]
             elif first:
@@ -273,6 +311,33 @@ class Committer:
                 record = NewRecord(name, own, format_, payload.text)
                 accepted.events.append((record, payload, author.owner))
         return accepted
+
+    def _accept_forwarded(self, publication: Publication, accepted: AcceptedBatch) -> None:
+        """Accept events of other brokers, each origin's in order, without those that are stored."""
+        author, rights, payloads = publication.author, publication.rights, publication.payloads
+        try:
+            if author.rights is not rights or author.has_ended or author.closed.done():
+                author.require_right(rights, payloads)
+        except RefusedError as error:
+            self._refuse(publication, error)
+            return
+        place, duplicates = len(accepted.events), 0
+        for (publisher, number, origin), payload in zip(
+            publication.forwarded, payloads, strict=True
+        ):
+            name = origin.publisher
+            tail = accepted.tails.get(name) or self._numbering.tails.get(name)
+            if tail is not None and origin.sequence <= tail.last:
+                duplicates += 1
+                continue
+            accepted.tails[name] = PublisherTail(origin.sequence)
+            format_ = NUMBER_OF[payload.format]
+            record = NewRecord(publisher, number, format_, payload.text, origin)
+            accepted.events.append((record, payload, author.owner))
+        if duplicates:
+            self._metrics.duplicates.inc(duplicates)
+            self._fan_out.leave(author.owner, duplicates)
+        accepted.publications.append(AcceptedPublication(publication, duplicates, place))
 
     def _refuse(self, publication: Publication, error: RefusedError, duplicates: int = 0) -> None:
         self._drop(publication, duplicates)

@@ -14,7 +14,7 @@ from tamis.broker.publish.publishers import owner_of
 from tamis.broker.publish.unmatchable_events import UnmatchableEvents
 from tamis.errors import TamisError
 from tamis.ports import Executor
-from tamis.storage import EventLog, Record
+from tamis.storage import EventLog, EventOrigin, Record
 
 # Roughly what a stored event takes beside its text.
 OVERHEAD_BYTES: Final = 1_000
@@ -35,6 +35,8 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     payload: Payload
     owner: str
     """The publisher's principal, as `owner_of` has it."""
+    origin: EventOrigin | None = None
+    """Where it was published; None: here."""
 
 
 class DecodedRecords(NamedTuple):
@@ -131,4 +133,4 @@ def _decode(record: Record, decode: Callable[[bytes, str], Payload]) -> StoredEv
         payload = decode(record.payload, NAME_OF[record.format])
     except TamisError:
         return None
-    return StoredEvent(*record[:4], payload, owner_of(record.publisher))
+    return StoredEvent(*record[:4], payload, owner_of(record.publisher), record.origin)

@@ -67,6 +67,11 @@ class Numbering:
         self._refused: Final[dict[str, dict[str, None]]] = {}
         """Names of which only refusals are known, by principal; the oldest ones first."""
 
+    @property
+    def origins(self) -> int:
+        """Return from how many other brokers events are stored."""
+        return self._names[""]
+
     def check(self, name: str, number: int, *, skip: bool, new_names: int = 0) -> None:
         """Refuse a number that is too high, or a name too many beside this many new ones.
 
@@ -141,7 +146,8 @@ class Numbering:
         idle = {
             name: tail.time
             for name, tail in self.tails.items()
-            if tail.time < before and name not in self.waiting
+            # Those of other brokers stay: they may send again what they have kept for longer.
+            if tail.time < before and name not in self.waiting and owner_of(name)
         }
         for name in idle:
             del self.tails[name]

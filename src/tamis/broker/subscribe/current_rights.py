@@ -9,9 +9,11 @@ from typing import Final
 
 from tamis.access import FilterInMode, Principal, Rights
 from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.routes import LinkSubscription, Route
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex, mark_of
 from tamis.broker.match.matcher import Updater
-from tamis.errors import TamisError
+from tamis.errors import AccessError, TamisError
+from tamis.filters import TRUE, Mode
 from tamis.matching import Engine
 
 # Rights are applied to this many subscriptions between two batches of events.
@@ -105,6 +107,12 @@ class CurrentRights:
         self, subscription: ActiveSubscription, effective: FilterInMode | None = None
     ) -> None:
         """Match a subscription by its rights, unless they do not allow it; between two batches."""
+        if isinstance(subscription, LinkSubscription):
+            subscription.is_suspended = not subscription.rights.may_subscribe
+            for route in subscription.routes.values():
+                self.put_route(route)
+            return
+        self._index.note_change(subscription.number)
         stored, rights = subscription.stored, subscription.rights
         try:
             effective = effective or rights.effective(subscription.filter, stored.mode)
@@ -121,3 +129,23 @@ class CurrentRights:
         put = self._engine.replace if stored.number in self._engine else self._engine.add
         put(stored.number, effective.filter, mode=effective.mode, expires_at=stored.expires_at)
         subscription.is_suspended, subscription.mark = False, mark_of(stored, rights)
+
+    def put_route(self, route: Route) -> None:
+        """Match a route by the rights of its link, unless they do not allow it."""
+        rights = route.link.rights
+        mark = route.mark_by(rights)
+        if route.mark == mark:
+            return
+        try:
+            effective = rights.effective(route.filter, Mode.SQL)
+        except AccessError:
+            route.mark = b""
+            if route.number in self._engine:
+                self._engine.remove(route.number)
+            return
+        except TamisError:
+            # The neighbour has another schema. It filters again: too much loses nothing.
+            effective = rights.effective(TRUE, Mode.SQL)
+        put = self._engine.replace if route.number in self._engine else self._engine.add
+        put(route.number, effective.filter, mode=effective.mode)
+        route.mark = mark

@@ -486,6 +486,12 @@ class SubscriptionManager:
 
     # --- the past --------------------------------------------------------------------------------
 
+    def new_queue(self, stored: StoredSubscription, *, nothing_yet: bool) -> DiskQueue:
+        """Return the queue of a link."""
+        queue = self._maker.new_queue(stored, nothing_yet=nothing_yet)
+        assert isinstance(queue, DiskQueue)  # noqa: S101 - its policy is `wait`
+        return queue
+
     def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> ActiveSubscription:
         """Restore a subscription after a restart.
 

@@ -56,7 +56,9 @@ def matching_budget(
     """Return the budget for slow tests: of each owner, or of each filter without tokens."""
 
     def payer_of(number: Id) -> str | int:
-        subscription = index.get(int(number))
+        subscription, route = index.get(int(number)), index.routes.get(int(number))
+        if route is not None:
+            return route.link.stored.owner
         if subscription is None or not settings.tokens_required:
             return int(number)
         return subscription.stored.owner

@@ -159,6 +159,7 @@ class FilterUpdates:
         self._match_and_store(subscription, effective, wanted.filter, columns_of)
         subscription.rights, subscription.is_suspended = rights, False
         subscription.mark = mark_of(subscription.stored, rights)
+        self._index.note_change(subscription.number)
         return True
 
     def _effective(

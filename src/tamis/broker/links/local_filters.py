@@ -1,0 +1,104 @@
+"""Local filters: what the subscriptions of this broker ask for, told to whoever routes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from tamis.access import FilterInMode
+from tamis.broker.deliver.routes import LinkSubscription
+from tamis.broker.deliver.subscriptions import SubscriptionIndex, mark_of
+from tamis.errors import TamisError
+from tamis.ports import Executor
+
+# Read at once, in a few milliseconds.
+CHANGES_PER_TURN: Final = 200
+
+
+class LocalFilterChange(NamedTuple):
+    """A subscription that has come into force, is matched otherwise, or has gone."""
+
+    number: int
+    """Of the subscription; no other ever has it."""
+    filter: FilterInMode | None
+    """What is matched for it, by the rights of its owner; None: nothing more."""
+
+
+Listener = Callable[[Sequence[LocalFilterChange]], object]
+
+
+class LocalFilters:
+    """Tells a listener what local subscriptions ask for, in order, after it is in force.
+
+    Without a listener this costs nothing. A subscription that changes several times before it is
+    told is told once, as it is then.
+    """
+
+    def __init__(self, subscription_index: SubscriptionIndex, executor: Executor) -> None:
+        self._index = subscription_index
+        self._executor = executor
+        self._changed: deque[int] = deque()
+        self._told: dict[int, bytes] = {}
+        """Of each subscription that was told, a digest of what is matched for it."""
+        self._work = asyncio.Event()
+        self._listener: Listener | None = None
+
+    def watch(self, listener: Listener) -> None:
+        """Tell a listener of all subscriptions there are, and of all changes; on the event loop."""
+        self._listener = listener
+        # First: what changes while the others are listed is told later, as it is then.
+        self._index.note_change = self._changed.append
+        self._changed.extend(one.number for one in self._index)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look for changes; called when some are in force."""
+        if self._changed:
+            self._work.set()
+
+    @property
+    def is_told(self) -> bool:
+        """Return whether the listener knows everything."""
+        return not self._changed and not self._work.is_set()
+
+    async def run(self) -> None:
+        """Tell the listener until cancelled."""
+        while True:
+            await self._work.wait()
+            while self._changed:
+                numbers = [self._changed.popleft() for _ in range(self._size())]
+                changes = await self._executor.run(self._read, [*dict.fromkeys(numbers)])
+                if changes and self._listener is not None:
+                    self._listener(changes)
+            self._work.clear()
+
+    def _size(self) -> int:
+        return min(len(self._changed), CHANGES_PER_TURN)
+
+    def _read(self, numbers: Sequence[int]) -> list[LocalFilterChange]:
+        found = (self._change(number) for number in numbers)
+        return [change for change in found if change is not None]
+
+    def _change(self, number: int) -> LocalFilterChange | None:
+        """Return what is to be told of a subscription; None if that is known."""
+        subscription = self._index.get(number)
+        if isinstance(subscription, LinkSubscription):
+            return None
+        if subscription is not None:
+            stored, rights = subscription.stored, subscription.rights
+            mark = mark_of(stored, rights)
+            if self._told.get(number) == mark:
+                return None
+            try:
+                effective = rights.effective(subscription.filter, stored.mode)
+            except TamisError:
+                # The policy does not allow it now.
+                pass
+            else:
+                self._told[number] = mark
+                return LocalFilterChange(number, effective)
+        if self._told.pop(number, None) is None:
+            return None
+        return LocalFilterChange(number, None)
