@@ -106,7 +106,7 @@ WRONG_ROWS: list[tuple[Any, str]] = [
     ({"mode": "sq"}, ".mode is 'sq'; it must be"),
     ({"filter": 5}, ".filter is 5; it must be a text or a Filter"),
     ({"filter": "a" * (FilterLimits().text + 1)}, ".filter must be a text of at most"),
-    ({"filter": "\ud800"}, ".filter is not valid: "),
+    ({"filter": "\ud800"}, ".filter has a lone surrogate (U+D800, character 1)"),
     ({"max_attempts": -1}, ".max_attempts is -1; it must be a whole number from 0 to"),
 ]
 

@@ -110,6 +110,11 @@ def test_what_is_not_a_filter_is_refused(wrong: Any) -> None:
         ConsumerOptions.of(wrong, 256, {})
 
 
+def test_a_filter_that_is_not_unicode_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"filter has a lone surrogate \(U\+D800, character 6\)"):
+        ConsumerOptions.of('a = "\ud800"', 256, {})
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [("1h", 3600), ("500ms", 0.5), ("7 days", 604_800), (timedelta(hours=1), 3600), (5, 5)],

@@ -162,6 +162,38 @@ def test_every_segment_is_read_around_its_damage(quick_path: Path) -> None:
     log.close()
 
 
+class CountingFiles(SystemFiles):
+    """Counts the bytes that are read."""
+
+    read_bytes = 0
+
+    def pread(self, file: int, size: int, offset: int) -> bytes:
+        data = super().pread(file, size, offset)
+        self.read_bytes += len(data)
+        return data
+
+
+def test_events_lost_with_a_large_part_of_the_log_are_not_searched_for_each(
+    quick_path: Path,
+) -> None:
+    log = EventLog(quick_path, segment_bytes=1 << 20, files=UNSYNCED)
+    for _ in range(60):
+        log.append([NewRecord("p", 0, 0, bytes(20_000))] * 5)
+    log.close()
+    first, *_ = sorted(quick_path.glob("*.log"))
+    first.write_bytes(bytes(first.stat().st_size))
+    files = CountingFiles()
+    log = EventLog(quick_path, files=files)
+    log.verify()
+    lost = log.damage.lost_events
+    assert lost > 40
+    files.read_bytes = 0
+    assert [log.get(sequence) for sequence in range(1, lost + 1)] == [None] * lost
+    assert files.read_bytes < 1 << 20
+    assert log.get(lost + 1)
+    log.close()
+
+
 def test_a_damaged_header_makes_no_event_go_too_early(quick_path: Path) -> None:
     now = [0.0]
     log = EventLog(quick_path, segment_bytes=300, clock=lambda: now[0], files=UNSYNCED)

@@ -68,7 +68,7 @@ def check_filter(filter_: str | Filter) -> str:
     """Return a filter as text."""
     if not isinstance(filter_, str | Filter):
         _refuse("filter", filter_, "a text or a Filter")
-    return str(filter_)
+    return check_text("filter", str(filter_))
 
 
 def check_integer(name: str, value: int, least: int, most: int) -> int:
@@ -158,9 +158,15 @@ def _from_mapping(row: object) -> NewSubscription:
 
 
 def check_text(name: str, value: str) -> str:
-    """Return a text."""
+    """Return a text that can be sent."""
     if not isinstance(value, str):
         _refuse(name, value, "a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        character = f"U+{ord(value[error.start]):04X}, character {error.start + 1}"
+        reason = f"has a lone surrogate ({character}), so it is not valid Unicode"
+        raise OptionError(name, reason) from None
     return value
 
 

@@ -217,6 +217,9 @@ class EventLog:
 
     def get(self, sequence: int) -> Record | None:
         """Return one record; None if it was removed, is damaged, or does not exist yet."""
+        # To search all that is damaged for each event that is lost with it would take for ever.
+        if self.damage.lost_in(sequence, sequence + 1):
+            return None
         found = self.read(sequence, 1)
         return found[0] if found and found[0].sequence == sequence else None
 
