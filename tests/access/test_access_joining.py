@@ -8,8 +8,9 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
+from seeds import seeds
 from strategies import World, generators, random_event, random_filter, random_world
-from tamis.access.joining import JOINED_LIMITS, FilterInMode, join
+from tamis.access.joining import JOINED_LIMITS, FilterInMode, in_sql_mode, join
 from tamis.errors import AccessError, LimitError
 from tamis.events import Event, Schema, attribute
 from tamis.filters import Filter, Mode, attr
@@ -134,3 +135,30 @@ def test_what_can_be_joined_the_engine_takes() -> None:
     assert engine.match({"a": 5, "b": 7}) == ["large"]
     with pytest.raises(LimitError):
         join(asked, groups * 40, None)
+
+
+@pytest.mark.parametrize("seed", seeds(100))
+def test_a_filter_of_any_mode_is_one_of_mode_sql_or_within_one(seed: int) -> None:
+    rng, exact = Random(seed), 0
+    for _ in range(300):
+        world = random_world(rng, typed=rng.random() < 0.7)
+        mode = Mode.TOTAL if world.schema is not None and rng.random() < 0.2 else None
+        reading = random_reading(rng, world, mode)
+        sql = FilterInMode(in_sql_mode(reading, world.schema), Mode.SQL)
+        event = random_event(rng, world, total=mode is Mode.TOTAL)
+        if matches(reading, event, world):
+            assert matches(sql, event, world), (reading, sql, event)
+        elif not can_be_wider(reading):
+            exact += 1
+            assert not matches(sql, event, world), (reading, sql, event)
+    assert exact > 50
+
+
+def can_be_wider(reading: FilterInMode) -> bool:
+    of_several = any(isinstance(atom, Relation | AnyText) for atom in reading.filter.atoms())
+    return of_several and not reading.mode.is_three_valued
+
+
+def test_what_mode_sql_cannot_express_is_left_out_and_the_rest_is_kept() -> None:
+    reading = FilterInMode(parse("(a < b or c = 1) and not (d = 2)"), Mode.DEFAULT)
+    assert in_sql_mode(reading, None) == parse("not (d is a number and d = 2)")

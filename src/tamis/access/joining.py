@@ -56,6 +56,26 @@ def join(
     return FilterInMode(joined, mode)
 
 
+def in_sql_mode(one: FilterInMode, schema: Schema | None) -> Filter:
+    """Return a filter of mode `sql` for the same events, or for more where that is impossible.
+
+    It is impossible for comparisons of attributes and tests of any of them in mode `default`.
+
+    >>> from tamis.filters import attr
+    >>> in_sql_mode(FilterInMode(~(attr("a") == 1), Mode.DEFAULT), schema=None)
+    <Filter not (a is a number and a = 1)>
+    >>> in_sql_mode(FilterInMode((attr("a") < attr("b")) & (attr("c") == 1), Mode.DEFAULT), None)
+    <Filter c is a number and c = 1>
+    """
+    if one.mode.is_three_valued or not _mentions_several(one.filter):
+        return _read_as(one, Mode.SQL, schema)
+    return _FromAboveInSql(schema).where(one.filter, truth=True)
+
+
+def _mentions_several(filter_: Filter) -> bool:
+    return any(isinstance(atom, Relation | AnyText) for atom in filter_.atoms())
+
+
 def _check_size(joined: Filter) -> None:
     # Shared parts may occur many times, so counting stops at the limit.
     most = JOINED_LIMITS.atoms
@@ -73,8 +93,7 @@ def _common_mode(filters: Sequence[FilterInMode], schema: Schema | None) -> Mode
         return Mode.SQL
     if not any(_has_default(name, schema) for name in _attributes(three_valued)):
         return Mode.DEFAULT
-    atoms = [atom for one in two_valued for atom in one.filter.atoms()]
-    if not any(isinstance(atom, Relation | AnyText) for atom in atoms):
+    if not any(_mentions_several(one.filter) for one in two_valued):
         return Mode.SQL
     raise AccessError(
         "bad_filter",
@@ -180,3 +199,31 @@ def _atom_with_default(atom: Atom, schema: Schema | None) -> Filter:
         return TRUE
     passes = atom.passes(schema[atom.attribute].default)
     return any_of(known, Not.of(Present(atom.attribute))) if passes else known
+
+
+class _FromAboveInSql(TruthSets[Filter]):
+    """A filter of mode `default` in mode `sql`; atoms that it cannot express always hold."""
+
+    def __init__(self, schema: Schema | None) -> None:
+        self._schema = schema
+
+    def _constant(self, value: bool) -> Filter:
+        return TRUE if value else FALSE
+
+    def _all(self, parts: Sequence[Filter]) -> Filter:
+        return all_of(*(part for part in parts if part != TRUE))
+
+    def _any(self, parts: Sequence[Filter]) -> Filter:
+        return TRUE if TRUE in parts else any_of(*parts)
+
+    def _parity(self, terms: Sequence[Filter], *, odd: bool) -> Filter:
+        if any(map(_mentions_several, terms)):
+            return TRUE
+        parity = Xor.of(_with_defaults(term, self._schema) for term in terms)
+        return parity if odd else Not.of(parity)
+
+    def _atom(self, atom: Filter, *, truth: bool) -> Filter:
+        if not isinstance(atom, Atom):
+            return TRUE
+        known = _atom_with_default(atom, self._schema)
+        return known if truth else Not.of(known)

@@ -1,0 +1,71 @@
+"""Routing: which filters, advertisements and queries go over which links of an overlay."""
+
+from tamis.routing.inputs import (
+    LinkClosed,
+    LinkDrained,
+    LinkOpened,
+    LinkRemoved,
+    LocalAdvertisementAdded,
+    LocalAdvertisementRemoved,
+    LocalFilterAdded,
+    LocalFilterRemoved,
+    MessageReceived,
+    RouterInput,
+)
+from tamis.routing.instructions import (
+    AwaitDrained,
+    ChangeAdvertisements,
+    ChangeRoutes,
+    ForgetLink,
+    Instruction,
+    RefuseLink,
+    SendMessage,
+    WantedChanged,
+)
+from tamis.routing.links import LinkView, RouterLimits
+from tamis.routing.messages import (
+    AdvertisementChanges,
+    BrokerChanges,
+    BrokerEntry,
+    FilterChanges,
+    Greeting,
+    Holdings,
+    LinkEnd,
+    LinkMessage,
+    RouterMessage,
+)
+from tamis.routing.router import AdvertisementPolicy, Router
+
+__all__ = [
+    "AdvertisementChanges",
+    "AdvertisementPolicy",
+    "AwaitDrained",
+    "BrokerChanges",
+    "BrokerEntry",
+    "ChangeAdvertisements",
+    "ChangeRoutes",
+    "FilterChanges",
+    "ForgetLink",
+    "Greeting",
+    "Holdings",
+    "Instruction",
+    "LinkClosed",
+    "LinkDrained",
+    "LinkEnd",
+    "LinkMessage",
+    "LinkOpened",
+    "LinkRemoved",
+    "LinkView",
+    "LocalAdvertisementAdded",
+    "LocalAdvertisementRemoved",
+    "LocalFilterAdded",
+    "LocalFilterRemoved",
+    "MessageReceived",
+    "RefuseLink",
+    "Router",
+    "RouterInput",
+    "RouterLimits",
+    "RouterMessage",
+    "SendMessage",
+    "WantedChanged",
+]
