@@ -22,7 +22,7 @@ from tamis.routing.instructions import (
     SendMessage,
     WantedChanged,
 )
-from tamis.routing.links import LinkView, RouterLimits
+from tamis.routing.links import LinkSummary, RouterLimits
 from tamis.routing.messages import (
     AdvertisementChanges,
     BrokerChanges,
@@ -55,7 +55,7 @@ __all__ = [
     "LinkMessage",
     "LinkOpened",
     "LinkRemoved",
-    "LinkView",
+    "LinkSummary",
     "LocalAdvertisementAdded",
     "LocalAdvertisementRemoved",
     "LocalFilterAdded",

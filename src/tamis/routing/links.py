@@ -32,7 +32,7 @@ class RouterLimits(NamedTuple):
     """On a single filter or advertisement."""
 
 
-class LinkView(NamedTuple):
+class LinkSummary(NamedTuple):
     """A link, for `tamis topology`: what goes over it and what does not."""
 
     peer: str

@@ -41,7 +41,7 @@ from tamis.routing.instructions import (
 from tamis.routing.interests import Interests
 from tamis.routing.links import (
     Link,
-    LinkView,
+    LinkSummary,
     RouterLimits,
     check_brokers,
     check_greeting,
@@ -125,7 +125,7 @@ class Router:
 
     # --- views -------------------------------------------------------------------------------
 
-    def links(self) -> list[LinkView]:
+    def links(self) -> list[LinkSummary]:
         """Return a view of each link."""
         return [self._view(link) for link in self._links.values()]
 
@@ -155,10 +155,10 @@ class Router:
         """Return whether anybody asks for what a local client advertised under an id."""
         return self._interests.is_wanted(advertisement)
 
-    def _view(self, link: Link) -> LinkView:
+    def _view(self, link: Link) -> LinkSummary:
         considered = self._filters.considered(link.peer)
         forwarded = len(self._filters.forwarded(link.peer))
-        return LinkView(
+        return LinkSummary(
             peer=link.peer,
             name=link.name,
             is_open=link.is_open,
