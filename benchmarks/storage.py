@@ -105,7 +105,8 @@ class Table:
 
     def append(self, events: Sequence[NewRecord]) -> None:
         self._database.execute("BEGIN")
-        self._database.executemany("INSERT INTO events VALUES (NULL, 1.0, ?, ?, ?, ?)", events)
+        rows = [event[:4] for event in events]
+        self._database.executemany("INSERT INTO events VALUES (NULL, 1.0, ?, ?, ?, ?)", rows)
         self._database.execute("COMMIT")
 
     def payloads(self) -> Iterator[Sequence[bytes]]:

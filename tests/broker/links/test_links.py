@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -30,6 +31,7 @@ from tamis.broker import Broker, BrokerSettings
 from tamis.broker.links import LinkEvent
 from tamis.broker.links.local_filters import LocalFilterChange
 from tamis.broker.match import snapshots
+from tamis.errors import StorageFullError
 from tamis.filters import Mode
 from tamis.filters.structure import digest
 from tamis.languages import parse
@@ -267,6 +269,29 @@ async def test_an_event_that_is_not_valid_here_is_refused_alone(tmp_path: Path) 
         assert [one["n"] for one in logged(broker)] == [1]
         [view] = await broker.links.views()
         assert view.refused == 1
+
+
+@run_async
+async def test_nothing_overtakes_what_could_not_be_stored(tmp_path: Path) -> None:
+    """Seen failing: event 2 was stored, and event 1, sent again, was taken for a duplicate."""
+    async with opened(tmp_path) as broker:
+        await linked(broker, PEER)
+        second = ARRIVED._replace(origin=ARRIVED.origin._replace(sequence=2), data=b'{"n": 2}')
+        failures, append = [StorageFullError(tmp_path, "no space")], broker.store.log.append
+
+        def fail_once(records: Any) -> range:
+            if failures:
+                raise failures.pop()
+            return append(records)
+
+        with patch.object(broker.store.log, "append", fail_once):
+            storing = [broker.links.store(PEER, [one]) for one in (ARRIVED, second)]
+            results = await asyncio.gather(*storing, return_exceptions=True)
+        assert [getattr(one, "code", None) for one in results] == ["storage_full", "conflict"]
+        assert "conflict" in await refusal(broker.links.store(PEER, [second]))
+        await broker.links.open(PEER, ANONYMOUS)
+        assert (await broker.links.store(PEER, [ARRIVED, second])).stored == 2
+        assert [one["n"] for one in logged(broker)] == [1, 2]
 
 
 # --- rights ---------------------------------------------------------------------------------------

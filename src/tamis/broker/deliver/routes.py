@@ -34,7 +34,7 @@ def is_link(stored: StoredSubscription) -> bool:
 class LinkSubscription(ActiveSubscription):
     """The queue of a link, and the routes that feed it."""
 
-    __slots__ = ("refused", "routes")
+    __slots__ = ("connections", "failed_connection", "refused", "routes")
 
     def __init__(self, stored: StoredSubscription, rights: Rights, queue: DiskQueue) -> None:
         super().__init__(stored, FALSE, rights, queue)
@@ -42,6 +42,10 @@ class LinkSubscription(ActiveSubscription):
         """By digest."""
         self.refused = 0
         """How many events of the neighbour could not be stored here, since the broker started."""
+        self.connections = 0
+        """How often the link was opened since the broker started."""
+        self.failed_connection = -1
+        """The last of these times on which events could not be stored; -1: none."""
 
     @property
     def peer(self) -> str:

@@ -88,21 +88,34 @@ class Arrivals:
         """Store events in order, and return when they are on disk."""
         for event in events:
             self._check(event)
-        # Decoding one batch in a thread must not let the next one overtake it.
+        connection = link.connections
+        # Nothing may overtake what comes before it, or what comes before would be a duplicate.
         async with self._turns.setdefault(link.peer, asyncio.Lock()):
-            rights, size = link.rights, sum(len(event.data) for event in events)
-            if size > MAX_BYTES_DECODED_ON_LOOP:
-                found = await self._executor.run(self._read, link.peer, events, rights)
-            else:
-                found = self._read(link.peer, events, rights)
+            if connection <= link.failed_connection:
+                raise RefusedError(
+                    Code.CONFLICT,
+                    "events before these could not be stored; connect again, and send all that is "
+                    "not acknowledged",
+                )
+            try:
+                return await self._store(link, events)
+            except BaseException:
+                # Nobody knows what is stored of them.
+                link.failed_connection = connection
+                raise
+
+    async def _store(self, link: LinkSubscription, events: Sequence[LinkEvent]) -> PeerReceipt:
+        rights, size = link.rights, sum(len(event.data) for event in events)
+        if size > MAX_BYTES_DECODED_ON_LOOP:
+            found = await self._executor.run(self._read, link.peer, events, rights)
+        else:
+            found = self._read(link.peer, events, rights)
+        duplicates = 0
+        if found.records:
             author = _PeerAuthor(link, self._index)
             await self._wait_for_room(author.owner)
-            storing = None
-            if found.records:
-                storing = await self._committer.forward(
-                    author, rights, found.records, found.payloads
-                )
-        duplicates = 0 if storing is None else (await storing).duplicates
+            storing = await self._committer.forward(author, rights, found.records, found.payloads)
+            duplicates = (await storing).duplicates
         if found.reasons:
             self._note_refused(link, found.reasons)
         return PeerReceipt(len(found.records) - duplicates, duplicates, len(found.reasons))

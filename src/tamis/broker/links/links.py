@@ -134,7 +134,8 @@ class Links:
     async def open(self, peer: str, principal: Principal) -> LinkSubscription:
         """Return the link to a peer, a new one if there is none; it passes what its roles allow.
 
-        From then on its routes fill its queue, whether it is attached or not.
+        From then on its routes fill its queue, whether it is attached or not. Call this for each
+        connection: after a failure of `store`, nothing more is stored before.
         """
         if not _ID.fullmatch(peer):
             raise RefusedError(Code.BAD_REQUEST, f"{peer!r:.60} is not the id of a broker")
@@ -144,7 +145,9 @@ class Links:
                 "a broker cannot be its own peer; if its folder was copied from another broker's, "
                 "give it a folder of its own",
             )
-        return await self._change(partial(self._open, peer, principal))
+        link = await self._change(partial(self._open, peer, principal))
+        link.connections += 1
+        return link
 
     def _open(self, peer: str, principal: Principal) -> LinkSubscription:
         known = self._index.links.get(peer)
@@ -339,6 +342,9 @@ class Links:
         duplicate, and nothing is stored of it. One that the link's roles may not publish, or that
         is not valid here, is refused alone, counted and logged. The peer has done its part for all
         of them. Whether a peer may send events of an origin at all is for the caller to know.
+
+        If this raises an error, end the connection: the peer must send again all that is not
+        acknowledged, and until then everything later is refused.
         """
         return await self._arrivals.store(self.find(peer), events)
 

@@ -71,8 +71,18 @@ class LocalFilters:
                 numbers = [self._changed.popleft() for _ in range(self._size())]
                 changes = await self._executor.run(self._read, [*dict.fromkeys(numbers)])
                 if changes and self._listener is not None:
-                    self._listener(changes)
+                    self._tell(self._listener, changes)
             self._work.clear()
+
+    def _tell(self, listener: Listener, changes: Sequence[LocalFilterChange]) -> None:
+        try:
+            listener(changes)
+        except BaseException:
+            # They are told again, as they are then, when this starts anew.
+            for change in reversed(changes):
+                self._told[change.number] = b""
+                self._changed.appendleft(change.number)
+            raise
 
     def _size(self) -> int:
         return min(len(self._changed), CHANGES_PER_TURN)
