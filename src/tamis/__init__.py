@@ -11,6 +11,7 @@ from tamis.lazy import lazy_exports
 if TYPE_CHECKING:
     from tamis.broker.local import LocalBus, open_bus, open_bus_sync
     from tamis.client import Bus, Message, Missed, Receipt, SyncBus, connect, connect_sync
+    from tamis.covering import CoveringForest, CoveringIndex, RootChange
     from tamis.diagrams import (
         Answer,
         Comparison,
@@ -88,6 +89,8 @@ if TYPE_CHECKING:
         "CloudEvent",
         "CloudEventError",
         "Comparison",
+        "CoveringForest",
+        "CoveringIndex",
         "DisconnectedError",
         "Engine",
         "Event",
@@ -112,6 +115,7 @@ if TYPE_CHECKING:
         "Receipt",
         "RefusedError",
         "Relationship",
+        "RootChange",
         "Schema",
         "SchemaError",
         "Space",
@@ -154,6 +158,7 @@ else:
         {
             "tamis.broker.local": "LocalBus open_bus open_bus_sync",
             "tamis.client": "Bus Message Missed Receipt SyncBus connect connect_sync",
+            "tamis.covering": "CoveringForest CoveringIndex RootChange",
             "tamis.diagrams": """
                 Answer Comparison Relationship Space compare covers equivalent intersects
                 is_always is_never

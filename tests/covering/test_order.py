@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tamis.covering import CoveringOrder, ExhaustiveCoveringIndex, RootChange
+from tamis.covering import CoveringIndex, CoveringOrder, ExhaustiveCoveringIndex, RootChange
 from tamis.errors import FilterError
 from tamis.events import Schema, attribute
 from tamis.filters import FALSE, TRUE, attr
@@ -14,7 +14,7 @@ from tamis.languages import parse
 
 Make = Callable[..., CoveringOrder]
 
-pytestmark = pytest.mark.parametrize("make", [ExhaustiveCoveringIndex])
+pytestmark = pytest.mark.parametrize("make", [ExhaustiveCoveringIndex, CoveringIndex])
 
 
 def filled(make: Make, *texts: str) -> CoveringOrder:

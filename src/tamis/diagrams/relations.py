@@ -81,6 +81,14 @@ class Space:
         """Return whether every event that matches `narrow` matches `wide`; unsure is no."""
         return self._none((narrow, True), (wide, False))
 
+    def surely_covers(self, wide: Filter, narrow: Filter) -> bool:
+        """Return what `covers` answers, without the search for a witness."""
+        return self._impossible((narrow, True), (wide, False))
+
+    def surely_disjoint(self, one: Filter, other: Filter) -> bool:
+        """Return the opposite of what `intersects` answers, without the search for a witness."""
+        return self._impossible((one, True), (other, True))
+
     def intersects(self, one: Filter, other: Filter) -> Answer:
         """Return whether some event matches both; unsure is yes."""
         none = self._none((one, True), (other, True))
@@ -104,14 +112,7 @@ class Space:
 
     def _none(self, *wanted: tuple[Filter, bool]) -> Answer:
         """Return whether no event matches exactly the wanted filters; unsure is no."""
-        bound = [(self._bind(filter_), matching) for filter_, matching in wanted]
-        encoding = Encoding(
-            [filter_ for filter_, _ in bound],
-            self._mode,
-            self._schema,
-            many=self._many,
-            budget=self._budget,
-        )
+        bound, encoding = self._encoded(*wanted)
         try:
             root = encoding.matching_just(bound)
         except BudgetExceededError:
@@ -129,6 +130,20 @@ class Space:
         if event is not None:
             return Answer(False, event=event)
         return Answer(False, False, reason="no witness was found, but none is ruled out")
+
+    def _impossible(self, *wanted: tuple[Filter, bool]) -> bool:
+        """Return whether it is proved that no event matches exactly the wanted filters."""
+        bound, encoding = self._encoded(*wanted)
+        try:
+            return encoding.matching_just(bound) == FALSE
+        except BudgetExceededError:
+            return False
+
+    def _encoded(self, *wanted: tuple[Filter, bool]) -> tuple[list[tuple[Filter, bool]], Encoding]:
+        bound = [(self._bind(filter_), matching) for filter_, matching in wanted]
+        filters = [filter_ for filter_, _ in bound]
+        encoding = Encoding(filters, self._mode, self._schema, many=self._many, budget=self._budget)
+        return bound, encoding
 
     def _bind(self, filter_: Filter) -> Filter:
         checked = require_filter(filter_)

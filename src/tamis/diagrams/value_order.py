@@ -93,6 +93,10 @@ class ValueOrder:
         """Return the interval of everything but absence."""
         return self.begin(OTHER), END
 
+    def last_number(self) -> int | float:
+        """Return the greatest number that the attribute may hold."""
+        return INT64_MAX if self.number_type is Type.INT else math.inf
+
     def _breakpoint(self, bracket: Bracket, first: Any) -> Breakpoint:
         if bracket not in self.brackets:
             return self.begin(bracket)

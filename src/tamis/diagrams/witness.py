@@ -26,10 +26,11 @@ from tamis.diagrams.value_order import (
     common_prefix,
     text_ends,
 )
-from tamis.diagrams.variable_order import AttributeVariables
+from tamis.diagrams.variable_order import AttributeVariables, ComparedPair
 from tamis.events import Bits, Event, Kind, Type, Value
 from tamis.events.kinds import KINDS
 from tamis.events.values import INT64_MAX, INT64_MIN
+from tamis.filters.arithmetic import Reference
 from tamis.filters.networks import AFTER_LAST
 from tamis.filters.printing import ANY
 
@@ -128,6 +129,34 @@ def find_witness(
             if is_witness(event):
                 return event
     return None
+
+
+def cells_of_a_path(encoding: Encoding, root: Node) -> dict[str, Interval | None]:
+    """Return by attribute the cell that a path to true leads to.
+
+    None where the cell does not say all that the path asks of the attribute.
+    """
+    path = next(encoding.diagram.paths(root))
+    order = encoding.variable_order
+    compared = {name for pair in order.pairs for name in _names_in(pair)}
+    return {
+        name: _cell(attribute.partition, attribute.forward, path)
+        if name not in compared and _is_decided_by_cells(attribute)
+        else None
+        for name, attribute in order.by_attribute.items()
+    }
+
+
+def _names_in(pair: ComparedPair) -> Iterator[str]:
+    for operand in chain(pair.left.operands(), pair.right.operands()):
+        if isinstance(operand, Reference):
+            yield operand.name
+
+
+def _is_decided_by_cells(attribute: AttributeVariables) -> bool:
+    tested = attribute.text_predicates or attribute.bits or attribute.backward
+    others = attribute.folded or attribute.addresses
+    return not (attribute.value_order.many or tested or others)
 
 
 def _events(encoding: Encoding, path: Path) -> Iterator[Event]:
