@@ -10,7 +10,17 @@ from tamis.lazy import lazy_exports
 # What type checkers and editors see, and what Python does; a test compares the two.
 if TYPE_CHECKING:
     from tamis.broker.local import LocalBus, open_bus, open_bus_sync
-    from tamis.client import Bus, Message, Missed, Receipt, SyncBus, connect, connect_sync
+    from tamis.client import (
+        Bus,
+        DataSource,
+        Message,
+        Missed,
+        QueryResult,
+        Receipt,
+        SyncBus,
+        connect,
+        connect_sync,
+    )
     from tamis.covering import CoveringForest, CoveringIndex, RootChange
     from tamis.diagrams import (
         Answer,
@@ -75,6 +85,7 @@ if TYPE_CHECKING:
     )
     from tamis.filters.simplify import simplify
     from tamis.languages import parse
+    from tamis.languages.constraints import Constraint, applies, constraint_filter
     from tamis.matching import Engine, Matches, Subscription
     from tamis.version import __version__
 
@@ -89,8 +100,10 @@ if TYPE_CHECKING:
         "CloudEvent",
         "CloudEventError",
         "Comparison",
+        "Constraint",
         "CoveringForest",
         "CoveringIndex",
+        "DataSource",
         "DisconnectedError",
         "Engine",
         "Event",
@@ -112,6 +125,7 @@ if TYPE_CHECKING:
         "MissingExtraError",
         "Mode",
         "OptionError",
+        "QueryResult",
         "Receipt",
         "RefusedError",
         "Relationship",
@@ -128,11 +142,13 @@ if TYPE_CHECKING:
         "all_of",
         "any_attr",
         "any_of",
+        "applies",
         "attr",
         "attribute",
         "compare",
         "connect",
         "connect_sync",
+        "constraint_filter",
         "covers",
         "decode_cloudevent",
         "decode_cloudevent_lines",
@@ -157,7 +173,9 @@ else:
         __name__,
         {
             "tamis.broker.local": "LocalBus open_bus open_bus_sync",
-            "tamis.client": "Bus Message Missed Receipt SyncBus connect connect_sync",
+            "tamis.client": """
+                Bus DataSource Message Missed QueryResult Receipt SyncBus connect connect_sync
+            """,
             "tamis.covering": "CoveringForest CoveringIndex RootChange",
             "tamis.diagrams": """
                 Answer Comparison Relationship Space compare covers equivalent intersects
@@ -178,6 +196,7 @@ else:
             "tamis.filters": "FALSE TRUE Filter FilterLimits Mode all_of any_attr any_of attr",
             "tamis.filters.simplify": "simplify",
             "tamis.languages": "parse",
+            "tamis.languages.constraints": "Constraint applies constraint_filter",
             "tamis.matching": "Engine Matches Subscription",
             "tamis.version": "__version__",
         },

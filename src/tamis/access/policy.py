@@ -94,11 +94,13 @@ class _QuotasTable(_TomlTable):
     event_size: Bound = UNSET
     subscriptions: Bound = UNSET
     connections: Bound = UNSET
+    queries: Bound = UNSET
 
 
 class _RoleTable(_TomlTable):
     publish: ScopeDeclaration = False
     see: ScopeDeclaration = False
+    serve: ScopeDeclaration = False
     admin: bool = False
     quotas: dict[str, Any] = {}
 
@@ -146,6 +148,7 @@ class _PolicyReader:
             name,
             publish=self._scope(given.publish, _PublishTable, f"{place}.publish"),
             see=self._scope(given.see, _SeeTable, f"{place}.see"),
+            serve=self._scope(given.serve, _PublishTable, f"{place}.serve"),
             admin=given.admin,
             quotas=self._quotas(given.quotas, f"{place}.quotas"),
         )

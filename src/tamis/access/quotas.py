@@ -22,6 +22,8 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
     """Concurrent subscriptions, including those of disconnected owners."""
     connections: float = math.inf
     """Concurrent connections."""
+    queries: float = math.inf
+    """Concurrent queries."""
 
     @property
     def largest_batch(self) -> float:

@@ -90,6 +90,7 @@ class Rights:
         self.limits: Final = Quotas.united((role.quotas for role in given), quotas)
         self.is_admin: Final = any(role.admin for role in given)
         self._publishing: Final = [role.publish for role in given if role.publish is not None]
+        self._serving: Final = [role.serve for role in given if role.serve is not None]
         self._seeing: Final = [role.see for role in given if role.see is not None]
         self.publishes_everything: Final = any(map(_is_unlimited, self._publishing))
         """Whether every event may be published."""
@@ -117,7 +118,7 @@ class Rights:
     def check_publish(self, event: Event | CloudEvent) -> None:
         """Refuse an event that no role allows to publish with all its attributes."""
         plain, names = _taken_apart(event, self._schema)
-        allowed = self._publishing_all_of(names)
+        allowed = _having_all_of(self._publishing, names)
         if not any(scope.has(plain, self._schema) for scope in allowed):
             raise self.unpublishable(
                 "the event does not satisfy their filters" if allowed else "its attributes"
@@ -133,14 +134,19 @@ class Rights:
 
     def may_publish_with(self, names: Iterable[str]) -> bool:
         """Return whether some event with all these attributes may be published."""
-        return bool(self._publishing_all_of([*names]))
+        return bool(_having_all_of(self._publishing, [*names]))
 
-    def _publishing_all_of(self, names: Sequence[str]) -> list[Scope]:
-        return [
-            s
-            for s in self._publishing
-            if s.attributes.are_all or all(map(s.attributes.include, names))
-        ]
+    # --- answering queries -------------------------------------------------------------------
+
+    @property
+    def may_serve(self) -> bool:
+        """Return whether the principal may answer queries."""
+        return bool(self._serving)
+
+    def may_serve_row(self, row: Event) -> bool:
+        """Return whether some role allows to answer with a row that has all its attributes."""
+        allowed = _having_all_of(self._serving, [*row])
+        return any(scope.has(row, self._schema) for scope in allowed)
 
     # --- subscribing -------------------------------------------------------------------------
 
@@ -222,6 +228,11 @@ class Rights:
     @property
     def _sets(self) -> list[Attributes]:
         return [scope.attributes for scope in self._seeing]
+
+
+def _having_all_of(scopes: Iterable[Scope], names: Sequence[str]) -> list[Scope]:
+    """Return the scopes that have all these attributes."""
+    return [s for s in scopes if s.attributes.are_all or all(map(s.attributes.include, names))]
 
 
 def _is_unlimited(scope: Scope) -> bool:

@@ -79,10 +79,12 @@ class Role(NamedTuple):
     name: str
     publish: Scope | None = None
     see: Scope | None = None
+    serve: Scope | None = None
+    """The rows with which holders may answer queries."""
     admin: bool = False
     """Whether holders may manage tokens, others' subscriptions and the audit log."""
     quotas: Mapping[str, float] = MappingProxyType({})
     """The bounds of `Quotas` that the role sets."""
 
 
-EVERYTHING: Final = Role("everything", publish=Scope(), see=Scope(), admin=True)
+EVERYTHING: Final = Role("everything", publish=Scope(), see=Scope(), serve=Scope(), admin=True)

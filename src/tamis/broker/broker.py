@@ -49,6 +49,7 @@ from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.publish.unmatchable_events import UnmatchableEvents
+from tamis.broker.queries.service import QueryService
 from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.expired_at_start import ExpiredAtStart
 from tamis.broker.subscribe.history import History
@@ -274,6 +275,7 @@ class Broker:
             dead_letters=self.dead_letters,
             letter_bounds=self.letter_bounds,
             history=self.history,
+            queries=QueryService(settings),
             store=store,
             access_control=self.access_control,
             revocation_writer=self.revocation_writer,
@@ -361,6 +363,7 @@ class Broker:
         supervisor.restart("deferred writer", self.deferred_writer.run)
         supervisor.restart("current rights", self.subscription_manager.current_rights.run)
         supervisor.restart("links", self.links.run)
+        supervisor.restart("queries", self.queries.run)
         supervisor.restart("housekeeping", self.housekeeping.run)
         checkpointer = Checkpointer(self.store.state, self.executors.background)
         supervisor.restart("checkpointer", checkpointer.run)
@@ -569,6 +572,11 @@ class Broker:
             await self.executors.background.run(self.store.state.forget_publishers, idle)
             LOG.info("idle publishers forgotten", count=len(idle))
 
+    @property
+    def queries(self) -> QueryService:
+        """Return the part that asks and answers queries."""
+        return self._services.queries
+
     # --- for sessions ----------------------------------------------------------------------------
 
     def status(self) -> dict[str, Any]:
@@ -586,6 +594,8 @@ class Broker:
             },
             "suspended": len(self.subscription_manager.suspensions.numbers),
             "connections": len(self._sessions),
+            "sources": self.queries.sources,
+            "queries": self.queries.queries,
             "log": {
                 "first": log.first_sequence,
                 "next": log.next_sequence,
@@ -610,6 +620,8 @@ class Broker:
         watch("links", "Links to other brokers", lambda: len(index.links))
         watch("routes", "Filters that other brokers have forwarded", lambda: len(index.routes))
         watch("connections", "Sessions open", lambda: len(self._sessions))
+        watch("sources", "Data sources that answer queries", lambda: self.queries.sources)
+        watch("queries", "Queries that run", lambda: self.queries.queries)
         watch("log_bytes", "Bytes of the log", lambda: self.store.log.bytes)
 
 

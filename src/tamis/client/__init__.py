@@ -6,9 +6,12 @@ require_extra("client")
 
 from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer
+from tamis.client.data_source import DataSource, SourceRequest
 from tamis.client.messages import Message
 from tamis.client.options import ClientOptions, ConnectOptions, Missed, SubscribeOptions
+from tamis.client.query_results import QueryResult
 from tamis.client.sync import SyncBus, SyncConsumer, SyncMessage, connect_sync
+from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
 from tamis.protocol.views import Receipt
 
 __all__ = [
@@ -16,13 +19,18 @@ __all__ = [
     "ClientOptions",
     "ConnectOptions",
     "Consumer",
+    "DataSource",
     "Message",
     "Missed",
+    "QueryResult",
     "Receipt",
+    "SourceRequest",
     "SubscribeOptions",
     "SyncBus",
     "SyncConsumer",
+    "SyncDataSource",
     "SyncMessage",
+    "SyncQueryResult",
     "connect",
     "connect_sync",
 ]

@@ -11,7 +11,9 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack
 
+from tamis.client import option_checks as checks
 from tamis.client.consumer import Consumer, Handler, HandlerTask
+from tamis.client.data_source import DataSource, SourceHandler, SourceOptions
 from tamis.client.environment import broker_address, environment_token
 from tamis.client.management import Management, ManagingBus
 from tamis.client.messages import (
@@ -25,6 +27,7 @@ from tamis.client.messages import (
 )
 from tamis.client.option_checks import check_integer, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, ConsumerOptions, SubscribeOptions
+from tamis.client.query_results import Queryable, QueryOptions, QueryResult
 from tamis.client.queues import Outbox, PendingPublication
 from tamis.client.reconnector import Reconnector, time_to_connect
 from tamis.client.transport import Dial, websocket_dial
@@ -32,7 +35,8 @@ from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
 from tamis.protocol.management import MAX_NUMBER
 from tamis.protocol.views import Receipt
-from tamis.units import count
+from tamis.routing.aggregates import Aggregate
+from tamis.units import Duration, count
 
 _PUBLISH_WINDOW_BYTES: Final = 16 * 1024**2
 # Time to send acknowledgements when closing after an error.
@@ -333,6 +337,44 @@ class Bus(ManagingBus):
                 await over
         if not self._is_closing:
             self._reconnector.check()
+
+    # --- asking and answering --------------------------------------------------------------------
+
+    def query(
+        self,
+        wanted: Queryable = "true",
+        *,
+        timeout: Duration = 30.0,
+        limit: int | None = None,
+        aggregate: str | Aggregate | None = None,
+        language: str = "tamis",
+    ) -> QueryResult:
+        """Return the rows of all sources that match: `async for row in bus.query("price < 5")`.
+
+        What is wanted is a filter, or a message that holds constraints. After `timeout`, the result
+        has what has come until then. `aggregate` is `union`, `count`, `sum X`, `min X`, `max X`,
+        `top N X` or `bottom N X`. The result knows which sources have answered.
+        """
+        options = QueryOptions.of(wanted, timeout, limit, aggregate, language)
+        return QueryResult(self._reconnector.query_desk, options)
+
+    def serve(
+        self,
+        filter: str | Filter,  # noqa: A002
+        handler: SourceHandler,
+        *,
+        name: str = "",
+        many: bool = False,
+        language: str = "tamis",
+    ) -> DataSource:
+        """Answer queries with the rows that a function yields: `async with bus.serve(…)`.
+
+        Every row matches the filter, which is advertised, so that only queries come which such rows
+        may answer. With `many`, attributes of a row may hold several values at once.
+        """
+        checks.check_function("handler", handler)
+        options = SourceOptions.of(filter, language, name, many)
+        return DataSource(self._reconnector.query_desk, options, handler)
 
     # --- helpers ---------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Final, NoReturn
 
 from tamis.client.consumer import Consumer
 from tamis.client.messages import PublicationLimits
+from tamis.client.query_desk import QueryDesk
 from tamis.client.queues import Outbox
 from tamis.client.transport import Transport
 from tamis.errors import (
@@ -36,7 +37,7 @@ from tamis.protocol import (
     encode,
 )
 from tamis.protocol.codes import RETRYABLE
-from tamis.protocol.frames import Reply, Request
+from tamis.protocol.frames import QueryRequest, Reply, Request
 
 FIRST_RETRY_SECONDS: Final = 0.1
 MAX_RETRY_SECONDS: Final = 30.0
@@ -85,12 +86,14 @@ class ClientConnection:
         outbox: Outbox,
         welcome: Welcome,
         next_ref: Callable[[], int],
+        query_desk: QueryDesk,
     ) -> None:
         self._transport = transport
         self._outbox = outbox
         self._largest_frame = welcome.largest_frame
         self._limits = PublicationLimits.of(welcome)
         self._next_ref = next_ref
+        self._query_desk = query_desk
         self._requests: deque[bytes] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
         self._subscribing: dict[int, Consumer] = {}
@@ -165,6 +168,14 @@ class ClientConnection:
         finally:
             self._answers.pop(ref, None)
 
+    def next_ref(self) -> int:
+        """Return a number for a request."""
+        return self._next_ref()
+
+    def send_frame(self, frame: QueryRequest) -> None:
+        """Send a frame about queries soon, after those before it."""
+        self._request(encode(frame))
+
     def _request(self, frame: bytes) -> None:
         self._requests.append(frame)
         self.wake()
@@ -234,6 +245,8 @@ class ClientConnection:
                 self._ended(reply)
             case Welcome():
                 raise ProtocolError("the broker said `welcome` twice")
+            case _:
+                self._query_desk.handle(reply)
 
     def _answered(self, ref: int) -> None:
         answer = self._answers.get(ref)
@@ -284,6 +297,8 @@ class ClientConnection:
                 # It was active before the connection was lost: reconnect and try again.
                 raise error
             consumer.end(error)
+        elif self._query_desk.knows(ref):
+            self._query_desk.refused(ref, error)
         elif ref in self._answers and not self._answers[ref].done():
             self._answers[ref].set_exception(error)
 

@@ -15,6 +15,7 @@ from typing import Final
 from tamis.client.connection import Backoff, ClientConnection
 from tamis.client.consumer import Consumer
 from tamis.client.options import Token
+from tamis.client.query_desk import QueryDesk
 from tamis.client.queues import Outbox
 from tamis.client.transport import Dial, Transport
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, TamisError
@@ -65,6 +66,8 @@ class Reconnector:
         self._task: asyncio.Task[None] | None = None
         self._is_connected = asyncio.Event()
         self._has_failed = asyncio.Event()
+        self.query_desk: Final = QueryDesk(self._check_open, lambda: self.timeout)
+        """The sources and queries of the bus."""
         self.timeout = timeout
         """Seconds to wait for an answer."""
         self.failure: RefusedError | None = None
@@ -88,6 +91,11 @@ class Reconnector:
     def consumers(self) -> list[Consumer]:
         """Return the consumers that are active, or will be after the next connection."""
         return [*self._consumers]
+
+    def _check_open(self) -> None:
+        self.check()
+        if self._task is None:
+            raise DisconnectedError("the bus is not open; use `async with`")
 
     def check(self) -> None:
         """Raise the reason if the connection is lost for good."""
@@ -152,9 +160,7 @@ class Reconnector:
 
     def register(self, consumer: Consumer) -> None:
         """Subscribe, now and after every reconnect."""
-        self.check()
-        if self._task is None:
-            raise DisconnectedError("the bus is not open; use `async with`")
+        self._check_open()
         name = consumer.durable
         if name is not None:
             if name in self._names:
@@ -225,11 +231,12 @@ class Reconnector:
             self._welcome = welcome = await self._greet(transport)
             next_ref = partial(next, itertools.count(1))
             self._connection = connection = ClientConnection(
-                transport, self._outbox, welcome, next_ref
+                transport, self._outbox, welcome, next_ref, self.query_desk
             )
             for consumer in self.consumers:
                 if not consumer.is_closed:
                     connection.subscribe(consumer)
+            self.query_desk.connected(connection)
             connection.wake()
             self._is_connected.set()
             await connection.run()
@@ -237,6 +244,7 @@ class Reconnector:
             self._connection = None
             self._is_connected.clear()
             self._outbox.disconnected()
+            self.query_desk.disconnected()
             await transport.close()
 
     async def _greet(self, transport: Transport) -> Welcome:
@@ -266,6 +274,7 @@ class Reconnector:
         self._outbox.fail(self.failure)
         for consumer in self.consumers:
             consumer.end(self.failure)
+        self.query_desk.fail(self.failure)
         self._has_failed.set()
 
 

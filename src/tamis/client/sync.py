@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack
 
 from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer, event_timeout
+from tamis.client.data_source import SourceHandler
 from tamis.client.environment import broker_address
 from tamis.client.management import HistorySearch, read_history
 from tamis.client.messages import (
@@ -33,12 +34,15 @@ from tamis.client.messages import (
 )
 from tamis.client.option_checks import check_duration, check_integer, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, SubscribeOptions
+from tamis.client.query_results import Queryable
 from tamis.client.sync_methods import SyncConsumerProperties, SyncMethods
+from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
 from tamis.errors import DisconnectedError
 from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
 from tamis.protocol.management import MAX_NUMBER
 from tamis.protocol.views import Receipt
+from tamis.routing.aggregates import Aggregate
 from tamis.units import Duration
 
 T = TypeVar("T")
@@ -401,6 +405,37 @@ class SyncBus(SyncMethods):
             thread.soon(_set_result, call.answer)
         finally:
             self._calling = None
+
+    def query(
+        self,
+        wanted: Queryable = "true",
+        *,
+        timeout: Duration = 30.0,
+        limit: int | None = None,
+        aggregate: str | Aggregate | None = None,
+        language: str = "tamis",
+    ) -> SyncQueryResult:
+        """Return the rows of all sources that match: `for row in bus.query("price < 5")`."""
+        thread, bus = self._open
+        result = bus.query(
+            wanted, timeout=timeout, limit=limit, aggregate=aggregate, language=language
+        )
+        return SyncQueryResult(thread, result)
+
+    def serve(
+        self,
+        filter: str | Filter,  # noqa: A002
+        handler: SourceHandler,
+        *,
+        name: str = "",
+        many: bool = False,
+        language: str = "tamis",
+    ) -> SyncDataSource:
+        """Answer queries with the rows that a function yields, in other threads."""
+        thread, bus = self._open
+        source = bus.serve(filter, handler, name=name, many=many, language=language)
+        thread.call(source.start())
+        return SyncDataSource(thread, source)
 
     def history(
         self,

@@ -13,6 +13,24 @@ import msgspec
 
 from tamis.errors import ProtocolError
 from tamis.misfits import find_misfit
+from tamis.protocol.frame_base import Frame, Number
+from tamis.protocol.queries import (
+    Ask,
+    AskMore,
+    AskStopped,
+    CancelQuery,
+    Query,
+    Querying,
+    QueryMore,
+    ResultEnd,
+    ResultRows,
+    Serve,
+    ServedAll,
+    ServedRows,
+    Serving,
+    Withdraw,
+    Withdrawn,
+)
 
 SlowPolicy = Literal["wait", "drop", "disconnect"]
 EventFormat = Literal["json", "cloudevents"]
@@ -22,20 +40,7 @@ MAX_REASON_CHARACTERS: Final = 500
 """Of the reason for a rejection; the rest is cut off."""
 MAX_ATTEMPTS: Final = 1_000_000
 
-# What fits in 64 bits; the receiver checks whether it makes sense.
-Number = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Attempts = Annotated[int, msgspec.Meta(le=MAX_ATTEMPTS)]
-
-
-class _Frame(
-    msgspec.Struct,
-    kw_only=True,
-    omit_defaults=True,
-    forbid_unknown_fields=True,
-    tag_field="type",
-    tag=str.lower,
-):
-    """The base of all frames."""
 
 
 class _AnyFrame(msgspec.Struct):
@@ -61,14 +66,14 @@ class Delivery(msgspec.Struct, frozen=True, omit_defaults=True):
 # --- from clients --------------------------------------------------------------------------------
 
 
-class Hello(_Frame):
+class Hello(Frame):
     """The first frame: authenticates the client."""
 
     token: str | None = None
     client: str = ""
 
 
-class Publish(_Frame):
+class Publish(Frame):
     """Events, stored all or none.
 
     `sequence` is the publisher's number of the first. Numbers follow each other without a gap,
@@ -84,7 +89,7 @@ class Publish(_Frame):
     format: EventFormat = "json"
 
 
-class Subscribe(_Frame):
+class Subscribe(Frame):
     """Creates a subscription, or resumes the durable one of this name."""
 
     ref: Number
@@ -105,22 +110,24 @@ class Subscribe(_Frame):
     """Whether this client had it on an earlier connection: its filter may have been replaced."""
 
 
-class Credit(_Frame):
+class Credit(Frame):
     """Grants a subscription credit for more events."""
 
     subscription: str
     events: Number
 
 
-class Acknowledge(_Frame, tag="ack"):
+class Acknowledge(Frame, tag="ack"):
     """Acknowledges events: single ones, or all up to one."""
 
     subscription: str
-    sequences: Annotated[list[Number], msgspec.Meta(max_length=10_000)] = []
+    sequences: Annotated[list[Number], msgspec.Meta(max_length=10_000)] = msgspec.field(
+        default_factory=list
+    )
     up_to: Number = 0
 
 
-class Reject(_Frame, tag="nack"):
+class Reject(Frame, tag="nack"):
     """Rejects an event, so that it is sent again later."""
 
     subscription: str
@@ -129,7 +136,7 @@ class Reject(_Frame, tag="nack"):
     reason: str = ""
 
 
-class Unsubscribe(_Frame):
+class Unsubscribe(Frame):
     """Ends a subscription; a durable one is kept, unless `delete` is set."""
 
     ref: Number
@@ -137,7 +144,7 @@ class Unsubscribe(_Frame):
     delete: bool = False
 
 
-class Ping(_Frame):
+class Ping(Frame):
     """Requests a pong."""
 
     ref: Number = 0
@@ -145,13 +152,32 @@ class Ping(_Frame):
     """Whether the pong waits until all acknowledgements and rejections before it are on disk."""
 
 
-Request = Hello | Publish | Subscribe | Credit | Acknowledge | Reject | Unsubscribe | Ping
+QueryRequest = Serve | Withdraw | ServedRows | ServedAll | Query | QueryMore | CancelQuery
+"""The requests of sources and of those who ask them."""
+
+Request = (
+    Hello
+    | Publish
+    | Subscribe
+    | Credit
+    | Acknowledge
+    | Reject
+    | Unsubscribe
+    | Ping
+    | Serve
+    | Withdraw
+    | ServedRows
+    | ServedAll
+    | Query
+    | QueryMore
+    | CancelQuery
+)
 
 
 # --- from brokers --------------------------------------------------------------------------------
 
 
-class Welcome(_Frame):
+class Welcome(Frame):
     """The answer to hello."""
 
     principal: str
@@ -164,7 +190,7 @@ class Welcome(_Frame):
     """How many bytes several events of one publication may have, by this client's quota."""
 
 
-class Published(_Frame):
+class Published(Frame):
     """The events are on disk; `first` is the position of the first new one."""
 
     ref: int
@@ -173,7 +199,7 @@ class Published(_Frame):
     first: int | None = None
 
 
-class Subscribed(_Frame):
+class Subscribed(Frame):
     """The subscription is active; later frames refer to it by this id."""
 
     ref: int
@@ -184,21 +210,21 @@ class Subscribed(_Frame):
     """The first event it covers: where to start again after a lost connection."""
 
 
-class Unsubscribed(_Frame):
+class Unsubscribed(Frame):
     """No event of the subscription follows this frame."""
 
     ref: int
     subscription: str
 
 
-class Deliver(_Frame):
+class Deliver(Frame):
     """Events that matched, in order."""
 
     subscription: str
     events: list[Delivery]
 
 
-class Dropped(_Frame):
+class Dropped(Frame):
     """Events that were dropped, and why.
 
     The reason is `slow`, `retention`, `damage`, `invalid` or `dead_letters`.
@@ -209,14 +235,14 @@ class Dropped(_Frame):
     reason: str
 
 
-class Ended(_Frame):
+class Ended(Frame):
     """A subscription ended: expired, deleted, revoked, taken over, or too slow."""
 
     subscription: str
     reason: str
 
 
-class Refused(_Frame):
+class Refused(Frame):
     """A request was refused; without `ref`, the broker is about to close the connection."""
 
     code: str
@@ -230,13 +256,34 @@ class Refused(_Frame):
     """The number that the publisher must use next."""
 
 
-class Pong(_Frame):
+class Pong(Frame):
     """The answer to ping."""
 
     ref: int = 0
 
 
-Reply = Welcome | Published | Subscribed | Unsubscribed | Deliver | Dropped | Ended | Refused | Pong
+QueryReply = Serving | Withdrawn | Ask | AskMore | AskStopped | Querying | ResultRows | ResultEnd
+"""What sources and those who ask them are told."""
+
+Reply = (
+    Welcome
+    | Published
+    | Subscribed
+    | Unsubscribed
+    | Deliver
+    | Dropped
+    | Ended
+    | Refused
+    | Pong
+    | Serving
+    | Withdrawn
+    | Ask
+    | AskMore
+    | AskStopped
+    | Querying
+    | ResultRows
+    | ResultEnd
+)
 
 ENCODER: Final = msgspec.json.Encoder()
 FRAME_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from tamis.protocol.frames import FRAME_ERRORS, Number
+from tamis.protocol.frame_base import Number
+from tamis.protocol.frames import FRAME_ERRORS
 
 # Finding it takes no longer than some 10 ms.
 MAX_TOKENS: Final = 25_000

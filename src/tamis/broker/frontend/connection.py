@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from tamis.broker.broker import Broker
 from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.frontend.query_frames import QueryFrames
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.batches import MAX_SMALL_BYTES, decode_large_request
@@ -43,10 +44,12 @@ from tamis.protocol.frames import (
     ENCODER,
     FRAME_ERRORS,
     REQUEST_DECODER,
+    QueryRequest,
     Reply,
     Request,
     frame_misfit,
 )
+from tamis.protocol.queries import Query, Serve, Withdraw
 from tamis.protocol.refs import find_request
 
 LOG: Final = get_logger("tamis.connection")
@@ -122,6 +125,9 @@ class Connection:
         self._attachments: dict[str, Attachment] = {}
         self._publications: set[asyncio.Task[None]] = set()
         self._publication_bytes = 0
+        self._queries = QueryFrames(
+            self.send, broker.supervisor, lambda error: self._finish(_end(error))
+        )
         self._flushes: list[int] = []
         """Pings that wait until acknowledgements are on disk."""
         self._flusher: asyncio.Task[None] | None = None
@@ -260,6 +266,7 @@ class Connection:
         # First of all: deleting many subscriptions takes a while.
         if self._session is not None:
             self._session.stop()
+        await self._queries.close()
         await self._say_goodbye(end)
         if self._session is not None:
             await self._session.close()
@@ -306,11 +313,7 @@ class Connection:
                 ):
                     await asyncio.wait(self._publications, return_when=asyncio.FIRST_COMPLETED)
             case Acknowledge():
-                try:
-                    await session.acknowledge(frame.subscription, frame.sequences, frame.up_to)
-                except RefusedError as error:
-                    if error.code not in FORGIVEN:
-                        raise
+                await self._acknowledge(session, frame)
             case Reject():
                 await self._reject(session, frame)
             case Credit():
@@ -323,6 +326,14 @@ class Connection:
                 await self._ping(session, frame)
             case Hello():
                 await self._welcome_again(session, frame)
+            case _:
+                await self._handle_query(session, frame)
+
+    async def _handle_query(self, session: Session, frame: QueryRequest) -> None:
+        if isinstance(frame, Serve | Withdraw | Query):
+            await self._answer(frame.ref, self._queries.handle(session, frame))
+        else:
+            await self._queries.handle(session, frame)
 
     async def _ping(self, session: Session, frame: Ping) -> None:
         if not frame.flush:
@@ -439,6 +450,13 @@ class Connection:
         if frame.delete or not view.durable:
             await session.delete(frame.subscription)
         await self.send(Unsubscribed(ref=frame.ref, subscription=frame.subscription))
+
+    async def _acknowledge(self, session: Session, frame: Acknowledge) -> None:
+        try:
+            await session.acknowledge(frame.subscription, frame.sequences, frame.up_to)
+        except RefusedError as error:
+            if error.code not in FORGIVEN:
+                raise
 
     async def _reject(self, session: Session, frame: Reject) -> None:
         try:

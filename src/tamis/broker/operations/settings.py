@@ -198,6 +198,16 @@ class BrokerSettings(BaseModel):
         default=100_000, description="Subscriptions of one principal."
     )
 
+    queries_per_principal: Count = Field(
+        default=16, description="Concurrent queries of one principal."
+    )
+    sources_per_principal: Count = Field(
+        default=100, description="Data sources with which one principal answers queries."
+    )
+    query_seconds: Seconds = Field(default=300.0, description="The longest time for one query.")
+    query_rows: Count = Field(
+        default=1_000_000, description="The most rows with which one query is answered."
+    )
     publishers_per_principal: Count = Field(
         default=100_000, description="Names under which one principal may number publications."
     )

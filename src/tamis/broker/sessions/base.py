@@ -25,6 +25,7 @@ from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
+from tamis.broker.queries.service import QueryService
 from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.errors import RefusedError
@@ -59,6 +60,7 @@ class SessionServices(NamedTuple):
     dead_letters: DeadLetterReader
     letter_bounds: DeadLetterBounds
     history: History
+    queries: QueryService
     store: Storage
     access_control: AccessControl
     revocation_writer: RevocationWriter

@@ -20,6 +20,7 @@ from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.payloads import InvalidEventError, Payload
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.base import SessionServices
+from tamis.broker.sessions.queries import Queries
 from tamis.broker.sessions.questions import Questions
 from tamis.broker.subscribe.history import require_start
 from tamis.broker.subscribe.manager import DISCONNECTED, SubscribeResult
@@ -49,7 +50,7 @@ MIN_CHECKED_TOGETHER: Final = 8
 MAX_PUBLISHER_NAMES: Final = 1_000
 
 
-class Session(Questions, Administration):
+class Session(Questions, Queries, Administration):
     """One principal's connection to the broker, or one request of it."""
 
     def __init__(self, services: SessionServices, principal: Principal, rights: Rights) -> None:
@@ -477,6 +478,7 @@ class Session(Questions, Administration):
 
     def stop(self) -> None:
         """Send nothing more from this moment on."""
+        self.end_queries()
         for attachment in self._attachments:
             self._services.notifier.stop(attachment)
 
@@ -484,6 +486,7 @@ class Session(Questions, Administration):
         """Stop all deliveries; delete subscriptions that are not durable."""
         self.has_ended = True
         self._services.forget(self)
+        self.end_queries()
         if self._telling is not None:
             subscription, untold = self._telling
             subscription.keep_untold(untold)
