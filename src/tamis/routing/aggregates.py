@@ -190,11 +190,11 @@ class _SumState(AggregateState):
         if not self._has_floats:
             return [b'{"sum":%d}' % (self._total // _SMALLEST_FLOAT)]
         try:
-            total = self._total / _SMALLEST_FLOAT
+            total: float | None = self._total / _SMALLEST_FLOAT
         except OverflowError:
-            # It is beyond every float.
-            total = math.copysign(math.inf, self._total)
-        return [msgspec.json.encode({"sum": total if math.isfinite(total) else None})]
+            # It is beyond every float, and JSON has no infinity.
+            total = None
+        return [msgspec.json.encode({"sum": total})]
 
 
 _ValueOrderKey = tuple[int, bool | float | str, str]
