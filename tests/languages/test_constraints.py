@@ -71,7 +71,12 @@ def test_site_select_sends_a_query_to_sites_with_at_least_its_bits() -> None:
 
 
 def test_triples_become_a_message_and_back() -> None:
-    triples = [("author", "*", "Stein"), ("edition", ">", 1), ("edition", "<=", 3), ("x", "any")]
+    triples: list[Any] = [
+        ("author", "*", "Stein"),
+        ("edition", ">", 1),
+        ("edition", "<=", 3),
+        ("x", "any"),
+    ]
     message = named_constraints(triples)
     assert constraints_of(constraint_filter(message)) == message
     assert constraints_of(parse("true")) == {}

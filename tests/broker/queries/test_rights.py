@@ -1,0 +1,163 @@
+"""Queries under a policy: who may ask, who may answer, and what is seen of rows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+import tamis
+from broker.authorization_fixture import run_async
+from broker.server import make_token
+from tamis.broker.local import LocalBus
+from tamis.broker.operations.settings import BrokerSettings
+from tamis.client import SourceRequest
+from tamis.protocol import Code
+from tamis.protocol.management import IssueToken
+from waiting import eventually_async
+
+POLICY = """
+[roles.boss]
+see = true
+serve = true
+publish = true
+admin = true
+
+[roles.reader]
+see = { filter = "level < 3", hide = ["secret"] }
+
+[roles.writer]
+publish = true
+
+[roles.shelf]
+serve = { filter = "level < 5", forbid = ["password"] }
+"""
+ROWS: list[dict[str, Any]] = [
+    {"level": 1, "price": 10, "secret": "a"},
+    {"level": 2, "price": 20, "secret": "a"},
+    {"level": 4, "price": 40, "secret": "b"},
+]
+
+
+class QueryFixture:
+    """A broker with a policy, and clients of it by role."""
+
+    def __init__(self, folder: Path) -> None:
+        self.policy = folder / "policy.toml"
+        self.policy.write_text(POLICY)
+        self._settings = BrokerSettings(data=folder / "data", policy=self.policy)
+        self.bus: LocalBus
+        self._folder = folder
+
+    async def __aenter__(self) -> Self:
+        token = await asyncio.to_thread(make_token, self._folder, self.policy, "root", "boss")
+        self.bus = tamis.open_bus(settings=self._settings, token=token)
+        await self.bus.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.bus.close()
+
+    async def client(self, name: str, role: str) -> tamis.Bus:
+        issued = await self.bus.call(IssueToken(principal=name, roles=[role]))
+        return self.bus.connect(token=issued.text)
+
+
+def everything(_: SourceRequest) -> list[dict[str, Any]]:
+    return ROWS
+
+
+@run_async
+async def test_of_rows_one_sees_what_ones_roles_show(tmp_path: Path) -> None:
+    async with (
+        QueryFixture(tmp_path) as fixture,
+        await fixture.client("ann", "reader") as ann,
+        fixture.bus.serve("level > 0", everything),
+    ):
+        assert await fixture.bus.query("price > 0").all() == ROWS
+        seen = await ann.query("price > 0").all()
+        assert seen == [{"level": 1, "price": 10}, {"level": 2, "price": 20}]
+        # What is not seen does not count, either.
+        assert await ann.query("price > 0", aggregate="count").value() == 2
+        assert await ann.query("price > 0", aggregate="sum price").value() == 30
+        assert await ann.query("price > 0", aggregate="max price").value() == 20
+        assert await ann.query("price > 0", limit=2).all() == seen
+        for wanted, options in (
+            ("secret = 'a'", {}),
+            ("price > 0", {"aggregate": "min secret"}),
+            ("any contains 'a'", {}),
+        ):
+            with pytest.raises(tamis.RefusedError) as refused:
+                await ann.query(wanted, **options).all()  # type: ignore[arg-type]
+            assert refused.value.code == Code.FORBIDDEN
+
+
+@run_async
+async def test_answering_needs_a_right_for_every_row(tmp_path: Path) -> None:
+    async with (
+        QueryFixture(tmp_path) as fixture,
+        await fixture.client("wil", "writer") as wil,
+        await fixture.client("sue", "shelf") as sue,
+    ):
+        with pytest.raises(tamis.RefusedError, match="do not allow you to answer queries"):
+            await wil.serve("true", everything).start()
+        with pytest.raises(tamis.RefusedError, match="allow you to see no events"):
+            await sue.query("true").all()
+        rows = [{"level": 1}, {"level": 4, "n": 2}]
+        bad: list[dict[str, Any]] = [{"level": 9}]
+        async with sue.serve("level > 0", lambda _: [*rows, *bad]):
+            result = fixture.bus.query("level > 0")
+            assert await result.all() == rows
+            assert result.missing == {"sue": "it has rows that it is not allowed to answer with"}
+            bad = [{"level": 1, "password": "x"}]
+            assert await fixture.bus.query("level > 0").all() == rows
+            bad = []
+            result = fixture.bus.query("level > 0")
+            assert await result.all() == rows
+            assert result.is_complete
+
+
+@run_async
+async def test_a_query_ends_when_the_rights_of_whoever_asks_change(tmp_path: Path) -> None:
+    more = asyncio.Event()
+
+    async def slowly(_: SourceRequest) -> AsyncIterator[dict[str, Any]]:
+        yield ROWS[0]
+        await more.wait()
+        yield ROWS[1]
+
+    async with (
+        QueryFixture(tmp_path) as fixture,
+        await fixture.client("ann", "reader") as ann,
+        fixture.bus.serve("level > 0", slowly),
+    ):
+        result = ann.query("price > 0")
+        first = await anext(aiter(result))
+        assert first == {"level": 1, "price": 10}
+        result = ann.query("price > 0")
+        rows = aiter(result)
+        assert await anext(rows) == {"level": 1, "price": 10}
+        fixture.policy.write_text(POLICY.replace("level < 3", "level < 2"))
+        [session] = [s for s in fixture.bus.broker._sessions if s.principal.name == "ann"]
+        before = session.rights
+        await eventually_async(lambda: session.rights is not before)
+        more.set()
+        assert [row async for row in rows] == []
+        assert result.cut
+        assert "your rights have changed" in str(result.missing)
+
+
+@run_async
+async def test_sources_end_with_the_credential(tmp_path: Path) -> None:
+    async with (
+        QueryFixture(tmp_path) as fixture,
+        await fixture.client("sue", "shelf") as sue,
+        sue.serve("level > 0", lambda _: [{"level": 1}]),
+    ):
+        assert await fixture.bus.query("level > 0").all() == [{"level": 1}]
+        fixture.policy.write_text('blocked = ["sue"]\n' + POLICY)
+        await eventually_async(lambda: fixture.bus.broker.queries.sources == 0)
+        assert await fixture.bus.query("level > 0").all() == []
