@@ -206,6 +206,8 @@ class ModelBroker:
                 self.links.pop(peer, None)
             case RefuseLink(peer=peer, reason=reason):
                 self.refusals.append((peer, reason))
+                if peer not in {one.peer for one in self.router.links()}:
+                    self.links.pop(peer, None)
 
     # --- connections -------------------------------------------------------------------------
 

@@ -57,8 +57,10 @@ def simulate(seed: int, make_index: Callable[[], CoveringOrder] = PoolIndex) -> 
 
 def size_of(rng: Random, *, is_small: bool) -> int:
     roll = rng.random()
-    if is_small or roll < 0.8:
-        return rng.randint(2, 5)
+    if is_small:
+        return rng.randint(2, 4)
+    if roll < 0.8:
+        return rng.randint(2, 6)
     if roll < 0.97:
         return rng.randint(5, 12)
     return rng.randint(12, 40) if roll < 0.999 else rng.randint(100, 200)

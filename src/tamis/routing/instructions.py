@@ -68,7 +68,8 @@ class WantedChanged(Instruction, frozen=True):
 class RefuseLink(Instruction, frozen=True):
     """End the connection to a peer, and tell it and the log why.
 
-    What is stored of a link that was known before stays. One that was not known leaves nothing.
+    What is stored of a link that was known before stays. One that was not known leaves nothing. The
+    message before this instruction, if there is one, should still reach the peer.
     """
 
     peer: str

@@ -224,6 +224,8 @@ class Router:
             else f"a link from {self._name} to {name or path[-1]} would close a cycle: {way} are "
             "linked already; remove one of these links first"
         )
+        # So that the peer, which may not see the cycle, does not keep the link.
+        self._send(peer, LinkEnd(reason))
         self._do(RefuseLink(peer, reason))
         return False
 
