@@ -146,6 +146,7 @@ def everything(session: Session) -> Iterator[Coroutine[Any, Any, object]]:
     yield session.subscriptions()
     yield session.subscription("x")
     yield session.renew("x", None)
+    yield session.update("x", "true")
     yield session.delete("x")
     yield session.attach("x", Collector(), credit=1)
     yield session.fetch("x")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,6 +37,7 @@ from tamis.filters import Mode
 from tamis.filters.structure import digest
 from tamis.languages import parse
 from tamis.matching import Engine
+from tamis.matching.evaluate import metering
 from tamis.storage import EventOrigin
 from waiting import eventually_async
 
@@ -329,6 +331,32 @@ async def test_a_peer_gets_and_gives_what_its_role_allows(tmp_path: Path) -> Non
         await broker.links.open(PEER, Principal("b", ("none",)))
         await fixture.publish({"n": 4})
         assert len(await pending(broker, PEER)) == 2
+
+
+@pytest.fixture
+def _no_slow_patterns() -> Iterator[None]:
+    metering.SLOW_PATTERNS.clear()
+    yield
+    metering.SLOW_PATTERNS.clear()
+
+
+@pytest.mark.usefixtures("_no_slow_patterns")
+@run_async
+async def test_a_route_that_takes_too_long_sends_everything_rather_than_nothing(
+    tmp_path: Path,
+) -> None:
+    """Seen failing: the route was removed from the engine, and its events were missing."""
+    policy = "[roles.all]\nsee = true\npublish = true\n"
+    async with broker_fixture(tmp_path, policy, pattern_burst=0.0001) as fixture:
+        broker = fixture.broker
+        await subscribe(await fixture.login("ann", "all"), "q = 1", "s")
+        await linked(broker, PEER, "t matches 'a.{40}b3'", principal=Principal("b", ("all",)))
+        text = "".join(Random(1).choices("ab", k=100_000))
+        await fixture.publish({"n": 1, "t": text}, {"n": 2, "t": f"{text}b3"}, {"n": 3, "t": text})
+        found = await pending(broker, PEER)
+        assert len(found) > 1
+        assert len(broker.engine) == 2
+        assert broker.subscription_manager.suspensions.numbers == set()
 
 
 # --- replacing routes -----------------------------------------------------------------------------
