@@ -194,10 +194,12 @@ class Storage:
                 name, number = record.publisher, record.publisher_sequence
                 if record.origin is not None:
                     name, number = record.origin.publisher, record.origin.sequence
+                    one = array("I", [crc32(record.payload, record.format)])
+                    own = array("q", [number])
+                    runs[name] = runs.get(name, PublisherTail()).followed_by(own, one)
                     known = found.get(name, PublisherTail())
                     if record.sequence >= unmatched and number > known.last:
-                        # Most of the other broker's events never come here.
-                        found[name] = PublisherTail(number, time=record.time)
+                        found[name] = known.followed_by(own, one)._replace(time=record.time)
                 elif number:
                     one = array("I", [crc32(record.payload, record.format)])
                     run = runs.get(name) or PublisherTail(number - 1)

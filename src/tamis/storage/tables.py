@@ -327,6 +327,20 @@ class PublisherTail(NamedTuple):
         known = self.checksums + checksums
         return PublisherTail(last, gaps, time, recent[-MAX_CHECKSUMS:], known[-MAX_CHECKSUMS:])
 
+    def followed_by(self, numbers: array[int], checksums: array[int]) -> PublisherTail:
+        """Return the tail after events of another broker, of which most never come here."""
+        recent, known = self.recent + numbers, self.checksums + checksums
+        return PublisherTail(
+            numbers[-1], (), self.time, recent[-MAX_CHECKSUMS:], known[-MAX_CHECKSUMS:]
+        )
+
+    def is_other(self, number: int, checksum: int) -> bool:
+        """Return whether a number up to the last is known not to be stored with this content."""
+        place = bisect_left(self.recent, number)
+        if place == len(self.recent) or number < self.recent[0]:
+            return False
+        return self.recent[place] != number or self.checksums[place] != checksum
+
     def missing(self, numbers: range) -> int | None:
         """Return the first of some numbers that is in a gap."""
         found = [

@@ -23,6 +23,7 @@ from broker.links.pairs import (
     publish,
     sent,
 )
+from broker.log_lines import log_lines
 from seeds import seeds
 from storage import sqlite_vfs
 from storage.disk import Disk
@@ -294,6 +295,34 @@ async def test_nothing_overtakes_what_could_not_be_stored(tmp_path: Path) -> Non
         await broker.links.open(PEER, ANONYMOUS)
         assert (await broker.links.store(PEER, [ARRIVED, second])).stored == 2
         assert [one["n"] for one in logged(broker)] == [1, 2]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@run_async
+async def test_what_is_no_repetition_is_not_taken_for_one(tmp_path: Path, restarts: bool) -> None:
+    """A broker whose folder was restored from a backup uses its sequences for other events."""
+    settings = tmp_path / "b"
+    events = [
+        ARRIVED._replace(origin=ARRIVED.origin._replace(sequence=n), data=b'{"n": %d}' % n)
+        for n in (1, 3, 4)
+    ]
+    async with opened(settings) as broker:
+        await linked(broker, PEER)
+        await broker.links.store(PEER, events)
+        assert await broker.links.store(PEER, events) == (0, 3, 0)
+    if restarts:
+        async with opened(settings) as broker:
+            assert await broker.links.store(PEER, events) == (0, 3, 0)
+    async with opened(settings) as broker:
+        other = events[2]._replace(data=b'{"n": 44}')
+        missed = events[0]._replace(origin=ARRIVED.origin._replace(sequence=2))
+        with log_lines() as lines:
+            assert await broker.links.store(PEER, [other, missed, events[1]]) == (0, 1, 2)
+        [line] = [vars(one) for one in lines if "refused" in one.getMessage()]
+        assert "comes too late: 4 is stored" in str(line)
+        [view] = await broker.links.views()
+        assert view.refused == 2
+        assert [one["n"] for one in logged(broker)] == [1, 3, 4]
 
 
 # --- rights ---------------------------------------------------------------------------------------

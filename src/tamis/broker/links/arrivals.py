@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from tamis.access import Rights
 from tamis.broker.deliver.routes import LinkSubscription
@@ -151,6 +152,7 @@ class Arrivals:
                 payload = self._decoder.decode(event.data, event.format)
                 if not rights.publishes_everything:
                     rights.check_publish(payload.source)
+                self._require_same(event)
             except RefusedError as error:
                 found.reasons.append(str(error))
                 continue
@@ -159,6 +161,20 @@ class Arrivals:
             found.records.append(record)
             found.payloads.append(payload)
         return found
+
+    def _require_same(self, event: LinkEvent) -> None:
+        """Refuse an event that is no repetition, although later ones of its origin are stored."""
+        _, number, *_ = origin = event.origin
+        tail = self._numbering.tails.get(origin.publisher)
+        if tail is None or number > tail.last:
+            return
+        if tail.is_other(number, crc32(event.data, NUMBER_OF[event.format])):
+            raise RefusedError(
+                Code.CONFLICT,
+                f"event {number} of broker {origin.broker} comes too late: {tail.last} is stored, "
+                f"and {number} is not, or with other content; was that broker's folder restored "
+                "from a backup?",
+            )
 
     async def _wait_for_room(self, owner: str) -> None:
         """Return when more events of a peer may wait to be matched, or refuse them."""

@@ -322,18 +322,26 @@ class Committer:
             self._refuse(publication, error)
             return
         place, duplicates = len(accepted.events), 0
+        new: dict[str, tuple[array[int], array[int]]] = {}
+        tails = {
+            name: accepted.tails.get(name) or self._numbering.tails.get(name, PublisherTail())
+            for name in {origin.publisher for _, _, origin in publication.forwarded}
+        }
         for (publisher, number, origin), payload in zip(
             publication.forwarded, payloads, strict=True
         ):
-            name = origin.publisher
-            tail = accepted.tails.get(name) or self._numbering.tails.get(name)
-            if tail is not None and origin.sequence <= tail.last:
+            name, format_ = origin.publisher, NUMBER_OF[payload.format]
+            numbers, checksums = new.setdefault(name, (array("q"), array("I")))
+            if origin.sequence <= (numbers[-1] if numbers else tails[name].last):
                 duplicates += 1
                 continue
-            accepted.tails[name] = PublisherTail(origin.sequence)
-            format_ = NUMBER_OF[payload.format]
+            numbers.append(origin.sequence)
+            checksums.append(crc32(payload.text, format_))
             record = NewRecord(publisher, number, format_, payload.text, origin)
             accepted.events.append((record, payload, author.owner))
+        for name, (numbers, checksums) in new.items():
+            if numbers:
+                accepted.tails[name] = tails[name].followed_by(numbers, checksums)
         if duplicates:
             self._metrics.duplicates.inc(duplicates)
             self._fan_out.leave(author.owner, duplicates)
