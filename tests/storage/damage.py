@@ -20,6 +20,7 @@ from tamis.storage import (
     Record,
     Retry,
     StateStore,
+    StoredRoute,
     StoredToken,
 )
 
@@ -114,10 +115,13 @@ class Left(NamedTuple):
     after: Said
 
 
-def filled(folder: Path, *, deferred: Sequence[str] = ("ann", "bob", "carl")) -> Left:
+def filled(
+    folder: Path, *, deferred: Sequence[str] = ("ann", "bob", "carl"), routes: int = 4
+) -> Left:
     """Fill a state, the last changes of which are still in the write-ahead log.
 
-    The matches of some principals are deferred; then some of these become pending.
+    The matches of some principals are deferred; then some of these become pending. There are so
+    many routes, without the first.
     """
     folder.mkdir(parents=True)
     state = StateStore(folder / "state.db")
@@ -137,12 +141,15 @@ def filled(folder: Path, *, deferred: Sequence[str] = ("ann", "bob", "carl")) ->
         for row in DeferredMatches.parts(name, 40, range(n, 13, 3))
     ]
     state.commit_matches(40, [], {}, deferred=later)
+    numbers = state.reserve_numbers(routes)
+    state.change_routes([StoredRoute(n, 1, f"digest {n}", b"[1]" * 9) for n in numbers], [])
     before = all_of(state)
     state.close()
     # From here on in the log; the last change is one that lasts.
     state = StateStore(folder / "state.db")
     state.remove_subscription(3)
     state.revoke_token(b"\1" * 32, 5.0)
+    state.change_routes([], numbers[:1])
     for name in deferred[:2]:
         state.write_deferred(name, 40, 1)
     state.commit_matches(45, [(1, 44), (2, 45)], {"publisher 1": PublisherTail(45)})
@@ -165,6 +172,7 @@ def all_of(state: StateStore) -> Said:
         "tokens": state.tokens(),
         "audit": state.audit(0, 1000),
         "matched": [state.matched_up_to],
+        "routes": state.routes(),
     }
 
 

@@ -30,17 +30,20 @@ from tamis.storage import (
     NEVER,
     DeadLetter,
     DeferredMatches,
+    EventOrigin,
     NewRecord,
     PublisherTail,
     Record,
     Retry,
     Storage,
+    StoredRoute,
     StoredToken,
 )
 
 SEGMENT_BYTES = 700
 OPENING_CHANCE = 0.3
 PUBLISHERS = ("p", "q", "a publisher with a longer name")
+ORIGINS = ("0a" * 16, "0b" * 16)
 
 Facts = dict[str, set[Any]]
 """For each lasting fact the values that it may have, and None for one that may not be there."""
@@ -75,7 +78,10 @@ class Model:
 def tails(events: Sequence[tuple[Any, ...]]) -> dict[str, PublisherTail]:
     """Return what is known of publishers after some events."""
     known: dict[str, PublisherTail] = {}
-    for name, number, *_ in events:
+    for name, number, *_, origin in events:
+        if origin is not None:
+            known[origin.publisher] = PublisherTail(origin.sequence, time=1.0)
+            continue
         tail = known.get(name, PublisherTail())
         known[name] = tail.append(number, array("I", [0]), 1.0)
     return known
@@ -84,6 +90,8 @@ def tails(events: Sequence[tuple[Any, ...]]) -> dict[str, PublisherTail]:
 def facts_of(store: Storage) -> dict[str, Any]:
     """Return the lasting facts in a store."""
     facts: dict[str, Any] = {one.name: one.expires_at for one in store.state.subscriptions()}
+    if store.state.routes():
+        facts["routes"] = frozenset(store.state.routes())
     if store.state.seen_at:
         facts["seen at"] = store.state.seen_at
     for token in store.state.tokens():
@@ -107,6 +115,7 @@ class PowerLoss:
         self.opened = 0
         self.label = "opening"
         self.names = count(1)
+        self.origin_sequence = 0
         self.chance = 0.0
         self.start(next(self.folders), Model())
 
@@ -182,6 +191,7 @@ class PowerLoss:
             self.remove_subscription,
             self.renew_subscription,
             self.note_seen,
+            self.change_routes,
             self.requeue,
             self.checkpoint,
             self.retain,
@@ -221,8 +231,15 @@ class PowerLoss:
         group = []
         for _ in range(self.rng.choice((1, 1, 2, 5))):
             publisher = self.rng.choice(PUBLISHERS)
-            known[publisher] = known.get(publisher, 0) + self.rng.randrange(1, 3)
             payload = self.rng.randbytes(self.rng.choice((5, 50, 200)))
+            if self.rng.random() < 0.3:
+                self.origin_sequence += self.rng.randrange(1, 3)
+                origin = EventOrigin(
+                    self.rng.choice(ORIGINS), self.origin_sequence, 1.0, ORIGINS[0]
+                )
+                group.append(NewRecord(publisher, 1, 0, payload, origin))
+                continue
+            known[publisher] = known.get(publisher, 0) + self.rng.randrange(1, 3)
             group.append(NewRecord(publisher, known[publisher], 0, payload))
         self.model.tried.append([tuple(record) for record in group])
         first = len(self.model.events) + 1
@@ -231,7 +248,11 @@ class PowerLoss:
         self.model.tried.clear()
 
     def numbers(self) -> dict[str, int]:
-        return {publisher: number for publisher, number, *_ in self.model.events}
+        return {
+            publisher: number
+            for publisher, number, *_, origin in self.model.events
+            if origin is None
+        }
 
     def match(self) -> None:
         state = self.store.state
@@ -300,7 +321,8 @@ class PowerLoss:
 
     def remove_subscription(self) -> None:
         for one in self.store.state.subscriptions()[:1]:
-            with self.lasting(one.name, None):
+            routes = [route for route in self.store.state.routes() if route.link != one.number]
+            with self.lasting(one.name, None), self.lasting("routes", frozenset(routes) or None):
                 self.store.state.remove_subscription(one.number)
 
     def renew_subscription(self) -> None:
@@ -312,6 +334,17 @@ class PowerLoss:
         seen_at = float(next(self.names))
         with self.lasting("seen at", seen_at):
             self.store.state.note_seen(seen_at)
+
+    def change_routes(self) -> None:
+        state = self.store.state
+        if not state.subscriptions():
+            return
+        known = state.routes()
+        link, gone = state.subscriptions()[-1].number, known[: self.rng.randrange(3)]
+        numbers = state.reserve_numbers(self.rng.randrange(3))
+        new = [StoredRoute(number, link, f"{number}", b"[1]") for number in numbers]
+        with self.lasting("routes", frozenset([*known[len(gone) :], *new]) or None):
+            state.change_routes(new, [one.number for one in gone])
 
     def checkpoint(self) -> None:
         self.store.state.checkpoint()

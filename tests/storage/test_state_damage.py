@@ -70,14 +70,14 @@ def test_changes_that_were_promised_to_last_and_are_gone_are_counted(
     write(quick_path / "s", {**left.files, "state.db-wal": b""})
     # A second attempt does not help: nobody has said that it may be so.
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"the last 3 changes of .* missing") as refused:
+        with pytest.raises(StorageError, match=r"the last 4 changes of .* missing") as refused:
             Storage.open(quick_path / "s")
         assert "a revoked token may be valid again" in str(refused.value)
         assert "tamis repair --accept-lost-changes" in str(refused.value)
     with Storage.open(quick_path / "s", accept_lost_changes=True) as store:
-        assert store.recovery.lost_changes == 3
+        assert store.recovery.lost_changes == 4
         assert not store.recovery.is_clean
-        assert "Lost: the last 3 changes of subscriptions, tokens and audit." in str(store.recovery)
+        assert "Lost: the last 4 changes of subscriptions, tokens and audit." in str(store.recovery)
     with Storage.open(quick_path / "s") as store:
         assert store.recovery.is_clean
 
