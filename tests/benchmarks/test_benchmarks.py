@@ -18,6 +18,7 @@ from benchmarks import (
     building,
     churn,
     conjunctions,
+    covering,
     growth,
     harness,
     imports,
@@ -37,6 +38,7 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     ),
     "churn": (churn.main, "--subscriptions 300", ["churning", "remove"]),
     "conjunctions": (conjunctions.main, "--subscriptions 500 900", ["C, 900: Tamis, JSON"]),
+    "covering": (covering.main, "--filters 40", ["market, 40: covering index", "abe, 40: remove"]),
     "doors": (
         doors.main,
         "--divide 1000 --only A texts C",
@@ -53,7 +55,7 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
 # Almost a minute of these is the compilation of other algorithms' kernels.
-SLOW = {"boolean", "building", "conjunctions", "doors", "growth", "paper", "plans"}
+SLOW = {"boolean", "building", "conjunctions", "covering", "doors", "growth", "paper", "plans"}
 BENCHMARKS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SMALL]
 
 
@@ -66,6 +68,8 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "EVENTS", 256)
     monkeypatch.setattr(paper, "MESSAGES", 256)
     monkeypatch.setattr(churn, "EVENTS", 180)
+    monkeypatch.setattr(covering, "PAIRS", 10)
+    monkeypatch.setattr(covering, "COMPARED", 10)
     # Workload A has matches only where there are many subscriptions, or many events.
     workloads = {"grown": conjunctive.growth, "C": conjunctive.workload_c}
     monkeypatch.setattr(conjunctions, "WORKLOADS", workloads)

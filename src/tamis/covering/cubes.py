@@ -9,7 +9,8 @@ literals are *plain*: they contain exactly the events whose values lie in their 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from itertools import product
+from typing import Final, NamedTuple, TypeVar
 
 from tamis.diagrams.atom_intervals import intervals_of
 from tamis.diagrams.pairs import computes
@@ -28,6 +29,8 @@ from tamis.filters import Filter, Mode
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom
 from tamis.filters.boolean import TruthSets
+
+T = TypeVar("T")
 
 Positions = tuple[Interval, ...]
 """Where a value may lie, as disjoint intervals of the value order, ascending."""
@@ -284,7 +287,10 @@ class NormalForm(NamedTuple):
 
 
 # A form with more cubes keeps some of them, far from each other.
-MAX_CUBES: Final = 32
+MAX_CUBES: Final = 16
+# Pairs of cubes that a conjunction combines.
+MAX_PAIRED_CUBES: Final = 32
+_PRIME: Final = 7_919
 # A filter is filed under at most so many cubes.
 MAX_OUTER_CUBES: Final = 24
 
@@ -307,8 +313,11 @@ class InnerForms(TruthSets[NormalForm]):
                 both = found[0].intersected(cubes[0])
                 found = () if both is None else (both,)
             else:
-                pairs = (one.intersected(other) for one in found for other in cubes)
-                found = [both for both in pairs if both is not None]
+                pairs: Sequence[tuple[Cube, Cube]] = [*product(found, cubes)]
+                if len(pairs) > MAX_PAIRED_CUBES:
+                    pairs, complete = _some(pairs), False
+                both_of = (one.intersected(other) for one, other in pairs)
+                found = [both for both in both_of if both is not None]
             if len(found) > MAX_CUBES:
                 found, complete = _some(found), False
             if not found and complete:
@@ -355,9 +364,9 @@ def _joined_by_attribute(cubes: Sequence[Cube]) -> Sequence[Cube]:
     return [*joined.values(), *others] if len(joined) + len(others) < len(cubes) else cubes
 
 
-def _some(cubes: Sequence[Cube]) -> Sequence[Cube]:
-    step = len(cubes) / MAX_CUBES
-    return [cubes[int(number * step)] for number in range(MAX_CUBES)]
+def _some(given: Sequence[T]) -> Sequence[T]:
+    """Return some, scattered: pairs at equal distances may share one side."""
+    return [given[number * _PRIME % len(given)] for number in range(MAX_CUBES)]
 
 
 Outer = Sequence[Cube] | None

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple
 
-from tamis.covering.cubes import Cube, Geometry, Positions
+from tamis.covering.cubes import Cube, Geometry
 from tamis.diagrams.value_order import (
     ABSENT,
     BRACKET_OF_KIND,
@@ -54,23 +54,6 @@ class Probe(NamedTuple):
     def is_event(self) -> bool:
         """Return whether this is an event that matches."""
         return not self.open and not self.is_blank
-
-    def lies_in(self, cube: Cube) -> bool:
-        """Return whether the known values lie in the positions of a cube."""
-        if self.is_blank:
-            return True
-        places, open_ = self.places, self.open
-        for name, positions in cube.positions.items():
-            if name not in open_ and not _contains(positions, places.get(name, NOWHERE)[0]):
-                return False
-        return all(
-            name in open_ or any(_contains(positions, at) for at in places.get(name, NOWHERE))
-            for name, positions in cube.some
-        )
-
-
-def _contains(positions: Positions, at: Breakpoint) -> bool:
-    return any(low <= at < high for low, high in positions)
 
 
 class ProbeMaker:

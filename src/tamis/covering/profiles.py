@@ -43,7 +43,7 @@ CAN_BE_UNKNOWN: Final = 4
 ANYTHING: Final = CAN_BE_TRUE | CAN_BE_FALSE | CAN_BE_UNKNOWN
 
 # Cubes in which an event is sought that refutes a covering, and events to remember.
-MAX_REFUTED_CUBES: Final = 8
+MAX_REFUTED_CUBES: Final = 16
 MAX_PROBES: Final = 16
 
 # With more cubes on both sides, diagrams are faster than comparing them.
