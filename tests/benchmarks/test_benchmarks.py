@@ -22,6 +22,7 @@ from benchmarks import (
     growth,
     harness,
     imports,
+    overlay,
     paper,
     plans,
     sigma,
@@ -46,6 +47,11 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     ),
     "imports": (imports.main, "--repeats 1", ["tamis --help", "times of import typer"]),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
+    "overlay": (
+        overlay.main,
+        "--brokers 5 8",
+        ["star of 8, much overlap", "random tree of 5, little overlap", "links per event"],
+    ),
     "sigma": (
         sigma.main,
         "--rules 150 --events 300",
