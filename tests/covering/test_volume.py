@@ -16,8 +16,8 @@ from tamis.filters.boolean import Xor
 
 NAMES = ("a", "b")
 SCHEMA = Schema({"a": "int", "b": "int"})
-# Constants are from 0 to 4, so no filter tells other integers from these.
-STATES = (None, -1, 0, 1, 2, 3, 4, 5)
+# Constants are from 0 to 6, so no filter tells other integers from these.
+STATES = (None, -1, 0, 1, 2, 3, 4, 5, 6, 7)
 EVENTS = [
     Event({n: v for n, v in zip(NAMES, held, strict=True) if v is not None})
     for held in product(STATES, repeat=len(NAMES))

@@ -208,7 +208,7 @@ class FilterRelations:
                 return inside
         if not self.matches_probes(wide, narrow):
             return False
-        if self._is_proved(wide, narrow):
+        if self.is_proved(wide, narrow):
             return True
         if self._is_refuted(wide, narrow):
             return False
@@ -217,7 +217,7 @@ class FilterRelations:
             return False
         return self.space.surely_covers(wide.filter, narrow.filter)
 
-    def _is_proved(self, wide: ComparedFilter, narrow: ComparedFilter) -> bool:
+    def is_proved(self, wide: ComparedFilter, narrow: ComparedFilter) -> bool:
         """Return whether a filter is true all over the cubes that contain another."""
         if narrow.outer is None or self._is_strict:
             return False
