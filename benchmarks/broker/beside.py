@@ -36,7 +36,7 @@ RECEIVE_SECONDS: Final = 300.0
 T = TypeVar("T")
 
 
-class Found(NamedTuple):
+class BesideResult(NamedTuple):
     """The results."""
 
     rows: list[Row]
@@ -169,7 +169,7 @@ class Pair(NamedTuple):
         return times
 
 
-def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> Found:
+def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> BesideResult:
     """Measure all installed systems in turns."""
     with ExitStack() as stack:
         pairs, notes = _pairs(stack, folder)
@@ -185,7 +185,7 @@ def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> Fo
         for pair in pairs:
             pair.publisher.call("close")
             pair.subscriber.call("close")
-    return Found(rows, found, notes)
+    return BesideResult(rows, found, notes)
 
 
 def _pairs(stack: ExitStack, folder: Path) -> tuple[list[Pair], list[str]]:
@@ -222,6 +222,6 @@ def _paced(pairs: Sequence[Pair], pace: int, seconds: int) -> list[Latency]:
     ]
 
 
-def sheets(found: Found) -> list[Sheet]:
+def sheets(found: BesideResult) -> list[Sheet]:
     """Return the rates and the times."""
     return [rates("events", found.rows), latencies(found.latencies)]

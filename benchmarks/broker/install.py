@@ -35,7 +35,7 @@ class Turn(NamedTuple):
     """In bytes, of the broker."""
 
 
-class Found(NamedTuple):
+class InstallResult(NamedTuple):
     """The turns of each way."""
 
     together: list[Turn]
@@ -51,9 +51,9 @@ class Found(NamedTuple):
         return [first, second._replace(ratio=second.rate / first.rate)]
 
 
-def measured(folder: Path, count: int) -> Found:
+def measured(folder: Path, count: int) -> InstallResult:
     """Create subscriptions in both ways, in turns."""
-    found = Found([], [])
+    found = InstallResult([], [])
     with step(f"created {count:,} subscriptions in both ways") as show:
         for turn in range(harness.REPEATS):
             show(f"turn {turn + 1} of {harness.REPEATS}")
@@ -91,7 +91,7 @@ def _row(name: str, turns: list[Turn]) -> Row:
     return Row("", name, median(found), min(found), max(found), 1.0)
 
 
-def sheets(found: Found) -> list[Sheet]:
+def sheets(found: InstallResult) -> list[Sheet]:
     """Return the rates, what each subscription costs, and the requirement."""
     ways = zip(found.rows, found, strict=True)
     costs = [

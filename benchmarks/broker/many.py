@@ -38,7 +38,7 @@ PING_SECONDS: Final = 3600
 LEAST_RATIO: Final = 0.9
 
 
-class Found(NamedTuple):
+class ManyResult(NamedTuple):
     """The results."""
 
     rows: list[Row]
@@ -186,7 +186,7 @@ class Pair(NamedTuple):
             raise DisagreementError(f"not {count:,} events came")
 
 
-def measured(folder: Path, subscriptions: int, count: int) -> Found:
+def measured(folder: Path, subscriptions: int, count: int) -> ManyResult:
     """Measure the two brokers in turns."""
     with ExitStack() as stack:
         pairs = []
@@ -215,7 +215,7 @@ def measured(folder: Path, subscriptions: int, count: int) -> Found:
             (pair.server.cpu_seconds() - start) / events
             for pair, start, events in zip(pairs, begun, published, strict=True)
         ]
-    return Found(rows, costs, installing)
+    return ManyResult(rows, costs, installing)
 
 
 def check(server: Server, subscriptions: int) -> int:
@@ -230,7 +230,7 @@ def check(server: Server, subscriptions: int) -> int:
     return int(published)
 
 
-def sheets(found: Found) -> list[Sheet]:
+def sheets(found: ManyResult) -> list[Sheet]:
     """Return the rates and the requirements."""
     one, many = found.rows
     return [

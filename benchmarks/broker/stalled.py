@@ -62,7 +62,7 @@ class Turn(NamedTuple):
         return float(np.quantile(self.times, part))
 
 
-class Found(NamedTuple):
+class StalledResult(NamedTuple):
     """The results."""
 
     turns: list[Turn]
@@ -113,7 +113,7 @@ class Memory:
             self.samples.append(Sample(now, self._server.resident(), self.phase))
 
 
-class Scene:
+class Setup:
     """A broker, its subscribers and its publisher."""
 
     def __init__(
@@ -187,7 +187,7 @@ def check(account: Account, due: int) -> None:
         raise DisagreementError(summary)
 
 
-def measured(folder: Path, subscribers: int, rooms: int, rate: int, seconds: int) -> Found:
+def measured(folder: Path, subscribers: int, rooms: int, rate: int, seconds: int) -> StalledResult:
     """Measure calm and stalled turns, then flood for longer."""
     settings = {
         "connections_per_principal": subscribers + 10,
@@ -200,34 +200,34 @@ def measured(folder: Path, subscribers: int, rooms: int, rate: int, seconds: int
             fleet = stack.enter_context(worker(Fleet, server.port, subscribers, rooms))
         publisher = stack.enter_context(worker(Publisher, server.port, rooms))
         steady = subscribers // rooms - 1
-        scene = Scene(server, fleet, publisher, rooms=rooms, steady=steady)
-        scene.flood(NOBODY, FILLING)
-        scene.turn("", rate, 1)
-        with scene.memory.watched():
-            turns = _turns(scene, rate, seconds)
-            _flood_for_longer(scene)
-    return Found(turns, scene.memory.samples)
+        setup = Setup(server, fleet, publisher, rooms=rooms, steady=steady)
+        setup.flood(NOBODY, FILLING)
+        setup.turn("", rate, 1)
+        with setup.memory.watched():
+            turns = _turns(setup, rate, seconds)
+            _flood_for_longer(setup)
+    return StalledResult(turns, setup.memory.samples)
 
 
-def _turns(scene: Scene, rate: int, seconds: int) -> list[Turn]:
+def _turns(setup: Setup, rate: int, seconds: int) -> list[Turn]:
     turns = []
     with step(f"measured {rate:,} events/s, calm and stalled") as show:
         for number in range(harness.REPEATS):
             show(f"turn {number + 1} of {harness.REPEATS}")
-            scene.memory.phase = CALM
-            turns.append(scene.turn(CALM, rate, seconds))
-            with scene.stalled(STALLED):
-                turns.append(scene.turn(STALLED, rate, seconds))
+            setup.memory.phase = CALM
+            turns.append(setup.turn(CALM, rate, seconds))
+            with setup.stalled(STALLED):
+                turns.append(setup.turn(STALLED, rate, seconds))
     return turns
 
 
-def _flood_for_longer(scene: Scene) -> None:
-    with step(f"flooded {FLOODS} times"), scene.stalled(LONGER):
+def _flood_for_longer(setup: Setup) -> None:
+    with step(f"flooded {FLOODS} times"), setup.stalled(LONGER):
         for _ in range(FLOODS):
-            scene.flood(FLOOD)
+            setup.flood(FLOOD)
 
 
-def sheets(found: Found, subscribers: int, rooms: int) -> list[Sheet]:
+def sheets(found: StalledResult, subscribers: int, rooms: int) -> list[Sheet]:
     """Return latencies, memory and the requirements."""
     times = [
         Latency(phase, [time for turn in found.of(phase) for time in turn.times])
@@ -268,7 +268,7 @@ def sheets(found: Found, subscribers: int, rooms: int) -> list[Sheet]:
     ]
 
 
-def _line(found: Found, phase: str) -> tuple[str, ...]:
+def _line(found: StalledResult, phase: str) -> tuple[str, ...]:
     turns = found.of(phase)
     return (
         phase,

@@ -94,7 +94,7 @@ async def broker_fixture(
 
 @asynccontextmanager
 async def busy_matcher(broker: Broker) -> AsyncIterator[None]:
-    """Let all changes wait, and all events."""
+    """Hold up all changes and all events."""
     begun, free = threading.Event(), threading.Event()
 
     def wait() -> None:

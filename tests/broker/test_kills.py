@@ -46,7 +46,7 @@ class Fetched(NamedTuple):
     attempt: int
 
 
-class Found(NamedTuple):
+class KillRecord(NamedTuple):
     """What clients saw: numbers by publisher, and what became of subscriptions."""
 
     sent: dict[str, set[int]]
@@ -74,7 +74,7 @@ class Killing:
     def __init__(self, folder: Path, seed: int) -> None:
         self.server = ServerProcess(folder, {"window": 5_000})
         self.rng = Random(seed)
-        self.found = Found(
+        self.found = KillRecord(
             sent=defaultdict(set),
             acknowledged=defaultdict(set),
             received=defaultdict(list),
@@ -90,7 +90,7 @@ class Killing:
         self.deaths = 0
         self.connected = asyncio.Semaphore(0)
 
-    async def run(self, plans: list[Plan], patience: float = 120.0) -> Found:
+    async def run(self, plans: list[Plan], patience: float = 120.0) -> KillRecord:
         self._start(Plan("never", 0, 0))
         self.server.settings["port"] = self.server.port
         receiving = asyncio.create_task(self._receive())
@@ -296,7 +296,7 @@ def _impatient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Backoff, "next", lambda _: 0.05)
 
 
-def check(found: Found) -> None:
+def check(found: KillRecord) -> None:
     for name, acknowledged in found.acknowledged.items():
         received = found.received[name]
         assert acknowledged <= set(received), f"{name}: lost"
@@ -308,7 +308,7 @@ def check(found: Found) -> None:
     assert not found.deleted & found.left, "a subscription has come back"
 
 
-def check_late(found: Found) -> None:
+def check_late(found: KillRecord) -> None:
     """Check that the late worker got all, and nothing after it had acknowledged it for certain."""
     for name, acknowledged in found.acknowledged.items():
         got = {one.number for one in found.fetched if one.publisher == name}

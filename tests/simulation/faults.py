@@ -52,7 +52,7 @@ class Chaos:
                 process.crash(how)
 
     async def break_disk(self) -> None:
-        """Let some of the writes and syncs fail for a while."""
+        """Make some of the writes and syncs fail for a while."""
         world, random = self._world, self._random
         process = world.server.process
         if process is None:

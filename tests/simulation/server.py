@@ -74,7 +74,7 @@ class BrokerProcess:
         return SimulatedExecutor(name, world.loop, random, self._before, self._after)
 
     def _before(self, name: str) -> None:
-        """Let work that only reads fail, now and then, as a disk with bad sectors does."""
+        """Make work that only reads fail, now and then, as a disk with bad sectors does."""
         if name == "deliver" and self._random.random() < self.read_fault_chance:
             raise StorageError(self.folder, "reading failed: Input/output error")
 
@@ -161,7 +161,7 @@ class BrokerProcess:
             self.world.checker.policies.stall_matching(now, stalled.stall_until)
 
     def fail_reads(self, seconds: float) -> None:
-        """Let all reading of events fail for a moment."""
+        """Make all reading of events fail for a moment."""
         world = self.world
         world.trace("chaos", "disk fails read for", f"{seconds:.3f}")
         self.read_fault_chance, world.disk_fails_until = 1.0, inf

@@ -324,7 +324,7 @@ class PatientSubscriber(DurableSubscriber):
             await asyncio.sleep(self._random.random())  # virtual: events arrive meanwhile
 
     def _spoil_disk(self) -> None:
-        """Let the next events be unreadable for a moment, now and then."""
+        """Make the next events unreadable for a moment, now and then."""
         process, random = self._world.server.process, self._spoiling
         is_spoilt = self._world.is_disk_unreliable and random.random() < 0.1
         if is_spoilt and process is not None and not self._world.is_winding_down:

@@ -212,18 +212,18 @@ class World:
     # --- from the beginning to the end -----------------------------------------------------------
 
     async def live(self) -> None:
-        """Let the world run its course."""
+        """Run the world from its beginning to its end."""
         self.write_policy(PolicyModel(DESKS[0]))
         supervising = asyncio.create_task(self.server.run())
         await self._up()
         await self._issue_first()
-        actors = self._actors()
-        tasks = [asyncio.create_task(one.run()) for one in actors]
+        participants = self._participants()
+        tasks = [asyncio.create_task(one.run()) for one in participants]
         await asyncio.sleep(self.active_seconds)  # virtual
         await self._settle(tasks)
         supervising.cancel()
 
-    def _actors(self) -> list[Any]:
+    def _participants(self) -> list[Any]:
         random = self.random
         self.publishers = [Publisher(self, "pete", "n1", numbered=True)]
         if random.random() < 0.5:

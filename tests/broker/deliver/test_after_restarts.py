@@ -159,7 +159,7 @@ async def test_events_sent_over_a_connection_have_been_attempted(tmp_path: Path)
 
 
 async def lose(fixture: Any, monkeypatch: pytest.MonkeyPatch, last: int) -> None:
-    """Let retention remove the events up to one."""
+    """Remove the events up to one, as retention does."""
     store = fixture.broker.store
     removed = range(1, last + 1)
     monkeypatch.setattr(

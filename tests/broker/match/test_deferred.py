@@ -57,7 +57,7 @@ async def losses(session: Session) -> list[int]:
 
 @contextmanager
 def held_writer() -> Iterator[asyncio.Event]:
-    """Let nothing become pending until the event is set."""
+    """Keep everything from becoming pending until the event is set."""
     write, go = DeferredWriter._write_next, asyncio.Event()
 
     async def write_later(writer: DeferredWriter) -> float:
