@@ -256,10 +256,11 @@ class Checker(DeliveryChecker):
         self.perhaps_settled.pop(key, None)
         self.subscriptions.pop(key, None)
 
-    def not_found(self, key: tuple[str, str]) -> None:
-        """Note that the broker says there is no such subscription."""
+    def not_found(self, key: tuple[str, str], asked: SubscriptionModel | None) -> None:
+        """Note that the broker says there is no such subscription as the one asked for."""
         known = self.subscriptions.get(key)
-        if known is not None:
+        # Otherwise another one was made meanwhile.
+        if known is not None and known is asked:
             self._check_may_be_gone(known)
             self._forget(key)
 

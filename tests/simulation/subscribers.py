@@ -176,11 +176,12 @@ class DurableSubscriber:
         if random.random() < 0.5 and self.unacknowledged:
             await self._acknowledge(credential, [*self.unacknowledged])
         limit, wait = random.choice([1, 5, 100]), random.choice([0.0, 0.2, 2.0])
+        asked = world.checker.subscriptions.get((self.principal, self.name))
         try:
             events = await fetch(world, credential, self.name, limit, wait)
         except RefusedError as error:
             if error.code == "not_found":
-                world.checker.not_found((self.principal, self.name))
+                world.checker.not_found((self.principal, self.name), asked)
             raise
         for event in events:
             self.unacknowledged[event.sequence] = None
@@ -200,11 +201,12 @@ class DurableSubscriber:
             await session.acknowledge(self.name, sequences)
             world.checker.acknowledging(credential, self.name, sequences, 0)
 
+        asked = world.checker.subscriptions.get((self.principal, self.name))
         try:
             await request(world, credential, acknowledge)
         except RefusedError as error:
             if error.code == "not_found":
-                world.checker.not_found((self.principal, self.name))
+                world.checker.not_found((self.principal, self.name), asked)
                 self.unacknowledged.clear()
             raise
         for sequence in sequences:
@@ -387,11 +389,12 @@ class Tenant:
             await session.renew(self._name, self._lifetime)
             world.checker.renewed(key, asked_at, self._lifetime)
 
+        asked = world.checker.subscriptions.get(key)
         try:
             await request(world, world.credential(self._principal), renew)
         except RefusedError as error:
             if error.code == "not_found":
-                world.checker.not_found(key)
+                world.checker.not_found(key, asked)
             raise
 
 

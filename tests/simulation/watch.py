@@ -37,7 +37,7 @@ class ConnectionWatch:
         self.credential = credential
         self._publications: dict[int, PublicationModel] = {}
         self._asked: dict[int, tuple[Subscribe, float]] = {}
-        self._deleting: dict[int, tuple[str, str]] = {}
+        self._deleting: dict[int, tuple[tuple[str, str], SubscriptionModel | None]] = {}
         self._attached: dict[str, SubscriptionModel] = {}
         self._is_manual: dict[str, bool] = {}
         self._credit: dict[str, int] = {}
@@ -58,8 +58,9 @@ class ConnectionWatch:
                 self._asked[frame.ref] = frame, checker.now
             case Unsubscribe() as frame:
                 if frame.delete:
-                    self._deleting[frame.ref] = key(frame.subscription)
-                    checker.ending(key(frame.subscription))
+                    meant = key(frame.subscription)
+                    self._deleting[frame.ref] = meant, checker.subscriptions.get(meant)
+                    checker.ending(meant)
             case Acknowledge() as frame:
                 self._acknowledged = frame
                 checker.acknowledging(
@@ -83,7 +84,8 @@ class ConnectionWatch:
                 self._subscribed(frame)
             case Unsubscribed() as frame:
                 if frame.ref in self._deleting:
-                    checker.is_gone(self._deleting.pop(frame.ref))
+                    meant, _ = self._deleting.pop(frame.ref)
+                    checker.is_gone(meant)
                 self._attached.pop(frame.subscription, None)
             case Deliver() as frame:
                 self._deliver(frame)
@@ -154,6 +156,6 @@ class ConnectionWatch:
         elif frame.ref in self._publications:
             self._checker.publication_refused(self._publications.pop(frame.ref), frame)
         elif frame.ref in self._deleting:
-            key = self._deleting.pop(frame.ref)
+            meant, asked = self._deleting.pop(frame.ref)
             if frame.code == "not_found":
-                self._checker.not_found(key)
+                self._checker.not_found(meant, asked)

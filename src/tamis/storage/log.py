@@ -100,6 +100,7 @@ class EventLog:
         """The damage found since the log was opened, by opening it or by reading."""
         for damage in opened.damaged:
             self.damage.add(damage)
+        self._removed_below = removed_below
         if count is not None:
             count.begin(self._next - 1)
 
@@ -108,6 +109,12 @@ class EventLog:
         """Return the first sequence in the log; the next one to be assigned if the log is empty."""
         segments = self._segments
         return segments[0].first if segments else self._next
+
+    @property
+    def kept_from(self) -> int:
+        """Return the first sequence that retention has left; damage may have taken it."""
+        first, removed_below = self.first_sequence, self._removed_below
+        return first if removed_below is None else min(first, max(1, removed_below))
 
     @property
     def next_sequence(self) -> int:
@@ -320,6 +327,7 @@ class EventLog:
             first = self.first_sequence
             while len(self._segments) > 1 and self._segments[1].first <= sequence:
                 self._remove_oldest()
+                self._removed_below = self.first_sequence
             return range(first, self.first_sequence)
 
     def _is_to_be_closed(self, max_age: float) -> bool:

@@ -257,6 +257,20 @@ async def test_nothing_is_fetched_from_a_subscription_that_is_deleted_meanwhile(
             assert "not_found" in await refusal(ann.fetch("s"))
 
 
+@run_async
+async def test_whoever_waits_for_events_learns_that_the_subscription_is_deleted(
+    tmp_path: Path,
+) -> None:
+    async with broker_fixture(tmp_path, POLICY) as fixture:
+        ann = await fixture.login("ann", "reader")
+        await subscribe(ann, "n > 0", "s")
+        fetching = asyncio.create_task(refusal(ann.fetch("s", wait=30.0)))
+        await eventually_async(lambda: bool(subscription_of(fixture).queue.listeners))
+        await ann.delete("s")
+        async with asyncio.timeout(10):
+            assert "not_found" in await fetching
+
+
 class SlowSink(Collector):
     """Takes its time over frames of one kind."""
 

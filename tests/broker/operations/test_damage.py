@@ -127,6 +127,17 @@ async def test_a_removed_file_of_the_log_is_damage_and_not_retention(tmp_path: P
         await eventually_async(lambda: collector.lost)
         assert {reason for _, reason in collector.lost} == {"damage"}
 
+        # Whoever asks for all there is learns of it, too.
+        first = fixture.broker.store.log.first_sequence
+        assert first > 1
+        for start in ("earliest", 1):
+            assert (await ann.history("n > 0", start=start)).damaged == first - 1
+        await subscribe(ann, "n > 0", "replayed", start="earliest")
+        replayed = Collector()
+        await ann.attach("replayed", replayed, credit=100, acknowledge="manual")
+        await eventually_async(lambda: replayed.lost)
+        assert replayed.lost == [(first - 1, "damage")]
+
 
 @run_async
 async def test_a_replay_tells_how_many_events_it_could_not_read(folder: Path) -> None:

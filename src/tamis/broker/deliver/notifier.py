@@ -338,11 +338,12 @@ class Notifier:
                     raise
                 deliveries, rest = prepared.deliveries, until - loop.time()
                 has_lost = subscription.untold and subscription.shows_all_to(reader.rights)
-                is_over = subscription.suspended_from and not subscription.queue.unsettled
-                if is_over and not (taken or has_lost):
+                is_done = subscription.suspended_from and not subscription.queue.unsettled
+                if is_done and not (taken or has_lost):
                     name = subscription.stored.name
                     raise RefusedError(Code.CONFLICT, f"{name!r} is {subscription.suspension}")
-                if deliveries or has_lost or (not taken and rest <= 0):
+                is_over = subscription.has_ended or (not taken and rest <= 0)
+                if deliveries or has_lost or is_over:
                     return self._fetched(subscription, deliveries)
                 if not taken:
                     await self._wait(wake_up, subscription, now, rest)

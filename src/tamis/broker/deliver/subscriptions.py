@@ -82,6 +82,7 @@ class ActiveSubscription:
         "attachment",
         "dropped",
         "former",
+        "has_ended",
         "is_suspended",
         "mark",
         "queue",
@@ -113,6 +114,8 @@ class ActiveSubscription:
         """A digest of what the engine compiled; empty: nothing."""
         self.is_suspended = False
         """Whether the current policy refuses it: nothing is matched or sent."""
+        self.has_ended = False
+        """Whether it was deleted, or has expired and was purged."""
         extra = Extra.of(stored)
         self.former = extra.former
         self.suspended_from = extra.suspended_from

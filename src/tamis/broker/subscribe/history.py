@@ -61,7 +61,7 @@ class History:
     def read(self, wanted: HistoryQuery, rights: Rights) -> Slices[HistoryView]:
         """Return a page of events and where the next page starts; at `end` there is none."""
         end = min(wanted.end, self._log.next_sequence)
-        start = first = max(wanted.start, self._log.first_sequence)
+        start = first = max(wanted.start, self._log.kept_from)
         stop = min(end, start + EVENTS_PER_SEARCH)
         alone = LoneFilter(rights.effective(wanted.filter, wanted.mode), self._schema, self._mode)
         found: list[Delivery] = []
@@ -141,10 +141,10 @@ def place_of(log: EventLog, text: int | str) -> int:
     if text == "latest":
         return log.next_sequence
     if text == "earliest":
-        return log.first_sequence
+        return log.kept_from
     if isinstance(text, str):
         return log.sequence_at(_moment(text))
-    return max(text, log.first_sequence)
+    return max(text, log.kept_from)
 
 
 def require_past(log: EventLog, start: int | str, now: float) -> None:

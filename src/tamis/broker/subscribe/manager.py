@@ -407,6 +407,9 @@ class SubscriptionManager:
             some, rest = rest[:SUBSCRIPTIONS_PER_STEP], rest[SUBSCRIPTIONS_PER_STEP:]
             gone = await self._matcher.updater.do(partial(self._delete, some, reason, principal))
             for subscription in gone:
+                subscription.has_ended = True
+                # Whoever waits for its events need not wait any longer.
+                subscription.queue.wake()
                 self._replayer.stop(subscription.number)
                 self._expiries.discard(subscription.number)
             if self.suspensions.numbers:
