@@ -149,6 +149,7 @@ EXTRAS_OF = {
     "broker": ("broker", "client"),
     "spark": ("spark", "client"),
     "access/jwt.py": ("broker",),
+    "sources": ("duckdb",),
     "cli/spark": ("spark",),
 }
 
@@ -179,7 +180,8 @@ def imported_packages(file: Path) -> set[str]:
         )
     }
     others = names - {*sys.stdlib_module_names, "tamis", "pyspark_tamis", ""}
-    packages = {package_of()[name][0].lower().replace("_", "-") for name in others}
+    # What is not installed has the name of its module.
+    packages = {package_of().get(name, [name])[0].lower().replace("_", "-") for name in others}
     # Pydantic's own core and Numba's compiler, which they pin.
     return packages - {"pydantic-core", "llvmlite"}
 

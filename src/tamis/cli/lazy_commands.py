@@ -56,6 +56,16 @@ COMMANDS: Final = {
     "history": CommandEntry(
         "Show past events that match a filter.", "tamis.cli.broker.history:history"
     ),
+    "query": CommandEntry(
+        "Ask the data sources for the rows that match a filter.",
+        "tamis.cli.broker.query:query",
+        needs_arguments=True,
+    ),
+    "source": CommandEntry(
+        "Answer queries with the rows of a table.",
+        "tamis.cli.broker.source:source",
+        needs_arguments=True,
+    ),
     "subscriptions": CommandEntry(
         "List, show, change and delete subscriptions.",
         "tamis.cli.broker.subscriptions:subscriptions",
