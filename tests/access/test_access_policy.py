@@ -358,3 +358,12 @@ def test_a_filter_that_looks_like_a_mistake_is_warned_of() -> None:
     )
     [warning] = policy.warnings
     assert warning.startswith("policy.toml: roles.desk.see.filter: desk = LONDON: LONDON is read")
+
+
+def test_a_role_may_link_brokers() -> None:
+    policy = Policy.parse("[roles.branch]\npeer = true\nsee = true\n[roles.desk]\nsee = true\n")
+    assert policy.rights(Principal("b", ("branch",))).is_peer
+    assert not policy.rights(Principal("d", ("desk",))).is_peer
+    assert Policy.open().rights(Principal("anyone")).is_peer
+    with pytest.raises(PolicyError, match=r"roles\.branch\.peer: it"):
+        Policy.parse('[roles.branch]\npeer = "yes"\n')

@@ -102,6 +102,7 @@ class _RoleTable(_TomlTable):
     see: ScopeDeclaration = False
     serve: ScopeDeclaration = False
     admin: bool = False
+    peer: bool = False
     quotas: dict[str, Any] = {}
 
 
@@ -150,6 +151,7 @@ class _PolicyReader:
             see=self._scope(given.see, _SeeTable, f"{place}.see"),
             serve=self._scope(given.serve, _PublishTable, f"{place}.serve"),
             admin=given.admin,
+            peer=given.peer,
             quotas=self._quotas(given.quotas, f"{place}.quotas"),
         )
 

@@ -89,6 +89,8 @@ class Rights:
         """Rights with equal digests are equal, even in another process."""
         self.limits: Final = Quotas.united((role.quotas for role in given), quotas)
         self.is_admin: Final = any(role.admin for role in given)
+        self.is_peer: Final = any(role.peer for role in given)
+        """Whether a broker with these rights may link to this one."""
         self._publishing: Final = [role.publish for role in given if role.publish is not None]
         self._serving: Final = [role.serve for role in given if role.serve is not None]
         self._seeing: Final = [role.see for role in given if role.see is not None]

@@ -83,8 +83,12 @@ class Role(NamedTuple):
     """The rows with which holders may answer queries."""
     admin: bool = False
     """Whether holders may manage tokens, others' subscriptions and the audit log."""
+    peer: bool = False
+    """Whether holders may link brokers: what they may see and publish then passes the link."""
     quotas: Mapping[str, float] = MappingProxyType({})
     """The bounds of `Quotas` that the role sets."""
 
 
-EVERYTHING: Final = Role("everything", publish=Scope(), see=Scope(), serve=Scope(), admin=True)
+EVERYTHING: Final = Role(
+    "everything", publish=Scope(), see=Scope(), serve=Scope(), admin=True, peer=True
+)

@@ -43,6 +43,9 @@ from tamis.broker.operations.pacing import PrincipalPacing
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.peers.link_traffic import LinkTraffic
+from tamis.broker.peers.overlay import Overlay
+from tamis.broker.peers.peers_file import PeersFile
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.payloads import PayloadDecoder
@@ -56,6 +59,7 @@ from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions, matching_budget
+from tamis.covering import CoveringIndex
 from tamis.errors import (
     AccessError,
     BrokerFailedError,
@@ -78,6 +82,7 @@ from tamis.ports import (
     system_random,
 )
 from tamis.protocol import Code
+from tamis.routing import Router
 from tamis.storage import Storage, StoredSubscription
 
 LOG: Final = get_logger("tamis.broker")
@@ -284,12 +289,13 @@ class Broker:
             client_executor=FairExecutor(executors.client, clock.monotonic, pause),
             view_executor=patient(executors.client, pause_after=pause),
             decode_executor=patient(executors.decode, pause_after=self.pacing.pause_unless_alone),
+            overlay=lambda: self.overlay,
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,
             forget=self.forget,
         )
         self.event_cache = event_cache
-        self.links = Links(self._services, self.matcher, event_cache, self.supervisor)
+        self.links, self.overlay = self._make_overlay(files)
         self._catch_up = CatchUp(
             store=store,
             event_cache=event_cache,
@@ -306,6 +312,40 @@ class Broker:
         self._clock_watch = ClockWatch(clock, self.health)
         self._started_at = clock.monotonic()
         self._watch()
+
+    def _make_overlay(self, files: Files) -> tuple[Links, Overlay]:
+        settings, file = self.settings, PeersFile(self.settings.data / "peers.json", files)
+        links = Links(self._services, self.matcher, self.event_cache, self.supervisor)
+        schema = self.engine.schema
+        router = Router(
+            links.broker_id,
+            make_index=partial(CoveringIndex, schema=schema, many=schema is None),
+            name=settings.name or "",
+            advertisements=settings.advertisements,
+        )
+        traffic = LinkTraffic(
+            router=router,
+            links=links,
+            store=self.store,
+            matcher=self.matcher,
+            file=file,
+            supervisor=self.supervisor,
+            executors=self.executors,
+            schema=schema,
+            keeps_advertisements=settings.advertisements == "require",
+        )
+        overlay = Overlay(
+            broker=links.broker_id,
+            settings=settings,
+            access_control=self.access_control,
+            traffic=traffic,
+            file=file,
+            supervisor=self.supervisor,
+            executor=self.executors.administration,
+            count_subscriptions=self._subscription_count,
+            count_events=lambda: self.metrics.totals()["published"],
+        )
+        return links, overlay
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -371,6 +411,7 @@ class Broker:
         for subscription in restored:
             self.subscription_manager.replay(subscription)
         self.health.set_open(True)
+        self.overlay.start()
         LOG.info("broker open", subscriptions=len(restored), recovery=self.health.recovery)
 
     def _restore_subscriptions(self) -> list[ActiveSubscription]:
@@ -399,6 +440,7 @@ class Broker:
                 )
         self.expired_at_start.report()
         self.links.restore_routes(self._marks)
+        self.overlay.traffic.restore()
         for number in cast("list[int]", self.engine.ids()):
             if self.subscription_index.get(number) is None and number not in routes:
                 self.engine.remove(number)
@@ -422,6 +464,7 @@ class Broker:
     async def close(self) -> None:
         """Finish the work in progress, and stop."""
         self.health.set_open(False)
+        self.overlay.stop()
         for session in [*self._sessions]:
             session.revoke("the broker stops")
         try:
@@ -618,6 +661,8 @@ class Broker:
         index = self.subscription_index
         watch("subscriptions", "Subscriptions in force", self._subscription_count)
         watch("links", "Links to other brokers", lambda: len(index.links))
+        connected = self.overlay.count_connected
+        watch("links_connected", "Links that have a connection", connected)
         watch("routes", "Filters that other brokers have forwarded", lambda: len(index.routes))
         watch("connections", "Sessions open", lambda: len(self._sessions))
         watch("sources", "Data sources that answer queries", lambda: self.queries.sources)

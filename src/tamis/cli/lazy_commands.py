@@ -81,6 +81,13 @@ COMMANDS: Final = {
     "token": CommandEntry(
         "Issue, list and revoke tokens; for administrators.", "tamis.cli.broker.token:token"
     ),
+    "peer": CommandEntry(
+        "Link the broker to others; for administrators.", "tamis.cli.broker.peer:peer"
+    ),
+    "topology": CommandEntry(
+        "Show the linked brokers, and what passes between them; for administrators.",
+        "tamis.cli.broker.topology:topology",
+    ),
     "repair": CommandEntry(
         "Check the data folder of a stopped broker.", "tamis.cli.broker.repair:repair"
     ),

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import msgspec
 from websockets.asyncio.client import ClientConnection as WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -140,6 +141,12 @@ class WebSocketTransport:
         await self._socket.close()
 
 
+class _Problem(msgspec.Struct):
+    """What HTTP says of a refusal (RFC 9457)."""
+
+    detail: str
+
+
 class _Connect(connect):
     """Opens a WebSocket, and follows no redirect: the token is for this broker."""
 
@@ -148,17 +155,28 @@ class _Connect(connect):
 
 
 def websocket_dial(
-    address: BrokerAddress, *, timeout: float | None, tls: ssl.SSLContext | None
+    address: BrokerAddress,
+    *,
+    timeout: float | None,
+    tls: ssl.SSLContext | None,
+    path: str = _CONNECT,
+    token: str | None = None,
+    largest_frame: int = MAX_FRAME_BYTES,
 ) -> Dial:
-    """Return a function that connects to a broker over the network."""
+    """Return a function that connects to a broker over the network.
+
+    With `token`, the client is known before it sends its first frame.
+    """
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     async def dial() -> Transport:
         try:
             return WebSocketTransport(
                 await _Connect(
-                    address.connect,
+                    f"ws{address.web.removeprefix('http')}{path}",
+                    additional_headers=headers,
                     compression=None,
-                    max_size=MAX_FRAME_BYTES,
+                    max_size=largest_frame,
                     open_timeout=timeout,
                     close_timeout=_SECONDS_TO_CLOSE,
                     ping_interval=_SECONDS_BETWEEN_PINGS,
@@ -185,7 +203,15 @@ def _refused(address: BrokerAddress, error: InvalidStatus) -> RefusedError:
     code = _CODES.get(status)
     if code is None:
         return DisconnectedError(f"{address.web} answered with HTTP {status}: is it a broker?")
-    return RefusedError(code, f"{address.web} refused the connection: {code.value}")
+    return RefusedError(code, f"{address.web} refused the connection: {_detail(error) or code}")
+
+
+def _detail(error: InvalidStatus) -> str:
+    """Return the sentence in the problem that a broker answers with."""
+    try:
+        return msgspec.json.decode(error.response.body or b"", type=_Problem).detail
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
 
 
 def redirected(address: BrokerAddress, target: str) -> DisconnectedError:

@@ -37,9 +37,11 @@ from tamis.protocol.views import (
     DeadLetterView,
     HistoryView,
     IssuedTokenView,
+    PeerView,
     SubscriptionList,
     SubscriptionView,
     TokenView,
+    TopologyView,
     Trial,
 )
 
@@ -338,6 +340,12 @@ class TokenList(msgspec.Struct):
     tokens: list[TokenView]
 
 
+class PeerList(msgspec.Struct):
+    """The links of the broker."""
+
+    peers: list[PeerView]
+
+
 class AuditLog(msgspec.Struct):
     """Administrative acts, in order."""
 
@@ -604,6 +612,64 @@ class ReadAuditLog(ManagementCall[list[AuditEntryView]]):
 @_operation("GET", "/v1/status", "status", tag="Administration", name="status")
 class ReadStatus(ManagementCall[dict[str, Any]]):
     """Show the broker's state and its main counters."""
+
+
+# --- links to other brokers ----------------------------------------------------------------------
+
+PeerAddress = Annotated[
+    str,
+    Meta(
+        min_length=1, max_length=1_000, description="Its address, such as https://hamburg.example."
+    ),
+]
+
+
+PeerToken = Annotated[
+    str,
+    Meta(min_length=1, max_length=8_000, description="The token that the other broker asks for."),
+]
+
+
+@_operation("GET", "/v1/peers", "peers", tag="Peers", response=PeerList)
+class ListPeers(ManagementCall[list[PeerView]]):
+    """List the links to other brokers, whether they are connected or not."""
+
+
+@_operation(
+    "POST",
+    "/v1/peers",
+    "add_peer",
+    tag="Peers",
+    status=201,
+    refuses=(Code.CONFLICT, Code.STORAGE_FULL),
+)
+class AddPeer(ManagementCall[PeerView]):
+    """Link this broker to another, also after a restart."""
+
+    url: PeerAddress
+    token: PeerToken | None = None
+    role: RoleName | None = None
+    """The role that the other broker has here, if there is a policy."""
+
+
+@_operation(
+    "DELETE",
+    "/v1/peers",
+    "remove_peer",
+    tag="Peers",
+    refuses=(Code.NOT_FOUND, Code.CONFLICT, Code.STORAGE_FULL),
+)
+class RemovePeer(ManagementCall[None]):
+    """Remove a link, and delete the events that wait for the other broker."""
+
+    peer: Annotated[
+        str, Meta(min_length=1, max_length=1_000, description="The peer's id, name or address.")
+    ]
+
+
+@_operation("GET", "/v1/topology", "topology", tag="Peers", name="topology")
+class ReadTopology(ManagementCall[TopologyView]):
+    """Show all brokers that can be reached over links, and what passes each link."""
 
 
 def parse_position(text: int | str) -> int | str:

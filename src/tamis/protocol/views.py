@@ -133,3 +133,65 @@ class AuditEntryView(msgspec.Struct):
     principal: str
     act: str
     detail: str
+
+
+class PeerView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One broker's side of a link, with what has passed it since the broker started."""
+
+    broker: str
+    """The peer's id."""
+    name: str = ""
+    connected: bool = False
+    url: str = ""
+    """Where this broker dials the peer; empty: the peer dials."""
+    made_by: str = "peer"
+    """How the link came about: by the `settings`, a `command`, or the `peer`, which dials."""
+    problem: str = ""
+    """Why there is no connection."""
+    routes: int = 0
+    """Filters that the peer has forwarded: events that match one go over the link."""
+    forwarded: int = 0
+    """Filters forwarded to the peer, in force now."""
+    suppressed: int = 0
+    """Filters not forwarded, because a forwarded one covers them."""
+    unadvertised: int = 0
+    """Filters not forwarded, because nothing that the peer advertises intersects them."""
+    advertisements: int = 0
+    """Advertisements that the peer has forwarded."""
+    waiting: int = 0
+    """Events that wait until the peer has stored them."""
+    sent: int = 0
+    """Events sent to the peer."""
+    stopped: int = 0
+    """Events that matched no route of the peer, and so stayed here."""
+    received: int = 0
+    """Events that came from the peer."""
+    duplicates: int = 0
+    """Events from the peer that were stored already."""
+    refused: int = 0
+    """Events from the peer that its role may not publish, or that are not valid here."""
+    queries_sent: int = 0
+    queries_pruned: int = 0
+    """Queries that were not sent to the peer, because nothing there can answer them."""
+
+
+class BrokerView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A broker of the overlay, with its links."""
+
+    id: str
+    name: str = ""
+    subscriptions: int = 0
+    published: int = 0
+    """Events stored since it started, wherever they were published."""
+    links: list[PeerView] = []
+
+
+class TopologyView(msgspec.Struct, frozen=True):
+    """The overlay, as far as its brokers answered."""
+
+    broker: str
+    """The id of the broker that was asked."""
+    brokers: list[BrokerView]
+    """The broker that was asked is the first."""
+    missing: list[str] = []
+    """Brokers that are linked, but did not answer in time; their names, or ids."""

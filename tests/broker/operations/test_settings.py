@@ -10,6 +10,7 @@ import pytest
 from tamis.broker.operations.settings import (
     I_KNOW,
     BrokerSettings,
+    PeerSetting,
     load_settings,
     unknown_variables,
 )
@@ -82,6 +83,11 @@ def test_sizes_are_written_as_people_write_them(text: str, size: int) -> None:
         ("port = ", "broker.toml is not a TOML file"),
         ("allow_anonymous = true", "broker.toml: allow_anonymous: it must be 'yes, I know'"),
         ("jwt_keys = 'keys.json'", "jwt_keys needs policy"),
+        ("peers = ['hub']", "broker.toml: peers: 'hub' is not the address of a broker"),
+        ("peers = ['http://:1']", "broker.toml: peers: 'http://:1' is not the address"),
+        ("peers = ['https://b role']", "broker.toml: peers: an address is followed by options"),
+        ("[[peers]]\nrole = 'a'", "broker.toml: peers: it is missing"),
+        ("peers = 7", "broker.toml: peers: it must be"),
         ("jwt_keys = 'keys.json'\npolicy = 'p.toml'", "jwt_keys needs jwt_issuer"),
     ],
 )
@@ -128,6 +134,16 @@ def test_where_others_can_reach_it_tls_and_a_policy_are_needed(host: str) -> Non
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost"])
 def test_on_this_machine_alone_nothing_is_needed(host: str) -> None:
     assert load_settings(None, {"host": host}).is_loopback
+
+
+def test_peers_are_addresses_with_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("[[peers]]\nurl = 'https://b'\nrole = 'branch'\ntoken_file = 'b.token'\n")
+    whole = PeerSetting(url="https://b", role="branch", token_file=Path("b.token"))
+    assert load_settings(path).peers == (whole,)
+    monkeypatch.setenv("TAMIS_PEERS", "http://a:1,https://b role=branch token_file=b.token")
+    assert load_settings(path).peers == (PeerSetting(url="http://a:1"), whole)
+    assert load_settings(path, {"peers": ["http://c:1"]}).peers == (PeerSetting(url="http://c:1"),)
 
 
 def test_every_option_of_serve_is_a_setting() -> None:

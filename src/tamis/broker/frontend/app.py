@@ -28,10 +28,12 @@ from tamis.broker.frontend.http.operations import (
 from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import JSON
 from tamis.broker.frontend.http.routes import OPERATIONS
+from tamis.broker.frontend.peer_socket import PeerApp
 from tamis.broker.frontend.streams import Streams
 from tamis.broker.frontend.websocket import WebSocketApp
 from tamis.errors import RefusedError
 from tamis.protocol import Code
+from tamis.protocol.peering import LINK_PATH
 
 PAGE: Final = f"""<!doctype html>
 <html lang="en">
@@ -106,7 +108,11 @@ def _routes(frontend: Frontend) -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route(path, Endpoint(frontend, path, operations)) for path, operations in by_path.items()
     ]
-    return [*routes, WebSocketRoute("/v1/connect", WebSocketApp(frontend))]
+    return [
+        *routes,
+        WebSocketRoute("/v1/connect", WebSocketApp(frontend)),
+        WebSocketRoute(LINK_PATH, PeerApp(frontend)),
+    ]
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:

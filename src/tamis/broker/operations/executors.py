@@ -27,6 +27,9 @@ class Executors(NamedTuple):
     administration: Executor
     """Tokens, audit and metrics: few, and they must not wait for clients."""
 
+    route: Executor
+    """Keeps the tables of filters that go to other brokers."""
+
     @classmethod
     def threads(cls) -> Self:
         """Return executors with threads."""
@@ -39,6 +42,7 @@ class Executors(NamedTuple):
             client=ThreadExecutor("client", 2),
             background=ThreadExecutor("background"),
             administration=ThreadExecutor("administration"),
+            route=ThreadExecutor("route"),
         )
 
     def close(self) -> None:

@@ -14,8 +14,17 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
@@ -27,7 +36,7 @@ from pydantic_settings import (
 
 from tamis.errors import SettingsError
 from tamis.filters import Mode
-from tamis.protocol.addresses import DEFAULT_PORT
+from tamis.protocol.addresses import DEFAULT_PORT, DEFAULT_URL
 from tamis.units import number, seconds, size
 
 
@@ -54,12 +63,64 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+class PeerSetting(BaseModel):
+    """A broker to link to, and how the two know each other."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: str
+    token_file: Path | None = None
+    """A file with the token that the other broker asks for."""
+    role: str | None = None
+    """The role that the other broker has here, if there is a policy."""
+    ca: Path | None = None
+    """Certificates to trust, as a PEM file; by default, the system's."""
+
+    @field_validator("url")
+    @classmethod
+    def _is_address(cls, url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            is_usable = bool(parts.hostname) and parts.scheme in ("http", "https", "ws", "wss")
+        except ValueError:
+            is_usable = False
+        if not is_usable or "@" in parts.netloc:
+            raise ValueError(
+                f"{url!r:.80} is not the address of a broker; write one like {DEFAULT_URL}"
+            )
+        return url
+
+
+def peer_settings(value: object) -> object:
+    """Return the peers in a text: addresses between commas, each with its options after spaces.
+
+    >>> peer_settings("http://a:1, https://b role=branch token_file=b.token")
+    [{'url': 'http://a:1'}, {'url': 'https://b', 'role': 'branch', 'token_file': 'b.token'}]
+    """
+    given = words(value)
+    if not isinstance(given, (list, tuple)):
+        return given
+    return [_peer_setting(one) if isinstance(one, str) else one for one in given]
+
+
+def _peer_setting(text: str) -> dict[str, str]:
+    url, *options = text.split()
+    pairs = [option.partition("=") for option in options]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise ValueError(
+                f"an address is followed by options such as role=branch, not {name!r:.60}"
+            )
+    return {"url": url} | {name: value for name, _, value in pairs}
+
+
 Seconds = Annotated[
     float, BeforeValidator(seconds), Field(gt=0, allow_inf_nan=False, le=100 * 366 * 86_400)
 ]
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
 Bytes = Annotated[int, BeforeValidator(size), Field(gt=0)]
 Count = Annotated[int, BeforeValidator(number), Field(gt=0)]
+Peers = Annotated[tuple[PeerSetting, ...], NoDecode, BeforeValidator(peer_settings)]
 Port = Annotated[int, BeforeValidator(number), Field(ge=0, le=65_535)]
 
 
@@ -251,6 +312,40 @@ class BrokerSettings(BaseModel):
     )
     match_queue: Count = Field(default=64, description="Batches that may wait to be matched.")
 
+    # --- links to other brokers ---
+    name: Annotated[str, Field(max_length=100, pattern=r"^[!-~]([ -~]*[!-~])?$")] | None = Field(
+        default=None, description="What people call this broker, in logs and in the topology."
+    )
+    peers: Peers = Field(
+        default=(),
+        description="Brokers to link to: addresses, or tables with `url`, `token_file`, `role` and "
+        "`ca`.",
+    )
+    accept_peers: bool = Field(
+        default=False,
+        description="Whether a broker without a policy accepts links from other brokers; with a "
+        "policy, the roles with `peer = true` decide.",
+    )
+    advertisements: Literal["ignore", "require"] = Field(
+        default="ignore",
+        description="Whether filters go to every peer, or only to those behind whom somebody "
+        "advertises events that they ask for.",
+    )
+    peer_ping_interval: Seconds = Field(
+        default=1.0, description="Time between signs of life on a link."
+    )
+    peer_timeout: Seconds = Field(
+        default=3.0,
+        description="Close the connection of a link over which nothing has come for this long, or "
+        "that takes nothing; a new one is made.",
+    )
+    peer_retry: Seconds = Field(
+        default=1.0, description="Longest pause between two attempts to reach a peer."
+    )
+    peer_window: Count = Field(
+        default=2000, description="Events that a peer may send before the first of them is stored."
+    )
+
     # --- the process ---
     stop_timeout: Seconds = Field(
         default=10.0, description="Time for the broker to finish its work when it stops."
@@ -424,6 +519,8 @@ _MISFITS: Final = {
     "string": "it must be a text",
     "path": "it must be the path of a file or folder",
     "list": "it must be a list",
+    "tuple": "it must be a list",
+    "model": "it must be an address, or a table",
     "dict": "it must be a table",
     "finite": "it must be a finite number",
     "greater_than_equal": "it must be at least {ge}",

@@ -17,7 +17,9 @@ from tamis.protocol.management import (
 from tamis.protocol.views import (
     AuditEntryView,
     IssuedTokenView,
+    PeerView,
     TokenView,
+    TopologyView,
 )
 
 
@@ -70,6 +72,31 @@ class Administration(SessionBase):
             state.audit, after, min(limit, MAX_PAGE_ITEMS)
         )
         return [AuditEntryView(**entry._asdict()) for entry in found]
+
+    async def peers(self) -> list[PeerView]:
+        """Return the links to other brokers."""
+        self._require_admin()
+        return await self._services.overlay().views()
+
+    async def add_peer(
+        self, url: str, token: str | None = None, role: str | None = None
+    ) -> PeerView:
+        """Link the broker to another."""
+        self._require_admin()
+        added = await self._services.overlay().add(url, token, role)
+        await self._note("add peer", url)
+        return added
+
+    async def remove_peer(self, peer: str) -> None:
+        """Remove a link with what waits for the other broker."""
+        self._require_admin()
+        await self._services.overlay().remove(peer)
+        await self._note("remove peer", peer)
+
+    async def topology(self) -> TopologyView:
+        """Return all brokers that can be reached over links."""
+        self._require_admin()
+        return await self._services.overlay().topology()
 
     async def status(self) -> dict[str, Any]:
         """Return the broker's state and its main counters."""

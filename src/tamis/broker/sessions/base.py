@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
@@ -35,10 +35,27 @@ from tamis.protocol.management import (
     OPERATIONS,
     ManagementCall,
 )
+from tamis.protocol.views import PeerView, TopologyView
 from tamis.storage import Storage
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class ManagedOverlay(Protocol):
+    """The links to other brokers, as administrators see and change them."""
+
+    async def views(self) -> list[PeerView]:
+        """Return all links, and the addresses that were never reached."""
+
+    async def add(self, url: str, token: str | None, role: str | None) -> PeerView:
+        """Link to another broker, also after a restart."""
+
+    async def remove(self, peer: str) -> None:
+        """Remove a link by address, id or name, with all that waits for the peer."""
+
+    async def topology(self) -> TopologyView:
+        """Return all brokers that can be reached, as far as they answer in time."""
 
 
 class SessionServices(NamedTuple):
@@ -69,6 +86,7 @@ class SessionServices(NamedTuple):
     client_executor: FairExecutor
     view_executor: FairExecutor
     decode_executor: FairExecutor
+    overlay: Callable[[], ManagedOverlay]
     status: Callable[[], dict[str, Any]]
     end_invalid_sessions: Callable[[], None]
     forget: Callable[[Any], None]

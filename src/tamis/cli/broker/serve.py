@@ -20,6 +20,7 @@ EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis serve
 tamis serve --port 0 --data /var/lib/tamis
+tamis serve --port 8766 --peer http://127.0.0.1:8765
 tamis serve --config broker.toml --set 'ack_timeout=1 minute'
 tamis serve --host 0.0.0.0 --tls-certificate cert.pem --tls-key key.pem --policy policy.toml
 tamis serve --host 0.0.0.0 --policy policy.toml --allow-plain-text 'yes, I know'
@@ -54,6 +55,8 @@ FLAGS: Final = {
     "tls_key": SettingFlag("FILE"),
     "schema_file": SettingFlag("FILE", ("--schema-file", "--schema", "-s")),
     "mode": SettingFlag("MODE", ("--mode", "-m")),
+    "name": SettingFlag("NAME"),
+    "accept_peers": SettingFlag("true|false"),
     "retention_age": SettingFlag("TIME"),
     "retention_bytes": SettingFlag("SIZE"),
     "allow_plain_text": SettingFlag("WORDS"),
@@ -71,6 +74,16 @@ ConfigFile = Annotated[
         help="A TOML file with settings; by default, tamis.toml if it exists.",
     ),
 ]
+PeerAddresses = Annotated[
+    list[str] | None,
+    no_default(
+        "--peer",
+        "--peers",
+        metavar="ADDRESS",
+        help="A broker to link to, perhaps with options: 'https://hamburg.example "
+        "token_file=hamburg.token role=branch'; may be repeated.",
+    ),
+]
 OtherSettings = Annotated[
     list[str] | None,
     no_default("--set", metavar="NAME=VALUE", help="Any other setting; may be repeated."),
@@ -85,8 +98,10 @@ def serve(config: Path | None, set_: list[str] | None, **flags: object) -> int:
     # Its libraries take a while to load, and `--help` does not need them.
     from tamis.broker.frontend.server import serve as run  # noqa: PLC0415
 
+    # Typer makes an empty list of what is left out.
+    given = {name: value for name, value in flags.items() if value != []}
     try:
-        run(load_settings(config, flags, _named(set_ or [])))
+        run(load_settings(config, given, _named(set_ or [])))
     except BrokerFailedError as error:
         say_error(str(error))
         return FAILED
@@ -142,6 +157,7 @@ declare_parameters(
     [
         option_parameter("config", ConfigFile),
         *(option_parameter(name, _option(name, flag)) for name, flag in FLAGS.items()),
+        option_parameter("peers", PeerAddresses),
         option_parameter("set_", OtherSettings),
     ],
 )

@@ -1,0 +1,211 @@
+"""The router of a broker at work: gets what happens, one after the other, and carries out its word.
+
+It computes in a thread of its own. Whatever a peer sends waits until what it sent before is
+handled, so a peer that floods holds up itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from tamis.broker.operations.logs import get_logger
+from tamis.errors import FilterError, LimitError, ProtocolError
+from tamis.filters import Filter
+from tamis.misfits import find_misfit
+from tamis.ports import Executor
+from tamis.protocol.frames import FRAME_ERRORS
+from tamis.protocol.peering import LinkFrame, RoutingFrame
+from tamis.routing import Router
+from tamis.routing.inputs import (
+    LinkClosed,
+    LinkDrained,
+    LinkRemoved,
+    MessageReceived,
+    RouterInput,
+)
+from tamis.routing.instructions import (
+    AwaitDrained,
+    ChangeAdvertisements,
+    ChangeRoutes,
+    ForgetLink,
+    Instruction,
+    RefuseLink,
+    SendMessage,
+    WantedChanged,
+)
+from tamis.routing.messages import BrokerChanges, Greeting, RouterMessage
+
+LOG: Final = get_logger("tamis.peers")
+
+MAX_INPUTS_AT_ONCE: Final = 64
+_MESSAGES: Final[msgspec.json.Decoder[RouterMessage]] = msgspec.json.Decoder(RouterMessage)
+_ENCODER: Final = msgspec.json.Encoder()
+
+T = TypeVar("T")
+
+
+class RoutedLinks(Protocol):
+    """What the router's instructions are carried out on."""
+
+    def post(self, peer: str, frame: LinkFrame) -> None:
+        """Send a frame to a peer, if there is a connection."""
+
+    async def change_routes(
+        self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
+    ) -> None:
+        """Change for which filters events go to a peer, at one point of the log."""
+
+    async def change_advertisements(
+        self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
+    ) -> None:
+        """Keep what a peer has advertised, durably."""
+
+    def await_drained(self, peer: str, drained: Callable[[], None]) -> None:
+        """Call back once the peer has stored all events that are due to it now."""
+
+    def refuse(self, peer: str, reason: str) -> None:
+        """End the connection to a peer."""
+
+    async def forget(self, peer: str, reason: str) -> None:
+        """Remove a link for good."""
+
+    def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
+        """Tell a publisher whether anybody asks for what it advertised."""
+
+
+LazyInput = RouterInput | Callable[[], RouterInput]
+"""An input, or what makes one in the router's thread."""
+
+
+class _WaitingInput(NamedTuple):
+    given: LazyInput
+    done: asyncio.Future[Exception | None] | None
+
+
+class LinkRouter:
+    """The only one that touches the router once it runs."""
+
+    def __init__(self, router: Router, executor: Executor, links: RoutedLinks) -> None:
+        self.router: Final = router
+        self._executor = executor
+        self._links = links
+        self._waiting: deque[_WaitingInput] = deque()
+        self._has_waiting = asyncio.Event()
+        self._turn = asyncio.Lock()
+        """Held while the router works or is looked at."""
+        self.link_of: dict[str, str] = {}
+        """Behind which link each broker is, by its id, as far as peers are connected."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, given: LazyInput) -> None:
+        """Let the router handle an input, after those before it."""
+        self._waiting.append(_WaitingInput(given, None))
+        self._has_waiting.set()
+
+    async def handle(self, given: RouterInput) -> None:
+        """Return when the router has handled an input, and what it says is carried out."""
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_WaitingInput(given, done))
+        self._has_waiting.set()
+        error = await done
+        if error is not None:
+            raise error
+
+    async def receive(self, peer: str, data: bytes) -> None:
+        """Let the router handle a message of a peer."""
+        try:
+            message = _MESSAGES.decode(data)
+        except FRAME_ERRORS as error:
+            misfit = find_misfit(error, text=data)
+            raise ProtocolError(misfit.sentence("the message of the peer's router")) from None
+        try:
+            await self.handle(MessageReceived(peer, message))
+        except (FilterError, LimitError) as error:
+            raise ProtocolError(f"a filter of the peer cannot be used: {error}") from None
+
+    async def run(self) -> None:
+        """Handle inputs until cancelled."""
+        while True:
+            await self._has_waiting.wait()
+            self._has_waiting.clear()
+            while self._waiting:
+                most = min(len(self._waiting), MAX_INPUTS_AT_ONCE)
+                batch = [self._waiting.popleft() for _ in range(most)]
+                async with self._turn:
+                    results = await self._executor.run(
+                        self._handle_all, [one.given for one in batch]
+                    )
+                for one, result in zip(batch, results, strict=True):
+                    await self._finish(one, result)
+
+    def _handle_all(self, inputs: Sequence[LazyInput]) -> list[Sequence[Instruction] | Exception]:
+        results: list[Sequence[Instruction] | Exception] = []
+        for given in inputs:
+            try:
+                happened = given if isinstance(given, RouterInput) else given()
+                results.append(self.router.handle(happened))
+            except Exception as error:
+                # Whoever gave the input is told.
+                results.append(error)
+            else:
+                if _moves_brokers(happened):
+                    self.link_of = {
+                        broker.id: link.peer
+                        for link in self.router.links()
+                        if link.is_open
+                        for broker in link.brokers
+                    }
+        return results
+
+    async def look(self, at: Callable[[Router], T]) -> T:
+        """Return something of the router as it is between two inputs."""
+        async with self._turn:
+            return await self._executor.run(at, self.router)
+
+    async def _finish(self, one: _WaitingInput, result: Sequence[Instruction] | Exception) -> None:
+        error = result if isinstance(result, Exception) else None
+        try:
+            if not isinstance(result, Exception):
+                for instruction in result:
+                    await self._carry_out(instruction)
+        except Exception as failure:
+            error = failure
+            raise
+        finally:
+            if one.done is None:
+                if error is not None:
+                    LOG.error("the router failed", input=type(one.given).__name__, exc_info=error)
+            elif not one.done.done():
+                one.done.set_result(error)
+
+    async def _carry_out(self, instruction: Instruction) -> None:
+        links = self._links
+        match instruction:
+            case SendMessage(peer, message):
+                links.post(peer, RoutingFrame(message=msgspec.Raw(_ENCODER.encode(message))))
+            case ChangeRoutes(peer, add, remove):
+                await links.change_routes(peer, add, remove)
+            case ChangeAdvertisements(peer, add, remove):
+                await links.change_advertisements(peer, add, remove)
+            case AwaitDrained(peer, ticket):
+                links.await_drained(peer, lambda: self.put(LinkDrained(peer, ticket)))
+            case WantedChanged(advertisement, is_wanted):
+                links.note_wanted(advertisement, is_wanted=is_wanted)
+            case RefuseLink(peer, reason):
+                links.refuse(peer, reason)
+            case ForgetLink(peer, reason):
+                await links.forget(peer, reason)
+
+
+def _moves_brokers(happened: RouterInput) -> bool:
+    """Return whether brokers may be behind other links afterwards."""
+    if isinstance(happened, MessageReceived):
+        return isinstance(happened.message, Greeting | BrokerChanges)
+    return isinstance(happened, LinkClosed | LinkRemoved)

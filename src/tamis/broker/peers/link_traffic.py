@@ -1,0 +1,351 @@
+"""What passes the links: events and their acknowledgements, and the messages of the routers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import Final, Protocol
+
+import msgspec
+
+from tamis.access.joining import in_sql_mode
+from tamis.broker.links import LinkEvent, Links
+from tamis.broker.links.links import LinkView
+from tamis.broker.links.local_filters import LocalFilterChange
+from tamis.broker.match.matcher import Matcher
+from tamis.broker.operations.executors import Executors
+from tamis.broker.operations.logs import get_logger
+from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.peers.connection import LinkConnection
+from tamis.broker.peers.link import LinkTerms, PeerLink
+from tamis.broker.peers.link_router import LinkRouter
+from tamis.broker.peers.peers_file import PeersFile
+from tamis.broker.peers.survey import TopologySurvey
+from tamis.errors import ProtocolError, RefusedError, TamisError
+from tamis.events import Schema
+from tamis.filters import Filter
+from tamis.protocol import Code
+from tamis.protocol.peering import (
+    ForwardedEvent,
+    LinkFrame,
+    QueryFrame,
+    TopologyReply,
+    TopologyRequest,
+)
+from tamis.protocol.views import PeerView
+from tamis.routing import LinkSummary, Router
+from tamis.routing.inputs import (
+    LinkClosed,
+    LinkOpened,
+    LinkRemoved,
+    LocalFilterAdded,
+    LocalFilterRemoved,
+    RouterInput,
+)
+from tamis.storage import EventOrigin, Storage
+
+LOG: Final = get_logger("tamis.peers")
+
+DRAINED_POLL_SECONDS: Final = 0.05
+
+
+class QueryTraffic(Protocol):
+    """Whoever routes queries."""
+
+    def link_opened(self, peer: str) -> None:
+        """Note that messages can be sent to a peer."""
+
+    def link_closed(self, peer: str) -> None:
+        """Note that they cannot any more."""
+
+    def link_removed(self, peer: str) -> None:
+        """Note that a link was removed for good."""
+
+    async def take(self, peer: str, message: bytes) -> None:
+        """Take a message of a peer."""
+
+
+class LinkTraffic:
+    """The links by the peer's id, and what happens with what comes over them."""
+
+    def __init__(
+        self,
+        *,
+        router: Router,
+        links: Links,
+        store: Storage,
+        matcher: Matcher,
+        file: PeersFile,
+        supervisor: Supervisor,
+        executors: Executors,
+        schema: Schema | None,
+        keeps_advertisements: bool,
+    ) -> None:
+        self.links: Final[dict[str, PeerLink]] = {}
+        self.router: Final = LinkRouter(router, executors.route, self)
+        self.queries: QueryTraffic | None = None
+        """Set once by whoever routes queries."""
+        self.on_wanted: Callable[[str, bool], None] = lambda _advertisement, _is_wanted: None
+        """Told whether anybody asks for what was advertised under an id; set once."""
+        self.survey: TopologySurvey | None = None
+        """Set once by whoever knows what to show of this broker."""
+        self._queues = links
+        self._store = store
+        self._matcher = matcher
+        self._file = file
+        self._supervisor = supervisor
+        self._executors = executors
+        self._schema = schema
+        self._keeps_advertisements = keeps_advertisements
+        self._draining: dict[str, asyncio.Task[None]] = {}
+
+    def restore(self) -> None:
+        """Restore the links of earlier runs; in any thread, before the start."""
+        for known in self._queues.all():
+            peer = known.peer
+            self.links[peer] = self._new_link(peer, is_known=True)
+            kept = self._file.advertisements(peer) if self._keeps_advertisements else {}
+            self.router.router.restore(peer, self._queues.routes(peer).values(), kept.values())
+
+    def start(self) -> None:
+        """Let the router work, and hear of local subscriptions."""
+        self._supervisor.restart("router", self.router.run)
+        self._queues.watch_local(self._note_local)
+
+    def _new_link(self, peer: str, *, is_known: bool) -> PeerLink:
+        return PeerLink(peer, self, is_known=is_known, since=self._store.log.next_sequence)
+
+    def _note_local(self, changes: Sequence[LocalFilterChange]) -> None:
+        for change in changes:
+            # Turning a filter into one of mode `sql` takes a while, so the router's thread does it.
+            self.router.put(partial(_local_input, change, self._schema))
+
+    # --- connections -----------------------------------------------------------------------------
+
+    async def link_to(self, peer: str, terms: LinkTerms) -> PeerLink:
+        """Return the link to a peer; what passes it is what the roles of the terms allow."""
+        await self._queues.open(peer, terms.principal)
+        link = self.links.get(peer)
+        if link is None:
+            link = self.links[peer] = self._new_link(peer, is_known=False)
+        return link
+
+    async def carry(self, link: PeerLink, connection: LinkConnection) -> TamisError:
+        """Let a connection carry what passes the link; return why it has ended."""
+        link.connection, link.problem = connection, ""
+        try:
+            await self.router.handle(LinkOpened(link.peer, link.name))
+            reason = await connection.run()
+            link.problem = str(reason)
+        finally:
+            await self._close(link, connection)
+        return reason
+
+    async def _close(self, link: PeerLink, connection: LinkConnection) -> None:
+        try:
+            if link.attachment is not None:
+                await self._queues.detach(link.attachment)
+            if self.queries is not None and link.is_greeted:
+                self.queries.link_closed(link.peer)
+            link.forget_connection()
+            self.router.put(LinkClosed(link.peer))
+            if not link.is_known:
+                # Refused before it was one: nothing of it stays.
+                self.links.pop(link.peer, None)
+                await self._queues.remove(link.peer)
+        finally:
+            connection.ended.set()
+
+    async def remove(self, link: PeerLink) -> None:
+        """Remove a link for good, and tell the peer."""
+        connection = link.connection
+        await self.router.handle(LinkRemoved(link.peer))
+        if connection is not None:
+            await connection.ended.wait()
+
+    # --- what comes over a connection ------------------------------------------------------------
+
+    async def take_message(self, link: PeerLink, message: bytes) -> None:
+        """Let the router handle a message; after its first, events can go over the link."""
+        await self.router.receive(link.peer, message)
+        if link.is_greeted or link.connection is None or link.connection.is_ending:
+            return
+        link.is_greeted = link.is_known = True
+        LOG.info("link open", peer=link.peer, called=link.name)
+        credit = link.connection.theirs.window
+        link.attachment = await self._queues.attach(link.peer, link, credit)
+        if self.queries is not None:
+            self.queries.link_opened(link.peer)
+
+    async def take_query_message(self, link: PeerLink, message: bytes) -> None:
+        """Hand a message about queries to whoever routes them."""
+        if self.queries is not None:
+            await self.queries.take(link.peer, message)
+
+    async def store(self, link: PeerLink, events: Sequence[ForwardedEvent]) -> None:
+        """Store events of a peer; return when they are on disk."""
+        for event in events:
+            self._check_origin(link, event.broker)
+        receipt = await self._queues.store(link.peer, [_arrived(link.peer, one) for one in events])
+        link.counters.received += receipt.stored
+        link.counters.duplicates += receipt.duplicates
+        link.counters.refused += receipt.refused
+
+    def _check_origin(self, link: PeerLink, broker: str) -> None:
+        """Refuse an event of a broker that is behind another link: nobody else speaks for it."""
+        behind = self.router.link_of.get(broker, link.peer)
+        if behind != link.peer:
+            other = self.links.get(behind)
+            raise ProtocolError(
+                f"the peer claims the origin of another broker: {broker[:8]} is behind "
+                f"{behind[:8] if other is None else other.title}"
+            )
+
+    async def settle(self, link: PeerLink, up_to: int) -> None:
+        """Forget the events that a peer has stored, and send it as many more."""
+        count = link.note_stored(up_to)
+        await self._queues.acknowledge(link.peer, up_to)
+        if link.attachment is not None:
+            link.attachment.give_credit(count)
+
+    async def take_topology_request(self, link: PeerLink, request: TopologyRequest) -> None:
+        """Begin to answer which brokers are on this side of the link."""
+        if self.survey is not None:
+            self._supervisor.start("topology", self.survey.answer(link, request))
+
+    def take_topology_reply(self, link: PeerLink, reply: TopologyReply) -> None:
+        """Take the peer's answer."""
+        if self.survey is not None:
+            self.survey.note_reply(link, reply)
+
+    # --- what the router says --------------------------------------------------------------------
+
+    def post(self, peer: str, frame: LinkFrame) -> None:
+        """Send a frame to a peer, if there is a connection."""
+        link = self.links.get(peer)
+        if link is not None:
+            link.post(frame)
+
+    def post_query(self, peer: str, message: bytes) -> None:
+        """Send a message about queries to a peer, if there is a connection."""
+        self.post(peer, QueryFrame(message=msgspec.Raw(message)))
+
+    async def change_routes(
+        self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
+    ) -> None:
+        """Change for which filters events go to a peer, at one point of the log."""
+        await self._queues.set_routes(peer, add, remove)
+
+    async def change_advertisements(
+        self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
+    ) -> None:
+        """Keep what a peer has advertised, durably, if filters go by it."""
+        if self._keeps_advertisements:
+            self._file.change_advertisements(peer, add, remove)
+            await self._executors.administration.run(self._file.save)
+
+    def await_drained(self, peer: str, drained: Callable[[], None]) -> None:
+        """Call back once the peer has stored all events that are due to it now."""
+        before = self._draining.pop(peer, None)
+        if before is not None:
+            before.cancel()
+        waiting = self._supervisor.start("draining a link", self._drain(peer, drained))
+        self._draining[peer] = waiting
+
+    async def _drain(self, peer: str, drained: Callable[[], None]) -> None:
+        last = self._store.log.next_sequence - 1
+        number = self._queues.find(peer).number
+        while not await self._has_passed(number, last):
+            await asyncio.sleep(DRAINED_POLL_SECONDS)
+        drained()
+
+    async def _has_passed(self, number: int, last: int) -> bool:
+        """Return whether the peer with a queue has stored all events up to one."""
+        if self._matcher.position < last:
+            return False
+        run, pending = self._executors.deliver.run, self._store.state.pending
+        oldest = await run(pending, number, 0, inf, 1)
+        return not oldest or oldest[0].sequence > last
+
+    def refuse(self, peer: str, reason: str) -> None:
+        """End the connection to a peer."""
+        link = self.links.get(peer)
+        if link is not None:
+            LOG.warning("link refused", peer=peer, called=link.name, reason=reason)
+            link.end(RefusedError(Code.CONFLICT, reason))
+
+    async def forget(self, peer: str, reason: str) -> None:
+        """Remove a link for good, with what waits for the peer."""
+        LOG.warning("link removed", peer=peer, reason=reason)
+        draining = self._draining.pop(peer, None)
+        if draining is not None:
+            draining.cancel()
+        link = self.links.pop(peer, None)
+        if link is not None:
+            link.end(RefusedError(Code.CONFLICT, reason))
+        if self.queries is not None:
+            self.queries.link_removed(peer)
+        self._file.forget(peer)
+        await self._queues.remove(peer)
+
+    # --- what is shown ---------------------------------------------------------------------------
+
+    async def views(self) -> dict[str, PeerView]:
+        """Return what is shown of each link, by the peer's id."""
+        routed = {one.peer: one for one in await self.router.look(Router.links)}
+        queued = {one.peer: one for one in await self._queues.views()}
+        return {
+            link.peer: self._view(link, routed.get(link.peer), queued.get(link.peer))
+            for link in [*self.links.values()]
+        }
+
+    def _view(
+        self, link: PeerLink, routed: LinkSummary | None, queued: LinkView | None
+    ) -> PeerView:
+        counters, waiting = link.counters, 0 if queued is None else queued.pending
+        handled = self._store.log.next_sequence - link.since
+        stayed = handled - counters.received - counters.sent - (waiting - link.unstored)
+        view = PeerView(
+            link.peer,
+            name=link.name,
+            connected=link.is_greeted,
+            url="" if link.terms is None else link.terms.url,
+            made_by="peer" if link.terms is None else link.terms.made_by,
+            problem="" if link.is_greeted else link.problem,
+            waiting=waiting,
+            sent=counters.sent,
+            stopped=max(0, stayed),
+            received=counters.received,
+            duplicates=counters.duplicates,
+            refused=counters.refused,
+        )
+        if routed is None:
+            return view
+        return msgspec.structs.replace(
+            view,
+            routes=routed.routes,
+            forwarded=routed.forwarded,
+            suppressed=routed.covered,
+            unadvertised=routed.stopped,
+            advertisements=routed.advertisements,
+        )
+
+    def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
+        """Tell a publisher whether anybody asks for what it advertised."""
+        self.on_wanted(advertisement, is_wanted)
+
+
+def _local_input(change: LocalFilterChange, schema: Schema | None) -> RouterInput:
+    id_ = str(change.number)
+    if change.filter is None:
+        return LocalFilterRemoved(id_)
+    return LocalFilterAdded(id_, in_sql_mode(change.filter, schema))
+
+
+def _arrived(peer: str, event: ForwardedEvent) -> LinkEvent:
+    origin = EventOrigin(event.broker, event.origin_sequence, event.time, peer)
+    return LinkEvent(
+        event.sequence, origin, event.publisher, event.number, event.format, bytes(event.data)
+    )
