@@ -313,7 +313,11 @@ class Connection:
                 ):
                     await asyncio.wait(self._publications, return_when=asyncio.FIRST_COMPLETED)
             case Acknowledge():
-                await self._acknowledge(session, frame)
+                try:
+                    await session.acknowledge(frame.subscription, frame.sequences, frame.up_to)
+                except RefusedError as error:
+                    if error.code not in FORGIVEN:
+                        raise
             case Reject():
                 await self._reject(session, frame)
             case Credit():
@@ -322,18 +326,19 @@ class Connection:
                 await self._answer(frame.ref, self._subscribe(session, frame))
             case Unsubscribe():
                 await self._answer(frame.ref, self._unsubscribe(session, frame))
+            case _:
+                await self._handle_other(session, frame)
+
+    async def _handle_other(self, session: Session, frame: Hello | Ping | QueryRequest) -> None:
+        match frame:
             case Ping():
                 await self._ping(session, frame)
             case Hello():
                 await self._welcome_again(session, frame)
+            case Serve() | Withdraw() | Query():
+                await self._answer(frame.ref, self._queries.handle(session, frame))
             case _:
-                await self._handle_query(session, frame)
-
-    async def _handle_query(self, session: Session, frame: QueryRequest) -> None:
-        if isinstance(frame, Serve | Withdraw | Query):
-            await self._answer(frame.ref, self._queries.handle(session, frame))
-        else:
-            await self._queries.handle(session, frame)
+                await self._queries.handle(session, frame)
 
     async def _ping(self, session: Session, frame: Ping) -> None:
         if not frame.flush:
@@ -450,13 +455,6 @@ class Connection:
         if frame.delete or not view.durable:
             await session.delete(frame.subscription)
         await self.send(Unsubscribed(ref=frame.ref, subscription=frame.subscription))
-
-    async def _acknowledge(self, session: Session, frame: Acknowledge) -> None:
-        try:
-            await session.acknowledge(frame.subscription, frame.sequences, frame.up_to)
-        except RefusedError as error:
-            if error.code not in FORGIVEN:
-                raise
 
     async def _reject(self, session: Session, frame: Reject) -> None:
         try:
