@@ -565,6 +565,8 @@ async def test_whoever_routes_learns_of_local_subscriptions_in_order(tmp_path: P
         session = await broker.authenticate(None)
         await linked(broker, PEER, "n > 90")
         told: list[LocalFilterChange] = []
+        # The overlay's own listener.
+        await eventually_async(lambda: broker.links._local_filters.is_told)
         broker.links.watch_local(told.extend)
         await eventually_async(lambda: len(told) == 1)
         await subscribe(session, "n < 2", "new")

@@ -46,8 +46,11 @@ class LocalFilters:
         self._listener: Listener | None = None
 
     def watch(self, listener: Listener) -> None:
-        """Tell a listener of all subscriptions there are, and of all changes; on the event loop."""
-        self._listener = listener
+        """Tell a listener of all subscriptions there are, and of all changes; on the event loop.
+
+        It takes the place of the one before, and knows nothing yet.
+        """
+        self._listener, self._told = listener, {}
         # First: what changes while the others are listed is told later, as it is then.
         self._index.note_change = self._changed.append
         self._changed.extend(one.number for one in self._index)
