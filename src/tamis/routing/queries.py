@@ -60,13 +60,18 @@ GREEDY: Final = "it sent more than it was allowed to"
 class QueryRouter:
     """Routes the queries of one broker; see the module."""
 
-    def __init__(self, name: str, bounds: QueryBounds | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        bounds: QueryBounds | None = None,
+        advertisements: DataAdvertisements | None = None,
+    ) -> None:
         self._name = name
         self._bounds = bounds or QueryBounds()
         self._filter_limits = FilterLimits()
         self._now = 0.0
         self._last_number = 0
-        self.advertisements: Final = DataAdvertisements()
+        self.advertisements: Final = advertisements or DataAdvertisements()
         self._source_names: dict[int, str] = {}
         self._peers: dict[str, RowSight | None] = {}
         """The peers that are connected, and what they may see."""
