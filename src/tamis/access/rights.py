@@ -96,6 +96,8 @@ class Rights:
         self._seeing: Final = [role.see for role in given if role.see is not None]
         self.publishes_everything: Final = any(map(_is_unlimited, self._publishing))
         """Whether every event may be published."""
+        self.serves_everything: Final = any(map(_is_unlimited, self._serving))
+        """Whether queries may be answered with every row."""
         self.hides_anything: Final = not any(map(_is_unlimited, self._seeing))
         """Whether there are events of which something may not be seen."""
         above = [from_above(scope.condition) for scope in self._seeing]

@@ -52,6 +52,7 @@ from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.publish.unmatchable_events import UnmatchableEvents
+from tamis.broker.queries.link_queries import LinkQueries
 from tamis.broker.queries.service import QueryService
 from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.expired_at_start import ExpiredAtStart
@@ -280,7 +281,7 @@ class Broker:
             dead_letters=self.dead_letters,
             letter_bounds=self.letter_bounds,
             history=self.history,
-            queries=QueryService(settings),
+            queries=QueryService(settings, settings.name or ""),
             store=store,
             access_control=self.access_control,
             revocation_writer=self.revocation_writer,
@@ -345,6 +346,15 @@ class Broker:
             count_subscriptions=self._subscription_count,
             count_events=lambda: self.metrics.totals()["published"],
         )
+        self._link_queries = LinkQueries(
+            self.queries,
+            self.decoder,
+            post=traffic.post_query,
+            end=traffic.refuse,
+            rights_of=lambda peer: self.access_control.rights(traffic.principal_of(peer)),
+            title_of=lambda peer: traffic.links[peer].title,
+        )
+        traffic.queries = self._link_queries
         return links, overlay
 
     # --- life ------------------------------------------------------------------------------------
@@ -550,6 +560,7 @@ class Broker:
         """Apply a new policy to every session and every subscription; matching follows."""
         for session in self._sessions:
             session.rights = self.access_control.rights(session.principal)
+        self._link_queries.apply_policy()
         await self.subscription_manager.current_rights.apply()
 
     # --- chores ----------------------------------------------------------------------------------

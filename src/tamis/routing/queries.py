@@ -75,6 +75,8 @@ class QueryRouter:
         self._source_names: dict[int, str] = {}
         self._peers: dict[str, RowSight | None] = {}
         """The peers that are connected, and what they may see."""
+        self._titles: dict[str, str] = {}
+        """What peers are called, connected or not."""
         self._queries: dict[int, RunningQuery] = {}
         self._asked: dict[tuple[str, int], int] = {}
         """Our numbers of the queries that peers ask, by peer and its number."""
@@ -116,10 +118,16 @@ class QueryRouter:
             self._pass_on(query)
         return self._done()
 
-    def link_opened(self, peer: str, sight: RowSight | None = None) -> list[QueryInstruction]:
-        """Begin to talk with a peer; `sight` is what it may see of rows, None: everything."""
+    def link_opened(
+        self, peer: str, sight: RowSight | None = None, title: str = ""
+    ) -> list[QueryInstruction]:
+        """Begin to talk with a peer; `sight` is what it may see of rows, None: everything.
+
+        Reports call it by its title.
+        """
         self._lose(peer, LOST)
         self._peers[peer] = sight
+        self._titles[peer] = title or peer
         self._send(peer, DataHeld(digests=self.advertisements.received_from(peer)))
         return self._done()
 
@@ -133,6 +141,7 @@ class QueryRouter:
         self._lose(peer, LOST)
         self.advertisements.forget(peer)
         self._counts.pop(peer, None)
+        self._titles.pop(peer, None)
         self._advertise()
         return self._done()
 
@@ -367,7 +376,7 @@ class QueryRouter:
         peers = [peer for peer in concerned if peer in self._peers]
         for peer in concerned:
             if peer not in self._peers:
-                query.note_missing(peer, DOWN)
+                query.note_missing(self._titles.get(peer, peer), DOWN)
         shared = self._bounds.window // max(1, len(sources) + len(peers))
         query.window = max(self._bounds.least_window, shared)
         for source in sources:
@@ -547,7 +556,9 @@ class QueryRouter:
                 self._send(peer, DataWithdrawn(digest=digest))
 
     def _name_of(self, target: QueryTarget) -> str:
-        return target.peer or self._source_names[target.source]
+        if target.peer:
+            return self._titles.get(target.peer, target.peer)
+        return self._source_names[target.source]
 
     def _send(self, peer: str, message: QueryMessage) -> None:
         self._todo.append(SendToPeer(peer, message))

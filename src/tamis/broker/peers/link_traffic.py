@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from tamis.access import Principal
 from tamis.access.joining import in_sql_mode
 from tamis.broker.links import LinkEvent, Links
 from tamis.broker.links.links import LinkView
@@ -23,7 +24,7 @@ from tamis.broker.peers.link import LinkTerms, PeerLink
 from tamis.broker.peers.link_router import LinkRouter
 from tamis.broker.peers.peers_file import PeersFile
 from tamis.broker.peers.survey import TopologySurvey
-from tamis.errors import ProtocolError, RefusedError, TamisError
+from tamis.errors import DisconnectedError, ProtocolError, RefusedError, TamisError
 from tamis.events import Schema
 from tamis.filters import Filter
 from tamis.protocol import Code
@@ -44,6 +45,7 @@ from tamis.routing.inputs import (
     LocalFilterRemoved,
     RouterInput,
 )
+from tamis.routing.running_query import LinkCounts
 from tamis.storage import EventOrigin, Storage
 
 LOG: Final = get_logger("tamis.peers")
@@ -65,6 +67,9 @@ class QueryTraffic(Protocol):
 
     async def take(self, peer: str, message: bytes) -> None:
         """Take a message of a peer."""
+
+    def counts(self, peer: str) -> LinkCounts:
+        """Return what queries have passed a link, and what was pruned."""
 
 
 class LinkTraffic:
@@ -228,6 +233,13 @@ class LinkTraffic:
         if link is not None:
             link.post(frame)
 
+    def principal_of(self, peer: str) -> Principal:
+        """Return as whom a peer that is connected was admitted."""
+        terms = self.links[peer].terms
+        if terms is None:
+            raise DisconnectedError("the peer is not connected")
+        return terms.principal
+
     def post_query(self, peer: str, message: bytes) -> None:
         """Send a message about queries to a peer, if there is a connection."""
         self.post(peer, QueryFrame(message=msgspec.Raw(message)))
@@ -307,6 +319,7 @@ class LinkTraffic:
         counters, waiting = link.counters, 0 if queued is None else queued.pending
         handled = self._store.log.next_sequence - link.since
         stayed = handled - counters.received - counters.sent - (waiting - link.unstored)
+        queries = LinkCounts() if self.queries is None else self.queries.counts(link.peer)
         view = PeerView(
             link.peer,
             name=link.name,
@@ -320,6 +333,8 @@ class LinkTraffic:
             received=counters.received,
             duplicates=counters.duplicates,
             refused=counters.refused,
+            queries_sent=queries.queries_passed,
+            queries_pruned=queries.queries_pruned,
         )
         if routed is None:
             return view

@@ -282,9 +282,9 @@ class QueryService:
 
     # --- peers -----------------------------------------------------------------------------------
 
-    def link_opened(self, peer: str, sight: RowSight | None = None) -> None:
+    def link_opened(self, peer: str, sight: RowSight | None = None, title: str = "") -> None:
         """Begin to exchange advertisements and queries with a peer."""
-        self._do(self.router.link_opened(peer, sight))
+        self._do(self.router.link_opened(peer, sight, title))
 
     def link_closed(self, peer: str) -> None:
         """Note that a peer cannot be reached."""

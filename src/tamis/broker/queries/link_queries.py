@@ -1,0 +1,112 @@
+"""Queries over links: the router's messages go to peers, and what peers may see and answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import msgspec
+
+from tamis.access import Rights
+from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.queries.service import QueryService
+from tamis.errors import ProtocolError
+from tamis.misfits import find_misfit
+from tamis.protocol.frames import FRAME_ERRORS
+from tamis.routing.query_messages import QUERY_MESSAGES, DataAdvertised, QueryMessage, RowSight
+from tamis.routing.running_query import LinkCounts
+
+_MESSAGES: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(reduce(or_, QUERY_MESSAGES))
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class LinkQueries:
+    """Carries queries between the query service and the links."""
+
+    def __init__(
+        self,
+        service: QueryService,
+        decoder: PayloadDecoder,
+        *,
+        post: Callable[[str, bytes], None],
+        end: Callable[[str, str], None],
+        rights_of: Callable[[str], Rights],
+        title_of: Callable[[str], str],
+    ) -> None:
+        """Connect them: `post` sends to a peer, `end` cuts one off, and `rights_of` knows it."""
+        self._service = service
+        self._decoder = decoder
+        self._post = post
+        self._end = end
+        self._rights_of = rights_of
+        self._title_of = title_of
+        self._rights: dict[str, Rights] = {}
+        """Of the peers that are connected."""
+        service.peers = self
+
+    # --- for links -------------------------------------------------------------------------------
+
+    def link_opened(self, peer: str) -> None:
+        """Begin to exchange advertisements and queries with a peer."""
+        rights = self._rights[peer] = self._rights_of(peer)
+        sight = self._sight(rights) if rights.hides_anything else None
+        self._service.link_opened(peer, sight, self._title_of(peer))
+
+    def link_closed(self, peer: str) -> None:
+        """Note that a peer cannot be reached."""
+        self._rights.pop(peer, None)
+        self._service.link_closed(peer)
+
+    def link_removed(self, peer: str) -> None:
+        """Forget a peer and all that is behind it."""
+        self._rights.pop(peer, None)
+        self._service.link_removed(peer)
+
+    async def take(self, peer: str, message: bytes) -> None:
+        """Take a message of a peer; raise `ProtocolError` if it is none."""
+        try:
+            found: QueryMessage = _MESSAGES.decode(message)
+        except FRAME_ERRORS as error:
+            misfit = find_misfit(error, text=message)
+            raise ProtocolError(misfit.sentence("the peer's message about queries")) from None
+        rights = self._rights.get(peer)
+        if rights is None:
+            return
+        if isinstance(found, DataAdvertised) and not rights.serves_everything:
+            # What it may not answer with, it is not asked for.
+            return
+        self._service.receive(peer, found)
+
+    def apply_policy(self) -> None:
+        """Begin anew with the peers whose rights have changed."""
+        for peer, rights in [*self._rights.items()]:
+            if self._rights_of(peer) is not rights:
+                self._service.link_removed(peer)
+                self.link_opened(peer)
+
+    def counts(self, peer: str) -> LinkCounts:
+        """Return what queries have passed a link, and what was pruned."""
+        return self._service.router.counts(peer)
+
+    def _sight(self, rights: Rights) -> RowSight:
+        decoder = self._decoder
+
+        def see(row: bytes) -> bytes | None:
+            sight = rights.sight(decoder.decode(row, "json").event)
+            if sight is None or sight.is_whole:
+                return None if sight is None else row
+            return msgspec.json.encode(sight.document(msgspec.json.decode(row)))
+
+        return see
+
+    # --- for the service -------------------------------------------------------------------------
+
+    def send(self, peer: str, message: QueryMessage) -> None:
+        """Send a message in order, or drop it if the peer is not connected."""
+        self._post(peer, _ENCODER.encode(message))
+
+    def refuse(self, peer: str, reason: str) -> None:
+        """Cut off a peer that says what makes no sense."""
+        self._end(peer, reason)
