@@ -25,6 +25,7 @@ from benchmarks import (
     overlay,
     paper,
     plans,
+    queries,
     sigma,
 )
 from tamis.filters.build import compare
@@ -47,6 +48,11 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     ),
     "imports": (imports.main, "--repeats 1", ["tamis --help", "times of import typer"]),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
+    "queries": (
+        queries.main,
+        "--brokers 5 8",
+        ["star of 8, much overlap", "random tree of 5, little overlap", "messages per query"],
+    ),
     "overlay": (
         overlay.main,
         "--brokers 5 8",
