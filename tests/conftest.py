@@ -1,4 +1,4 @@
-"""What holds for all tests: settings of Hypothesis, folders in memory, the order."""
+"""What holds for all tests: settings of Hypothesis, folders in memory, time, the order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Final
 
 import pytest
 from hypothesis import settings
+
+from hangs import HangGuard
 
 # No deadline: the machine may be busy with other tests, and slow tests show in `--durations`.
 # As many examples as find what is to be found over some runs; volume is in the slow suite.
@@ -38,6 +40,11 @@ if "TMPDIR" not in os.environ and has_room_in_memory():
 # What a shell starts in the background ignores Ctrl-C, and so would the programs of the tests.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Guard every test: also those in pages and modules, which hooks of this file do not see."""
+    config.pluginmanager.register(HangGuard())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

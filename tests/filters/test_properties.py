@@ -44,12 +44,12 @@ def random_case(rng: Random) -> tuple[Filter, World, Mode, list[Event]]:
 
 
 @given(generators())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_printing_and_simplifying_keep_the_meaning(rng: Random) -> None:
     check_filter(*random_case(rng))
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(2, by_default=0))
 def test_printing_and_simplifying_keep_the_meaning_in_volume(seed: int) -> None:
     rng = Random(seed)
     assert sum(check_filter(*random_case(rng)) for _ in range(400)) > 20_000

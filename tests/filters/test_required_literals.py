@@ -7,6 +7,7 @@ from random import Random
 import pytest
 import re2
 
+from seeds import seeds
 from tamis.filters.required_literals import required_literal
 
 PATTERNS = {
@@ -60,11 +61,12 @@ REPETITIONS = ("", "", "", "*", "+", "?", "*?", "+?", "??", "{2}", "{0}", "{0,2}
 CHARACTERS = "abkKsSéÉ.)]{|1 \u212a\u017f"
 
 
-def test_every_text_that_matches_has_it() -> None:
-    rng, options = Random(1), re2.Options()
+@pytest.mark.parametrize("seed", seeds(6))
+def test_every_text_that_matches_has_it(seed: int) -> None:
+    rng, options = Random(seed), re2.Options()
     options.log_errors = False
     found = 0
-    for _ in range(6_000):
+    for _ in range(1_000):
         pieces = [rng.choice(PIECES) + rng.choice(REPETITIONS) for _ in range(rng.randint(1, 5))]
         pattern = rng.choice(("", "(?i)", "(?is)")) + "".join(pieces)
         try:
@@ -78,4 +80,4 @@ def test_every_text_that_matches_has_it() -> None:
                 seen = text.casefold() if literal.ignores_case else text
                 assert literal.text in seen, f"{pattern!r} on {text!r}"
                 found += bool(literal.text)
-    assert found > 1_000
+    assert found > 100

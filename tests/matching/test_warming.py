@@ -14,7 +14,7 @@ from numba.core.dispatcher import Dispatcher
 from strategies import random_event, random_filter, random_world
 from tamis.matching import Engine, load_kernels
 
-WORLDS = 20
+WORLDS = 8
 
 
 def loaded() -> set[tuple[str, str]]:

@@ -64,10 +64,13 @@ CASES: dict[str, tuple[str, dict[str, object], float]] = {
 }
 
 
-def seconds(work: Callable[[], object]) -> float:
-    """Return the processor's time of the faster of two runs: the first may load kernels."""
-    times = []
-    for _ in range(2):
+def seconds(work: Callable[[], object], enough: float = 0.0) -> float:
+    """Return the processor's time of a run; of the faster of two if the first takes too long.
+
+    It may load kernels.
+    """
+    times = list[float]()
+    while len(times) < 2 and not (times and times[0] <= enough):
         start = time.process_time()
         work()
         times.append(time.process_time() - start)
@@ -89,9 +92,9 @@ def test_the_worst_case_is_soon_over(case: str) -> None:
     wanted = filter_.matches(event)
     assert engine.match(event) == ["it"] * wanted
     assert engine.match_batch([event, {}])[0] == ["it"] * wanted
-    assert seconds(lambda: filter_.matches(event)) <= limit
-    assert seconds(lambda: engine.match(event)) <= limit
-    assert seconds(lambda: engine.match_batch([event])) <= limit
+    assert seconds(lambda: filter_.matches(event), limit) <= limit
+    assert seconds(lambda: engine.match(event), limit) <= limit
+    assert seconds(lambda: engine.match_batch([event]), limit) <= limit
 
 
 def test_a_pattern_made_to_be_slow_does_not_slow_down_the_others() -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from simulation.world import simulate
 
-QUICK_SEEDS = 100
+QUICK_SEEDS = 20
 SLOW_SEEDS = 5_000
-SEEDS_PER_TEST = 25
+SEEDS_PER_TEST = 10
 
 
 def check(seeds: range) -> tuple[int, int]:
@@ -37,7 +37,7 @@ def test_the_broker_keeps_its_promises_in_thousands_of_worlds() -> None:
     print(f"\nsimulation: {SLOW_SEEDS:,} seeds, {events:,} events, {deliveries:,} deliveries")
 
 
-@pytest.mark.parametrize("seed", [1, 7, 23])
+@pytest.mark.parametrize("seed", [1, 7])
 def test_a_seed_replays_exactly(seed: int) -> None:
     first, second = simulate(seed), simulate(seed)
     assert first.history == second.history

@@ -33,6 +33,8 @@ WORKLOADS: dict[str, Callable[[int, int], Any]] = {
     "Boolean": boolean.subscriptions,
     "paper": paper.subscriptions,
 }
+QUICK = ("A", "B", "growth")
+"""Those that choose different plans; the others run in the slow suite."""
 
 
 class Lists(NamedTuple):
@@ -88,7 +90,10 @@ def spent(compiled: Compiled, batch: EventBatch) -> float:
     return total
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in WORKLOADS],
+)
 def test_no_plan_is_much_better_than_the_chosen_one(name: str) -> None:
     work = WORKLOADS[name](SIZE, 1)
     batch = EventBatch.of_events(work.events(EVENTS, 2).dicts())

@@ -125,12 +125,12 @@ def compare_texts(rng: Random) -> None:
 
 
 @given(generators())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_texts_pass_what_they_pass_one_by_one(rng: Random) -> None:
     compare_texts(rng)
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(4, by_default=0))
 def test_texts_pass_what_they_pass_one_by_one_in_volume(seed: int) -> None:
     rng = Random(seed)
     for _ in range(60):
@@ -360,12 +360,12 @@ def compare_relations(rng: Random, *, relations: int, events: int) -> int:
 
 
 @given(generators())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_relations_hold_where_the_oracle_says(rng: Random) -> None:
     compare_relations(rng, relations=4, events=rng.choice((1, 20)))
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(4, by_default=0))
 def test_relations_hold_where_the_oracle_says_in_volume(seed: int) -> None:
     rng = Random(seed)
     pairs = 0
@@ -433,7 +433,7 @@ def random_predicates(rng: Random, schema: Schema | None) -> dict[Predicate, int
     return {p: 10 + 3 * n for n, p in enumerate(dict.fromkeys(asked))}
 
 
-@pytest.mark.parametrize("seed", seeds(6, by_default=2))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_a_batch_passes_what_its_events_pass(seed: int) -> None:
     rng = Random(seed)
     default = rng.choice(("ab", "é", ""))
@@ -463,7 +463,7 @@ def test_no_events_and_no_predicates_are_no_special_case() -> None:
 # --- ranks -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", seeds(4, by_default=2))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_numbers_pass_the_breakpoints_that_are_not_above_them(seed: int) -> None:
     rng, bracket = Random(seed), BRACKET_OF_KIND[Kind.NUMBER]
     near = [base + step for base in (2**53, -(2**53), 2**62, 2**63 - 2000) for step in range(9)]
@@ -480,7 +480,7 @@ def test_numbers_pass_the_breakpoints_that_are_not_above_them(seed: int) -> None
         ]
 
 
-@pytest.mark.parametrize("seed", seeds(4, by_default=2))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_texts_pass_the_breakpoints_that_are_not_above_them(seed: int) -> None:
     rng, bracket = Random(seed), BRACKET_OF_KIND[Kind.TEXT]
     for _ in range(30):

@@ -97,7 +97,7 @@ def test_a_segment_that_is_mostly_removed_is_compiled_anew() -> None:
     assert leaves_in(engine) == 18
 
 
-@pytest.mark.parametrize("seed", seeds(6, by_default=2))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_collecting_changes_no_answer_and_no_filter(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
