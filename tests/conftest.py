@@ -16,7 +16,7 @@ from hangs import HangGuard
 
 # No deadline: the machine may be busy with other tests, and slow tests show in `--durations`.
 # As many examples as find what is to be found over some runs; volume is in the slow suite.
-settings.register_profile("tamis", deadline=None, max_examples=50)
+settings.register_profile("tamis", deadline=None, max_examples=30)
 settings.load_profile("tamis")
 
 ROOT: Final = Path(__file__).parent.parent

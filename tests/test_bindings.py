@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -84,15 +81,3 @@ def test_what_a_kernel_would_misread_is_refused(wrong: NDArray[Any]) -> None:
 def test_trailing_zeros(place: int) -> None:
     for number in (1 << place, 1 << place | 1 << 63):
         assert zeros_of(np.uint64(number)) == place
-
-
-def test_the_same_without_compilation() -> None:
-    chosen = ["-k", "reads_and_writes or trailing_zeros"]
-    done = subprocess.run(  # noqa: S603 - our own tests
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__, *chosen],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout

@@ -48,9 +48,9 @@ def test_a_test_that_hangs_fails_with_its_stack(tmp_path: Path) -> None:
 
 def test_a_busy_machine_gives_tests_more_time() -> None:
     with (
-        patch("os.getloadavg", return_value=(30.0, 0.0, 0.0)),
+        patch("os.getloadavg", return_value=(3.0, 30.0, 9.0)),
         patch("os.cpu_count", return_value=3),
     ):
         assert hangs.seconds_for(is_slow=False) == 10 * hangs.SECONDS
-    with patch("os.getloadavg", return_value=(0.1, 0.0, 0.0)):
+    with patch("os.getloadavg", return_value=(0.1, 0.1, 0.1)):
         assert hangs.seconds_for(is_slow=False) == hangs.SECONDS < hangs.seconds_for(is_slow=True)

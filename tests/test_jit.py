@@ -40,10 +40,11 @@ def test_suites_pass_with_the_jit_off() -> None:
             "-p",
             "no:cacheprovider",
             "-k",
-            "not bounded and not volume",
+            "not bounded and not volume and not bindings or reads_and_writes or trailing_zeros",
             "tests/diagrams/test_sharpness.py",
             "tests/matching/test_differential.py",
             "tests/matching/store/test_snapshot.py",
+            "tests/test_bindings.py",
         ],
         cwd=ROOT,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
@@ -75,8 +76,10 @@ def test_kernels_that_run_for_every_event_do_not_count_references(kernel: Any) -
     assert kernel.targetoptions["_nrt"] is False
 
 
-def test_what_borrows_counts_no_references() -> None:
-    compiled: Any = jit.borrowing(_sum)
+def test_what_borrows_counts_no_references(tmp_path: Path) -> None:
+    # What an earlier run has cached shows no code.
+    with patch.object(numba.config, "CACHE_DIR", str(tmp_path)):
+        compiled: Any = jit.borrowing(_sum)
     values = np.arange(5)
     before = sys.getrefcount(values)
     assert compiled(values) == 10

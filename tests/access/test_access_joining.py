@@ -76,7 +76,7 @@ def find(joined: FilterInMode, events: list[Event], world: World) -> list[bool]:
 
 
 @given(generators())
-@settings(max_examples=100)
+@settings(max_examples=40)
 def test_what_is_joined_matches_where_all_of_it_does(rng: Random) -> None:
     compare_joined(rng)
 

@@ -253,7 +253,7 @@ def test_a_test_of_any_attribute_is_read_on_events_that_are_seen_whole() -> None
 
 
 def test_nothing_leaks_and_nothing_is_kept_back() -> None:
-    run(Random(1), tuples=2_000)
+    run(Random(1), tuples=700)
 
 
 @pytest.mark.slow

@@ -291,7 +291,7 @@ def check_change(world: World, mode: Mode, event: Event, found: Explanation) -> 
 
 
 @given(generators())
-@settings(max_examples=150)
+@settings(max_examples=50)
 def test_the_reasons_decide_and_the_change_flips(rng: Random) -> None:
     world, filter_, mode, event, found = random_case(rng)
     assert found.matched is filter_.matches(event, mode, world.schema)

@@ -121,14 +121,14 @@ def test_questions_that_stay_open_are_counted() -> None:
     assert "stayed open, so there may be more to find" in str(findings)
 
 
-def test_thousands_of_filters_are_looked_at_in_seconds() -> None:
+def test_hundreds_of_filters_are_looked_at() -> None:
     engine = Engine()
-    for number in range(1_500):
+    for number in range(500):
         engine.add(number, f"company = 'c{number % 50}' and a{number % 7} < {number}")
     findings = engine.lint()
     assert (findings.unseen, findings.unasked) == (0, 0)
     assert {f.rule for f in findings} == {LintRule.COVERED}
-    assert len(findings) > 1_000
+    assert len(findings) > 300
 
 
 # --- laws ------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def random_subjects(rng: Random, world: World) -> list[LintedFilter]:
 
 
 @pytest.mark.parametrize("many", [False, True])
-@pytest.mark.parametrize("seed", seeds(12, by_default=4))
+@pytest.mark.parametrize("seed", seeds(12, by_default=2))
 def test_all_shortcuts_taken_together_find_what_the_relations_find(seed: int, many: bool) -> None:
     rng = Random(seed)
     world = random_world(rng, typed=seed % 2 == 0, exact=True)
@@ -247,7 +247,7 @@ def test_an_engine_finds_what_its_filters_alone_show() -> None:
 # --- parts that never decide -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", seeds(6, by_default=2))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_without_its_redundant_parts_a_filter_matches_the_same_events(seed: int) -> None:
     rng = Random(seed)
     removed = 0

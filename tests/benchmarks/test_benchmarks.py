@@ -67,7 +67,18 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     "paper": (paper.main, "--filters 300", ["Tamis / plain", "density 7.7%: MVEvalBDD, split"]),
 }
 # Almost a minute of these is the compilation of other algorithms' kernels.
-SLOW = {"boolean", "building", "conjunctions", "covering", "doors", "growth", "paper", "plans"}
+SLOW = {
+    "boolean",
+    "building",
+    "churn",
+    "conjunctions",
+    "covering",
+    "doors",
+    "growth",
+    "paper",
+    "plans",
+    "sigma",
+}
 BENCHMARKS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SMALL]
 
 

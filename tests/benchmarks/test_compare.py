@@ -12,6 +12,7 @@ HERE = Path(__file__).parents[2]
 QUICK = ("--divide", "60", "--repeats", "1", "--processes", "1")
 
 
+@pytest.mark.slow
 def test_a_checkout_compared_with_itself_gives_a_row_per_measurement(tmp_path: Path) -> None:
     main([str(HERE), str(HERE), "parsing", *QUICK, "--out", str(tmp_path)])
     table = (tmp_path / "compare.md").read_text("utf-8")

@@ -101,7 +101,10 @@ class ForkServer:
 
     def _close(self) -> None:
         self._socket.close()
-        self._process.wait()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
 
 @cache

@@ -341,7 +341,7 @@ def test_the_broker_does_what_the_model_does() -> None:
     run_state_machine_as_test(
         BrokerMachine,
         settings=settings(
-            max_examples=25,
+            max_examples=12,
             stateful_step_count=25,
             suppress_health_check=list(HealthCheck),
         ),

@@ -63,9 +63,9 @@ async def test_one_that_comes_again_in_a_later_request_is_resumed(connect: Conne
     name = topic()
     async with connect() as bus:
         new = [NewSubscription(id=f"{name}-{n}", filter=f"{name} = {n}") for n in range(COUNT)]
-        results = await bus.create_subscriptions([*new, *new])
+        results = await bus.create_subscriptions([*new, *new[:30]])
         assert {one.code for one in results} == {None}
-        assert [one.resumed for one in results] == [False] * COUNT + [True] * COUNT
+        assert [one.resumed for one in results] == [False] * COUNT + [True] * 30
 
 
 @on_every_bus

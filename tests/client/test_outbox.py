@@ -342,7 +342,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(ACTIONS, st.booleans())
 def test_every_publication_is_stored_once_in_order_or_fails(
     actions: list[str], is_patient: bool

@@ -28,6 +28,7 @@ from typing import Any
 import pytest
 
 import tamis
+from broker.fork_server import fork_server
 from broker.server import ServerProcess
 from waiting import eventually, eventually_async
 
@@ -115,18 +116,9 @@ class Session:
             self.stay("sub", command)
             self.wait_for_subscription()
             return ""
-        done = subprocess.run(  # noqa: S603
-            command,
-            cwd=self.folder,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        done = self.run_anyhow(command)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
 
     def stay(self, name: str, command: list[str]) -> Terminal:
         # Found as a person's shell would find it.
@@ -135,18 +127,17 @@ class Session:
 
     def wait_for_subscription(self) -> None:
         """A person is slower than a program, which must not publish before anybody listens."""
-        show = ["subscriptions", "show", "laptop-7"]
-        eventually(lambda: re.search("connected +yes", self.run_anyhow(show)))
+        show = ["tamis", "subscriptions", "show", "laptop-7"]
+        eventually(lambda: re.search("connected +yes", self.run_anyhow(show).stdout))
 
-    def run_anyhow(self, arguments: list[str]) -> str:
+    def run_anyhow(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, however it ends; those that stay begin as in a shell."""
+        given: dict[str, Any] = {"env": self.environment, "timeout": 60}
+        if command[0] == "tamis":
+            return fork_server().run(command[1:], folder=self.folder, **given)
         return subprocess.run(  # noqa: S603
-            ["env", "tamis", *arguments],  # noqa: S607
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        ).stdout
+            command, cwd=self.folder, capture_output=True, text=True, check=False, **given
+        )
 
     def save(self, text: str) -> None:
         name = text.partition("\n")[0].removeprefix("# ")

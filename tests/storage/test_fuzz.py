@@ -24,17 +24,17 @@ def fuzz(logs: int, states: int, folder: Path) -> Outcomes:
     return outcomes
 
 
-def check(outcomes: Outcomes) -> None:
+def check(outcomes: Outcomes, at_least: int) -> None:
     assert not outcomes["crashed"]
     assert not outcomes["silent"]
     # Most of it was worth opening.
-    assert min(outcomes["same"], outcomes["refused"], outcomes["reported"]) > 100
+    assert min(outcomes["same"], outcomes["refused"], outcomes["reported"]) > at_least
 
 
 def test_files_damaged_by_chance_are_never_silent(quick_path: Path) -> None:
-    check(fuzz(20, 6, quick_path))
+    check(fuzz(8, 3, quick_path), at_least=40)
 
 
 @pytest.mark.slow
 def test_files_damaged_by_chance_are_never_silent_in_bulk(quick_path: Path) -> None:
-    check(fuzz(4_800, 300, quick_path))
+    check(fuzz(4_800, 300, quick_path), at_least=100)

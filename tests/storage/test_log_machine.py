@@ -211,7 +211,7 @@ def run(machine: type[LogMachine], examples: int, phases: Sequence[Phase] = tupl
 
 
 def test_a_log_keeps_what_it_acknowledged() -> None:
-    run(LogMachine, 100)
+    run(LogMachine, 40)
 
 
 @pytest.mark.slow

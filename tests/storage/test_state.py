@@ -316,7 +316,7 @@ def run(examples: int) -> None:
 
 
 def test_a_state_says_what_was_done_to_it() -> None:
-    run(60)
+    run(25)
 
 
 @pytest.mark.slow

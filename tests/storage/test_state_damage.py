@@ -39,7 +39,7 @@ def test_a_bit_that_falls_over_in_the_state_is_never_silent(
     rng = Random(name)
     data = left.files[name]
     outcomes: Counter[str] = Counter()
-    for bit in [*range(8 * header), *(rng.randrange(8 * len(data)) for _ in range(150))]:
+    for bit in [*range(0, 8 * header, 3), *(rng.randrange(8 * len(data)) for _ in range(100))]:
         write(quick_path / "s", left.files | {name: flipped(data, bit)})
         result = state_outcome(quick_path / "s", left)
         assert result in {"same", "refused", "reported"}, bit

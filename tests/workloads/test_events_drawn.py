@@ -35,7 +35,7 @@ def test_an_event_does_not_depend_on_the_batch_it_is_drawn_in(
 ) -> None:
     random = Random(name)
     workload = Workload.load(name)
-    for _ in range(3):
+    for _ in range(2):
         seed = random.getrandbits(70)
         first, middle, last = sorted(random.randrange(500) for _ in range(3))
         whole = workload.events(first, last, seed, density)

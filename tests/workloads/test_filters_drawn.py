@@ -264,7 +264,7 @@ def random_way(random: Random, below: list[str]) -> str:
     )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(st.randoms(use_true_random=False))
 def test_parentheses_stand_wherever_they_make_a_difference(random: Random) -> None:
     rules = random_rules(random)

@@ -58,7 +58,9 @@ def check_no_mishap(server: ServerProcess) -> None:
 
 
 def test_the_broker_does_what_its_document_says(server: ServerProcess) -> None:
-    assert schemathesis(server, "--max-examples=4", "--seed=1") > 500
+    # The phase of coverage, hundreds of requests, is in the slow suite.
+    options = ("--phases=examples,fuzzing,stateful", "--max-examples=3", "--seed=1")
+    assert schemathesis(server, *options) > 60
     check_no_mishap(server)
 
 

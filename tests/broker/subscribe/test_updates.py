@@ -32,6 +32,7 @@ from tamis.broker.subscribe.updates import MAX_FORMER_FILTERS
 from tamis.errors import LimitError, StorageFullError
 from tamis.matching import Engine
 from tamis.storage import StateStore
+from waiting import let_others_run
 
 ALL = "[roles.all]\nsee = true\npublish = true\n"
 LOW, HIGH = "n < 5", "n >= 5"
@@ -86,9 +87,9 @@ async def test_an_event_that_is_stored_but_not_matched_has_the_old_filter(tmp_pa
             fixture.broker.committer._pass_on = late
             published = asyncio.create_task(ann.publish(encoded(numbered(1, 7))))
             while fixture.broker.store.log.next_sequence == 1:
-                await asyncio.sleep(0)
+                await let_others_run()
             update = asyncio.create_task(ann.update("s", HIGH))
-            await asyncio.sleep(0)
+            await let_others_run()
         await asyncio.sleep(0.01)  # Some attempts of the update.
         assert not update.done()
         hold.set()
@@ -149,7 +150,7 @@ async def test_a_credential_that_has_ended_meanwhile_changes_nothing(tmp_path: P
         await subscribe(ann, LOW, "s")
         async with busy_matcher(fixture.broker):
             update = asyncio.create_task(ann.update("s", HIGH))
-            await asyncio.sleep(0)
+            await let_others_run()
             root = await fixture.login("root", "operator")
             [token] = [one.id for one in await root.tokens() if one.principal == "ann"]
             await root.revoke_token(token)

@@ -161,7 +161,8 @@ def test_many_combinations_of_values_take_no_longer_than_the_budget(match: Match
     budget = MatchingBudget(owner, burst=0.05, share=0.0)
     started = time.thread_time()
     found = match(engine, [MANY_COMBINATIONS] * 40, budget)
-    assert time.thread_time() - started < 1.0
+    # Without the budget, four times as long.
+    assert time.thread_time() - started < 2.0
     assert found == [["bob/1"]] * 40
 
 

@@ -185,13 +185,24 @@ def crash_and_run_again(
         site.run(spark)
 
 
+@pytest.mark.parametrize(
+    ("moments", "versions"),
+    [
+        (["after the pin", "after the commit"], [1, 2]),
+        pytest.param(list(CRASHES), [2, 2, 3, 4], marks=pytest.mark.slow),
+    ],
+)
 def test_a_batch_that_runs_again_gives_the_same_rows_once(
-    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+    moments: list[str],
+    versions: list[int],
+    spark: SparkSession,
+    site: Site,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    crash_and_run_again(spark, site, list(CRASHES), monkeypatch)
-    assert [pin.version for pin in site.pins()] == [2, 2, 3, 4]
+    crash_and_run_again(spark, site, moments, monkeypatch)
+    assert [pin.version for pin in site.pins()] == versions
     assert not compare_with_a_clean_run(spark, site, "json")
-    assert_all_are_counted(spark, site, events=12)
+    assert_all_are_counted(spark, site, events=3 * len(moments))
     assert not list(site.results.glob("_writing*"))
 
 
