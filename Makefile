@@ -37,7 +37,8 @@ kernels: $(READY) ## Compile modules and the engine's kernels once, so that the 
 	@$(BIN)/python -c 'from tamis.matching import load_kernels; load_kernels()'
 
 unit: kernels ## Run the default tests
-	$(BIN)/pytest -q -n 3 --dist worksteal
+	@# Where bytecode is not to be written, every process would rewrite every module of tests anew.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 3 --dist worksteal
 
 test: $(READY) ## Run everything CI runs, checks and tests side by side
 	@$(MAKE) --no-print-directory --jobs 2 check unit

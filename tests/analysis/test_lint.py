@@ -123,7 +123,7 @@ def test_questions_that_stay_open_are_counted() -> None:
 
 def test_hundreds_of_filters_are_looked_at() -> None:
     engine = Engine()
-    for number in range(500):
+    for number in range(700):
         engine.add(number, f"company = 'c{number % 50}' and a{number % 7} < {number}")
     findings = engine.lint()
     assert (findings.unseen, findings.unasked) == (0, 0)

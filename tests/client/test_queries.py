@@ -155,7 +155,7 @@ async def test_leaving_the_loop_ends_the_query(connect: Connect) -> None:
         try:
             while True:
                 yield {"shelf": name}
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # a turn for the others
         finally:
             stopped.set()
 
@@ -173,7 +173,7 @@ async def test_what_is_late_is_missing_and_named(connect: Connect) -> None:
     async def slow(_: SourceRequest) -> AsyncIterator[dict[str, Any]]:
         yield {"shelf": name, "n": 1}
         try:
-            await asyncio.sleep(600)
+            await asyncio.sleep(600)  # longer than anybody waits
         finally:
             stopped.set()
 
@@ -271,7 +271,7 @@ async def test_a_principal_has_only_so_many_queries_at_once(connect: Connect) ->
     name = topic()
 
     async def silent(_: SourceRequest) -> AsyncIterator[dict[str, Any]]:
-        await asyncio.sleep(600)
+        await asyncio.sleep(600)  # longer than anybody waits
         yield {}
 
     async with connect() as bus, bus.serve(f"shelf = '{name}'", silent):
@@ -301,7 +301,7 @@ def test_nothing_is_left_of_clients_that_have_gone() -> None:
 
                 async def silent(_: SourceRequest) -> AsyncIterator[dict[str, Any]]:
                     yield {"a": 1}
-                    await asyncio.sleep(600)
+                    await asyncio.sleep(600)  # longer than anybody waits
 
                 await source.serve("a = 1", silent).start()
                 result = await asker.query("a = 1").__aenter__()

@@ -412,7 +412,7 @@ def test_nothing_is_missed_while_routes_are_replaced(tmp_path: Path, seed: int) 
             async def change() -> None:
                 for turn in range(4):
                     narrow = by_digest(*(f"n >= {10 * k} and n < {10 * k + 10}" for k in range(5)))
-                    await asyncio.sleep(0.002 * rng.random())
+                    await asyncio.sleep(0.002 * rng.random())  # at some moment of the publications
                     if turn % 2 == 0:
                         await broker.links.set_routes(PEER, narrow, [wide])
                     else:
