@@ -81,7 +81,7 @@ def test_a_late_source_far_away_is_named_and_told_to_stop(line: LinkedBrokers) -
 
         async def slow(_: SourceRequest) -> Any:
             try:
-                await asyncio.sleep(600)
+                await asyncio.sleep(600)  # longer than anybody waits
             finally:
                 stopped.set()
 
