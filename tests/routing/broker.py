@@ -76,7 +76,11 @@ class Acknowledgement(NamedTuple):
     number: int
 
 
-Frame = LinkMessage | Events | Acknowledgement
+class HangUp(NamedTuple):
+    """The last frame: the other side has ended the connection."""
+
+
+Frame = LinkMessage | Events | Acknowledgement | HangUp
 
 
 class Wire(Protocol):
@@ -203,11 +207,22 @@ class ModelBroker:
                 if id_ in self.wanted:
                     self.wanted[id_] = is_wanted
             case ForgetLink(peer=peer):
-                self.links.pop(peer, None)
+                self._drop(peer, wire)
             case RefuseLink(peer=peer, reason=reason):
                 self.refusals.append((peer, reason))
                 if peer not in {one.peer for one in self.router.links()}:
-                    self.links.pop(peer, None)
+                    self._drop(peer, wire)
+
+    def _drop(self, peer: str, wire: Wire | None) -> None:
+        """Forget a link with its connection, but not one that has begun since."""
+        end = self.links.pop(peer, None)
+        if end is None:
+            return
+        if end.wire is not None and end.wire is not wire:
+            self.links[peer] = LinkEndpoint()
+            self.links[peer].wire = end.wire
+        elif end.wire is not None:
+            end.wire.send(HangUp())
 
     # --- connections -------------------------------------------------------------------------
 
@@ -232,6 +247,8 @@ class ModelBroker:
         match frame:
             case Events(events=events):
                 self._receive_events(peer, events)
+            case HangUp():
+                self.closed(peer)
             case Acknowledgement(number=number):
                 queue = self.links[peer].queue
                 while queue and queue[0].number <= number:

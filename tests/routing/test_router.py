@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tamis import attr, parse
-from tamis.covering import ExhaustiveCoveringIndex
+from tamis.covering import CoveringIndex
 from tamis.filters import Filter
 from tamis.filters.structure import digest, to_structure
 from tamis.routing import (
@@ -54,7 +54,7 @@ def a_router(
     return Router(
         "us",
         name="Us",
-        make_index=partial(ExhaustiveCoveringIndex, many=True),
+        make_index=partial(CoveringIndex, many=True),
         advertisements=advertisements,
         limits=limits,
     )
@@ -311,8 +311,7 @@ def test_messages_are_data() -> None:
 
 GREETED = [Greeting("Them", 1)]
 REFUSED: list[tuple[list[LinkMessage], str]] = [
-    ([Holdings()], "a connection begins with one greeting"),
-    ([*GREETED, *GREETED], "a connection begins with one greeting"),
+    ([*GREETED, *GREETED], "a connection has one greeting"),
     ([*GREETED, Holdings(), Holdings()], "what a peer holds is said once in a connection"),
     (
         [*GREETED, FilterChanges(([1, ["maybe"]],))],
@@ -366,6 +365,16 @@ def test_what_makes_no_sense_is_refused(messages: list[LinkMessage], sentence: s
     assert not router.handle(MessageReceived("them", FilterChanges(added(OTHER))))
 
 
+def test_what_comes_before_the_greeting_is_left_over() -> None:
+    router = a_router()
+    router.handle(LinkOpened("them"))
+    for message in (FilterChanges(added(WIDE)), Holdings(), BrokerChanges((), ("b",))):
+        assert not router.handle(MessageReceived("them", message))
+    assert not router.routes("them")
+    router.handle(MessageReceived("them", Greeting("Them", 1)))
+    assert router.handle(MessageReceived("them", FilterChanges(added(WIDE))))
+
+
 def test_a_link_that_would_close_a_cycle_is_refused_by_its_path() -> None:
     router = a_router()
     behind = (BrokerEntry("b", "a", 1, "Bee"), BrokerEntry("c", "b", 2, "Sea"))
@@ -392,10 +401,11 @@ def test_of_links_made_at_the_same_time_the_youngest_goes() -> None:
     for peer in ("a", "c"):
         router.handle(LinkOpened(peer))
         router.handle(MessageReceived(peer, Greeting(peer, 1)))
-    # Meanwhile a and c have linked, and a tells of it.
-    news = BrokerChanges((BrokerEntry("c", "a", 7), BrokerEntry("us", "c", 9)))
-    done = router.handle(MessageReceived("a", news))
-    reason = "the link closes a cycle, Us – a – c – Us, and is the youngest of its links"
+    # Meanwhile a and c have linked, and both tell of it.
+    for peer, other in (("a", "c"), ("c", "a")):
+        news = BrokerChanges((BrokerEntry(other, peer, 1), BrokerEntry("us", other, 1)))
+        done = router.handle(MessageReceived(peer, news))
+    reason = "the link closes a cycle, Us – c – a – Us, and is the youngest of its links"
     assert done[:2] == [SendMessage("c", LinkEnd(reason)), ForgetLink("c", reason)]
     assert [view.peer for view in router.links()] == ["a"]
 

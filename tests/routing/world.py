@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Final
 
-from routing.broker import Frame, ModelBroker, Publication, Subscription
+from routing.broker import Frame, HangUp, ModelBroker, Publication, Subscription
 from routing.pool import PoolIndex, the_pool
 from tamis.covering import CoveringOrder
 from tamis.routing import AdvertisementPolicy
@@ -36,6 +36,11 @@ class Cable:
             if len(lane) == 1 and receiver in self._noticed:
                 self._deliver_later(receiver)
 
+    @property
+    def is_noticed(self) -> bool:
+        """Return whether one of the brokers knew of it."""
+        return bool(self._noticed)
+
     def notice(self, receiver: str) -> None:
         """Deliver what has arrived, now that the receiver knows of the connection."""
         self._noticed.add(receiver)
@@ -53,10 +58,18 @@ class Cable:
         broker, [sender] = self._world.brokers[receiver], self.ends.keys() - {receiver}
         frame = lane.popleft()
         end = broker.links.get(sender)
+        if isinstance(frame, HangUp):
+            self._hang_up()
         if broker.is_up and end is not None and end.wire is self.ends[receiver]:
             broker.receive(sender, frame)
         if lane:
             self._deliver_later(receiver)
+
+    def _hang_up(self) -> None:
+        edge = frozenset(self.ends)
+        if self._world.edges.get(edge) is self:
+            self._world.cut(edge)
+        self.is_whole = False
 
     def other(self, end: CableEnd) -> str:
         return next(name for name, one in self.ends.items() if one is not end)
@@ -179,6 +192,10 @@ class World:
     def _reconnect(self, edge: frozenset[str]) -> None:
         cable = self.edges.get(edge, None)
         if cable is None or cable.is_whole:
+            return
+        one, other = sorted(edge)
+        is_known = other in self.brokers[one].links or one in self.brokers[other].links
+        if cable.is_noticed and not is_known:
             return
         if all(self.brokers[name].is_up for name in edge):
             self.connect(*sorted(edge))

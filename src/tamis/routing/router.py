@@ -66,9 +66,9 @@ AdvertisementPolicy = Literal["ignore", "require"]
 class Router:
     """Decides which filters and advertisements go to which peer.
 
-    >>> from tamis.covering import ExhaustiveCoveringIndex
+    >>> from tamis.covering import CoveringIndex
     >>> from tamis.filters import attr
-    >>> router = Router("us", make_index=ExhaustiveCoveringIndex)
+    >>> router = Router("us", make_index=CoveringIndex)
     >>> _ = router.handle(LocalFilterAdded("laptop", attr("price") < 5))
     >>> _ = router.handle(LinkOpened("them"))
     >>> _ = router.handle(MessageReceived("them", Greeting("", 1)))
@@ -267,9 +267,12 @@ class Router:
             self._close(peer)
 
     def _read(self, link: Link, message: LinkMessage) -> None:
-        if isinstance(message, Greeting) is link.is_greeted and not isinstance(message, LinkEnd):
-            raise ProtocolError("a connection begins with one greeting")
+        if not link.is_greeted and not isinstance(message, Greeting | LinkEnd):
+            # Left over from the last connection; what it says is part of the difference.
+            return
         match message:
+            case Greeting() if link.is_greeted:
+                raise ProtocolError("a connection has one greeting")
             case Greeting():
                 self._greeted(link, message)
             case Holdings():
@@ -297,11 +300,10 @@ class Router:
 
     def _break_cycle(self, peer: str) -> None:
         cycle = self._overlay.cycle_through(peer)
-        if cycle is None or self.broker not in cycle.youngest:
-            return
-        [other] = cycle.youngest - {self.broker}
-        path = self._overlay.show(cycle.path)
-        self._end(other, f"the link closes a cycle, {path}, and is the youngest of its links")
+        # What a peer says costs its own link at most: of a cycle, both neighbours tell.
+        if cycle is not None and cycle.youngest == {self.broker, peer}:
+            path = self._overlay.show(cycle.path)
+            self._end(peer, f"the link closes a cycle, {path}, and is the youngest of its links")
 
     def _learn_holdings(self, link: Link, holdings: Holdings) -> None:
         if link.is_synchronised:
