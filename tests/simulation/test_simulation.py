@@ -6,7 +6,7 @@ import pytest
 
 from simulation.world import simulate
 
-QUICK_SEEDS = 20
+QUICK_SEEDS = 100
 SLOW_SEEDS = 5_000
 SEEDS_PER_TEST = 10
 
