@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from broker.server import ServerProcess, running
 from cli.commands import tamis
+from tamis.filters import Filter
+from tamis.languages import parse
 from waiting import eventually
 
 from .brokers import QUICK, LinkedBrokers, linked
@@ -44,6 +48,54 @@ def test_an_event_goes_two_hops_to_whoever_asked_for_it_and_no_other_leaves(
     line.publish("south", {"price": 4}, {"price": 1})
     assert line.take("north", "cheaper", 1) == [{"price": 1}]
     line.unsubscribe("north", "cheaper")
+    line.wait_for_routes("south", "hub", 0)
+
+
+def siena_triples(constants: int) -> list[tuple[str, object]]:
+    """Return every operator of Siena that JSON has values for, with constants where they meet."""
+    comparisons = ["=", "!=", "<", ">", "<=", ">="]
+    return [
+        *product(comparisons, [1, 2][:constants]),
+        *product([*comparisons, ">*", "*<", "*"], ["a", "ab"][:constants]),
+        *product(["=", "!="], [True, False][:constants]),
+        ("any", None),
+    ]
+
+
+VALUES = [0, 1, 1.5, 2, 3, True, False, "", *map("".join, product("ab", "ab", ["", "a", "b"]))]
+
+
+def check_siena(line: LinkedBrokers, filters: dict[str, Filter]) -> None:
+    """Publish every value, and check that each subscription gets what its filter matches."""
+    line.publish("south", *({"x": value, "place": n} for n, value in enumerate(VALUES)))
+    for id_, filter_ in filters.items():
+        expected = [n for n, value in enumerate(VALUES) if filter_.matches({"x": value})]
+        found = [event["place"] for event in line.take("north", id_, len(expected))]
+        assert found == expected, str(filter_)
+
+
+@pytest.mark.parametrize("constants", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_every_pair_of_siena_operators_is_routed_as_the_oracle_says(
+    line: LinkedBrokers, constants: int
+) -> None:
+    triples = siena_triples(constants)
+    texts = [
+        json.dumps([["x", op] if value is None else ["x", op, value]]) for op, value in triples
+    ]
+    filters = {f"siena-{n}": parse(text, "siena") for n, text in enumerate(texts)}
+    for (id_, _), text in zip(filters.items(), texts, strict=True):
+        line.subscribe("north", id_, text, language="siena")
+    # One filter covers all others, so it alone is forwarded; without it, many are.
+    line.wait_for_routes("south", "hub", 1)
+    check_siena(line, filters)
+    widest = f"siena-{len(triples) - 1}"
+    line.unsubscribe("north", widest)
+    del filters[widest]
+    eventually(lambda: line.count_routes("south", "hub") > 3)
+    eventually(lambda: line.count_routes("south", "hub") == line.count_routes("hub", "north"))
+    check_siena(line, filters)
+    for id_ in filters:
+        line.unsubscribe("north", id_)
     line.wait_for_routes("south", "hub", 0)
 
 
