@@ -79,9 +79,7 @@ def test_every_pair_of_siena_operators_is_routed_as_the_oracle_says(
     line: LinkedBrokers, constants: int
 ) -> None:
     triples = siena_triples(constants)
-    texts = [
-        json.dumps([["x", op] if value is None else ["x", op, value]]) for op, value in triples
-    ]
+    texts = [json.dumps([["x", *(part for part in one if part is not None)]]) for one in triples]
     filters = {f"siena-{n}": parse(text, "siena") for n, text in enumerate(texts)}
     for (id_, _), text in zip(filters.items(), texts, strict=True):
         line.subscribe("north", id_, text, language="siena")
