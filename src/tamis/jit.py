@@ -135,6 +135,26 @@ def _prefetch(_: Any, array: Any, __: Any) -> Any:
     return numba.types.void(array, numba.types.intp), generate
 
 
+def _leave_address(address: int) -> None:
+    """Do nothing: plain Python has no use for it."""
+
+
+@intrinsic
+def _prefetch_address(_: Any, __: Any) -> Any:
+    """Have what is at an address fetched into the nearest cache, to be changed there."""
+
+    def generate(context: Any, builder: Any, _: Any, given: Any) -> Any:
+        address, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        fetch = builder.module.declare_intrinsic(
+            "llvm.prefetch", [address], ir.FunctionType(ir.VoidType(), [address] + 3 * [number])
+        )
+        builder.call(fetch, [builder.inttoptr(given[0], address), number(1), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return numba.types.void(numba.types.int64), generate
+
+
 _IS_PLAIN: Final = numba.config.DISABLE_JIT  # type: ignore[attr-defined]
 trailing_zeros: Final[Any] = _trailing_zeros if _IS_PLAIN else _count_trailing_zeros
 prefetch: Final[Any] = _leave if _IS_PLAIN else _prefetch
+prefetch_address: Final[Any] = _leave_address if _IS_PLAIN else _prefetch_address

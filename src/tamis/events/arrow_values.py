@@ -78,7 +78,10 @@ def find_values(array: pa.Array, events: EventNumbers, declared: Type | None) ->
             return _integers(*fixed_width(array, events), declared)
         case Type.FLOAT:
             values, events = fixed_width(array, events)
-            entries = float_entries(events, values.astype(np.float64, copy=False))
+            numbers = values.astype(np.float64, copy=False)
+            entries: dict[Kind | None, Entries] = {Kind.NUMBER: Entries(events, numbers)}
+            if np.isnan(numbers).any():
+                entries = float_entries(events, numbers)
             wrong = None if declared in {None, Type.FLOAT} else events
             return ArrowValues(entries, wrong)
         case Type.BOOL:

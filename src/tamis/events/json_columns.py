@@ -40,6 +40,7 @@ from tamis.events.json_scans import scan_limits, scan_workspace, scanned_values,
 from tamis.events.json_text import decode_json
 from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, Value
 from tamis.events.schema import Attribute, Schema
+from tamis.events.undecoded_texts import UndecodedTexts
 
 _MAX_EXACT_INTEGER: Final = 1 << 53
 # What a declared type accepts as it is.
@@ -122,7 +123,7 @@ class JsonColumnReader:
         work, found = self._room(count, int((ends - starts).sum()))
         declined = np.zeros(count, np.bool_)
         size = scan_lines(text, starts, ends, self._paths, self._scan_limits, work, found, declined)
-        columns, suspects = self._columns(data, text, found.some(slice(size)), count)
+        columns, suspects = self._columns(text, found.some(slice(size)), count)
         self._free.append((work, found))
         suspects |= declined
         return columns, suspects
@@ -179,7 +180,7 @@ class JsonColumnReader:
     # --- from values to columns ------------------------------------------------------------------
 
     def _columns(
-        self, data: bytes | memoryview, text: NDArray[np.uint8], found: ScannedValues, count: int
+        self, text: NDArray[np.uint8], found: ScannedValues, count: int
     ) -> tuple[dict[str, Column], NDArray[np.bool_]]:
         """Return the columns, and which events the schema may refuse or convert."""
         columns: dict[str, Column] = {}
@@ -200,7 +201,7 @@ class JsonColumnReader:
                     missing[found.events[places]] = False
                     suspects |= missing
             if len(places):
-                columns[name] = _column(data, text, found, places)
+                columns[name] = _column(text, found, places)
         return columns, suspects
 
     # --- what is left to the strict reader -------------------------------------------------------
@@ -286,7 +287,6 @@ def _suspect(
 
 
 def _column(
-    data: bytes | memoryview,
     text: NDArray[np.uint8],
     found: ScannedValues,
     places: NDArray[np.int64],
@@ -306,18 +306,16 @@ def _column(
     }.items():
         if chosen.any():
             some = found.some(places[chosen])
-            entries[kind] = _entries(kind, data, text, some)
+            entries[kind] = _entries(kind, text, some)
     return Column(entries, is_single)
 
 
-def _entries(
-    kind: Kind, data: bytes | memoryview, text: NDArray[np.uint8], values: ScannedValues
-) -> Entries:
+def _entries(kind: Kind, text: NDArray[np.uint8], values: ScannedValues) -> Entries:
     match kind:
         case Kind.NUMBER:
             return _number_entries(values)
         case Kind.TEXT:
-            return _text_entries(data, text, values)
+            return _text_entries(text, values)
         case _:
             return Entries(values.events, values.forms == TRUE)
 
@@ -328,20 +326,19 @@ def _number_entries(values: ScannedValues) -> Entries:
     return Entries(values.events, np.where(whole, floats, values.floats), residues, whole)
 
 
-def _text_entries(
-    data: bytes | memoryview, text: NDArray[np.uint8], values: ScannedValues
-) -> Entries:
+def _text_entries(text: NDArray[np.uint8], values: ScannedValues) -> Entries:
     count = len(values.events)
     codes, firsts = np.empty(count, np.int32), np.empty(count, np.int32)
     slots = np.full(1 << (2 * count).bit_length(), -1, np.int32)
     different = number_texts(text, values.integers, values.lengths, slots, codes, firsts)
     first = firsts[:different]
     starts = values.integers[first]
-    spans = zip(starts.tolist(), (starts + values.lengths[first]).tolist(), strict=True)
+    undecoded = UndecodedTexts(text, starts, starts + values.lengths[first])
     escaped = values.forms[first] == ESCAPED_TEXT
-    texts = [str(data[start:end], "utf-8") for start, end in spans]
+    texts: Sequence[str] = undecoded
     if escaped.any():
         # The same text may be written with escapes and without.
+        texts = list(undecoded)
         for at in np.flatnonzero(escaped).tolist():
             texts[at] = json.loads(f'"{texts[at]}"')
         known = {each: code for code, each in enumerate(dict.fromkeys(texts))}

@@ -519,7 +519,8 @@ def _joined(parts: Iterable[list[Id] | None]) -> list[Id] | None:
     for part in parts:
         if part is None:
             return None
-        found += part
+        # Mostly there is one, which may be long.
+        found = found + part if found else part
     return found
 
 

@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.jit import inlined, kernel
+from tamis.bindings import memory_reader
+from tamis.jit import borrowing, inlined, kernel, prefetch_address
 
 # Counts are kept in binary, a row of bits for each power of two.
 PLANES: Final = 32
@@ -151,3 +152,14 @@ def list_matches(
         if place - starts[event] > 1 and place > places[event]:
             members[starts[event] : place].sort()
         places[event] = place
+
+
+addresses_at = memory_reader(np.int64)
+
+
+@borrowing
+def prefetch_objects(address: int, size: int, numbers: NDArray[np.int32]) -> None:
+    """Have some of `size` Python objects fetched, given where the array of them is."""
+    addresses = addresses_at(address, size)
+    for number in numbers:
+        prefetch_address(addresses[number])

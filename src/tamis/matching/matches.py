@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.bindings import IS_COMPILED
 from tamis.errors import TamisError
 from tamis.filters import Id
 from tamis.matching.evaluate.evaluator import MAX_TILE_WORDS
@@ -21,6 +22,7 @@ from tamis.matching.match_kernels import (
     count_indexed,
     count_matches,
     list_matches,
+    prefetch_objects,
 )
 from tamis.units import count
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 # As a mask of subscriptions, an empty one means all of them.
 _EVERYONE: Final = np.empty(0, np.bool_)
+# With so many ids at once, it is worthwhile to call a kernel first.
+_MANY_IDS: Final = 128
 _NO_IDS: Final = np.empty(0, np.object_)
 _LIST_BYTES: Final = 4
 """What a match takes in a list."""
@@ -42,10 +46,14 @@ class Ids:
     """Ids of subscriptions, as Python objects and as an Arrow array."""
 
     def __init__(self, objects: NDArray[np.object_]) -> None:
-        self.objects: Final = objects
+        self.objects: Final = np.ascontiguousarray(objects)
+        self._address: Final = int(self.objects.ctypes.data)
 
     def taken(self, numbers: NDArray[np.int32]) -> list[Id]:
         """Return some of the ids."""
+        if len(numbers) >= _MANY_IDS and IS_COMPILED:
+            # To count a reference to each is to wait for the memory each time, unless it is near.
+            prefetch_objects(self._address, len(self.objects), numbers)
         # `take` is faster than an index, and new integers would take memory of their own.
         return cast("list[Id]", self.objects.take(numbers).tolist())
 

@@ -212,19 +212,23 @@ def _view(memory: NDArray[Any], code: str) -> memoryview:
 
 
 def _new_workspace(plan: SinglePlan, blocks: int, count: int) -> SingleWorkspace:
-    regions, nodes = len(plan.tests.regions.begins), len(plan.graph.kinds)
-    is_true = np.zeros(regions + nodes, np.bool_)
+    tops, nodes = len(plan.upward.subscription), len(plan.graph.kinds)
+    rows = len(plan.upward.starts) - 1 + tops
+    is_true = np.zeros(-(-rows // 64) * 64, np.bool_)
     is_true[plan.tests.base] = True
     return SingleWorkspace(
         blocks=np.zeros(blocks + 1, np.int64),
         values=np.zeros(blocks + 1, np.float64),
         held=np.zeros(blocks + 1, np.int64),
-        truth=np.packbits(is_true, bitorder="little"),
+        truth=np.packbits(is_true, bitorder="little").view("<u8").astype(np.uint64),
         is_present=np.zeros(blocks + 1, np.bool_),
-        queue=np.empty(regions + nodes + 1, np.int32),
+        spans=np.empty(2 * rows + 2, np.uint32),
+        marked=np.empty(rows + 1, np.int32),
         first_waiting=np.full(int(plan.upward.level.max(initial=0)) + 1, NONE, np.int32),
         next_waiting=np.full(nodes, NONE, np.int32),
         found=np.empty(count + 1, np.int32),
-        tops=np.empty(len(plan.upward.subscription) + 1, np.int32),
+        tops=np.empty(tops + 1, np.int32),
+        last=np.empty(tops + 1, np.uint32),
+        counts=np.zeros(3, np.int64),
         bits=np.zeros(-(-count // 64), np.uint64),
     )

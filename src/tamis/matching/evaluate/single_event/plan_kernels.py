@@ -9,15 +9,18 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.jit import kernel
-from tamis.matching.compile.graph_kernels import ALL, ANY, Graph, Regions, VariableCounts
+from tamis.matching.compile.graph_kernels import ALL, ANY, ODD, Graph, Regions, VariableCounts
 from tamis.matching.evaluate.single_event.spreading_kernels import (
     CHECKS,
+    CHECKS_LAST,
     CHECKS_MORE,
     CODE_BITS,
     LOOKS_UP,
+    LOOKS_UP_LAST,
     MAX_CELL,
     REACHES,
     WAITS,
+    CellRows,
     Upward,
     lies_in,
 )
@@ -75,7 +78,9 @@ def plan_nodes(graph: Graph, regions: int, plan: NodePlan, level: NDArray[np.int
             plan.code[node] = LOOKS_UP
             if kind == ALL:
                 plan.code[node] = CHECKS if end - start <= _CHECKED_CHILDREN else CHECKS_MORE
-            if level[node] > 1:
+            if level[node] > 1 and node >= inner:
+                plan.code[node] = CHECKS_LAST if kind == ALL else LOOKS_UP_LAST
+            elif level[node] > 1:
                 plan.code[node] = WAITS
         if node < inner:
             share[regions + node] = min(1.0, total)
@@ -85,11 +90,13 @@ def plan_nodes(graph: Graph, regions: int, plan: NodePlan, level: NDArray[np.int
 def size_records(graph: Graph, plan: NodePlan, starts: NDArray[np.int64]) -> None:
     """Write where the records of each row will begin; `starts` must be zeros."""
     for node in range(len(graph.kinds)):
-        size = 1
-        if plan.code[node] == CHECKS:
+        size, code = 1, plan.code[node]
+        if code == CHECKS:
             size = _CHECKED_CHILDREN
-        elif plan.code[node] == CHECKS_MORE:
+        elif code in (CHECKS_MORE, CHECKS_LAST):
             size = 1 + int(graph.starts[node + 1] - graph.starts[node])
+        elif code in (LOOKS_UP, LOOKS_UP_LAST):
+            size = 2 + int(graph.starts[node + 1] - graph.starts[node])
         for child in graph.children[plan.first[node] : plan.last[node]]:
             starts[child + 1] += size
     for row in range(len(starts) - 1):
@@ -101,13 +108,18 @@ def write_records(graph: Graph, plan: NodePlan, upward: Upward) -> None:
     """Write the records of all rows."""
     places, records = upward.starts.astype(np.int64), upward.records
     for node in range(len(graph.kinds)):
+        code = plan.code[node]
         for at in range(plan.first[node], plan.last[node]):
             child = graph.children[at]
             place = places[child]
-            records[place] = node << CODE_BITS | int(plan.code[node])
+            records[place] = node << CODE_BITS | int(code)
             place += 1
-            if plan.code[node] == CHECKS or plan.code[node] == CHECKS_MORE:
+            if code in (CHECKS, CHECKS_MORE):
                 place = _write_checks(graph, node, at, records, place)
+            elif code == CHECKS_LAST:
+                place = _write_others(graph, node, at, records, place)
+            elif code in (LOOKS_UP, LOOKS_UP_LAST):
+                place = _write_terms(graph, node, records, place)
             places[child] = place
 
 
@@ -129,6 +141,33 @@ def _write_checks(
         return place + 2
     records[place + 2] = count - 2
     return place + count + 1
+
+
+@kernel
+def _write_others(
+    graph: Graph, node: int, reached: int, records: NDArray[np.int32], place: int
+) -> int:
+    """Write the number of the children except one, and those; return the end."""
+    start, end = graph.starts[node], graph.starts[node + 1]
+    records[place] = end - start - 1
+    place += 1
+    for at in range(start, end):
+        if at != reached:
+            records[place] = graph.children[at]
+            place += 1
+    return place
+
+
+@kernel
+def _write_terms(graph: Graph, node: int, records: NDArray[np.int32], place: int) -> int:
+    """Write what a parity asks for, and the rows of all its terms; return the end."""
+    start, end = graph.starts[node], graph.starts[node + 1]
+    records[place] = (end - start) << 1 | (1 if graph.kinds[node] == ODD else 0)
+    place += 1
+    for at in range(start, end):
+        records[place] = graph.children[at]
+        place += 1
+    return place
 
 
 # --- regions --------------------------------------------------------------------------------------
@@ -182,3 +221,18 @@ def list_intervals(
             low[count], high[count], region_of[count] = start, MAX_CELL, region
             count += 1
     return count
+
+
+@kernel
+def write_cell_rows(
+    bounds: NDArray[np.int32], block: NDArray[np.int64], cells: NDArray[np.int32], rows: CellRows
+) -> None:
+    """Set the bits of intervals, which are of these attributes, in all cells that they hold."""
+    for number in range(len(bounds)):
+        own = block[number]
+        words = rows.words[own]
+        place = bounds[number, 2] - (rows.first_word[own] << 6)
+        bit = np.uint64(1) << np.uint64(place & 63)
+        start = rows.starts[own] + (place >> 6)
+        for cell in range(bounds[number, 0], min(bounds[number, 1], cells[own])):
+            rows.bits[start + cell * words] |= bit
