@@ -34,16 +34,19 @@ code_of: Final = inlined(operator_code)
 """The same inside of a kernel."""
 
 
-@inlined
-def operator_of(code: int) -> int:
+def operator_in(code: int) -> int:
     """Return the operator of a code, LEAF if it is a leaf."""
     return LEAF if code >= 0 else (-code - 1) % 4
 
 
-@inlined
-def terms_of(code: int) -> int:
+def terms_in(code: int) -> int:
     """Return how many results a code joins; none if it is a leaf."""
     return 0 if code >= 0 else (-code - 1) // 4
+
+
+operator_of: Final = inlined(operator_in)
+terms_of: Final = inlined(terms_in)
+"""The same inside of a kernel."""
 
 
 @inlined

@@ -19,8 +19,8 @@ from tamis.matching.compile.program_kernels import (
     OP_XOR,
     gather,
     operator_code,
-    operator_of,
-    terms_of,
+    operator_in,
+    terms_in,
 )
 from tamis.matching.compile.vocabulary import Vocabulary
 
@@ -48,7 +48,7 @@ def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filte
         if code >= 0:
             stack.append(vocabulary.atom_of(code))
             continue
-        op, terms = operator_of(code), terms_of(code)
+        op, terms = operator_in(code), terms_in(code)
         if place == adequacy:
             # The filter itself comes first; the other terms require that its atoms are known.
             return stack[0]
