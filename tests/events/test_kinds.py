@@ -45,6 +45,7 @@ SPECIAL = {
     "matching/compile/leaves.py": "atoms that differ only in their integers",
     "matching/evaluate/": "searches for numbers, texts and bits; arithmetic",
     "matching/store/tables.py": "the types of the columns of a table of subscriptions",
+    "sources/": "what Arrow and SQLite compare exactly as filters do",
     "spark/library/": "a shard key is text",
     "workloads/": "each type that is drawn has distributions of its own",
 }

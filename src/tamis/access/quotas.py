@@ -38,8 +38,9 @@ class Quotas(msgspec.Struct, frozen=True, kw_only=True):
 
         A role without a bound does not lift that of another role.
 
-        >>> Quotas.united([{"publications": 10}, {"connections": 2}, {"publications": 5}])
-        Quotas(publications=10, bytes=inf, event_size=inf, subscriptions=inf, connections=2)
+        >>> united = Quotas.united([{"publications": 10}, {"queries": 2}, {"publications": 5}])
+        >>> united.publications, united.queries, united.connections
+        (10, 2, inf)
         """
         widest: dict[str, float] = {}
         for bounds in given:

@@ -144,6 +144,7 @@ AWAITED_AT_ONCE = {
     "broker/frontend/streams.py": 3,
     "broker/frontend/http/sse.py": 1,
     "broker/operations/supervisor.py": 2,
+    "broker/peers/connection.py": 1,
     "broker/subscribe/manager.py": 1,
 }
 
