@@ -38,6 +38,7 @@ from tamis.routing.query_messages import (
     RefusePeer,
     RowSight,
     SendToPeer,
+    SightOfQuery,
     StopSource,
 )
 from tamis.routing.running_query import LinkCounts, QueryBounds, QueryTarget, RunningQuery
@@ -73,7 +74,7 @@ class QueryRouter:
         self._last_number = 0
         self.advertisements: Final = advertisements or DataAdvertisements()
         self._source_names: dict[int, str] = {}
-        self._peers: dict[str, RowSight | None] = {}
+        self._peers: dict[str, SightOfQuery | None] = {}
         """The peers that are connected, and what they may see."""
         self._titles: dict[str, str] = {}
         """What peers are called, connected or not."""
@@ -119,7 +120,7 @@ class QueryRouter:
         return self._done()
 
     def link_opened(
-        self, peer: str, sight: RowSight | None = None, title: str = ""
+        self, peer: str, sight: SightOfQuery | None = None, title: str = ""
     ) -> list[QueryInstruction]:
         """Begin to talk with a peer; `sight` is what it may see of rows, None: everything.
 
@@ -295,12 +296,13 @@ class QueryRouter:
             return
         filter_ = from_structure(message.filter, self._filter_limits)
         aggregate = None if message.aggregate is None else message.aggregate.check()
+        sight = self._peers[peer]
         self._begin(
             filter_,
             aggregate=aggregate,
             limit=message.limit,
             seconds=message.seconds,
-            sight=self._peers[peer],
+            sight=None if sight is None else sight(filter_),
             credit=message.credit,
             asker=key,
         )

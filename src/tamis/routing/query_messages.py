@@ -133,6 +133,8 @@ class QueryReport(NamedTuple):
 
 RowSight = Callable[[bytes], bytes | None]
 """What somebody may see of a row; None: nothing."""
+SightOfQuery = Callable[[Filter], RowSight]
+"""What somebody may see of the rows that answer a query, which may test what is hidden."""
 
 
 # --- instructions --------------------------------------------------------------------------------

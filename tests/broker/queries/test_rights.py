@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
 import pytest
 
 import tamis
 from broker.authorization_fixture import run_async
 from broker.server import make_token
+from tamis.access import Principal
 from tamis.broker.local import LocalBus
 from tamis.broker.operations.settings import BrokerSettings
+from tamis.broker.queries.link_queries import LinkQueries
 from tamis.client import SourceRequest
+from tamis.filters import Filter, attr
+from tamis.filters.structure import to_structure
+from tamis.languages import parse
 from tamis.protocol import Code
 from tamis.protocol.management import IssueToken
+from tamis.routing.query_messages import QueryAsked
 from waiting import eventually_async
 
 POLICY = """
@@ -93,6 +101,38 @@ async def test_of_rows_one_sees_what_ones_roles_show(tmp_path: Path) -> None:
             with pytest.raises(tamis.RefusedError) as refused:
                 await ann.query(wanted, **options).all()  # type: ignore[arg-type]
             assert refused.value.code == Code.FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("wanted", "seen"),
+    [
+        (attr("price") > 5, [{"level": 1, "price": 10}, {"level": 2, "price": 20}]),
+        # Rows that match tell what is hidden, also if it is not shown.
+        (attr("secret") == "a", []),
+        (parse("any contains 'a'"), []),
+    ],
+)
+@run_async
+async def test_a_peer_cannot_ask_about_what_its_roles_hide(
+    tmp_path: Path, wanted: Filter, seen: list[dict[str, Any]]
+) -> None:
+    async with QueryFixture(tmp_path) as fixture, fixture.bus.serve("level > 0", everything):
+        broker = fixture.bus.broker
+        sent: list[dict[str, Any]] = []
+        peers = LinkQueries(
+            broker.queries,
+            broker.decoder,
+            post=lambda _, message: sent.append(json.loads(message)),
+            end=lambda _, reason: pytest.fail(reason),
+            rights_of=lambda _: broker.access_control.rights(Principal("branch", ("reader",))),
+            title_of=str,
+        )
+        peers.link_opened("branch")
+        asked = QueryAsked(query=1, filter=to_structure(wanted), seconds=9, credit=10_000)
+        await peers.take("branch", msgspec.json.encode(asked))
+        await eventually_async(lambda: any(one["type"] == "querydone" for one in sent))
+        rows = [row for one in sent if one["type"] == "queryrows" for row in one["rows"]]
+        assert rows == seen
 
 
 @run_async

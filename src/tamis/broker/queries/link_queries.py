@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from tamis.access import Rights
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.queries.service import QueryService
 from tamis.errors import ProtocolError
+from tamis.filters import Filter
 from tamis.misfits import find_misfit
 from tamis.protocol.frames import FRAME_ERRORS
 from tamis.routing.query_messages import QUERY_MESSAGES, DataAdvertised, QueryMessage, RowSight
@@ -51,7 +52,7 @@ class LinkQueries:
     def link_opened(self, peer: str) -> None:
         """Begin to exchange advertisements and queries with a peer."""
         rights = self._rights[peer] = self._rights_of(peer)
-        sight = self._sight(rights) if rights.hides_anything else None
+        sight = partial(self._sight, rights) if rights.hides_anything else None
         self._service.link_opened(peer, sight, self._title_of(peer))
 
     def link_closed(self, peer: str) -> None:
@@ -90,13 +91,16 @@ class LinkQueries:
         """Return what queries have passed a link, and what was pruned."""
         return self._service.router.counts(peer)
 
-    def _sight(self, rights: Rights) -> RowSight:
-        decoder = self._decoder
+    def _sight(self, rights: Rights, filter_: Filter) -> RowSight:
+        """Return what the rights show of rows that match a filter."""
+        decoder, names = self._decoder, filter_.attributes()
 
         def see(row: bytes) -> bytes | None:
             sight = rights.sight(decoder.decode(row, "json").event)
-            if sight is None or sight.is_whole:
-                return None if sight is None else row
+            if sight is None or not sight.covers(names):
+                return None
+            if sight.is_whole:
+                return row
             return msgspec.json.encode(sight.document(msgspec.json.decode(row)))
 
         return see

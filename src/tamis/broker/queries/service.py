@@ -36,6 +36,7 @@ from tamis.routing.query_messages import (
     RefusePeer,
     RowSight,
     SendToPeer,
+    SightOfQuery,
     StopSource,
 )
 from tamis.routing.running_query import QueryBounds
@@ -282,7 +283,7 @@ class QueryService:
 
     # --- peers -----------------------------------------------------------------------------------
 
-    def link_opened(self, peer: str, sight: RowSight | None = None, title: str = "") -> None:
+    def link_opened(self, peer: str, sight: SightOfQuery | None = None, title: str = "") -> None:
         """Begin to exchange advertisements and queries with a peer."""
         self._do(self.router.link_opened(peer, sight, title))
 
