@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tamis import attr, parse
+from tamis import Schema, attr, parse
 from tamis.covering import CoveringIndex
 from tamis.filters import Filter
 from tamis.filters.structure import digest, to_structure
@@ -417,3 +417,22 @@ def test_a_cycle_whose_youngest_link_is_elsewhere_is_for_others_to_break() -> No
         router.handle(MessageReceived(peer, Greeting(peer, 1)))
     news = BrokerChanges((BrokerEntry("c", "a", 7), BrokerEntry("us", "c", 2)))
     assert not any(isinstance(one, ForgetLink) for one in router.handle(MessageReceived("a", news)))
+
+
+@pytest.mark.parametrize("message", [FilterChanges, AdvertisementChanges])
+def test_of_changes_with_a_filter_that_cannot_be_used_nothing_is_kept(
+    message: type[FilterChanges | AdvertisementChanges],
+) -> None:
+    schema = Schema({"x": int})
+    router = Router(
+        "us", make_index=partial(CoveringIndex, schema=schema), advertisements="require"
+    )
+    router.handle(LinkOpened("them"))
+    router.handle(MessageReceived("them", Greeting("Them", 1)))
+    router.handle(MessageReceived("them", Holdings()))
+    both = message((to_structure(WIDE), to_structure(parse("x = 'text'"))))
+    done = router.handle(MessageReceived("them", both))
+    assert [type(one) for one in done] == [RefuseLink]
+    # What it held of them would be sent no more, and no event would go there.
+    assert not router.routes("them")
+    assert not router.advertisements("them")

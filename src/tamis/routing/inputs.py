@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tamis.filters import Filter
@@ -63,6 +65,13 @@ class LinkRemoved(RouterInput, frozen=True):
     """Somebody removed the link to a peer for good."""
 
     peer: str
+
+
+class RoutesFound(RouterInput, frozen=True):
+    """A change of a peer's routes failed: the filters that are in force, by digest."""
+
+    peer: str
+    routes: Mapping[str, Filter]
 
 
 class MessageReceived(RouterInput, frozen=True):

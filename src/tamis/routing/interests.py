@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from tamis.covering import CoveringOrder
+from tamis.errors import TamisError
 from tamis.filters import Filter
 from tamis.filters.structure import digest
 from tamis.routing.forwarding import LOCAL, ForwardedChange, ForwardingTable
@@ -90,11 +91,17 @@ class Interests:
             self.remove_filters(LOCAL, [name])
 
     def add_filters(self, source: str, filters: Mapping[str, Filter]) -> None:
-        """Add what a source asks for."""
-        for name, filter_ in filters.items():
-            if name not in self.filters:
-                self._meet_advertisements(name, filter_)
-            self.filters.add(source, name, filter_)
+        """Add what a source asks for, all or nothing."""
+        added: list[str] = []
+        try:
+            for name, filter_ in filters.items():
+                if name not in self.filters:
+                    self._meet_advertisements(name, filter_)
+                self.filters.add(source, name, filter_)
+                added.append(name)
+        except TamisError:
+            self.remove_filters(source, added)
+            raise
 
     def _meet_advertisements(self, name: str, filter_: Filter) -> None:
         for advertisement in self.advertisements.intersecting(filter_):
@@ -128,15 +135,23 @@ class Interests:
             self.withdraw_advertisements(LOCAL, [name])
 
     def add_advertisements(self, source: str, advertisements: Mapping[str, Filter]) -> None:
-        """Add what a source will publish."""
-        for name, filter_ in advertisements.items():
-            if name in self.advertisements.received(source):
-                continue
-            self.advertisements.add(source, name, filter_)
-            if self._gate.watches(source):
-                admitted = self._gate.meet(source, name, self.filters.intersecting(filter_))
-                for one in admitted if source != LOCAL else ():
-                    self.filters.enter(source, one)
+        """Add what a source will publish, all or nothing."""
+        added: list[str] = []
+        try:
+            for name, filter_ in advertisements.items():
+                if name not in self.advertisements.received(source):
+                    self._add_advertisement(source, name, filter_)
+                    added.append(name)
+        except TamisError:
+            self.withdraw_advertisements(source, added)
+            raise
+
+    def _add_advertisement(self, source: str, name: str, filter_: Filter) -> None:
+        self.advertisements.add(source, name, filter_)
+        if self._gate.watches(source):
+            admitted = self._gate.meet(source, name, self.filters.intersecting(filter_))
+            for one in admitted if source != LOCAL else ():
+                self.filters.enter(source, one)
 
     def withdraw_advertisements(self, source: str, names: Iterable[str]) -> None:
         """Remove what a source will no longer publish."""

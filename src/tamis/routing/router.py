@@ -27,6 +27,7 @@ from tamis.routing.inputs import (
     LocalFilterRemoved,
     MessageReceived,
     RouterInput,
+    RoutesFound,
 )
 from tamis.routing.instructions import (
     AwaitDrained,
@@ -192,6 +193,8 @@ class Router:
                 self._end(peer, f"{self._name} has removed its link")
             case LinkDrained(peer=peer, ticket=ticket):
                 self._withdraw(peer, ticket)
+            case RoutesFound(peer=peer, routes=routes):
+                self._correct_routes(peer, routes)
             case MessageReceived(peer=peer, message=message):
                 self._receive(peer, message)
             case _:
@@ -348,6 +351,17 @@ class Router:
         self._interests.remove_filters(peer, gone)
         if new or gone:
             self._do(ChangeRoutes(peer, new, gone))
+
+    def _correct_routes(self, peer: str, routes: Mapping[str, Filter]) -> None:
+        """Take for a peer's routes what is in force; the peer is told on its next connection."""
+        if peer not in self._links:
+            return
+        known = self._filters.received(peer)
+        gone = [name for name in known if name not in routes]
+        missing = {name: one for name, one in routes.items() if name not in known}
+        self._interests.add_filters(peer, missing)
+        self._interests.remove_filters(peer, gone)
+        self._close(peer)
 
     def _change_advertisements(
         self, peer: str, add: Mapping[str, Filter], remove: Iterable[str]

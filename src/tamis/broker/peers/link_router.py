@@ -27,6 +27,7 @@ from tamis.routing.inputs import (
     LinkRemoved,
     MessageReceived,
     RouterInput,
+    RoutesFound,
 )
 from tamis.routing.instructions import (
     AwaitDrained,
@@ -54,6 +55,9 @@ class RoutedLinks(Protocol):
 
     def post(self, peer: str, frame: LinkFrame) -> None:
         """Send a frame to a peer, if there is a connection."""
+
+    def routes(self, peer: str) -> Mapping[str, Filter]:
+        """Return for which filters events go to a peer, by digest; none if there is no link."""
 
     async def change_routes(
         self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
@@ -176,14 +180,12 @@ class LinkRouter:
                 for instruction in result:
                     await self._carry_out(instruction)
         except Exception as failure:
+            # Others wait for what comes after it.
             error = failure
-            raise
-        finally:
-            if one.done is None:
-                if error is not None:
-                    LOG.error("the router failed", input=type(one.given).__name__, exc_info=error)
-            elif not one.done.done():
-                one.done.set_result(error)
+        if one.done is not None and not one.done.done():
+            one.done.set_result(error)
+        elif error is not None:
+            LOG.error("the router failed", input=type(one.given).__name__, exc_info=error)
 
     async def _carry_out(self, instruction: Instruction) -> None:
         links = self._links
@@ -191,7 +193,7 @@ class LinkRouter:
             case SendMessage(peer, message):
                 links.post(peer, RoutingFrame(message=msgspec.Raw(_ENCODER.encode(message))))
             case ChangeRoutes(peer, add, remove):
-                await links.change_routes(peer, add, remove)
+                await self._change_routes(peer, add, remove)
             case ChangeAdvertisements(peer, add, remove):
                 await links.change_advertisements(peer, add, remove)
             case AwaitDrained(peer, ticket):
@@ -202,6 +204,20 @@ class LinkRouter:
                 links.refuse(peer, reason)
             case ForgetLink(peer, reason):
                 await links.forget(peer, reason)
+
+    async def _change_routes(
+        self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
+    ) -> None:
+        try:
+            await self._links.change_routes(peer, add, remove)
+        except Exception as error:
+            # The router takes them for changed, and would tell the peer so on every connection.
+            self._links.refuse(peer, f"its filters cannot be kept: {error}")
+            found = RoutesFound(peer, self._links.routes(peer))
+            async with self._turn:
+                [result] = await self._executor.run(self._handle_all, [found])
+            await self._finish(_WaitingInput(found, None), result)
+            raise
 
 
 def _moves_brokers(happened: RouterInput) -> bool:

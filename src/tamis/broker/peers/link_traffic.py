@@ -244,6 +244,11 @@ class LinkTraffic:
         """Send a message about queries to a peer, if there is a connection."""
         self.post(peer, QueryFrame(message=msgspec.Raw(message)))
 
+    def routes(self, peer: str) -> Mapping[str, Filter]:
+        """Return for which filters events go to a peer, by digest; none if there is no link."""
+        known = any(one.peer == peer for one in self._queues.all())
+        return self._queues.routes(peer) if known else {}
+
     async def change_routes(
         self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
     ) -> None:
