@@ -349,6 +349,7 @@ class Broker:
         self._link_queries = LinkQueries(
             self.queries,
             self.decoder,
+            self._services.decode_executor,
             post=traffic.post_query,
             end=traffic.refuse,
             rights_of=lambda peer: self.access_control.rights(traffic.principal_of(peer)),

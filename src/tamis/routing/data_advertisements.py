@@ -147,10 +147,23 @@ class DataAdvertisements:
 
     def relate(self, query: Filter) -> Iterator[None]:
         """Find out in small steps, perhaps in another thread, what a query will ask for."""
-        received = [one for held in [*self._received.values()] for one in [*held.values()]]
-        for one in (*[*self._local.values()], *received):
+        for one in self._all():
             self._meets(one, query)
             yield
+
+    def compare(self, new: DataAdvertisement) -> Iterator[None]:
+        """Find out in small steps, perhaps in another thread, what covers an advertisement."""
+        for one in self._all():
+            if one.digest != new.digest:
+                self._covers(one, new)
+                yield
+                self._covers(new, one)
+                yield
+
+    def _all(self) -> list[DataAdvertisement]:
+        # Each list is made at once, whatever other threads change.
+        received = [one for held in [*self._received.values()] for one in [*held.values()]]
+        return [*self._local.values(), *received]
 
     def received_from(self, peer: str) -> list[str]:
         """Return the digests of what a peer has advertised."""

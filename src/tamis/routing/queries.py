@@ -10,6 +10,7 @@ whatever the end, everyone who still works on it is told.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -243,6 +244,20 @@ class QueryRouter:
             kind = type(message).__name__
             self._todo.append(RefusePeer(peer, f"its message {kind} is not valid: {error}"))
         return self._done()
+
+    def relate(self, message: DataAdvertised | QueryAsked) -> Generator[None, None, None]:
+        """Compare the filter of a message, in any thread, with what is known."""
+        yield
+        try:
+            filter_ = from_structure(message.filter, self._filter_limits)
+        except (TamisError, ValueError, msgspec.MsgspecError):
+            # It is refused when it is received.
+            return
+        if isinstance(message, QueryAsked):
+            yield from self.advertisements.relate(filter_)
+        else:
+            new = DataAdvertisement.of(filter_, many=message.many)
+            yield from self.advertisements.compare(new)
 
     def _receive(self, peer: str, message: QueryMessage) -> None:
         match message:

@@ -122,6 +122,7 @@ async def test_a_peer_cannot_ask_about_what_its_roles_hide(
         peers = LinkQueries(
             broker.queries,
             broker.decoder,
+            broker._services.decode_executor,
             post=lambda _, message: sent.append(json.loads(message)),
             end=lambda _, reason: pytest.fail(reason),
             rights_of=lambda _: broker.access_control.rights(Principal("branch", ("reader",))),

@@ -10,13 +10,20 @@ from typing import Any, Final
 import msgspec
 
 from tamis.access import Rights
+from tamis.broker.operations.fair_executor import FairExecutor
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.queries.service import QueryService
 from tamis.errors import ProtocolError
 from tamis.filters import Filter
 from tamis.misfits import find_misfit
 from tamis.protocol.frames import FRAME_ERRORS
-from tamis.routing.query_messages import QUERY_MESSAGES, DataAdvertised, QueryMessage, RowSight
+from tamis.routing.query_messages import (
+    QUERY_MESSAGES,
+    DataAdvertised,
+    QueryAsked,
+    QueryMessage,
+    RowSight,
+)
 from tamis.routing.running_query import LinkCounts
 
 _MESSAGES: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(reduce(or_, QUERY_MESSAGES))
@@ -30,6 +37,7 @@ class LinkQueries:
         self,
         service: QueryService,
         decoder: PayloadDecoder,
+        executor: FairExecutor,
         *,
         post: Callable[[str, bytes], None],
         end: Callable[[str, str], None],
@@ -39,6 +47,7 @@ class LinkQueries:
         """Connect them: `post` sends to a peer, `end` cuts one off, and `rights_of` knows it."""
         self._service = service
         self._decoder = decoder
+        self._executor = executor
         self._post = post
         self._end = end
         self._rights_of = rights_of
@@ -72,13 +81,21 @@ class LinkQueries:
         except FRAME_ERRORS as error:
             misfit = find_misfit(error, text=message)
             raise ProtocolError(misfit.sentence("the peer's message about queries")) from None
+        if not self._may_say(peer, found):
+            return
+        if isinstance(found, DataAdvertised | QueryAsked):
+            # Comparing filters takes a while; what is found is remembered.
+            relating = self._service.router.relate(found)
+            await self._executor.run_slices(f"/{peer}", relating)
+        if self._may_say(peer, found):
+            self._service.receive(peer, found)
+
+    def _may_say(self, peer: str, message: QueryMessage) -> bool:
         rights = self._rights.get(peer)
-        if rights is None:
-            return
-        if isinstance(found, DataAdvertised) and not rights.serves_everything:
-            # What it may not answer with, it is not asked for.
-            return
-        self._service.receive(peer, found)
+        # What it may not answer with, it is not asked for.
+        return rights is not None and (
+            rights.serves_everything or not isinstance(message, DataAdvertised)
+        )
 
     def apply_policy(self) -> None:
         """Begin anew with the peers whose rights have changed."""

@@ -72,7 +72,10 @@ class Queries(SessionBase):
             bound = filter_ if engine.schema is None else filter_.bind(engine.schema)
         except TamisError as error:
             raise RefusedError(Code.BAD_FILTER, str(error)) from None
-        return DataAdvertisement.of(bound, many=wanted.many)
+        advertisement = DataAdvertisement.of(bound, many=wanted.many)
+        # How it compares with others is remembered, so that advertising takes no time.
+        yield from self._services.queries.router.advertisements.compare(advertisement)
+        return advertisement
 
     async def withdraw(self, source: str) -> None:
         """End a source."""
