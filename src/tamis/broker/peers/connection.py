@@ -158,9 +158,21 @@ class LinkConnection:
             self.end(DisconnectedError("the peer does not take what the router sends"))
 
     async def forward(self, events: Sequence[ForwardedEvent]) -> None:
-        """Send events; wait while the peer does not take them."""
-        self._last_sent = max(self._last_sent, events[-1].sequence)
-        await self._send(encode_link_frame(Forward(events=[*events])))
+        """Send events, in frames that the peer takes; wait while it does not take them."""
+        waiting = [events]
+        while waiting:
+            some = waiting.pop()
+            data, most = encode_link_frame(Forward(events=[*some])), self.theirs.largest_frame
+            if len(data) <= most:
+                self._last_sent = max(self._last_sent, some[-1].sequence)
+                await self._send(data)
+            elif len(some) > 1:
+                middle = len(some) // 2
+                waiting += [some[middle:], some[:middle]]
+            else:
+                reason = _too_large(len(data), most)
+                self.end(reason)
+                raise DisconnectedError(str(reason))
 
     async def _send(self, data: bytes) -> None:
         timeout = self._timing.peer_timeout

@@ -159,6 +159,7 @@ class LinkTraffic:
             if not link.is_known:
                 # Refused before it was one: nothing of it stays.
                 self.links.pop(link.peer, None)
+                self._file.forget(link.peer)
                 await self._queues.remove(link.peer)
         finally:
             connection.ended.set()

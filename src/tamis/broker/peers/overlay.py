@@ -28,6 +28,8 @@ from tamis.protocol.views import BrokerView, PeerView, TopologyView
 
 LOG: Final = get_logger("tamis.peers")
 
+MAX_LINKS: Final = 1_000
+"""Of one broker; the routers compare the filters of each link with those of all others."""
 STOPS: Final = "the broker stops"
 REPLACED: Final = "another connection to this peer has taken its place"
 
@@ -153,6 +155,9 @@ class Overlay:
         peer = theirs.broker
         if peer == self.broker:
             raise RefusedError(Code.CONFLICT, "a broker cannot be linked to itself")
+        links = self.traffic.links
+        if peer not in links and len(links) >= MAX_LINKS:
+            raise RefusedError(Code.TOO_MANY, f"this broker has {MAX_LINKS:,} links, the limit")
         await self._check_speaker(peer, terms)
         link = await self.traffic.link_to(peer, terms)
         while link.connection is not None:

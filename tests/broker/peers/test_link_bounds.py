@@ -1,0 +1,93 @@
+"""What a link may take: frames of the size that the peer takes, and so many links."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.authorization_fixture import run_async
+from broker.links.pairs import opened
+from tamis.access.roles import ANONYMOUS
+from tamis.broker import BrokerSettings
+from tamis.broker.links import LinkEvent
+from tamis.broker.peers import overlay
+from tamis.broker.peers.connection import LinkConnection
+from tamis.broker.peers.link import PeerLink
+from tamis.errors import DisconnectedError
+from tamis.protocol.peering import LINK_VERSION, LinkHello, encode_link_frame
+from tamis.storage import EventOrigin
+
+PEER = "f" * 32
+
+
+class Wires:
+    """A transport that keeps what is sent, and says what a test wants."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.said: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    async def send(self, frame: bytes) -> None:
+        self.sent.append(frame)
+
+    async def receive(self) -> bytes:
+        data = await self.said.get()
+        if data is None:
+            raise DisconnectedError("the peer has gone")
+        return data
+
+    async def close(self) -> None:
+        """Nothing is to be closed."""
+
+
+def a_hello(peer: str, largest_frame: int = 100_000) -> LinkHello:
+    return LinkHello(version=LINK_VERSION, broker=peer, window=9, largest_frame=largest_frame)
+
+
+def an_event(sequence: int, size: int) -> LinkEvent:
+    data = json.dumps({"text": "x" * size}).encode()
+    return LinkEvent(sequence, EventOrigin("e" * 32, sequence, 1.0, ""), "me", 0, "json", data)
+
+
+@run_async
+async def test_events_go_in_frames_that_the_peer_takes() -> None:
+    wires, link = Wires(), PeerLink(PEER, None, is_known=True)  # type: ignore[arg-type]
+    connection = LinkConnection(wires, a_hello(PEER, 5_000), link, BrokerSettings())
+    link.connection = connection
+    await link.send([an_event(n, 1_000) for n in range(1, 21)])
+    assert max(map(len, wires.sent)) <= 5_000
+    frames: list[dict[str, Any]] = [*map(json.loads, wires.sent)]
+    assert [one["sequence"] for frame in frames for one in frame["events"]] == [*range(1, 21)]
+    with pytest.raises(DisconnectedError, match="raise its setting largest_frame"):
+        await link.send([an_event(21, 6_000)])
+    assert connection.is_ending
+
+
+@run_async
+async def test_a_peer_cannot_open_links_without_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overlay, "MAX_LINKS", 2)
+    async with opened(tmp_path, accept_peers=True) as broker:
+        wires = [Wires() for _ in range(3)]
+        revoked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        holding = []
+        for number, one in enumerate(wires):
+            one.said.put_nowait(encode_link_frame(a_hello(f"{number:032x}")))
+            work = broker.overlay.hold_accepted(one, ANONYMOUS, revoked)
+            holding.append(asyncio.create_task(work))
+            await asyncio.wait(holding, timeout=0.2)
+        assert [one.done() for one in holding] == [False, False, True]
+        assert "2 links" in str(holding[2].result())
+        assert b"2 links" in wires[2].sent[-1]
+        # Those that are there may come again.
+        wires[0].said.put_nowait(None)
+        await holding[0]
+        assert len(broker.links.all()) == 1
+        wires[1].said.put_nowait(None)
+        await holding[1]
+        assert not broker.links.all()
