@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from broker.authorization_fixture import run_async
@@ -18,8 +19,10 @@ from tamis.broker.peers import overlay
 from tamis.broker.peers.connection import LinkConnection
 from tamis.broker.peers.link import PeerLink
 from tamis.errors import DisconnectedError
-from tamis.protocol.peering import LINK_VERSION, LinkHello, encode_link_frame
+from tamis.protocol.peering import LINK_VERSION, LinkHello, RoutingFrame, encode_link_frame
+from tamis.routing.messages import Greeting
 from tamis.storage import EventOrigin
+from waiting import eventually_async
 
 PEER = "f" * 32
 
@@ -91,3 +94,27 @@ async def test_a_peer_cannot_open_links_without_bounds(
         wires[1].said.put_nowait(None)
         await holding[1]
         assert not broker.links.all()
+
+
+@run_async
+async def test_a_connection_that_ends_badly_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: object) -> None:
+        raise OSError("the disk is full")
+
+    async with opened(tmp_path, accept_peers=True) as broker:
+        monkeypatch.setattr(broker.links, "detach", fail)
+        wires = Wires()
+        greeting = RoutingFrame(message=msgspec.Raw(msgspec.json.encode(Greeting("Them", 1))))
+        for frame in (a_hello(PEER), greeting):
+            wires.said.put_nowait(encode_link_frame(frame))
+        revoked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        holding = asyncio.create_task(broker.overlay.hold_accepted(wires, ANONYMOUS, revoked))
+        links = broker.overlay.traffic.links
+        await eventually_async(lambda: PEER in links and links[PEER].attachment is not None)
+        wires.said.put_nowait(None)
+        with pytest.raises(OSError, match="disk is full"):
+            await holding
+        # Whoever dials next would wait for its end again and again, and nobody else would run.
+        assert links[PEER].connection is None

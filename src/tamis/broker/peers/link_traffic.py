@@ -162,6 +162,9 @@ class LinkTraffic:
                 self._file.forget(link.peer)
                 await self._queues.remove(link.peer)
         finally:
+            if link.connection is connection:
+                # Something failed; whoever waits for the end must find none.
+                link.forget_connection()
             connection.ended.set()
 
     async def remove(self, link: PeerLink) -> None:
