@@ -118,3 +118,21 @@ async def test_a_connection_that_ends_badly_is_forgotten(
             await holding
         # Whoever dials next would wait for its end again and again, and nobody else would run.
         assert links[PEER].connection is None
+
+
+@run_async
+async def test_a_peer_that_dials_again_before_it_greets_is_greeted(tmp_path: Path) -> None:
+    async with opened(tmp_path, accept_peers=True) as broker:
+        first, second = Wires(), Wires()
+        revoked: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        holding = []
+        for wires in (first, second):
+            wires.said.put_nowait(encode_link_frame(a_hello(PEER)))
+            work = broker.overlay.hold_accepted(wires, ANONYMOUS, revoked)
+            holding.append(asyncio.create_task(work))
+            await eventually_async(lambda one=wires: len(one.sent) > 1)  # type: ignore[misc]
+        await holding[0]
+        assert [json.loads(one)["type"] for one in second.sent[:2]] == ["link", "routing"]
+        assert [one.peer for one in broker.links.all()] == [PEER]
+        second.said.put_nowait(None)
+        await holding[1]

@@ -164,6 +164,8 @@ class Overlay:
             self._require_precedence(link, terms)
             link.end(RefusedError(Code.CONFLICT, REPLACED))
             await link.connection.ended.wait()
+            # It may have been removed with that connection.
+            link = await self.traffic.link_to(peer, terms)
         link.name, link.terms = theirs.name, terms
         return link
 
