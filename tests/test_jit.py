@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import io
 import os
@@ -95,6 +96,20 @@ def test_what_borrows_cannot_allocate() -> None:
 
     with pytest.raises(numba.core.errors.NumbaError, match=r"np.zeros|NRT"):
         allocated(3)
+
+
+def test_what_borrows_does_not_sort_by_itself() -> None:
+    # It is compiled only where a kernel that counts has had the sort compiled in the same process.
+    # After an interrupted first start that kernel came from the cache, and no broker started again.
+    found = [
+        f"{path.name}: {one.name}"
+        for path in sorted((ROOT / "src").rglob("*kernels.py"))
+        for one in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(one, ast.FunctionDef)
+        and any(isinstance(by, ast.Name) and by.id == "borrowing" for by in one.decorator_list)
+        and any(isinstance(part, ast.Attribute) and part.attr == "sort" for part in ast.walk(one))
+    ]
+    assert found == []
 
 
 def test_an_item_fetched_early_is_the_same() -> None:

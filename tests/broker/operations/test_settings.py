@@ -87,6 +87,7 @@ def test_sizes_are_written_as_people_write_them(text: str, size: int) -> None:
         ("peers = ['http://:1']", "broker.toml: peers: 'http://:1' is not the address"),
         ("peers = ['https://b role']", "broker.toml: peers: an address is followed by options"),
         ("[[peers]]\nrole = 'a'", "broker.toml: peers: it is missing"),
+        ("peers = ['http://b:1 rol=a']", "peers: there is no 'rol' in it; did you mean role?"),
         ("peers = 7", "broker.toml: peers: it must be"),
         ("jwt_keys = 'keys.json'\npolicy = 'p.toml'", "jwt_keys needs jwt_issuer"),
     ],

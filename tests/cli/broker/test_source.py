@@ -37,7 +37,9 @@ def test_a_table_answers_queries_and_is_advertised_anew_when_it_changes(
         eventually(lambda: "serving books" in log.read_text())
         done = tamis("query", "price < 5")
         assert (done.code, done.json) == (0, [{"title": "Cannery Row", "price": 4}])
-        assert tamis("query", "price > 100").json == []
+        none = tamis("query", "price > 100")
+        assert (none.code, none.json) == (0, [])
+        assert none.err == "no source advertises anything that this filter may match\n"
         table.write_text(f"{BOOKS}Ulysses,150\n")
         eventually(lambda: "the table has changed" in log.read_text())
         assert tamis("query", "price > 100").json == [{"title": "Ulysses", "price": 150}]

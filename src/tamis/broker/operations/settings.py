@@ -504,6 +504,10 @@ def _one_sentence(error: ErrorDetails, places: Mapping[str, str], path: Path | N
     if not error["loc"]:
         return message
     name = str(error["loc"][0])
+    if error["type"] == "extra_forbidden" and len(error["loc"]) > 1:
+        part = str(error["loc"][-1])
+        hint = _nearest(part, PeerSetting.model_fields)
+        return f"{_place(name, places, path)}: there is no {part!r:.80} in it{hint}"
     if error["type"] == "extra_forbidden":
         hint = _nearest(name, BrokerSettings.model_fields)
         return f"{places.get(name, f'{path}: {name}')}: there is no such setting{hint}"

@@ -14,6 +14,7 @@ from tamis.cli.broker.topology_drawing import draw, title_of
 from tamis.cli.console import Format, printable, say, stderr, stdout, write_json
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import FormatOption, no_default
+from tamis.errors import OptionError
 from tamis.protocol.management import ReadTopology
 from tamis.protocol.views import BrokerView, PeerView, TopologyView
 from tamis.units import count
@@ -30,6 +31,9 @@ tamis topology --format json | jq '.brokers[].links[].sent'
 1 some have not, or a link has no connection
 2 a mistake, or the broker cannot be reached"""
 
+MAX_WIDTH: Final = 10_000
+"""Of a line: more than any sentence about a link has."""
+
 SvgFile = Annotated[
     Path | None, no_default("--svg", metavar="FILE", help="Draw the overlay to an SVG file.")
 ]
@@ -42,18 +46,32 @@ def topology(
     """Show all brokers that are linked, and what passes between them; for administrators."""
     found = target.call(lambda bus: bus.call(ReadTopology()))
     if svg is not None:
-        svg.write_text(draw(found), encoding="utf-8")
+        _write(svg, draw(found))
         say(stderr(), f"{count(len(found.brokers), 'broker')} drawn to {svg}")
     elif format_ is Format.JSON:
         write_json(msgspec.json.decode(msgspec.json.encode(found)))
     else:
-        stdout().print(_tree(found), soft_wrap=True)
+        _print(found)
         for name in found.missing:
             say(stderr(), f"warning: {name} is linked, but did not answer in time")
     is_whole = not found.missing and all(
         link.connected for broker in found.brokers for link in broker.links
     )
     return FINE if is_whole else FINDING
+
+
+def _print(found: TopologyView) -> None:
+    console = stdout()
+    # Rich crops a tree to the width of its console, even if nothing else is wrapped.
+    console.width = MAX_WIDTH
+    console.print(_tree(found), soft_wrap=True)
+
+
+def _write(file: Path, drawing: str) -> None:
+    try:
+        file.write_text(drawing, encoding="utf-8")
+    except OSError as error:
+        raise OptionError("--svg", f"{file} cannot be written: {error.strerror}") from None
 
 
 def _tree(found: TopologyView) -> Tree:
@@ -106,9 +124,13 @@ def _counters(link: PeerView) -> str:
         f"{link.suppressed:,} covered",
     ]
     sometimes = {
-        "waiting": link.waiting,
-        "not advertised": link.unadvertised,
-        "queries sent": link.queries_sent,
-        "queries pruned": link.queries_pruned,
+        f"{link.waiting:,} waiting": link.waiting,
+        f"{link.unadvertised:,} not advertised": link.unadvertised,
+        f"{_queries(link.queries_sent)} sent": link.queries_sent,
+        f"{_queries(link.queries_pruned)} pruned": link.queries_pruned,
     }
-    return ", ".join([*always, *(f"{many:,} {what}" for what, many in sometimes.items() if many)])
+    return ", ".join([*always, *(what for what, many in sometimes.items() if many)])
+
+
+def _queries(many: int) -> str:
+    return f"{many:,} {'query' if many == 1 else 'queries'}"

@@ -11,10 +11,13 @@ from html import escape
 from typing import Final, NamedTuple
 
 from tamis.protocol.views import BrokerView, PeerView, TopologyView
+from tamis.units import count
 
 BOX_WIDTH: Final = 150.0
 BOX_HEIGHT: Final = 44.0
-COLUMN_GAP: Final = 230.0
+MIN_COLUMN_GAP: Final = 230.0
+CHARACTER_WIDTH: Final = 5.7
+"""Of small text, on average and in a wide font."""
 ROW_GAP: Final = 44.0
 MARGIN: Final = 16.0
 MAX_CHARACTERS: Final = 20
@@ -46,11 +49,15 @@ class BrokerSpot(NamedTuple):
     """The link, as the broker before it sees it."""
     back: PeerView | None = None
     """The link, as this broker sees it."""
+    answered: bool = True
+    """Whether the broker told about itself."""
+    gap: float = MIN_COLUMN_GAP
+    """The space between two columns."""
 
     @property
     def left(self) -> float:
         """Return where the box begins."""
-        return MARGIN + self.column * (BOX_WIDTH + COLUMN_GAP)
+        return MARGIN + self.column * (BOX_WIDTH + self.gap)
 
     @property
     def middle(self) -> float:
@@ -66,18 +73,27 @@ def title_of(broker: BrokerView) -> str:
 def draw(topology: TopologyView) -> str:
     """Return the overlay as an SVG document."""
     spots = _lay_out(topology)
+    gap = _column_gap(spots)
+    spots = [spot._replace(gap=gap) for spot in spots]
     width = max(spot.left for spot in spots) + BOX_WIDTH + MARGIN
     height = max(spot.middle for spot in spots) + BOX_HEIGHT / 2 + MARGIN
     size = f'width="{width:g}" height="{height:g}" viewBox="0 0 {width:g} {height:g}"'
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">',
-        f"<title>An overlay of {len(spots)} brokers</title>",
+        f"<title>An overlay of {count(len(spots), 'broker')}</title>",
         f"<style>{STYLE}</style>",
         *(_link(spots[spot.parent], spot) for spot in spots if spot.parent is not None),
         *(_box(spot) for spot in spots),
         "</svg>\n",
     ]
     return "\n".join(parts)
+
+
+def _column_gap(spots: Sequence[BrokerSpot]) -> float:
+    """Return how far apart columns are, so that the longest label fits between them."""
+    links = [link for spot in spots for link in (spot.there, spot.back) if link is not None]
+    longest = max((len(_label(link)) for link in links), default=0)
+    return max(MIN_COLUMN_GAP, CHARACTER_WIDTH * (longest + len("→ ")) + 16)
 
 
 def _lay_out(topology: TopologyView) -> list[BrokerSpot]:
@@ -97,7 +113,8 @@ def _lay_out(topology: TopologyView) -> list[BrokerSpot]:
             placed.add(link.broker)
             back = next((one for one in other.links if one.broker == spot.broker.id), None)
             waiting.append(len(spots))
-            spots.append(BrokerSpot(other, spot.column + 1, 0.0, place, link, back))
+            answered = link.broker in brokers
+            spots.append(BrokerSpot(other, spot.column + 1, 0.0, place, link, back, answered))
     return _with_rows(spots, order)
 
 
@@ -126,7 +143,7 @@ def _with_rows(spots: list[BrokerSpot], order: Sequence[int]) -> list[BrokerSpot
 def _box(spot: BrokerSpot) -> str:
     top, centre = spot.middle - BOX_HEIGHT / 2, spot.left + BOX_WIDTH / 2
     kind = "broker asked" if spot.parent is None else "broker"
-    about = f"{spot.broker.subscriptions:,} subscriptions"
+    about = count(spot.broker.subscriptions, "subscription") if spot.answered else "no answer"
     return (
         f'<rect class="{kind}" x="{spot.left:g}" y="{top:g}" width="{BOX_WIDTH:g}" '
         f'height="{BOX_HEIGHT:g}" rx="6"/>'
@@ -156,8 +173,8 @@ def _link(before: BrokerSpot, spot: BrokerSpot) -> str:
 
 
 def _label(link: PeerView) -> str:
-    events = f"{link.sent:,} events, {link.stopped:,} stopped"
-    return f"{events} · {link.forwarded:,} filters, {link.suppressed:,} covered"
+    events = f"{count(link.sent, 'event')}, {link.stopped:,} stopped"
+    return f"{events} · {count(link.forwarded, 'filter')}, {link.suppressed:,} covered"
 
 
 def _text(given: str) -> str:

@@ -473,10 +473,19 @@ def _spread(address: Any) -> None:
 
 
 @kernel
+def _sort_first(numbers: NDArray[np.int32], count: int) -> None:
+    """Sort the first numbers of an array.
+
+    Numba compiles its sort into a borrowing kernel only if a counting one has had it compiled.
+    """
+    numbers[:count].sort()
+
+
+@kernel
 def _sort(found: NDArray[np.int32], bits: NDArray[np.uint64], count: int) -> None:
     """Sort the matches; many of them by marking each with a bit."""
     if 16 * count < len(bits) or count < 32:
-        found[:count].sort()
+        _sort_first(found, count)
         return
     for place in range(count):
         bits[found[place] >> 6] |= np.uint64(1) << np.uint64(found[place] & 63)
@@ -501,7 +510,7 @@ def _take_tops(address: Any, count: int) -> int:
     first_word, words = first >> 6, len(truth)
     # Tops are in the order of their subscriptions, and so are their bits.
     if 16 * size < words - first_word or size < 32:
-        tops[:size].sort()
+        _sort_first(tops, size)
         for place in range(size):
             row = first + tops[place]
             truth[row >> 6] &= ~(np.uint64(1) << np.uint64(row & 63))
