@@ -28,6 +28,9 @@ from tamis.protocol.queries import (
 MAX_UNSENT_BYTES: Final = 1024 * 1024
 """Of rows. A client that grants credit without reading gets no more until it reads."""
 
+MAX_UNSENT_REPLIES: Final = 1_000
+"""With more, a client's requests about queries wait until it reads."""
+
 
 class QueryFrames:
     """Handles the requests of one client about queries, and sends it what follows."""
@@ -43,6 +46,8 @@ class QueryFrames:
         self._fail = fail
         self._replies: deque[QueryReply] = deque()
         self._unsent = 0
+        self._has_room = asyncio.Event()
+        self._has_room.set()
         self._credits: dict[str, int] = {}
         """Credit for queries that counts once the client has read more."""
         self._sender: asyncio.Task[None] | None = None
@@ -50,7 +55,8 @@ class QueryFrames:
         self._is_closed = False
 
     async def handle(self, session: Session, frame: QueryRequest) -> None:
-        """Do what a client requests."""
+        """Do what a client requests, once it has read most of the replies before."""
+        await self._has_room.wait()
         self._session = session
         match frame:
             case Serve(ref=ref):
@@ -84,6 +90,7 @@ class QueryFrames:
             return
         self._replies.append(frame)
         self._unsent += _size(frame)
+        self._note_room()
         if self._sender is None or self._sender.done():
             self._sender = self._supervisor.start("query sender", self._send_all())
 
@@ -91,14 +98,26 @@ class QueryFrames:
         try:
             while self._replies:
                 frame = self._replies.popleft()
+                self._note_room()
                 await self._send(frame)
                 self._unsent -= _size(frame)
                 if self._credits and self._unsent <= MAX_UNSENT_BYTES:
                     self._pay()
         except DisconnectedError:
-            self._is_closed = True
+            self._forget_replies()
         except Exception as error:
             self._fail(error)
+
+    def _note_room(self) -> None:
+        if len(self._replies) <= MAX_UNSENT_REPLIES:
+            self._has_room.set()
+        else:
+            self._has_room.clear()
+
+    def _forget_replies(self) -> None:
+        self._is_closed = True
+        self._replies.clear()
+        self._has_room.set()
 
     def _pay(self) -> None:
         waiting, self._credits = self._credits, {}
@@ -108,8 +127,7 @@ class QueryFrames:
 
     async def close(self) -> None:
         """Send nothing more."""
-        self._is_closed = True
-        self._replies.clear()
+        self._forget_replies()
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.gather(self._sender, return_exceptions=True)
