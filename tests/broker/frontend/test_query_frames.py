@@ -51,13 +51,13 @@ async def test_replies_do_not_pile_up_for_a_client_that_never_reads(
         for ref in range(100):
             await frames.handle(session, Withdraw(ref=ref, source="source-1"))
             handled.append(ref)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # the others of the event loop have their turn
 
     flooding = asyncio.create_task(flood())
     await asyncio.wait([flooding], timeout=0.1)
     assert 10 <= len(handled) <= 12
     reads.set()
     await flooding
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # time in which a mistake would show
     assert len(sent) == 100
     await frames.close()

@@ -52,7 +52,7 @@ class LimitedLinks:
     async def change_routes(
         self, peer: str, add: Mapping[str, Filter], remove: Sequence[str]
     ) -> None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # the router has its turn
         kept = {**self.routes(peer), **add}
         if len(kept) > 1:
             raise RefusedError(Code.TOO_MANY, "there would be more than 1 route")
