@@ -210,6 +210,9 @@ class StreamError(TamisError):
 class StorageError(TamisError):
     """Files of a store that cannot be used, or that the system refused to read or write."""
 
+    is_outcome_known = True
+    """False if what was to be stored may be there after a power failure nevertheless."""
+
     def __init__(self, path: object, reason: str, *, advice: str = "") -> None:
         self.path = path
         self.reason = reason

@@ -8,6 +8,7 @@ import msgspec
 
 from simulation.model import LogEntry, LogModel, PublicationModel, SimulatedEvent
 from tamis.broker import Broker
+from tamis.broker.operations.health import OUTCOME_UNKNOWN
 from tamis.errors import RefusedError
 from tamis.protocol import Refused
 from tamis.storage import Record
@@ -104,7 +105,7 @@ class LogChecker:
         """Note that the broker did not store a publication."""
         if refusal.code not in PASSING:
             self.fail(f"a publication is refused: {refusal.code}, {refusal.message}")
-        if not publication.sequence:
+        if not publication.sequence and refusal.message != OUTCOME_UNKNOWN:
             publication.is_refused = True
             stored = [one.id for one in publication.events if one.id in self.log.by_event]
             if stored:

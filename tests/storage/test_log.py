@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -268,6 +269,29 @@ def test_a_sync_that_fails_refuses_and_the_next_append_begins_a_segment(
     assert [record.sequence for record in everything(log)] == [1, 2]
     assert log.verify() == ()
     log.close()
+
+
+@pytest.mark.parametrize("plan", [["fail"], ["fail", "fail"]], ids=["once", "twice"])
+def test_what_could_not_be_synced_is_known_to_be_gone_only_if_its_removal_is_synced(
+    plan: list[str], tmp_path: Path
+) -> None:
+    is_known, found = len(plan) == 1, Counter[int]()
+    for seed in range(60):
+        folder = tmp_path / str(seed)
+        disk = Disk(folder, seed)
+        log = EventLog(folder, files=disk)
+        log.append([EVENT])
+        disk.plan = [*plan]
+        with pytest.raises(StorageError) as refused:
+            log.append([EVENT] * 3)
+        assert refused.value.is_outcome_known is is_known
+        disk.image(Random(seed), tmp_path / f"image-{seed}")
+        left = EventLog(tmp_path / f"image-{seed}")
+        found[len(everything(left))] += 1
+        left.close()
+        log.close()
+    # All of it or nothing, and a client who was told so finds nothing.
+    assert found.keys() == ({1} if is_known else {1, 4})
 
 
 def test_a_sector_that_cannot_be_read_takes_only_its_own_records(tmp_path: Path) -> None:

@@ -152,8 +152,9 @@ class EventLog:
                 action = "bringing what was written to the disk"
                 files.sync(active.file)
             except OSError as error:
-                self._clean_up(active, is_spent=action != "writing")
-                raise refusal(segment.path, action, error) from error
+                refused = refusal(segment.path, action, error)
+                refused.is_outcome_known = self._is_cleaned_up(active, is_spent=action != "writing")
+                raise refused from error
             active.is_dirty = False
             if end + len(data) >= segment.offsets.next_noted:
                 segment.offsets.note_group(first, end, starts)
@@ -193,15 +194,21 @@ class EventLog:
         self._segments = (*before, segment)
         return self._active
 
-    def _clean_up(self, active: _Active, *, is_spent: bool) -> None:
-        """Truncate what a failed append left; check whether it has damaged what precedes it."""
+    def _is_cleaned_up(self, active: _Active, *, is_spent: bool) -> bool:
+        """Truncate what a failed append left; check whether it has damaged what precedes it.
+
+        Return whether opening the log will not find the append, even after a power failure: of what
+        could not be written, some is missing; what could not be synced must be seen to go.
+        """
         active.is_spent = is_spent
         active.is_clean()
+        is_gone = not is_spent or active.is_truncated_on_disk()
         # The same block may hold both.
         if active.is_spent and active.drop_cache():
             # If it cannot be read either, the next read will report it.
             with suppress(OSError):
                 self._note_damage(active.segment, max(active.segment.first, self._next - 1))
+        return is_gone
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -392,6 +399,16 @@ class _Active:
             else:
                 self.is_dirty = False
         return not self.is_spent
+
+    def is_truncated_on_disk(self) -> bool:
+        """Sync the truncation of what a failed append left; return whether that worked."""
+        if self.is_dirty:
+            return False
+        try:
+            self._files.sync(self.file)
+        except OSError:
+            return False
+        return True
 
     def drop_cache(self) -> bool:
         """Drop the cached pages of the file, so that the disk is read; False if impossible."""

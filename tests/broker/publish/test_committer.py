@@ -26,15 +26,15 @@ DECODER = PayloadDecoder(None, EventLimits(), is_total=False)
 
 
 class Disk(SystemFiles):
-    """Syncs that fail on request."""
+    """A disk that is full on request."""
 
     def __init__(self) -> None:
         self.is_full = False
 
-    def sync(self, file: int) -> None:  # type: ignore[override]
+    def pwrite(self, file: int, data: bytes | memoryview, offset: int, /) -> int:  # type: ignore[override]
         if self.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(file)
+        return os.pwrite(file, data, offset)
 
 
 class UnrestrictedAuthor:

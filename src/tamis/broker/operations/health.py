@@ -11,12 +11,20 @@ from tamis.protocol import Code
 
 LOG: Final = get_logger("tamis.broker")
 
+OUTCOME_UNKNOWN: Final = (
+    "the broker's storage fails, and whether the events are stored is not known: publish them "
+    "again; under the same publisher and number they are stored only once"
+)
+
 
 def refusal(error: StorageError) -> RefusedError:
     """Return the refusal that a client gets when something could not be stored.
 
     Files are named in the log only.
     """
+    if not error.is_outcome_known:
+        LOG.error("what was to be stored may be there after a restart", reason=str(error))
+        return RefusedError(Code.UNAVAILABLE, OUTCOME_UNKNOWN)
     LOG.error("nothing was stored", reason=str(error))
     code = code_of(error)
     why = "disk is full" if code == Code.STORAGE_FULL else "storage fails"
