@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from random import Random
 from typing import Final
+from uuid import UUID
 
 from hypothesis import strategies as st
 
@@ -34,6 +35,8 @@ from tamis.filters.printing import ANY
 NAMES: Final = ("a", "b.c", "unit price")
 
 INSTANTS: Final = tuple(datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2, 3))
+DAYS: Final = (date(2026, 1, 1), date(2026, 1, 2), date(2026, 1, 3))
+UUIDS: Final = (UUID(int=1), UUID(int=2), UUID(int=2**127))
 
 CONSTANTS: Final[dict[Kind, Sequence[Value]]] = {
     Kind.NUMBER: (0, 1, 2, 1.5, -1, 2**53, 2**53 + 1),
@@ -41,6 +44,9 @@ CONSTANTS: Final[dict[Kind, Sequence[Value]]] = {
     Kind.BOOLEAN: (True, False),
     Kind.TIMESTAMP: INSTANTS,
     Kind.BITS: tuple(map(Bits.from_mask, range(8))),
+    Kind.DATE: DAYS,
+    Kind.UUID: UUIDS,
+    Kind.BYTES: (b"", b"a", b"a\0", b"\xff"),
 }
 
 VALUES: Final[dict[Kind, Sequence[Value]]] = {
@@ -54,6 +60,9 @@ VALUES: Final[dict[Kind, Sequence[Value]]] = {
     Kind.BOOLEAN: (True, False),
     Kind.TIMESTAMP: (*INSTANTS, datetime(2026, 1, 1, 12, tzinfo=UTC)),
     Kind.BITS: (*CONSTANTS[Kind.BITS], Bits((0, 63))),
+    Kind.DATE: (*DAYS, date.min, date.max),
+    Kind.UUID: (*UUIDS, UUID(int=0), UUID(int=2**128 - 1)),
+    Kind.BYTES: (*CONSTANTS[Kind.BYTES], b"a\0\0", b"b", b"\x80"),
 }
 
 NETWORKS: Final = (

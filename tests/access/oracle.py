@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from strategies import INSTANTS, VALUES, World, fits, random_filter
 from tamis.errors import TamisError
-from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, decode_json
+from tamis.events import Attribute, Event, Schema, Type, decode_json
+from tamis.events.json_text import json_form
 from tamis.events.kinds import KIND_OF_TYPE
 from tamis.events.values import format_timestamp
 from tamis.filters import TRUE, Filter, Mode
@@ -241,7 +242,7 @@ def as_json(rng: Random, type_: Type) -> Any:
         return format_timestamp(rng.choice(INSTANTS))
     kind = KIND_OF_TYPE[type_]
     value = rng.choice([v for v in VALUES[kind] if fits(v, type_) and v not in _INFINITE])
-    return value.mask if kind is Kind.BITS and isinstance(value, Bits) else value
+    return json_form(value)
 
 
 _INFINITE = (float("inf"), float("-inf"))

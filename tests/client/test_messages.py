@@ -9,6 +9,7 @@ from decimal import Decimal
 from enum import IntEnum, StrEnum
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import numpy as np
@@ -33,10 +34,7 @@ class Level(IntEnum):
 
 NAIVE = datetime(2026, 1, 31, 12)
 REFUSED: list[tuple[Any, str]] = [
-    ({"x": b"abc"}, "x: bytes are not a value that Tamis knows"),
-    ({"x": bytearray(b"abc")}, "x: bytes are not a value that Tamis knows"),
-    ({"x": memoryview(b"abc")}, "x: bytes are not a value that Tamis knows"),
-    ({"a": {"x": [1, b"abc"]}}, "a.x[1]: bytes are not a value that Tamis knows"),
+    ({"a": {"x": [1, 1j]}}, "a.x[1]: a value of type 'complex' is not one that Tamis knows"),
     ({"t": NAIVE}, "t: the datetime 2026-01-31T12:00:00 has no time zone"),
     ({"a": [{"t": NAIVE}]}, "a[0].t: the datetime 2026-01-31T12:00:00 has no time zone"),
     ({1: 2}, "1 is not an attribute name: a name is a text"),
@@ -47,8 +45,6 @@ REFUSED: list[tuple[Any, str]] = [
     ({"a": ({"b": {3: 4}},)}, "a[0].b: 3 is not an attribute name"),
     ({"a": MappingProxyType({1: 2})}, "a: 1 is not an attribute name"),
     (MappingProxyType({1: 2}), "1 is not an attribute name"),
-    ({"x": Decimal(1)}, "x: a value of type 'Decimal' is not one that Tamis knows"),
-    ({"x": date(2026, 1, 31)}, "x: a value of type 'date' is not one that Tamis knows"),
     ({"x": {1, 2}}, "x: a value of type 'set' is not one that Tamis knows"),
     ({"x": "\ud800"}, "lone surrogate"),
 ]
@@ -72,6 +68,9 @@ def test_what_json_would_change_is_refused_with_its_place(event: Any, sentence: 
         ({Color.RED: Level.HIGH}, b'{"red":3}'),
         ({"t": datetime(2026, 1, 31, 12, tzinfo=UTC)}, b'{"t":"2026-01-31T12:00:00Z"}'),
         ({"b": tamis.Bits([0, 2])}, b'{"b":5}'),
+        ({"x": b"abc", "y": bytearray(b"d")}, b'{"x":"YWJj","y":"ZA=="}'),
+        ({"x": Decimal("1.50"), "y": date(2026, 1, 31)}, b'{"x":1.5,"y":"2026-01-31"}'),
+        ({"x": UUID(int=1)}, b'{"x":"00000000-0000-0000-0000-000000000001"}'),
         ({"ü": "é"}, '{"ü":"é"}'.encode()),
         ({}, b"{}"),
     ],

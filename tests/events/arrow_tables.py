@@ -99,6 +99,13 @@ def _texts(type_: pa.DataType) -> Flat:
     return Flat(type_, lambda rng: rng.choice(TEXTS), lambda value: value)
 
 
+def _blobs(type_: pa.DataType) -> Flat:
+    short = () if type_ == pa.binary(16) else (b"", b"x\0")
+    return Flat(
+        type_, lambda rng: rng.choice((bytes(16), b"\xff" * 16, *short)), lambda value: value
+    )
+
+
 INTEGER_TYPES: Final = (
     *(pa.int8(), pa.int16(), pa.int32(), pa.int64()),
     *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()),
@@ -112,6 +119,7 @@ FLAT: Final = (
     *map(_texts, (pa.dictionary(index, pa.string()) for index in (pa.int8(), pa.int32()))),
     *(_instants(unit, zone) for unit in ("s", "ms", "us", "ns") for zone in (None, "+01:00")),
     *map(_days, (pa.date32(), pa.date64())),
+    *map(_blobs, (pa.binary(), pa.large_binary(), pa.binary(16))),
 )
 
 # A value as `pa.array` takes it, and as Tamis should see it.

@@ -21,7 +21,15 @@ bits = st.builds(Bits.from_mask, st.integers(0, 2**64 - 1))
 json_scalars: st.SearchStrategy[Any] = st.one_of(integers, finite_floats, st.text(), st.booleans())
 plain_values: st.SearchStrategy[Value] = json_scalars
 all_values: st.SearchStrategy[Value] = st.one_of(
-    integers, st.floats(), st.text(), st.booleans(), timestamps, bits
+    integers,
+    st.floats(),
+    st.text(),
+    st.booleans(),
+    timestamps,
+    bits,
+    st.dates(),
+    st.uuids(),
+    st.binary(),
 )
 
 VALUES_OF_TYPE: dict[Type, st.SearchStrategy[Any]] = {
@@ -31,6 +39,9 @@ VALUES_OF_TYPE: dict[Type, st.SearchStrategy[Any]] = {
     Type.BOOL: st.booleans(),
     Type.TIMESTAMP: timestamps,
     Type.BITS: bits,
+    Type.DATE: st.dates(),
+    Type.UUID: st.uuids(),
+    Type.BYTES: st.binary(),
 }
 
 

@@ -36,7 +36,7 @@ def test_a_type_is_named_by_a_word_or_a_class(
     ("attributes", "words"),
     [
         ({"a": "integer"}, "a: 'integer' is not a type; the types are 'int', 'float'"),
-        ({"a": bytes}, "a: <class 'bytes'> is not a type"),
+        ({"a": complex}, "a: <class 'complex'> is not a type"),
         ({"a": 5}, "a: 5 is not a type"),
         ({"": "int"}, "a text that is not empty"),
         ({5: "int"}, "not 5"),

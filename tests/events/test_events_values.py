@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 from enum import Enum, IntEnum, StrEnum
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -45,6 +47,34 @@ class Flags(Bits):
     pass
 
 
+class Day(date):
+    pass
+
+
+class Key(UUID):
+    pass
+
+
+class Blob(bytes):
+    pass
+
+
+class Side(Enum):
+    BUY = "buy"
+
+
+class Grade(Enum):
+    GOOD = Decimal("1.5")
+
+
+class Shape(Enum):
+    SQUARE = (1, 1)
+
+
+class Nested(Enum):
+    ONE = Side.BUY
+
+
 @pytest.mark.parametrize(
     ("value", "plain"),
     [
@@ -53,6 +83,23 @@ class Flags(Bits):
         (Level.HIGH, 3),
         (Metres(2.5), 2.5),
         (Flags([1]), Bits([1])),
+        (Day(2026, 1, 2), date(2026, 1, 2)),
+        (Key("12345678-1234-4234-8234-123456789abc"), UUID("12345678-1234-4234-8234-123456789abc")),
+        (Blob(b"\0x"), b"\0x"),
+        (bytearray(b"x\0"), b"x\0"),
+        (memoryview(b"raw"), b"raw"),
+        (Decimal("2.50"), 2.5),
+        (Decimal("1e3"), 1000),
+        (Decimal(INT64_MIN), INT64_MIN),
+        (Decimal(INT64_MAX) + 1, float(2**63)),
+        (Decimal("0.1"), 0.1),
+        (Decimal("-Infinity"), -math.inf),
+        (Decimal("1e999999999"), math.inf),
+        (Decimal("1e-999999999"), 0.0),
+        (Side.BUY, "buy"),
+        (Grade.GOOD, 1.5),
+        (Shape.SQUARE, "SQUARE"),
+        (Nested.ONE, "buy"),
         (Stamp(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC), some.moment(2026, 1, 2, 3, 4, 5, 6)),
     ],
 )
@@ -84,9 +131,6 @@ def test_a_datetime_moves_to_utc() -> None:
         (datetime(2026, 1, 1), "has no time zone"),
         (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1))), "outside of the years"),
         (datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2))), "outside of the years"),
-        (b"raw", "bytes are not a value"),
-        (bytearray(b"raw"), "bytes are not a value"),
-        (memoryview(b"raw"), "bytes are not a value"),
         ({1}, "type 'set' is not one that Tamis knows"),
         (1j, "type 'complex'"),
         (None, "type 'NoneType'"),

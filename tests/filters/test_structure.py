@@ -226,14 +226,18 @@ MISTAKES: list[tuple[Any, int | None, str]] = [
         1,
         "the text has a lone surrogate (U+DFFF) at character 2, so it is not valid Unicode",
     ),
-    ([1, ["kind", "a", "colour"]], 1, "'colour' is none of number, text, boolean, timestamp, bits"),
+    (
+        [1, ["kind", "a", "colour"]],
+        1,
+        "'colour' is none of number, text, boolean, timestamp, bits, date, uuid, bytes",
+    ),
     ([1, ["=", "a"]], 1, "it takes 2 operands, not 1"),
     (
         [1, ["=", "a", None]],
         1,
         (
             "None is not a value; write an integer, a text or a boolean, or an object with "
-            "one key of float, timestamp, bits"
+            "one key of float, timestamp, bits, date, uuid, bytes"
         ),
     ),
     (
@@ -241,7 +245,7 @@ MISTAKES: list[tuple[Any, int | None, str]] = [
         1,
         (
             "1.5 is not a value; write an integer, a text or a boolean, or an object with "
-            "one key of float, timestamp, bits"
+            "one key of float, timestamp, bits, date, uuid, bytes"
         ),
     ),
     (

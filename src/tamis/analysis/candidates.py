@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from itertools import islice
 from typing import Any, Final
@@ -94,6 +94,10 @@ def _distance(old: Value, new: Value) -> tuple[int, float]:
         case datetime(), datetime():
             finer = new.microsecond > 0 and old.microsecond == 0
             return int(finer), abs((new - old).total_seconds()) / 86_400
+        case date(), date():
+            return 0, float(abs((new - old).days))
+        case bytes(), bytes():
+            return 0, float(abs(len(new) - len(old)))
         case Bits(), Bits():
             return 0, float(len(old ^ new))
         case _:
@@ -125,8 +129,12 @@ def _strangeness(value: Value) -> float:
             return len(value) + 5.0 * (not value.strip())
         case datetime():
             return abs(value.year - 2026) + (value.microsecond > 0)
-        case _:
+        case date():
+            return float(abs(value.year - 2026))
+        case Bits() | bytes():
             return float(len(value))
+        case _:
+            return 1.0
 
 
 def _edits(old: str, new: str) -> int:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,9 @@ from pyarrow import types as arrow_types
 
 from tamis.errors import EventError
 from tamis.events import places
-from tamis.events.columns import Entries, float_entries, split_integers
+from tamis.events.columns import Entries, entries_of, float_entries, split_integers
 from tamis.events.kinds import KINDS, TYPES, Kind, Type
-from tamis.events.values import INT64_MAX, RejectedValue, microseconds
+from tamis.events.values import INT64_MAX, UUID_BYTES, RejectedValue, microseconds
 
 FIRST_MICROSECOND: Final = microseconds(datetime.min.replace(tzinfo=UTC))
 LAST_MICROSECOND: Final = microseconds(datetime.max.replace(tzinfo=UTC))
@@ -31,7 +32,9 @@ _NANOSECONDS_PER_MICROSECOND: Final = 1_000
 _MICROSECONDS_PER_DAY: Final = 86_400_000_000
 
 _TYPE_OF_ID: Final = {
-    pa.type_for_alias(alias).id: type_ for type_, traits in TYPES.items() for alias in traits.arrow
+    **{pa.type_for_alias(alias).id: t for t, traits in TYPES.items() for alias in traits.arrow},
+    # It has no alias, because its size belongs to its name.
+    pa.binary(1).id: Type.BYTES,
 }
 
 EventNumbers = NDArray[np.int32]
@@ -89,7 +92,11 @@ def find_values(array: pa.Array, events: EventNumbers, declared: Type | None) ->
             wrong = None if declared in {None, Type.BOOL} else events
             return ArrowValues({Kind.BOOLEAN: Entries(events, values)}, wrong)
         case Type.TIMESTAMP:
+            if declared is Type.DATE:
+                return _dates(array, events)
             return _instants(array, events, declared)
+        case Type.BYTES:
+            return _bytes(array, events, declared)
         case None | Type.STR:
             return _texts(array, events, declared)
         case _:
@@ -151,6 +158,30 @@ def to_microseconds(
     return values if unit == 1 else values.astype(np.int64) * unit, outside
 
 
+def _dates(array: pa.Array, events: EventNumbers) -> ArrowValues:
+    values, events = fixed_width(array, events)
+    instants, outside = to_microseconds(values, array.type)
+    days, time_of_day = np.divmod(np.where(outside, 0, instants), _MICROSECONDS_PER_DAY)
+    stored = days.astype(KINDS[Kind.DATE].dtype)
+    wrong = _where(outside | (time_of_day != 0), events)
+    return ArrowValues({Kind.DATE: Entries(events, stored)}, wrong)
+
+
+# --- bytes -----------------------------------------------------------------------------------
+
+
+def _bytes(array: pa.Array, events: EventNumbers, declared: Type | None) -> ArrowValues:
+    """Return bytes, of which a declared UUID has 16."""
+    events = events[is_present(array)]
+    values = [value for value in array.to_pylist() if value is not None]
+    if declared is not Type.UUID:
+        wrong = None if declared in {None, Type.BYTES} else events
+        return ArrowValues({Kind.BYTES: entries_of(Kind.BYTES, events, values)}, wrong)
+    fits = np.array([len(value) == UUID_BYTES for value in values], np.bool_)
+    uuids = [UUID(bytes=value[:UUID_BYTES].ljust(UUID_BYTES)) for value in values]
+    return ArrowValues({Kind.UUID: entries_of(Kind.UUID, events, uuids)}, _where(~fits, events))
+
+
 # --- texts -----------------------------------------------------------------------------------
 
 
@@ -195,8 +226,8 @@ def texts_of(array: pa.Array) -> list[Any]:
 def _converted(texts: list[str], declared: Type) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return texts converted to a declared type, as stored, and which of them are invalid."""
     convert, kind = TYPES[declared].conversions[Type.STR], KINDS[TYPES[declared].kind]
-    stored, unread = np.zeros(len(texts), kind.dtype), np.zeros(len(texts), np.bool_)
     store = kind.store or (lambda value: value)
+    stored, unread = np.zeros(len(texts), kind.dtype), np.zeros(len(texts), np.bool_)
     for place, text in enumerate(texts):
         try:
             stored[place] = store(convert(text))
@@ -264,19 +295,11 @@ _ADVICE: Final = {
     arrow_types.is_map: "make it a struct, or a list of its values",
     arrow_types.is_union: "make it a struct with a field for each type",
 }
-_BINARY: Final = (
-    arrow_types.is_binary,
-    arrow_types.is_large_binary,
-    arrow_types.is_binary_view,
-    arrow_types.is_fixed_size_binary,
-)
 
 
 def refuse_type(type_: pa.DataType, place: str) -> EventError:
     """Return the error for a column of an unsupported type."""
     advice = "cast it to a type that Tamis knows"
-    if any(test(type_) for test in _BINARY):
-        advice = "cast it to string, or encode it as base64 text"
     for test, found in _ADVICE.items():
         advice = found if test(type_) else advice
     return EventError(

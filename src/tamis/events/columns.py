@@ -226,7 +226,8 @@ def value_at(kind: Kind | None, entries: Entries, at: int) -> Value:
         case _:
             restore = KINDS[kind].restore
             assert restore is not None  # noqa: S101 - numbers and texts are above
-            restored: Value = restore(value.item())
+            # A column of objects has no scalars of NumPy.
+            restored: Value = restore(value.item() if isinstance(value, np.generic) else value)
             return restored
 
 

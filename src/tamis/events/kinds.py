@@ -11,29 +11,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from enum import StrEnum
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum, StrEnum
 from math import inf
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 from tamis.errors import EventError
 from tamis.events.values import (
+    FIRST_DAY,
     LAST_INSTANT,
     MICROSECOND,
     Bits,
+    bytes_of_characters,
+    characters_of,
     check_datetime,
     check_int,
     check_text,
+    day_at_midnight,
     exact_float,
+    format_base64,
     format_timestamp,
     instant,
     mask_bits,
     microseconds,
+    nearest_number,
+    parse_base64,
+    parse_date,
     parse_timestamp,
+    parse_uuid,
+    uuid_of_bytes,
 )
 
-Value = int | float | str | bool | datetime | Bits
+Value = int | float | str | bool | datetime | Bits | date | UUID | bytes
 
 
 class Kind(StrEnum):
@@ -44,6 +56,9 @@ class Kind(StrEnum):
     BOOLEAN = "a boolean"
     TIMESTAMP = "a timestamp"
     BITS = "a bit set"
+    DATE = "a date"
+    UUID = "a UUID"
+    BYTES = "bytes"
 
 
 class Type(StrEnum):
@@ -55,6 +70,9 @@ class Type(StrEnum):
     BOOL = "bool"
     TIMESTAMP = "timestamp"
     BITS = "bits"
+    DATE = "date"
+    UUID = "uuid"
+    BYTES = "bytes"
 
 
 EQUALITY: Final = frozenset(("=", "!="))
@@ -123,6 +141,38 @@ KINDS: Final[Mapping[Kind, KindTraits]] = MappingProxyType(
             lowest="",
             successor=lambda value: value + "\0",
             examples=("x",),
+        ),
+        Kind.DATE: KindTraits(
+            comparisons=ORDER,
+            dtype="int32",
+            store=lambda value: (value - FIRST_DAY).days,
+            restore=lambda days: FIRST_DAY + timedelta(days=days),
+            lowest=date.min,
+            successor=lambda value: None if value >= date.max else value + timedelta(days=1),
+            predecessor=lambda value: value - timedelta(days=1),
+            examples=(date(2026, 1, 1),),
+        ),
+        # As texts of digits, which sort alike: no number of NumPy has 128 bits.
+        Kind.UUID: KindTraits(
+            comparisons=ORDER,
+            dtype="U32",
+            store=lambda value: value.hex,
+            restore=UUID,
+            lowest=UUID(int=0),
+            successor=lambda value: UUID(int=value.int + 1) if value.int + 1 < 2**128 else None,
+            predecessor=lambda value: UUID(int=value.int - 1),
+            examples=(UUID("12345678-1234-4234-8234-123456789abc"),),
+        ),
+        # As texts with a character for each byte, which sort alike; none is 0, because NumPy may
+        # drop zeros at the end.
+        Kind.BYTES: KindTraits(
+            comparisons=ORDER,
+            dtype="O",
+            store=characters_of,
+            restore=bytes_of_characters,
+            lowest=b"",
+            successor=lambda value: value + b"\0",
+            examples=(b"x",),
         ),
     }
 )
@@ -199,6 +249,38 @@ TYPES: Final[Mapping[Type, TypeTraits]] = MappingProxyType(
             show=lambda value: f"{value.mask:#b}",
             to_json=lambda value: value.mask,
         ),
+        # After timestamps: a datetime is a date for Python, but not here.
+        Type.DATE: TypeTraits(
+            kind=Kind.DATE,
+            cls=date,
+            check=lambda v, _: v if type(v) is date else date(v.year, v.month, v.day),
+            trusted=True,
+            conversions={Type.STR: parse_date, Type.TIMESTAMP: day_at_midnight},
+            keyword="date",
+            show=lambda value: f'date "{value.isoformat()}"',
+            to_json=date.isoformat,
+        ),
+        Type.UUID: TypeTraits(
+            kind=Kind.UUID,
+            cls=UUID,
+            check=lambda value, _: value if type(value) is UUID else UUID(int=value.int),
+            trusted=True,
+            conversions={Type.STR: parse_uuid, Type.BYTES: uuid_of_bytes},
+            keyword="uuid",
+            show=lambda value: f'uuid "{value}"',
+            to_json=str,
+        ),
+        Type.BYTES: TypeTraits(
+            kind=Kind.BYTES,
+            cls=bytes,
+            check=lambda value, _: bytes(value),
+            trusted=True,
+            conversions={Type.STR: parse_base64},
+            keyword="bytes",
+            show=lambda value: f'bytes "{format_base64(value)}"',
+            to_json=format_base64,
+            arrow=("binary", "large_binary", "binary_view"),
+        ),
     }
 )
 
@@ -207,6 +289,16 @@ TYPE_OF_CLASS: Final[dict[type, Type]] = {traits.cls: type_ for type_, traits in
 TRAITS_OF_CLASS: Final[dict[type, TypeTraits]] = {t.cls: t for t in TYPES.values()}
 TYPE_OF_KEYWORD: Final = {t.keyword: type_ for type_, t in TYPES.items() if t.keyword}
 KIND_OF_CLASS: Final = {traits.cls: traits.kind for traits in TYPES.values()}
+
+# Classes whose instances stand for a value of one of the types.
+STAND_INS: Final[Mapping[type, Callable[[Any], object]]] = MappingProxyType(
+    {
+        Decimal: nearest_number,
+        Enum: lambda member: member.value if is_value(member.value) else member.name,
+        bytearray: bytes,
+        memoryview: bytes,
+    }
+)
 
 
 def kind_of(value: Value) -> Kind | None:
@@ -228,8 +320,8 @@ def check_value(value: object, place: str = "") -> Value:
     """Return `value` as one of the known types, or say why it is none of them."""
     traits = TRAITS_OF_CLASS.get(type(value)) or traits_of(value)
     if traits is None:
-        value = _plain_scalar(value)
-        traits = TRAITS_OF_CLASS.get(type(value))
+        value = _plain(value)
+        traits = TRAITS_OF_CLASS.get(type(value)) or traits_of(value)
     if traits is None:
         raise EventError(_unknown(value), place=place)
     checked: Value = traits.check(value, place)
@@ -238,6 +330,22 @@ def check_value(value: object, place: str = "") -> Value:
 
 # Of NumPy: booleans, signed and unsigned integers, floats. Not dates: they have no zone.
 _SCALAR_DTYPES: Final = frozenset("biuf")
+
+
+def is_value(value: object) -> bool:
+    """Return whether an object is of one of the known types, or stands for a value of one."""
+    if traits_of(value) is not None or isinstance(value, tuple(STAND_INS)):
+        return True
+    return _plain_scalar(value) is not value
+
+
+def _plain(value: object) -> object:
+    """Return the value that an object stands for, the object itself if it is no stand-in."""
+    for cls, convert in STAND_INS.items():
+        if isinstance(value, cls):
+            # The value of a member may be a stand-in itself.
+            return _plain(convert(value))
+    return _plain_scalar(value)
 
 
 def _plain_scalar(value: object) -> object:
@@ -249,8 +357,6 @@ def _plain_scalar(value: object) -> object:
 
 
 def _unknown(value: object) -> str:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return "bytes are not a value that Tamis knows; decode them to text, or send base64 text"
     *names, last = (traits.cls.__name__ for traits in TYPES.values())
     return (
         f"a value of type {type(value).__name__!r} is not one that Tamis knows; "

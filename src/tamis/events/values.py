@@ -1,17 +1,21 @@
-"""Values: bit sets, text, integers and timestamps, checked, and timestamps as text."""
+"""Values: bit sets, text, integers and timestamps, checked; others as text and from text."""
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Final, NamedTuple, Self
+from uuid import UUID
 
 from tamis.errors import EventError
 
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 BITS_WIDTH: Final = 64
+UUID_BYTES: Final = 16
 
 
 def brief(value: object) -> str:
@@ -216,3 +220,102 @@ def microseconds(moment: datetime) -> int:
 def instant(elapsed: int) -> datetime:
     """Return the timestamp that many microseconds after the beginning of 1970."""
     return _EPOCH + timedelta(microseconds=int(elapsed))
+
+
+# --- dates, UUIDs, bytes, decimals -----------------------------------------------------------
+
+FIRST_DAY: Final = date(1970, 1, 1)
+"""Columns count days from here, as Arrow does."""
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_FLOATS_ARE_WHOLE: Final = 2**53
+"""From here on every float is an integer, and some integers lie between two floats."""
+_MOST_INTEGER_DIGITS: Final = 19
+"""Decimals of more digits before the point are no integers of 64 bits."""
+
+
+def parse_date(text: str) -> date:
+    """Return the date that `text` names; ValueError says what is wrong with it.
+
+    >>> parse_date("2026-02-30")
+    Traceback (most recent call last):
+    ValueError: '2026-02-30' is not a date: day is out of range for month
+    """
+    if _DATE.fullmatch(text) is None:
+        raise ValueError(f"{text[:40]!r} is not a date such as 2026-11-15")
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"{text[:40]!r} is not a date: {error}") from None
+
+
+def day_at_midnight(moment: datetime) -> date:
+    """Return the date of an instant at midnight in UTC; ValueError if it has a time of day."""
+    if moment.timetz().replace(tzinfo=None) != time.min:
+        raise ValueError(f"{format_timestamp(moment)} is not a date: it has a time of day")
+    return moment.date()
+
+
+def parse_uuid(text: str) -> UUID:
+    """Return the UUID in its usual form; ValueError says that it is none."""
+    if _UUID.fullmatch(text) is None:
+        raise ValueError(
+            f"{text[:40]!r} is not a UUID such as 12345678-1234-4234-8234-123456789abc"
+        )
+    return UUID(text)
+
+
+def uuid_of_bytes(data: bytes) -> UUID:
+    """Return the UUID that is stored in 16 bytes; ValueError if there are more or fewer."""
+    if len(data) != UUID_BYTES:
+        raise ValueError(f"a UUID is stored in {UUID_BYTES} bytes, not in {len(data)}")
+    return UUID(bytes=data)
+
+
+def parse_base64(text: str) -> bytes:
+    """Return the bytes that base64 text holds; ValueError says what is wrong with it.
+
+    >>> parse_base64("YWJj")
+    b'abc'
+    """
+    try:
+        return binascii.a2b_base64(text.encode("ascii"), strict_mode=True)
+    except (UnicodeEncodeError, binascii.Error):
+        raise ValueError(f"{text[:40]!r} is not base64 text such as 3q2+7w==") from None
+
+
+def format_base64(data: bytes) -> str:
+    """Return bytes as base64 text."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+_BYTE_OFFSET: Final = 256
+_CHARACTER_OF_BYTE: Final = {byte: byte + _BYTE_OFFSET for byte in range(256)}
+
+
+def characters_of(data: bytes) -> str:
+    """Return a text with a character for each byte that sorts as the bytes do."""
+    return data.decode("latin-1").translate(_CHARACTER_OF_BYTE)
+
+
+def bytes_of_characters(text: str) -> bytes:
+    """Return the bytes that `characters_of` wrote."""
+    return bytes(ord(character) - _BYTE_OFFSET for character in text)
+
+
+def nearest_number(value: Decimal) -> int | float:
+    """Return the nearest number that an event can hold; the order of decimals is kept.
+
+    That is an integer if the decimal is one, and where integers are closer together than floats.
+
+    >>> nearest_number(Decimal("12.00")), nearest_number(Decimal("0.1"))
+    (12, 0.1)
+    """
+    if not value.is_finite():
+        return float("nan") if value.is_nan() else float(value)
+    if value.adjusted() < _MOST_INTEGER_DIGITS:
+        whole = value.to_integral_value(ROUND_HALF_EVEN)
+        is_integer = value == whole or abs(whole) >= _FLOATS_ARE_WHOLE
+        if is_integer and INT64_MIN <= whole <= INT64_MAX:
+            return int(whole)
+    return float(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tamis.events.kinds import TRAITS_OF_CLASS, TYPE_OF_KEYWORD, Value
+from tamis.events.kinds import TRAITS_OF_CLASS, Value
 
 ANY: Final = ""
 """The name that stands for any attribute; no attribute has it."""
@@ -14,8 +14,7 @@ _ANY_WORD: Final = "any"
 # Words that are attribute names only in backticks.
 RESERVED: Final = frozenset(
     {"and", "or", "xor", "not", "true", "false", "is", "has", "in", "between", "like", "matches"}
-    | {"contains", "within", "starts", "ends", "div", _ANY_WORD}
-    | set(TYPE_OF_KEYWORD)
+    | {"contains", "within", "starts", "ends", "div", "timestamp", _ANY_WORD}
 )
 
 PLAIN_NAME: Final = re.compile(r"[^\W\d]\w*(?:\.\w+)*")

@@ -48,7 +48,7 @@ from tamis.languages.expressions import (
 from tamis.languages.tokens import NUMBER, QUOTED, describe, read_mask, read_number, read_quoted
 
 KIND_WORDS: Final[Mapping[tuple[str, ...], Kind]] = {
-    tuple(kind.value.split()): kind for kind in Kind
+    tuple(kind.value.lower().split()): kind for kind in Kind
 }
 
 
@@ -201,7 +201,13 @@ class TamisParser(ExpressionParser):
         """Parse a name or a constant."""
         first = word[:1]
         if first.isalpha() or first == "_":
-            return Reference(word) if word.lower() not in RESERVED else self._reserved(word)
+            lower = word.lower()
+            if lower in RESERVED:
+                return self._reserved(word)
+            # Most keywords are names unless a text follows: `date` and `bytes` are common ones.
+            if lower in TYPE_OF_KEYWORD and self.tokens.current[:1] in ('"', "'"):
+                return self._literal_of(lower)
+            return Reference(word)
         if "0" <= first <= "9" or (first == "." and len(word) > 1):
             try:
                 return Literal.of(read_number(word, self.tokens))
@@ -224,7 +230,7 @@ class TamisParser(ExpressionParser):
         if lower in ("true", "false"):
             return Literal.of(lower == "true")
         if lower in TYPE_OF_KEYWORD:
-            return Literal.of(self._converted(TYPE_OF_KEYWORD[lower]))
+            return self._literal_of(lower)
         if lower == show_name(ANY):
             self._names_any = True
             return Reference(ANY)
@@ -233,6 +239,9 @@ class TamisParser(ExpressionParser):
             at=self.tokens.at - 1,
             hint=f"as the name of an attribute write `{word}`",
         )
+
+    def _literal_of(self, keyword: str) -> Literal:
+        return Literal.of(self._converted(TYPE_OF_KEYWORD[keyword]))
 
     def _quoted_name(self, word: str) -> str:
         name = word[1:-1].replace("``", "`")
