@@ -46,7 +46,8 @@ def join_ways(filters: Sequence[Filter], events: DoorEvents, folder: Path) -> di
     numbered = _numbered(events.columns)
 
     def by_arrow(count: int) -> Counts:
-        connection.register("events", numbered.slice(0, count))
+        whole = count == len(numbered)
+        connection.register("events", numbered if whole else numbered.slice(0, count))
         return _counts(connection.execute(query), count)
 
     def by_json(count: int) -> Counts:

@@ -44,7 +44,7 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
     "doors": (
         doors.main,
         "--divide 1000 --only A texts C",
-        ["A, 1,000: JSON lines", "texts, 100: one dict at a time", "list of dicts / Arrow"],
+        ["A, 1,000: counting, from Arrow", "texts, 100: one dict at a time", "dicts / Arrow"],
     ),
     "imports": (imports.main, "--repeats 1", ["tamis --help", "times of import typer"]),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),

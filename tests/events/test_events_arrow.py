@@ -17,12 +17,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tamis.errors import EventError, LimitError, TamisError
-from tamis.events import Bits, Event, EventLimits, Kind, Schema, Type, Value, arrow, attribute
-from tamis.events.arrow import batch_of_arrow
-from tamis.events.batch import EventBatch
+from tamis.events import (
+    Bits,
+    Event,
+    EventLimits,
+    Kind,
+    Schema,
+    Type,
+    Value,
+    arrow,
+    arrow_numbers,
+    attribute,
+)
+from tamis.events.arrow import ArrowEvents, batch_of_arrow
+from tamis.events.batch import EventBatch, Projection
 from tamis.events.columns import split_integers, split_numbers
 from tamis.events.event import flatten
 from tamis.events.kinds import kind_of
+from tamis.events.packed import MAX_LAYOUTS
 
 from .arrow_tables import random_schema, random_table
 
@@ -168,6 +180,39 @@ def test_many_sparse_columns_are_read_together_as_one_by_one(seed: int) -> None:
     several = pa.concat_tables([table.slice(0, 40), table.slice(40)])
     assert several.column(0).num_chunks == 2
     agree(batch_of_arrow(several), table.to_pylist())
+
+
+def test_tables_of_a_few_sources_keep_their_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, make = list[pa.Schema](), arrow_numbers._new_layout
+
+    def noted(schema: pa.Schema, *how: Any) -> arrow_numbers.TableLayout:
+        made.append(schema)
+        return make(schema, *how)
+
+    monkeypatch.setattr(arrow_numbers, "_new_layout", noted)
+    names = [f"c{number}" for number in range(40)]
+    sources = [
+        pa.table(
+            {name: [number, None] for number, name in enumerate(names[first:] + names[:first])}
+        )
+        for first in range(MAX_LAYOUTS + 1)
+    ]
+    projection = Projection(frozenset(names))
+
+    def read(table: pa.Table) -> None:
+        [batch] = ArrowEvents(table).event_batches(projection)
+        agree(batch, table.to_pylist())
+
+    for _ in range(3):
+        for table in sources[:MAX_LAYOUTS]:
+            read(table)
+    assert [schema.names for schema in made] == [t.schema.names for t in sources[:MAX_LAYOUTS]]
+    # One more source, and the one that was read the longest ago is read anew.
+    read(sources[-1])
+    read(sources[1])
+    assert len(made) == MAX_LAYOUTS + 1
+    read(sources[0])
+    assert len(made) == MAX_LAYOUTS + 2
 
 
 @pytest.mark.parametrize("misplaced", [0, 1, 4])

@@ -19,7 +19,7 @@ from tamis.events.arrow_values import check_distinct
 from tamis.events.batch import LIMITS, Projection
 from tamis.events.column_kernels import FLOAT64, INT32, INT64, PackedNumbers, read_numbers
 from tamis.events.kinds import Type
-from tamis.events.packed import NumberColumns
+from tamis.events.packed import MAX_LAYOUTS, NumberColumns
 
 _FORMS: Final = {pa.int64().id: INT64, pa.int32().id: INT32, pa.float64().id: FLOAT64}
 _TYPE_OF_FORM: Final = {INT64: Type.INT, INT32: Type.INT, FLOAT64: Type.FLOAT}
@@ -92,17 +92,21 @@ def _without_inexact(
     return found._replace(starts=starts, events=events, values=values), exact
 
 
-_last_layouts: Final = WeakKeyDictionary[Projection, TableLayout]()
-"""Batch after batch has the same columns."""
+_last_layouts: Final = WeakKeyDictionary[Projection, tuple[TableLayout, ...]]()
+"""Batch after batch comes from one of a few sources, with its own columns; the last comes first."""
 
 
 def layout_of(
     schema: pa.Schema, projection: Projection, is_entered: Callable[[str], bool]
 ) -> TableLayout:
     """Return the layout for tables with a schema, whose columns are read if they are entered."""
-    layout = _last_layouts.get(projection)
-    if layout is None or not layout.schema.equals(schema):
-        layout = _last_layouts[projection] = _new_layout(schema, projection, is_entered)
+    known = _last_layouts.get(projection, ())
+    if known and known[0].schema.equals(schema):
+        return known[0]
+    found = [layout for layout in known[1:] if layout.schema.equals(schema)]
+    layout = found[0] if found else _new_layout(schema, projection, is_entered)
+    others = [other for other in known if other is not layout]
+    _last_layouts[projection] = (layout, *others[: MAX_LAYOUTS - 1])
     return layout
 
 

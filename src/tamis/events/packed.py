@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from tamis.events.columns import Column, Entries
 from tamis.events.kinds import Kind
 
+# To make one for a thousand columns takes as long as to match thousands of sparse events.
+MAX_LAYOUTS: Final = 8
+"""How many layouts of tables are kept for those who read them."""
+
 
 class NumberColumns(NamedTuple):
     """Numbers that are exact as floats, at most one for each event and attribute."""

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from tamis import Engine, Subscription
+from tamis.events import arrow
 from tamis.events.arrow import batch_of_arrow
-from tamis.events.batch import EventBatch
 from tamis.matching.evaluate import cells
 from tamis.matching.evaluate.evaluator import Evaluator
 
@@ -34,7 +34,7 @@ def random_engine(rng: Random) -> Engine:
     return engine
 
 
-def random_batch(rng: Random) -> EventBatch:
+def random_table(rng: Random) -> pa.Table:
     arrays = {}
     for number in range(50):
         share = rng.choice((0.05, 0.5, 1.0))
@@ -44,7 +44,7 @@ def random_batch(rng: Random) -> EventBatch:
         arrays[f"f{number}"] = [
             rng.choice(pool) if rng.random() < share else None for _ in range(70)
         ]
-    return batch_of_arrow(pa.table(arrays))
+    return pa.table(arrays)
 
 
 def evaluator_of(engine: Engine) -> Evaluator:
@@ -55,18 +55,25 @@ def evaluator_of(engine: Engine) -> Evaluator:
 @pytest.mark.parametrize("seed", range(6))
 def test_columns_ranked_together_have_the_cells_of_each(seed: int) -> None:
     rng = Random(seed)
-    finder, batch = evaluator_of(random_engine(rng))._finder, random_batch(rng)
-    with patch.object(cells, "MIN_COLUMNS_RANKED_TOGETHER", 1_000):
-        alone = finder.find(batch).by_attribute
-    together = finder.find(batch).by_attribute
-    assert len(alone.cells) > 100
-    assert np.array_equal(alone.starts, together.starts)
-    assert np.array_equal(alone.events, together.events)
-    assert np.array_equal(alone.cells, together.cells)
+    finder = evaluator_of(random_engine(rng))._finder
+    tables = random_table(rng), random_table(rng)
+    batches = [batch_of_arrow(table) for table in tables]
+    # In turns, since what is known of a table is kept for the next one.
+    for table, batch in 2 * list(zip(tables, batches, strict=True)):
+        with (
+            patch.object(arrow, "MIN_PACKED_COLUMNS", 1_000),
+            patch.object(cells, "MIN_COLUMNS_RANKED_TOGETHER", 1_000),
+        ):
+            alone = finder.find(batch_of_arrow(table)).by_attribute
+        together = finder.find(batch).by_attribute
+        assert len(alone.cells) > 100
+        assert np.array_equal(alone.starts, together.starts)
+        assert np.array_equal(alone.events, together.events)
+        assert np.array_equal(alone.cells, together.cells)
 
 
 def calls_to_match(columns: int) -> int:
-    """Return how many functions are called to match a sparse table of many columns."""
+    """Return how many functions are called to match sparse tables of many columns, in turns."""
     engine = Engine()
     engine.add_many(
         Subscription(n, f"f{n % columns} = {n} and f{(n + 1) % columns} = 1") for n in range(2_000)
@@ -75,8 +82,13 @@ def calls_to_match(columns: int) -> int:
     rng = np.random.default_rng(1)
     values = rng.integers(0, 2_000, (columns, 64))
     arrays = [pa.array(row, mask=rng.random(64) < 0.9) for row in values]
-    table = pa.RecordBatch.from_arrays(arrays, [f"f{n}" for n in range(columns)])
-    engine.match_batch(table).counts()
+    names = [f"f{n}" for n in range(columns)]
+    tables = [
+        pa.RecordBatch.from_arrays(arrays, names),
+        pa.RecordBatch.from_arrays(arrays[::-1], names[::-1]),
+    ]
+    for table in tables:
+        engine.match_batch(table).counts()
     calls = 0
 
     def count(_: object, what: str, __: object) -> None:
@@ -85,7 +97,8 @@ def calls_to_match(columns: int) -> int:
 
     sys.setprofile(count)
     try:
-        engine.match_batch(table).counts()
+        for table in tables:
+            engine.match_batch(table).counts()
     finally:
         sys.setprofile(None)
     return calls

@@ -15,7 +15,7 @@ from tamis.diagrams.value_order import BRACKET_OF_KIND, NUMBERS, OTHER, TEXTS, P
 from tamis.events import Kind
 from tamis.events.batch import Column, Entries, EventBatch, split_numbers
 from tamis.events.kinds import KINDS, Value, kind_of
-from tamis.events.packed import NumberColumns, PackedColumns, packed
+from tamis.events.packed import MAX_LAYOUTS, NumberColumns, PackedColumns, packed
 from tamis.events.undecoded_texts import UndecodedTexts
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.batch_kernels import (
@@ -240,8 +240,8 @@ class _AllNumberBreakpoints:
         self._names: Final = tuple(rankers)
         self._inexact: Final = [name for name, numbers in floats.items() if numbers is None]
         self._are_inexact: Final = np.array([n is None for n in floats.values()], np.bool_)
-        self._last: tuple[Mapping[str, int], NDArray[np.int32]] = {}, np.empty(0, np.int32)
-        """Table after table has the same columns."""
+        self._last: tuple[tuple[Mapping[str, int], NDArray[np.int32]], ...] = ()
+        """Table after table has the columns of one of a few sources; the last comes first."""
         known = [np.empty(0) if numbers is None else numbers for numbers in floats.values()]
         tables = [_small_table(numbers) for numbers in known]
         self._ranks: Final = NumberRanks(
@@ -259,18 +259,23 @@ class _AllNumberBreakpoints:
 
     def arrange(self, numbers: NumberColumns) -> _Arranged:
         """Find the attributes among packed columns."""
-        places, place_of = self._last
-        if places is not numbers.places:
-            found = [numbers.places.get(name, NONE) for name in self._names]
-            place_of = np.array(found, np.int32)
-            place_of[self._are_inexact] = NONE
-            self._last = numbers.places, place_of
         inexact = {
             name: numbers.column(numbers.places[name])
             for name in self._inexact
             if name in numbers.places
         }
-        return _Arranged(numbers, place_of, inexact)
+        return _Arranged(numbers, self._place_of(numbers.places), inexact)
+
+    def _place_of(self, places: Mapping[str, int]) -> NDArray[np.int32]:
+        """Return for each attribute its column, or NONE."""
+        last = self._last
+        for known, place_of in last:
+            if known is places:
+                return place_of
+        place_of = np.array([places.get(name, NONE) for name in self._names], np.int32)
+        place_of[self._are_inexact] = NONE
+        self._last = ((places, place_of), *last[: MAX_LAYOUTS - 1])
+        return place_of
 
     def rank(self, arranged: _Arranged, others: CellEntries) -> CellEntries:
         """Return the cells of packed numbers, together with those of other columns."""
