@@ -11,6 +11,7 @@ from tamis.lazy import lazy_exports
 if TYPE_CHECKING:
     from tamis.broker.local import LocalBus, open_bus, open_bus_sync
     from tamis.client import (
+        Advertisement,
         Bus,
         DataSource,
         Message,
@@ -93,6 +94,7 @@ if TYPE_CHECKING:
         "FALSE",
         "TRUE",
         "AddressError",
+        "Advertisement",
         "Answer",
         "Attribute",
         "Bits",
@@ -174,7 +176,8 @@ else:
         {
             "tamis.broker.local": "LocalBus open_bus open_bus_sync",
             "tamis.client": """
-                Bus DataSource Message Missed QueryResult Receipt SyncBus connect connect_sync
+                Advertisement Bus DataSource Message Missed QueryResult Receipt SyncBus connect
+                connect_sync
             """,
             "tamis.covering": "CoveringForest CoveringIndex RootChange",
             "tamis.diagrams": """

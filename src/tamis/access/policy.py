@@ -103,6 +103,7 @@ class _RoleTable(_TomlTable):
     serve: ScopeDeclaration = False
     admin: bool = False
     peer: bool = False
+    quench: bool = False
     quotas: dict[str, Any] = {}
 
 
@@ -152,6 +153,7 @@ class _PolicyReader:
             serve=self._scope(given.serve, _PublishTable, f"{place}.serve"),
             admin=given.admin,
             peer=given.peer,
+            quench=given.quench,
             quotas=self._quotas(given.quotas, f"{place}.quotas"),
         )
 

@@ -13,12 +13,12 @@ from typing import Final
 
 from tamis.access.attributes import DATA_AS_BYTES, Attributes, project
 from tamis.access.every_value import from_above, has_single_values
-from tamis.access.joining import FilterInMode, join
+from tamis.access.joining import FilterInMode, in_sql_mode, join
 from tamis.access.quotas import Quotas
 from tamis.access.roles import Role, Scope
 from tamis.errors import AccessError
 from tamis.events import CloudEvent, Event, Schema
-from tamis.filters import Filter
+from tamis.filters import Filter, all_of, any_of
 from tamis.filters.modes import as_mode
 from tamis.filters.printing import ANY, show_name
 
@@ -91,6 +91,8 @@ class Rights:
         self.is_admin: Final = any(role.admin for role in given)
         self.is_peer: Final = any(role.peer for role in given)
         """Whether a broker with these rights may link to this one."""
+        self.may_quench: Final = any(role.quench for role in given)
+        """Whether the principal may know if anybody asks for what it publishes."""
         self._publishing: Final = [role.publish for role in given if role.publish is not None]
         self._serving: Final = [role.serve for role in given if role.serve is not None]
         self._seeing: Final = [role.see for role in given if role.see is not None]
@@ -139,6 +141,17 @@ class Rights:
     def may_publish_with(self, names: Iterable[str]) -> bool:
         """Return whether some event with all these attributes may be published."""
         return bool(_having_all_of(self._publishing, [*names]))
+
+    def publishable(self, filter_: Filter) -> Filter:
+        """Return a filter for the events that match one and may be published, or for some more.
+
+        Both are of mode `sql`.
+        """
+        scopes = self._publishing
+        if any(scope.has_all_events for scope in scopes):
+            return filter_
+        conditions = (from_above(scope.condition)[0] for scope in scopes)
+        return all_of(filter_, any_of(*(in_sql_mode(one, self._schema) for one in conditions)))
 
     # --- answering queries -------------------------------------------------------------------
 

@@ -85,10 +85,12 @@ class Role(NamedTuple):
     """Whether holders may manage tokens, others' subscriptions and the audit log."""
     peer: bool = False
     """Whether holders may link brokers: what they may see and publish then passes the link."""
+    quench: bool = False
+    """Whether holders may know if anybody asks for what they publish."""
     quotas: Mapping[str, float] = MappingProxyType({})
     """The bounds of `Quotas` that the role sets."""
 
 
 EVERYTHING: Final = Role(
-    "everything", publish=Scope(), see=Scope(), serve=Scope(), admin=True, peer=True
+    "everything", publish=Scope(), see=Scope(), serve=Scope(), admin=True, peer=True, quench=True
 )

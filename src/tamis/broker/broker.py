@@ -18,13 +18,14 @@ from types import TracebackType
 from typing import Any, Final, Self, cast
 
 from tamis.access import RateLimiter
+from tamis.broker.advertising.service import AdvertisingService
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.routes import is_link
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
-from tamis.broker.links.links import Links
+from tamis.broker.linking import link_parts
 from tamis.broker.match.catch_up import CatchUp
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
@@ -43,16 +44,12 @@ from tamis.broker.operations.pacing import PrincipalPacing
 from tamis.broker.operations.revocations import RevocationWriter
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.peers.link_traffic import LinkTraffic
-from tamis.broker.peers.overlay import Overlay
-from tamis.broker.peers.peers_file import PeersFile
 from tamis.broker.publish.committer import Committer
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.publish.unmatchable_events import UnmatchableEvents
-from tamis.broker.queries.link_queries import LinkQueries
 from tamis.broker.queries.service import QueryService
 from tamis.broker.sessions import Session, SessionServices
 from tamis.broker.subscribe.expired_at_start import ExpiredAtStart
@@ -60,7 +57,6 @@ from tamis.broker.subscribe.history import History
 from tamis.broker.subscribe.manager import SubscriptionManager
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions, matching_budget
-from tamis.covering import CoveringIndex
 from tamis.errors import (
     AccessError,
     BrokerFailedError,
@@ -83,7 +79,6 @@ from tamis.ports import (
     system_random,
 )
 from tamis.protocol import Code
-from tamis.routing import Router
 from tamis.storage import Storage, StoredSubscription
 
 LOG: Final = get_logger("tamis.broker")
@@ -282,6 +277,7 @@ class Broker:
             letter_bounds=self.letter_bounds,
             history=self.history,
             queries=QueryService(settings, settings.name or ""),
+            advertising=AdvertisingService(settings),
             store=store,
             access_control=self.access_control,
             revocation_writer=self.revocation_writer,
@@ -296,7 +292,14 @@ class Broker:
             forget=self.forget,
         )
         self.event_cache = event_cache
-        self.links, self.overlay = self._make_overlay(files)
+        self.links, self.overlay, self._link_queries = link_parts(
+            self._services,
+            matcher=self.matcher,
+            event_cache=event_cache,
+            supervisor=self.supervisor,
+            files=files,
+            count_subscriptions=self._subscription_count,
+        )
         self._catch_up = CatchUp(
             store=store,
             event_cache=event_cache,
@@ -313,50 +316,6 @@ class Broker:
         self._clock_watch = ClockWatch(clock, self.health)
         self._started_at = clock.monotonic()
         self._watch()
-
-    def _make_overlay(self, files: Files) -> tuple[Links, Overlay]:
-        settings, file = self.settings, PeersFile(self.settings.data / "peers.json", files)
-        links = Links(self._services, self.matcher, self.event_cache, self.supervisor)
-        schema = self.engine.schema
-        router = Router(
-            links.broker_id,
-            make_index=partial(CoveringIndex, schema=schema, many=schema is None),
-            name=settings.name or "",
-            advertisements=settings.advertisements,
-        )
-        traffic = LinkTraffic(
-            router=router,
-            links=links,
-            store=self.store,
-            matcher=self.matcher,
-            file=file,
-            supervisor=self.supervisor,
-            executors=self.executors,
-            schema=schema,
-            keeps_advertisements=settings.advertisements == "require",
-        )
-        overlay = Overlay(
-            broker=links.broker_id,
-            settings=settings,
-            access_control=self.access_control,
-            traffic=traffic,
-            file=file,
-            supervisor=self.supervisor,
-            executor=self.executors.administration,
-            count_subscriptions=self._subscription_count,
-            count_events=lambda: self.metrics.totals()["published"],
-        )
-        self._link_queries = LinkQueries(
-            self.queries,
-            self.decoder,
-            self._services.decode_executor,
-            post=traffic.post_query,
-            end=traffic.refuse,
-            rights_of=lambda peer: self.access_control.rights(traffic.principal_of(peer)),
-            title_of=lambda peer: traffic.links[peer].title,
-        )
-        traffic.queries = self._link_queries
-        return links, overlay
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -562,6 +521,7 @@ class Broker:
         for session in self._sessions:
             session.rights = self.access_control.rights(session.principal)
         self._link_queries.apply_policy()
+        self.advertising.apply_policy()
         await self.subscription_manager.current_rights.apply()
 
     # --- chores ----------------------------------------------------------------------------------
@@ -628,6 +588,11 @@ class Broker:
             LOG.info("idle publishers forgotten", count=len(idle))
 
     @property
+    def advertising(self) -> AdvertisingService:
+        """Return the part that knows what clients have advertised."""
+        return self._services.advertising
+
+    @property
     def queries(self) -> QueryService:
         """Return the part that asks and answers queries."""
         return self._services.queries
@@ -649,6 +614,7 @@ class Broker:
             },
             "suspended": len(self.subscription_manager.suspensions.numbers),
             "connections": len(self._sessions),
+            "advertisements": len(self.advertising),
             "sources": self.queries.sources,
             "queries": self.queries.queries,
             "log": {
@@ -678,6 +644,7 @@ class Broker:
         watch("routes", "Filters that other brokers have forwarded", lambda: len(index.routes))
         watch("connections", "Sessions open", lambda: len(self._sessions))
         watch("sources", "Data sources that answer queries", lambda: self.queries.sources)
+        watch("advertisements", "What clients have advertised", lambda: len(self.advertising))
         watch("queries", "Queries that run", lambda: self.queries.queries)
         watch("log_bytes", "Bytes of the log", lambda: self.store.log.bytes)
 

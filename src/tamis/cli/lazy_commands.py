@@ -56,6 +56,11 @@ COMMANDS: Final = {
     "history": CommandEntry(
         "Show past events that match a filter.", "tamis.cli.broker.history:history"
     ),
+    "advertise": CommandEntry(
+        "Say what will be published, and show whether anybody wants it.",
+        "tamis.cli.broker.advertise:advertise",
+        needs_arguments=True,
+    ),
     "query": CommandEntry(
         "Ask the data sources for the rows that match a filter.",
         "tamis.cli.broker.query:query",

@@ -4,6 +4,7 @@ from tamis.lazy import require_extra
 
 require_extra("client")
 
+from tamis.client.advertisement import Advertisement
 from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer
 from tamis.client.data_source import DataSource, SourceRequest
@@ -11,10 +12,12 @@ from tamis.client.messages import Message
 from tamis.client.options import ClientOptions, ConnectOptions, Missed, SubscribeOptions
 from tamis.client.query_results import QueryResult
 from tamis.client.sync import SyncBus, SyncConsumer, SyncMessage, connect_sync
+from tamis.client.sync_advertisements import SyncAdvertisement
 from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
 from tamis.protocol.views import Receipt
 
 __all__ = [
+    "Advertisement",
     "Bus",
     "ClientOptions",
     "ConnectOptions",
@@ -26,6 +29,7 @@ __all__ = [
     "Receipt",
     "SourceRequest",
     "SubscribeOptions",
+    "SyncAdvertisement",
     "SyncBus",
     "SyncConsumer",
     "SyncDataSource",

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack
 
 from tamis.client import option_checks as checks
+from tamis.client.advertisement import Advertisement, AdvertisementOptions
 from tamis.client.consumer import Consumer, Handler, HandlerTask
 from tamis.client.data_source import DataSource, SourceHandler, SourceOptions
 from tamis.client.environment import broker_address, environment_token
@@ -211,6 +212,8 @@ class Bus(ManagingBus):
         encoded = encode_event(event)
         self._check()
         check_size(encoded, self._reconnector.welcome)
+        if self._reconnector.advertisement_desk.drops(encoded):
+            return Receipt(0, quenched=1)
         async with self._in_time("the event"):
             return await (await self._send([encoded], sequence))
 
@@ -231,9 +234,18 @@ class Bus(ManagingBus):
         """Publish a part of a batch; `first` is the index of its first event."""
         self._check()
         waiting: deque[tuple[EventGroup, asyncio.Future[Receipt]]] = deque()
-        total = Receipt(0)
+        total, quenched = Receipt(0), 0
+
+        def leaves_out(event: EncodedEvent) -> bool:
+            nonlocal quenched
+            is_unwanted = self._reconnector.advertisement_desk.drops(event)
+            quenched += is_unwanted
+            return is_unwanted
+
         try:
-            async for group in in_frames(events, self._reconnector.welcome, first):
+            async for group in in_frames(
+                events, self._reconnector.welcome, first, leaves_out=leaves_out
+            ):
                 async with self._in_time("the events"):
                     waiting.append((group, await self._send(group.events)))
                 while waiting and waiting[0][1].done():
@@ -245,7 +257,7 @@ class Bus(ManagingBus):
             for _, rest in waiting:
                 # They may or may not be stored; the caller no longer waits for the answer.
                 rest.cancel()
-        return total
+        return total + Receipt(0, quenched=quenched)
 
     async def _receipt(self, group: EventGroup, receipt: asyncio.Future[Receipt]) -> Receipt:
         try:
@@ -273,6 +285,23 @@ class Bus(ManagingBus):
             self._sequence += len(events)
         self._reconnector.wake()
         return done
+
+    def advertise(
+        self,
+        filter: str | Filter,  # noqa: A002
+        *,
+        quench: bool = False,
+        language: str = "tamis",
+        on_wanted: Callable[[bool | None], object] | None = None,
+    ) -> Advertisement:
+        """Say what this client will publish: `await bus.advertise("symbol = 'ACME'")`.
+
+        Brokers that require advertisements forward filters only towards those that intersect them.
+        The result knows whether anybody asks for any of it; `on_wanted` is called when that
+        changes. With `quench`, events of it are not sent while nobody does.
+        """
+        options = AdvertisementOptions.of(filter, language, quench, on_wanted)
+        return Advertisement(self._reconnector.advertisement_desk, options)
 
     def _skip_to(self, sequence: int) -> None:
         if sequence < self._sequence:

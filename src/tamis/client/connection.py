@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from secrets import SystemRandom
 from typing import Final, NoReturn
 
+from tamis.client.advertisement_desk import AdvertisementDesk
 from tamis.client.consumer import Consumer
 from tamis.client.messages import PublicationLimits
 from tamis.client.query_desk import QueryDesk
@@ -37,7 +38,14 @@ from tamis.protocol import (
     encode,
 )
 from tamis.protocol.codes import RETRYABLE
-from tamis.protocol.frames import QueryRequest, Reply, Request
+from tamis.protocol.frames import (
+    AdvertisingReply,
+    AdvertisingRequest,
+    QueryReply,
+    QueryRequest,
+    Reply,
+    Request,
+)
 
 FIRST_RETRY_SECONDS: Final = 0.1
 MAX_RETRY_SECONDS: Final = 30.0
@@ -86,7 +94,9 @@ class ClientConnection:
         outbox: Outbox,
         welcome: Welcome,
         next_ref: Callable[[], int],
+        *,
         query_desk: QueryDesk,
+        advertisement_desk: AdvertisementDesk,
     ) -> None:
         self._transport = transport
         self._outbox = outbox
@@ -94,6 +104,7 @@ class ClientConnection:
         self._limits = PublicationLimits.of(welcome)
         self._next_ref = next_ref
         self._query_desk = query_desk
+        self._advertisement_desk = advertisement_desk
         self._requests: deque[bytes] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
         self._subscribing: dict[int, Consumer] = {}
@@ -172,8 +183,8 @@ class ClientConnection:
         """Return a number for a request."""
         return self._next_ref()
 
-    def send_frame(self, frame: QueryRequest) -> None:
-        """Send a frame about queries soon, after those before it."""
+    def send_frame(self, frame: QueryRequest | AdvertisingRequest) -> None:
+        """Send a frame soon, after those before it."""
         self._request(encode(frame))
 
     def _request(self, frame: bytes) -> None:
@@ -246,7 +257,13 @@ class ClientConnection:
             case Welcome():
                 raise ProtocolError("the broker said `welcome` twice")
             case _:
-                self._query_desk.handle(reply)
+                self._handle_other(reply)
+
+    def _handle_other(self, reply: QueryReply | AdvertisingReply) -> None:
+        if isinstance(reply, AdvertisingReply):
+            self._advertisement_desk.handle(reply)
+        else:
+            self._query_desk.handle(reply)
 
     def _answered(self, ref: int) -> None:
         answer = self._answers.get(ref)
@@ -299,6 +316,8 @@ class ClientConnection:
             consumer.end(error)
         elif self._query_desk.knows(ref):
             self._query_desk.refused(ref, error)
+        elif self._advertisement_desk.knows(ref):
+            self._advertisement_desk.refused(ref, error)
         elif ref in self._answers and not self._answers[ref].done():
             self._answers[ref].set_exception(error)
 

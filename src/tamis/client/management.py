@@ -34,6 +34,7 @@ from tamis.filters import Filter, Mode
 from tamis.protocol import Delivery
 from tamis.protocol.management import (
     MAX_PAGE_ITEMS,
+    AskWanted,
     CreateSubscriptions,
     DeleteDeadLetters,
     DeleteSubscription,
@@ -241,6 +242,10 @@ class ManagingBus:
             )
             return (await self.call(call)).explanation
         raise TypeError("give either `filter` or `id`")
+
+    async def wanted(self, event: Publishable) -> bool:
+        """Return whether anybody would get an event if it were published now."""
+        return await self.call(AskWanted(msgspec.Raw(encode_event(event).text)))
 
     async def status(self) -> dict[str, Any]:
         """Return the broker's state and its main counters; for administrators."""

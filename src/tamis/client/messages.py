@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
@@ -272,34 +280,41 @@ def check_size(event: EncodedEvent, welcome: Welcome) -> None:
 class EventGroup(NamedTuple):
     """Events of a batch that go in one frame."""
 
-    first: int
-    """The index of the first in the batch."""
+    indexes: list[int]
+    """Their indexes in the batch."""
     events: list[EncodedEvent]
 
     def locate(self, error: RefusedError) -> None:
         """Say which event of the batch the broker refused, if it is one."""
         if error.index is not None:
-            error.index += self.first
+            error.index = self.indexes[error.index]
             error.locate(f"events[{error.index}]")
 
 
 async def in_frames(
-    events: Iterable[Publishable] | AsyncIterable[Publishable], welcome: Welcome, first: int = 0
+    events: Iterable[Publishable] | AsyncIterable[Publishable],
+    welcome: Welcome,
+    first: int = 0,
+    *,
+    leaves_out: Callable[[EncodedEvent], bool] = lambda _: False,
 ) -> AsyncIterator[EventGroup]:
     """Yield events in groups that each fit in a frame; `first` is the index of the first event."""
     limits = PublicationLimits.of(welcome)
-    group: list[EncodedEvent] = []
-    size = 0
+    group = EventGroup([], [])
+    index, size = first, 0
     async for event in _each(events):
-        encoded = encode_indexed(event, first + len(group), welcome)
+        encoded = encode_indexed(event, index, welcome)
+        index += 1
+        if leaves_out(encoded):
+            continue
         size += len(encoded.text) + 1
-        if group and not _fits_group(encoded, group, size, limits):
-            yield EventGroup(first, group)
-            first += len(group)
-            group, size = [], len(encoded.text) + 1
-        group.append(encoded)
-    if group:
-        yield EventGroup(first, group)
+        if group.events and not _fits_group(encoded, group.events, size, limits):
+            yield group
+            group, size = EventGroup([], []), len(encoded.text) + 1
+        group.indexes.append(index - 1)
+        group.events.append(encoded)
+    if group.events:
+        yield group
 
 
 def encode_indexed(event: Publishable, index: int, welcome: Welcome | None = None) -> EncodedEvent:

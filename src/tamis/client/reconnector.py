@@ -12,6 +12,7 @@ from functools import partial
 from importlib.metadata import version
 from typing import Final
 
+from tamis.client.advertisement_desk import AdvertisementDesk
 from tamis.client.connection import Backoff, ClientConnection
 from tamis.client.consumer import Consumer
 from tamis.client.options import Token
@@ -68,6 +69,8 @@ class Reconnector:
         self._has_failed = asyncio.Event()
         self.query_desk: Final = QueryDesk(self._check_open, lambda: self.timeout)
         """The sources and queries of the bus."""
+        self.advertisement_desk: Final = AdvertisementDesk(self._check_open, lambda: self.timeout)
+        """What the bus has advertised."""
         self.timeout = timeout
         """Seconds to wait for an answer."""
         self.failure: RefusedError | None = None
@@ -231,12 +234,18 @@ class Reconnector:
             self._welcome = welcome = await self._greet(transport)
             next_ref = partial(next, itertools.count(1))
             self._connection = connection = ClientConnection(
-                transport, self._outbox, welcome, next_ref, self.query_desk
+                transport,
+                self._outbox,
+                welcome,
+                next_ref,
+                query_desk=self.query_desk,
+                advertisement_desk=self.advertisement_desk,
             )
             for consumer in self.consumers:
                 if not consumer.is_closed:
                     connection.subscribe(consumer)
             self.query_desk.connected(connection)
+            self.advertisement_desk.connected(connection)
             connection.wake()
             self._is_connected.set()
             await connection.run()
@@ -245,6 +254,7 @@ class Reconnector:
             self._is_connected.clear()
             self._outbox.disconnected()
             self.query_desk.disconnected()
+            self.advertisement_desk.disconnected()
             await transport.close()
 
     async def _greet(self, transport: Transport) -> Welcome:
@@ -275,6 +285,7 @@ class Reconnector:
         for consumer in self.consumers:
             consumer.end(self.failure)
         self.query_desk.fail(self.failure)
+        self.advertisement_desk.fail(self.failure)
         self._has_failed.set()
 
 

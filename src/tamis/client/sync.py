@@ -35,6 +35,7 @@ from tamis.client.messages import (
 from tamis.client.option_checks import check_duration, check_integer, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, SubscribeOptions
 from tamis.client.query_results import Queryable
+from tamis.client.sync_advertisements import SyncAdvertisement
 from tamis.client.sync_methods import SyncConsumerProperties, SyncMethods
 from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
 from tamis.errors import DisconnectedError
@@ -405,6 +406,20 @@ class SyncBus(SyncMethods):
             thread.soon(_set_result, call.answer)
         finally:
             self._calling = None
+
+    def advertise(
+        self,
+        filter: str | Filter,  # noqa: A002
+        *,
+        quench: bool = False,
+        language: str = "tamis",
+        on_wanted: Callable[[bool | None], object] | None = None,
+    ) -> SyncAdvertisement:
+        """Say what this client will publish; `on_wanted` is called in another thread."""
+        thread, bus = self._open
+        made = bus.advertise(filter, quench=quench, language=language, on_wanted=on_wanted)
+        thread.call(made.start())
+        return SyncAdvertisement(thread, made)
 
     def query(
         self,

@@ -155,6 +155,10 @@ class SyncMethods(ABC):
             lambda bus: bus.explain(event, id=id, filter=filter, language=language, mode=mode)
         )
 
+    def wanted(self, event: Publishable) -> bool:
+        """Return whether anybody would get an event if it were published now."""
+        return self._wait(lambda bus: bus.wanted(event))
+
     def status(self) -> dict[str, Any]:
         """Return the broker's state and its main counters; for administrators."""
         return self._wait(lambda bus: bus.status())

@@ -13,6 +13,13 @@ import msgspec
 
 from tamis.errors import ProtocolError
 from tamis.misfits import find_misfit
+from tamis.protocol.advertising import (
+    Advertise,
+    Advertised,
+    AdvertisementWithdrawn,
+    WantedChange,
+    WithdrawAdvertisement,
+)
 from tamis.protocol.frame_base import Frame, Number
 from tamis.protocol.queries import (
     Ask,
@@ -155,6 +162,9 @@ class Ping(Frame):
 QueryRequest = Serve | Withdraw | ServedRows | ServedAll | Query | QueryMore | CancelQuery
 """The requests of sources and of those who ask them."""
 
+AdvertisingRequest = Advertise | WithdrawAdvertisement
+"""The requests of publishers that advertise."""
+
 Request = (
     Hello
     | Publish
@@ -171,6 +181,8 @@ Request = (
     | Query
     | QueryMore
     | CancelQuery
+    | Advertise
+    | WithdrawAdvertisement
 )
 
 
@@ -265,6 +277,9 @@ class Pong(Frame):
 QueryReply = Serving | Withdrawn | Ask | AskMore | AskStopped | Querying | ResultRows | ResultEnd
 """What sources and those who ask them are told."""
 
+AdvertisingReply = Advertised | AdvertisementWithdrawn | WantedChange
+"""What publishers that advertise are told."""
+
 Reply = (
     Welcome
     | Published
@@ -283,6 +298,9 @@ Reply = (
     | Querying
     | ResultRows
     | ResultEnd
+    | Advertised
+    | AdvertisementWithdrawn
+    | WantedChange
 )
 
 ENCODER: Final = msgspec.json.Encoder()

@@ -1,27 +1,13 @@
-"""The table of management calls: everything a client can ask of a broker besides frames.
+"""The management calls: everything a client can ask of a broker besides frames.
 
-Each call is a struct, declared once with its HTTP method and path, the method of the broker's
-session that does it, and its result. The HTTP routes, the OpenAPI document, the HTTP client, the
-in-process client and `Bus.call` follow from it. To add a call, add a struct here and a method to
-the session.
+Each is entered in the table (`management_table.py`). The HTTP routes, the OpenAPI document, the
+HTTP client, the in-process client and `Bus.call` follow from it. To add a call, add a struct here
+and a method to the session.
 """
 
 from __future__ import annotations
 
-import inspect
-import re
-from collections.abc import Callable
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    Generic,
-    NamedTuple,
-    TypeVar,
-    get_args,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, field
@@ -31,6 +17,12 @@ from tamis.filters import Filter, FilterLimits, Mode
 from tamis.languages.registry import LANGUAGES
 from tamis.protocol.codes import Code
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
+from tamis.protocol.management_table import OPERATIONS as OPERATIONS  # noqa: PLC0414 - exported
+from tamis.protocol.management_table import ManagementCall as ManagementCall  # noqa: PLC0414
+from tamis.protocol.management_table import (
+    ManagementOperation as ManagementOperation,  # noqa: PLC0414
+)
+from tamis.protocol.management_table import operation
 from tamis.protocol.views import (
     AuditEntryView,
     Creation,
@@ -49,8 +41,6 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from tamis.units import Duration
-
-T = TypeVar("T")
 
 MAX_PAGE_ITEMS: Final = 1_000
 MAX_NUMBER: Final = 2**63 - 1
@@ -113,131 +103,6 @@ StartPosition = Annotated[
 JSONObject = Annotated[
     msgspec.Raw, Meta(description="An event.", extra_json_schema={"type": "object"})
 ]
-
-# --- the table -----------------------------------------------------------------------------------
-
-_PATH_FIELD: Final = re.compile(r"{(\w+)}")
-_WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
-
-
-class ManagementCall(msgspec.Struct, Generic[T], forbid_unknown_fields=True):
-    """A call to the broker, and its arguments; `T` is the type of its result."""
-
-
-class ManagementOperation(NamedTuple):
-    """How one kind of call is made and answered."""
-
-    call: type[ManagementCall[Any]]
-    name: str
-    """Its name in the OpenAPI document."""
-    method: str
-    path: str
-    does: str
-    """The method of the broker's session that does it, which takes the same arguments."""
-    tag: str
-    status: int
-    refuses: tuple[Code, ...]
-    result: Any
-    """The type that the session's method returns."""
-    response: Any
-    """The type of the response's body: the result, or a struct with the result as only field."""
-    payload: type[msgspec.Struct] | None
-    """The arguments that are not part of the path; None if there are none."""
-
-    @property
-    def has_body(self) -> bool:
-        """Return whether the arguments are the body of the request, rather than its query."""
-        return self.payload is not None and self.method not in ("GET", "DELETE")
-
-    @property
-    def wrapper(self) -> str | None:
-        """Return the field of the response that holds the result; None if it is the result."""
-        return None if self.response is self.result else self.response.__struct_fields__[0]
-
-    def path_arguments(self, call: ManagementCall[Any]) -> dict[str, str]:
-        """Return the arguments in the path, by their names there."""
-        fields = msgspec.structs.fields(self.call)
-        names = _PATH_FIELD.findall(self.path)
-        return {f.encode_name: getattr(call, f.name) for f in fields if f.encode_name in names}
-
-    def arguments(self, call: ManagementCall[Any]) -> msgspec.Struct | None:
-        """Return the arguments that are not part of the path."""
-        if self.payload is None:
-            return None
-        return self.payload(**{f: getattr(call, f) for f in self.payload.__struct_fields__})
-
-    def make_call(self, path: dict[str, str], payload: msgspec.Struct | None) -> Any:
-        """Return the call with the given arguments, from the path and elsewhere."""
-        fields = msgspec.structs.fields(self.call)
-        values = {f.name: path[f.encode_name] for f in fields if f.encode_name in path}
-        return self.call(**values, **({} if payload is None else msgspec.structs.asdict(payload)))
-
-
-OPERATIONS: Final[dict[type[ManagementCall[Any]], ManagementOperation]] = {}
-
-
-def _operation(
-    method: str,
-    path: str,
-    does: str,
-    *,
-    tag: str,
-    name: str | None = None,
-    status: int = 200,
-    response: type[msgspec.Struct] | None = None,
-    refuses: tuple[Code, ...] = (),
-) -> Callable[[type[T]], type[T]]:
-    """Enter a call into the table."""
-
-    def enter(call: Any) -> Any:
-        [base] = [b for b in call.__orig_bases__ if get_args(b)]
-        [result] = get_args(base)
-        OPERATIONS[call] = ManagementOperation(
-            call,
-            name or _WORD.sub("_", call.__name__).lower(),
-            method,
-            path,
-            does,
-            tag,
-            204 if result is type(None) else status,
-            refuses,
-            result,
-            response or result,
-            _payload(call, _PATH_FIELD.findall(path)),
-        )
-        return call
-
-    return enter
-
-
-def _payload(call: type[ManagementCall[Any]], in_path: list[str]) -> type[msgspec.Struct] | None:
-    types = get_type_hints(call, include_extras=True)
-    fields = [f for f in msgspec.structs.fields(call) if f.encode_name not in in_path]
-    if not fields:
-        return None
-    return msgspec.defstruct(
-        call.__name__,
-        [
-            (
-                f.name,
-                types[f.name],
-                _field(f),
-            )
-            for f in fields
-        ],
-        namespace={"__doc__": inspect.getdoc(call)},
-        kw_only=True,
-        forbid_unknown_fields=True,
-    )
-
-
-def _field(info: msgspec.structs.FieldInfo) -> Any:
-    if info.default is not msgspec.NODEFAULT:
-        return field(default=info.default, name=info.encode_name)
-    if info.default_factory is not msgspec.NODEFAULT:
-        return field(default_factory=info.default_factory, name=info.encode_name)
-    return field(name=info.encode_name)
-
 
 # --- arguments -----------------------------------------------------------------------------------
 
@@ -327,6 +192,12 @@ class TrialResults(msgspec.Struct):
     results: list[Trial]
 
 
+class WantedView(msgspec.Struct):
+    """Whether anybody would get an event."""
+
+    wanted: bool
+
+
 class ExplanationView(msgspec.Struct):
     """Whether an event matches, and why, in lines of text."""
 
@@ -357,7 +228,7 @@ class AuditLog(msgspec.Struct):
 _SUBSCRIPTION: Final = "/v1/subscriptions/{subscription}"
 
 
-@_operation("GET", "/v1/subscriptions", "list_subscriptions", tag="Subscriptions")
+@operation("GET", "/v1/subscriptions", "list_subscriptions", tag="Subscriptions")
 class ListSubscriptions(ManagementCall[SubscriptionList]):
     """List your subscriptions."""
 
@@ -367,7 +238,7 @@ class ListSubscriptions(ManagementCall[SubscriptionList]):
     limit: PageSize = 100
 
 
-@_operation(
+@operation(
     "POST",
     "/v1/subscriptions/batch",
     "create_subscriptions",
@@ -386,14 +257,14 @@ class CreateSubscriptions(ManagementCall[list[Creation]]):
     subscriptions: Annotated[list[NewSubscription], Meta(min_length=1, max_length=MAX_PAGE_ITEMS)]
 
 
-@_operation("GET", _SUBSCRIPTION, "subscription", tag="Subscriptions", refuses=(Code.NOT_FOUND,))
+@operation("GET", _SUBSCRIPTION, "subscription", tag="Subscriptions", refuses=(Code.NOT_FOUND,))
 class ReadSubscription(ManagementCall[SubscriptionView]):
     """Show one of your subscriptions."""
 
     id_: str = field(name="subscription")
 
 
-@_operation(
+@operation(
     "PATCH",
     _SUBSCRIPTION,
     "renew",
@@ -407,7 +278,7 @@ class RenewSubscription(ManagementCall[SubscriptionView]):
     lifetime: LifetimeSeconds | None
 
 
-@_operation(
+@operation(
     "PUT",
     f"{_SUBSCRIPTION}/filter",
     "update",
@@ -426,7 +297,7 @@ class UpdateSubscription(ManagementCall[SubscriptionView]):
     mode: ModeName = None
 
 
-@_operation(
+@operation(
     "DELETE",
     _SUBSCRIPTION,
     "delete",
@@ -442,7 +313,7 @@ class DeleteSubscription(ManagementCall[None]):
 # --- dead letters --------------------------------------------------------------------------------
 
 
-@_operation(
+@operation(
     "GET",
     f"{_SUBSCRIPTION}/dead-letters",
     "dead_letters",
@@ -458,7 +329,7 @@ class ListDeadLetters(ManagementCall[list[DeadLetterView]]):
     limit: PageSize = 100
 
 
-@_operation(
+@operation(
     "POST",
     f"{_SUBSCRIPTION}/dead-letters/requeue",
     "requeue",
@@ -473,7 +344,7 @@ class RequeueDeadLetters(ManagementCall[int]):
     sequences: Annotated[list[SequenceNumber], Meta(min_length=1, max_length=10_000)]
 
 
-@_operation(
+@operation(
     "DELETE",
     f"{_SUBSCRIPTION}/dead-letters",
     "delete_dead_letters",
@@ -493,7 +364,7 @@ class DeleteDeadLetters(ManagementCall[int]):
 # --- history and filters -------------------------------------------------------------------------
 
 
-@_operation("GET", "/v1/history", "history", tag="Events", refuses=(Code.BAD_FILTER,))
+@operation("GET", "/v1/history", "history", tag="Events", refuses=(Code.BAD_FILTER,))
 class ReadHistory(ManagementCall[HistoryView]):
     """Read past events that match a filter, page by page, without a subscription.
 
@@ -513,7 +384,24 @@ class ReadHistory(ManagementCall[HistoryView]):
     ] = 100
 
 
-@_operation(
+@operation(
+    "POST",
+    "/v1/events/wanted",
+    "wanted",
+    tag="Events",
+    response=WantedView,
+    refuses=(Code.BAD_EVENT,),
+)
+class AskWanted(ManagementCall[bool]):
+    """Ask whether anybody would get an event if it were published now.
+
+    Durable subscriptions count while nobody is connected, and so do those of linked brokers.
+    """
+
+    event: JSONObject
+
+
+@operation(
     "POST",
     "/v1/filters/try",
     "try_filter",
@@ -530,7 +418,7 @@ class TryFilter(ManagementCall[list[Trial]]):
     mode: ModeName = None
 
 
-@_operation(
+@operation(
     "POST",
     "/v1/filters/explain",
     "explain",
@@ -546,7 +434,7 @@ class ExplainFilter(ManagementCall[ExplanationView]):
     mode: ModeName = None
 
 
-@_operation(
+@operation(
     "POST",
     f"{_SUBSCRIPTION}/explain",
     "explain",
@@ -563,7 +451,7 @@ class ExplainSubscription(ManagementCall[ExplanationView]):
 # --- administration ------------------------------------------------------------------------------
 
 
-@_operation(
+@operation(
     "POST",
     "/v1/tokens",
     "issue_token",
@@ -575,7 +463,7 @@ class IssueToken(ManagementCall[IssuedTokenView]):
     """Issue a token."""
 
     principal: PrincipalName
-    roles: Annotated[list[RoleName], Meta(max_length=100)] = []
+    roles: Annotated[list[RoleName], Meta(max_length=100)] = field(default_factory=list)
     lifetime: LifetimeSeconds | None = None
     note: Annotated[str, Meta(max_length=500, description="For readers of the list.")] = ""
     undefined_roles: Annotated[
@@ -583,12 +471,12 @@ class IssueToken(ManagementCall[IssuedTokenView]):
     ] = False
 
 
-@_operation("GET", "/v1/tokens", "tokens", tag="Administration", response=TokenList)
+@operation("GET", "/v1/tokens", "tokens", tag="Administration", response=TokenList)
 class ListTokens(ManagementCall[list[TokenView]]):
     """List the valid tokens."""
 
 
-@_operation(
+@operation(
     "DELETE",
     "/v1/tokens/{token}",
     "revoke_token",
@@ -601,7 +489,7 @@ class RevokeToken(ManagementCall[None]):
     token_id: str = field(name="token")
 
 
-@_operation("GET", "/v1/audit", "audit", tag="Administration", response=AuditLog)
+@operation("GET", "/v1/audit", "audit", tag="Administration", response=AuditLog)
 class ReadAuditLog(ManagementCall[list[AuditEntryView]]):
     """Read the log of administrative acts."""
 
@@ -609,7 +497,7 @@ class ReadAuditLog(ManagementCall[list[AuditEntryView]]):
     limit: PageSize = 100
 
 
-@_operation("GET", "/v1/status", "status", tag="Administration", name="status")
+@operation("GET", "/v1/status", "status", tag="Administration", name="status")
 class ReadStatus(ManagementCall[dict[str, Any]]):
     """Show the broker's state and its main counters."""
 
@@ -630,12 +518,12 @@ PeerToken = Annotated[
 ]
 
 
-@_operation("GET", "/v1/peers", "peers", tag="Peers", response=PeerList)
+@operation("GET", "/v1/peers", "peers", tag="Peers", response=PeerList)
 class ListPeers(ManagementCall[list[PeerView]]):
     """List the links to other brokers, whether they are connected or not."""
 
 
-@_operation(
+@operation(
     "POST",
     "/v1/peers",
     "add_peer",
@@ -652,7 +540,7 @@ class AddPeer(ManagementCall[PeerView]):
     """The role that the other broker has here, if there is a policy."""
 
 
-@_operation(
+@operation(
     "DELETE",
     "/v1/peers",
     "remove_peer",
@@ -667,7 +555,7 @@ class RemovePeer(ManagementCall[None]):
     ]
 
 
-@_operation("GET", "/v1/topology", "topology", tag="Peers", name="topology")
+@operation("GET", "/v1/topology", "topology", tag="Peers", name="topology")
 class ReadTopology(ManagementCall[TopologyView]):
     """Show all brokers that can be reached over links, and what passes each link."""
 

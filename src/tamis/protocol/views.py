@@ -16,10 +16,16 @@ class Receipt(msgspec.Struct, frozen=True):
     """How many of them the broker had stored before."""
     first: int | None = None
     """The position in the broker's log of the first new one."""
+    quenched: int = 0
+    """How many more events were not sent, because nobody wants them."""
 
     def __add__(self, other: Receipt) -> Receipt:
-        first = other.first if self.first is None else self.first
-        return Receipt(self.count + other.count, self.duplicates + other.duplicates, first)
+        return Receipt(
+            self.count + other.count,
+            self.duplicates + other.duplicates,
+            other.first if self.first is None else self.first,
+            self.quenched + other.quenched,
+        )
 
 
 class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):

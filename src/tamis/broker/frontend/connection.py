@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from tamis.broker.broker import Broker
 from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.frontend.advertisement_frames import AdvertisementFrames
 from tamis.broker.frontend.query_frames import QueryFrames
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
@@ -39,11 +40,13 @@ from tamis.protocol import (
     Unsubscribed,
     Welcome,
 )
+from tamis.protocol.advertising import Advertise, WithdrawAdvertisement
 from tamis.protocol.codes import RETRYABLE, STATUS
 from tamis.protocol.frames import (
     ENCODER,
     FRAME_ERRORS,
     REQUEST_DECODER,
+    AdvertisingRequest,
     QueryRequest,
     Reply,
     Request,
@@ -125,9 +128,8 @@ class Connection:
         self._attachments: dict[str, Attachment] = {}
         self._publications: set[asyncio.Task[None]] = set()
         self._publication_bytes = 0
-        self._queries = QueryFrames(
-            self.send, broker.supervisor, lambda error: self._finish(_end(error))
-        )
+        self._queries = QueryFrames(self.send, broker.supervisor, self._fail)
+        self._advertisements = AdvertisementFrames(self.send, broker.supervisor, self._fail)
         self._flushes: list[int] = []
         """Pings that wait until acknowledgements are on disk."""
         self._flusher: asyncio.Task[None] | None = None
@@ -248,6 +250,9 @@ class Connection:
         elif not closed.cancelled():
             self._finish(_refusal(RefusedError(Code.UNAUTHENTICATED, closed.result())))
 
+    def _fail(self, error: Exception) -> None:
+        self._finish(_end(error))
+
     def _finish(self, end: ConnectionEnd) -> None:
         if self._end is None:
             self._end = end
@@ -267,6 +272,7 @@ class Connection:
         if self._session is not None:
             self._session.stop()
         await self._queries.close()
+        await self._advertisements.close()
         await self._say_goodbye(end)
         if self._session is not None:
             await self._session.close()
@@ -329,7 +335,9 @@ class Connection:
             case _:
                 await self._handle_other(session, frame)
 
-    async def _handle_other(self, session: Session, frame: Hello | Ping | QueryRequest) -> None:
+    async def _handle_other(
+        self, session: Session, frame: Hello | Ping | QueryRequest | AdvertisingRequest
+    ) -> None:
         match frame:
             case Ping():
                 await self._ping(session, frame)
@@ -337,6 +345,8 @@ class Connection:
                 await self._welcome_again(session, frame)
             case Serve() | Withdraw() | Query():
                 await self._answer(frame.ref, self._queries.handle(session, frame))
+            case Advertise() | WithdrawAdvertisement():
+                await self._answer(frame.ref, self._advertisements.handle(session, frame))
             case _:
                 await self._queries.handle(session, frame)
 
@@ -430,6 +440,10 @@ class Connection:
             raise RefusedError(Code.BAD_REQUEST, "credit is not negative")
         subscription, is_resumed = await session.open_subscription(frame)
         view = subscription.view(pending=0, dead=0)
+        if len(advertising := self._broker.advertising):
+            # Whoever hears that it is in force may publish at once, here or elsewhere.
+            await advertising.settle()
+            await self._advertisements.flush()
         await self.send(
             Subscribed(
                 ref=frame.ref,

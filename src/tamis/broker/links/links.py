@@ -357,6 +357,10 @@ class Links:
         """
         self._local_filters.watch(listener)
 
+    async def told_local(self) -> None:
+        """Return when the listener knows all local subscriptions that are in force now."""
+        await self._local_filters.told()
+
     async def run(self) -> None:
         """Tell the listener of changes until cancelled."""
         await self._local_filters.run()

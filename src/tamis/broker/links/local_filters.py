@@ -43,6 +43,8 @@ class LocalFilters:
         self._told: dict[int, bytes] = {}
         """Of each subscription that was told, a digest of what is matched for it."""
         self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        """Set when the listener knows everything, for those who wait for that."""
         self._listener: Listener | None = None
 
     def watch(self, listener: Listener) -> None:
@@ -66,6 +68,12 @@ class LocalFilters:
         """Return whether the listener knows everything."""
         return not self._changed and not self._work.is_set()
 
+    async def told(self) -> None:
+        """Return when the listener knows everything that is in force now."""
+        while not self.is_told and self._listener is not None:
+            self._idle.clear()
+            await self._idle.wait()
+
     async def run(self) -> None:
         """Tell the listener until cancelled."""
         while True:
@@ -76,6 +84,7 @@ class LocalFilters:
                 if changes and self._listener is not None:
                     self._tell(self._listener, changes)
             self._work.clear()
+            self._idle.set()
 
     def _tell(self, listener: Listener, changes: Sequence[LocalFilterChange]) -> None:
         try:

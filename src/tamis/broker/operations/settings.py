@@ -331,6 +331,11 @@ class BrokerSettings(BaseModel):
         description="Whether filters go to every peer, or only to those behind whom somebody "
         "advertises events that they ask for.",
     )
+    advertisement_grace: Seconds = Field(
+        default=10.0,
+        description="How long what a client has advertised stays advertised after its connection "
+        "was lost, so that the filters of others need not travel again when it is back.",
+    )
     peer_ping_interval: Seconds = Field(
         default=1.0, description="Time between signs of life on a link."
     )

@@ -87,7 +87,8 @@ LazyInput = RouterInput | Callable[[], RouterInput]
 
 
 class _WaitingInput(NamedTuple):
-    given: LazyInput
+    given: LazyInput | None
+    """None: nothing happened, but somebody waits for what came before."""
     done: asyncio.Future[Exception | None] | None
 
 
@@ -113,7 +114,11 @@ class LinkRouter:
         self._waiting.append(_WaitingInput(given, None))
         self._has_waiting.set()
 
-    async def handle(self, given: RouterInput) -> None:
+    async def settled(self) -> None:
+        """Return when all inputs so far are handled, and what the router says is carried out."""
+        await self.handle(None)
+
+    async def handle(self, given: RouterInput | None) -> None:
         """Return when the router has handled an input, and what it says is carried out."""
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         self._waiting.append(_WaitingInput(given, done))
@@ -149,9 +154,14 @@ class LinkRouter:
                 for one, result in zip(batch, results, strict=True):
                     await self._finish(one, result)
 
-    def _handle_all(self, inputs: Sequence[LazyInput]) -> list[Sequence[Instruction] | Exception]:
+    def _handle_all(
+        self, inputs: Sequence[LazyInput | None]
+    ) -> list[Sequence[Instruction] | Exception]:
         results: list[Sequence[Instruction] | Exception] = []
         for given in inputs:
+            if given is None:
+                results.append(())
+                continue
             try:
                 happened = given if isinstance(given, RouterInput) else given()
                 results.append(self.router.handle(happened))

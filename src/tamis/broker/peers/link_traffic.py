@@ -127,6 +127,19 @@ class LinkTraffic:
             # Turning a filter into one of mode `sql` takes a while, so the router's thread does it.
             self.router.put(partial(_local_input, change, self._schema))
 
+    async def told_local(self) -> None:
+        """Return when the router knows all local subscriptions that are in force now."""
+        await self._queues.told_local()
+        await self.router.settled()
+
+    async def handle(self, given: RouterInput) -> None:
+        """Return when the router has handled an input, and what it says is carried out."""
+        await self.router.handle(given)
+
+    def put(self, given: RouterInput) -> None:
+        """Let the router handle an input, after those before it."""
+        self.router.put(given)
+
     # --- connections -----------------------------------------------------------------------------
 
     async def link_to(self, peer: str, terms: LinkTerms) -> PeerLink:

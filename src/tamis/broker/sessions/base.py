@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 import msgspec
 
 from tamis.access import Principal, Rights
+from tamis.broker.advertising.service import AdvertisingService
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
@@ -78,6 +79,7 @@ class SessionServices(NamedTuple):
     letter_bounds: DeadLetterBounds
     history: History
     queries: QueryService
+    advertising: AdvertisingService
     store: Storage
     access_control: AccessControl
     revocation_writer: RevocationWriter

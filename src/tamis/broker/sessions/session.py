@@ -19,6 +19,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.payloads import InvalidEventError, Payload
 from tamis.broker.sessions.administration import Administration
+from tamis.broker.sessions.advertising import Advertising
 from tamis.broker.sessions.base import SessionServices
 from tamis.broker.sessions.queries import Queries
 from tamis.broker.sessions.questions import Questions
@@ -50,7 +51,7 @@ MIN_CHECKED_TOGETHER: Final = 8
 MAX_PUBLISHER_NAMES: Final = 1_000
 
 
-class Session(Questions, Queries, Administration):
+class Session(Questions, Queries, Advertising, Administration):
     """One principal's connection to the broker, or one request of it."""
 
     def __init__(self, services: SessionServices, principal: Principal, rights: Rights) -> None:
@@ -479,6 +480,7 @@ class Session(Questions, Queries, Administration):
     def stop(self) -> None:
         """Send nothing more from this moment on."""
         self.end_queries()
+        self.end_advertisements()
         for attachment in self._attachments:
             self._services.notifier.stop(attachment)
 
@@ -487,6 +489,7 @@ class Session(Questions, Queries, Administration):
         self.has_ended = True
         self._services.forget(self)
         self.end_queries()
+        self.end_advertisements()
         if self._telling is not None:
             subscription, untold = self._telling
             subscription.keep_untold(untold)

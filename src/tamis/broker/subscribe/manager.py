@@ -39,6 +39,7 @@ from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions
 from tamis.broker.subscribe.updates import FilterUpdates, WantedFilter
 from tamis.errors import RefusedError, StorageError, TamisError
+from tamis.events import Event
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
 from tamis.ports import HeldClock, RandomBytes
@@ -486,6 +487,16 @@ class SubscriptionManager:
         for sequence in found:
             queue.put_back(sequence, 0, 0.0)
         return len(found)
+
+    async def is_wanted(self, event: Event) -> bool:
+        """Return whether a subscription, or a peer, would get an event that were stored now.
+
+        A subscription that is suspended is matched later, so it counts.
+        """
+        if self.suspensions.numbers:
+            return True
+        # The engine is asked between two batches: nobody else may use it meanwhile.
+        return bool(await self._matcher.updater.do(partial(self._engine.match, event)))
 
     # --- the past --------------------------------------------------------------------------------
 
