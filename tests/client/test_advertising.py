@@ -101,7 +101,8 @@ async def test_an_error_in_a_batch_has_its_index_although_events_were_left_out(
     name = topic()
     async with connect() as publisher:
         await publisher.advertise(f"topic = '{name}'", quench=True)
-        events = [{"topic": name}, {"a": 1}, {"topic": name}, '{"a":1,"a":2}']
+        events: list[dict[str, object] | str] = [{"topic": name}, {"a": 1}, {"topic": name}]
+        events.append('{"a":1,"a":2}')
         with pytest.raises(tamis.TamisError) as caught:
             await publisher.publish_many(events)
         assert caught.value.index == 3  # type: ignore[attr-defined]

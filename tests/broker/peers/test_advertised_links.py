@@ -77,7 +77,7 @@ def test_a_publisher_hears_of_subscriptions_two_links_away_and_drops_nothing_the
         tamis.connect_sync(line["south"].url) as south,
         south.advertise("kind = 'tick'", quench=True) as made,
     ):
-        assert made.wanted is False
+        made.wait_until(wanted=False)
         assert south.publish({"kind": "tick", "n": 0}).quenched == 1
         line.subscribe("north", "ticks", "kind = 'tick' and n > 0")
         made.wait_until(wanted=True)
