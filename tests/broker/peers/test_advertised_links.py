@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -36,20 +35,19 @@ def test_a_filter_travels_only_towards_an_advertisement_that_it_intersects(
     line: LinkedBrokers,
 ) -> None:
     line.subscribe("north", "cheap", "price < 5")
-    with tamis.connect_sync(line["south"].url) as south:
-        with south.advertise("price > 7"):
-            eventually(lambda: line.peers("north")["hub"].get("advertisements") == 1)
-            assert line.count_routes("hub", "north") == 0
-            assert line.peers("north")["hub"]["unadvertised"] == 1
-            with south.advertise("price > 3") as made:
-                made.wait_until(wanted=True)
-                assert line.count_routes("south", "hub") == line.count_routes("hub", "north") == 1
-                south.publish_many([{"price": 4}, {"price": 8}])
-            # What was published before an advertisement goes arrives.
-            assert line.take("north", "cheap", 1) == [{"price": 4}]
-            line.wait_for_routes("hub", "north", 0)
-            # Nobody advertised it, so it finds no route.
-            south.publish({"price": 1})
+    with tamis.connect_sync(line["south"].url) as south, south.advertise("price > 7"):
+        eventually(lambda: line.peers("north")["hub"].get("advertisements") == 1)
+        assert line.count_routes("hub", "north") == 0
+        assert line.peers("north")["hub"]["unadvertised"] == 1
+        with south.advertise("price > 3") as made:
+            made.wait_until(wanted=True)
+            assert line.count_routes("south", "hub") == line.count_routes("hub", "north") == 1
+            south.publish_many([{"price": 4}, {"price": 8}])
+        # What was published before an advertisement goes arrives.
+        assert line.take("north", "cheap", 1) == [{"price": 4}]
+        line.wait_for_routes("hub", "north", 0)
+        # Nobody advertised it, so it finds no route.
+        south.publish({"price": 1})
     line.wait_for_routes("south", "hub", 0)
     assert line.take("north", "cheap", 1, seconds=1) == []
     line.unsubscribe("north", "cheap")

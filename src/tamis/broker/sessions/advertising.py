@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from tamis.broker.advertising.service import ClientAdvertisement, WantedSink
@@ -11,15 +9,13 @@ from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.sessions.base import SessionBase
 from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.errors import AccessError, RefusedError, TamisError
-from tamis.events import Attribute, Type
+from tamis.events import Attribute
+from tamis.events.kinds import TYPES
 from tamis.filters import Filter
 from tamis.languages import parse
 from tamis.languages.registry import LANGUAGES, unknown_language
 from tamis.protocol import Code
 from tamis.protocol.advertising import Advertise
-
-# What JSON says of them is what they are.
-_UNCONVERTED: Final = frozenset({Type.INT, Type.FLOAT, Type.STR, Type.BOOL})
 
 
 class Advertising(SessionBase):
@@ -87,4 +83,5 @@ class Advertising(SessionBase):
 
 
 def _is_unconverted(declared: Attribute) -> bool:
-    return declared.type in _UNCONVERTED and not declared.caseless
+    """Return whether JSON has the values of an attribute as they are, and tests see no others."""
+    return TYPES[declared.type].to_json is None and not declared.caseless
