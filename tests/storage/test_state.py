@@ -210,7 +210,7 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule(pairs=PAIRS, attempts=st.integers(1, 3))
     def note_sent(self, pairs: list[tuple[int, int]], attempts: int) -> None:
-        self.state.settle(sent=[Retry(*pair, attempts, 0.0) for pair in pairs])
+        self.state.settle(retries=[Retry(*pair, attempts, 0.0) for pair in pairs])
         for number, sequence in pairs:
             if sequence in self.pending[number]:
                 self.pending[number][sequence] = (attempts, 0.0)

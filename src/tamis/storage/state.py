@@ -390,14 +390,13 @@ class StateStore(StateBase):
         acknowledged: Iterable[tuple[int, int]] = (),
         retries: Iterable[Retry] = (),
         dead: Iterable[DeadLetter] = (),
-        sent: Iterable[Retry] = (),
         lost: Iterable[tuple[int, int, str]] = (),
     ) -> list[DroppedEvents]:
         """Write the outcomes of deliveries, all or nothing; pairs are (number, sequence).
 
-        Of events that were `sent`, the attempts are noted. Events that are `lost` for a reason are
-        dropped; return how many each subscription lost by this. Outcomes for subscriptions that no
-        longer exist are ignored.
+        A retry that is due at 0 was sent, and has no outcome yet. Events that are `lost` for a
+        reason are dropped; return how many each subscription lost by this. Outcomes for
+        subscriptions that no longer exist are ignored.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             settled = connection.executemany(_DELETE_PENDING, acknowledged).rowcount
@@ -405,7 +404,7 @@ class StateStore(StateBase):
             if dead:
                 self._write_dead_letters(connection, counters, dead)
             # What retention has dropped meanwhile stays away.
-            rows = PENDING.rows([*sent, *retries])
+            rows = PENDING.rows(retries)
             connection.executemany(_NOTE_ATTEMPT, [(*row[2:], *row[:2]) for row in rows])
             return self._lose(connection, counters, lost) if lost else []
 

@@ -12,6 +12,7 @@ from tamis.broker.deliver.queues import (
     DeliveryOutcome,
     DeliveryQueue,
     DiskQueue,
+    InFlightEvent,
     LostEvent,
     UnwrittenQueues,
 )
@@ -129,13 +130,19 @@ class AcknowledgementWriter:
             outcomes = [
                 (queue.number, *one) for queue, outcomes in batch for one in outcomes.items()
             ]
+            # Most are acknowledged; of the others there are few, so looking again is cheap.
+            others = [one for one in outcomes if one[2] is not None]
+            dead = [one for *_, one in others if isinstance(one, DeadLetter)]
             settle = partial(
                 self._state.settle,
                 acknowledged=[one[:2] for one in outcomes if one[2] is None],
-                retries=[one for *_, one in outcomes if isinstance(one, Retry) and one.due],
-                sent=[one for *_, one in outcomes if isinstance(one, Retry) and not one.due],
-                dead=[one for *_, one in outcomes if isinstance(one, DeadLetter)],
-                lost=[one for *_, one in outcomes if isinstance(one, LostEvent)],
+                retries=[
+                    Retry(number, sequence, one.attempts, one.due)
+                    for number, sequence, one in others
+                    if isinstance(one, InFlightEvent | Retry)
+                ],
+                dead=dead,
+                lost=[one for *_, one in others if isinstance(one, LostEvent)],
             )
             losses: list[DroppedEvents] | None = None
             while losses is None:
@@ -151,7 +158,7 @@ class AcknowledgementWriter:
                 for sequence, outcome in written.items():
                     if queue.unwritten[sequence] is outcome:
                         del queue.unwritten[sequence]
-            if any(isinstance(one, DeadLetter) for *_, one in outcomes):
+            if dead:
                 losses += await self._bound_letters(batch)
             if losses:
                 self._count_losses(losses)

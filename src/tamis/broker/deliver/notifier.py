@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol, cast
@@ -63,6 +65,8 @@ class PreparedDeliveries(NamedTuple):
     """Queued events, sorted by whether they can be sent."""
 
     deliveries: list[Delivery]
+    sizes: list[int]
+    """The bytes of each delivery."""
     taken: list[QueuedEvent]
     """The queued events of the deliveries."""
     gone: dict[int, str]
@@ -245,14 +249,11 @@ class Notifier:
         queue, writer = subscription.queue, self._acknowledgement_writer
         while taken:
             rights = reader.rights
-            deliveries, queued, *_ = await self._prepare(subscription, reader, taken)
+            deliveries, sizes, queued, *_ = await self._prepare(subscription, reader, taken)
             sent = 0
             while sent < len(deliveries) and reader.rights is rights:
-                end, size = sent + 1, len(memoryview(deliveries[sent].data))
-                while end < len(deliveries):
-                    size += len(memoryview(deliveries[end].data))
-                    if size > FRAME_EVENT_BYTES:
-                        break
+                end, size = sent + 1, sizes[sent]
+                while end < len(sizes) and (size := size + sizes[end]) <= FRAME_EVENT_BYTES:
                     end += 1
                 # Some may have been acknowledged while they were prepared.
                 events = [one for one in deliveries[sent:end] if one.sequence in queue.in_flight]
@@ -263,25 +264,19 @@ class Notifier:
                 if attachment.manual and isinstance(queue, DiskQueue):
                     # Before they are sent: their acknowledgements may arrive before sending ends.
                     queue.unwritten.update(
-                        {
-                            one.sequence: Retry(
-                                queue.number,
-                                one.sequence,
-                                one.attempt,
-                                queue.in_flight[one.sequence].due,
-                            )
-                            for one in events
-                        }
+                        {one.sequence: queue.in_flight[one.sequence] for one in events}
                     )
                     writer.unwritten.queues[queue] = None
                     writer.unwritten.work.set()
                 await sink.send(Deliver(subscription=subscription.stored.name, events=events))
                 self._metrics.delivered.inc(len(events))
-                now = self._clock()
-                for delivery in events:
-                    self._metrics.delivery_seconds.observe(max(0.0, now - delivery.time))
-                    if delivery.attempt > 1:
-                        self._metrics.redelivered.inc()
+                self._metrics.redelivered.inc(sum([one.attempt > 1 for one in events]))
+                now, waits = self._clock(), self._metrics.delivery_seconds
+                # Events that were stored together waited equally long. No call for each of them:
+                # this is on the way of every delivery.
+                for stored_at, count in Counter([one.time for one in events]).items():
+                    waits.counts[bisect_left(waits.bounds, now - stored_at)] += count
+                    waits.sum += max(0.0, now - stored_at) * count
                 if not attachment.manual:
                     held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
                     known = queue.settle([one.sequence for one in held], 0)
@@ -351,11 +346,12 @@ class Notifier:
     def _fetched(
         self, subscription: ActiveSubscription, deliveries: Sequence[Delivery]
     ) -> FetchedEvents:
-        self._metrics.delivered.inc(len(deliveries))
-        self._metrics.redelivered.inc(sum(one.attempt > 1 for one in deliveries))
-        for delivery in deliveries:
-            self._metrics.delivery_seconds.observe(max(0.0, self._clock() - delivery.time))
         if deliveries:
+            self._metrics.delivered.inc(len(deliveries))
+            self._metrics.redelivered.inc(sum(one.attempt > 1 for one in deliveries))
+            now = self._clock()
+            for delivery in deliveries:
+                self._metrics.delivery_seconds.observe(max(0.0, now - delivery.time))
             number, in_flight = subscription.number, subscription.queue.in_flight
             lease = self._steady_clock() + self._settings.ack_timeout
             for one in deliveries:
@@ -500,7 +496,7 @@ class Notifier:
         self, subscription: ActiveSubscription, reader: EventReader, taken: Sequence[QueuedEvent]
     ) -> PreparedDeliveries:
         """Return what a reader may see of events, by its rights as they are now."""
-        prepared = PreparedDeliveries([], [], {}, [], [])
+        prepared = PreparedDeliveries([], [], [], {}, [], [])
         recent = [self._event_cache.recent.get(queued.sequence) for queued in taken]
         found = cast("list[StoredEvent | str]", recent)
         if None in recent:
@@ -522,6 +518,7 @@ class Notifier:
                 data = visible_data(subscription.filter_at(stored.sequence), rights, payload)
             if data is not None:
                 prepared.taken.append(queued)
+                prepared.sizes.append(len(data))
                 raw, attempt = msgspec.Raw(data), queued.attempts + 1
                 shown = Delivery(
                     stored.sequence, stored.time, stored.publisher, raw, attempt, payload.format

@@ -32,15 +32,6 @@ class LostEvent(NamedTuple):
     reason: str
 
 
-DeliveryOutcome = Retry | DeadLetter | LostEvent | None
-"""What became of a delivery; None: the event need not be sent again. A retry that is due at 0 was
-sent, and has no outcome yet."""
-
-
-# Stands for an event without an outcome.
-_UNSETTLED: Final = Retry(0, 0, 0, 0.0)
-
-
 class QueuedEvent(NamedTuple):
     """An event to send: its sequence in the log, and the number of earlier attempts."""
 
@@ -60,6 +51,15 @@ class InFlightEvent(NamedTuple):
     """As in the queue."""
     holder: object = None
     """The attachment that sends it; None: it was fetched."""
+
+
+DeliveryOutcome = InFlightEvent | Retry | DeadLetter | LostEvent | None
+"""What became of a delivery; None: the event need not be sent again. What is in flight, or a retry
+that is due at 0, was sent and has no outcome yet."""
+
+
+# Stands for an event without an outcome.
+_UNSETTLED: Final = Retry(0, 0, 0, 0.0)
 
 
 class UnwrittenQueues:
@@ -400,7 +400,7 @@ class DiskQueue(DeliveryQueue):
         found = [
             sequence
             for sequence in sequences
-            if isinstance(self.unwritten.get(sequence, _UNSETTLED), Retry)
+            if isinstance(self.unwritten.get(sequence, _UNSETTLED), InFlightEvent | Retry)
         ]
         self.settle(found, 0)
         for cursor in self._cursors.values():
@@ -489,17 +489,19 @@ class DiskQueue(DeliveryQueue):
             if row.sequence in known or row.sequence < self._first:
                 continue
             latest = outcomes.get(row.sequence, row)
-            if isinstance(latest, Pending | Retry):
-                self._add_row(cursor, latest)
+            if isinstance(latest, Pending | InFlightEvent | Retry):
+                self._add_row(cursor, row.sequence, latest)
         cursor.ready.extend(offered)
         cursor.last = offered[-1].sequence if offered else last
 
-    def _add_row(self, cursor: Cursor, row: Pending | Retry) -> None:
-        attempts, due = row.attempts, min(row.due, self.latest_due)
+    def _add_row(
+        self, cursor: Cursor, sequence: int, latest: Pending | InFlightEvent | Retry
+    ) -> None:
+        due = min(latest.due, self.latest_due)
         if due:
-            heapq.heappush(self.retries, (due, row.sequence, attempts))
+            heapq.heappush(self.retries, (due, sequence, latest.attempts))
         else:
-            cursor.ready.append(QueuedEvent(row.sequence, attempts))
+            cursor.ready.append(QueuedEvent(sequence, latest.attempts))
 
     def _read(self, after: int) -> list[Pending]:
         return self._state.pending(self.number, after, inf, self.window)

@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+from itertools import accumulate
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+
+class DeliverySeconds(Collector):
+    """A histogram that counts many observations at once, for one thread."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name = name
+        self._text = text
+        self.bounds = (*Histogram.DEFAULT_BUCKETS,)
+        self.counts = [0] * len(self.bounds)
+        """How many observations lie between one bound and the next."""
+        self.sum = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count an observation."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.sum += seconds
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the histogram as Prometheus reads it."""
+        buckets = zip(map(floatToGoString, self.bounds), accumulate(self.counts), strict=True)
+        yield HistogramMetricFamily(self._name, self._text, [*buckets], self.sum)
 
 
 class Metrics:
@@ -33,9 +60,10 @@ class Metrics:
         self.failures = self._counter("failures", "Tasks that failed by an error", "part")
         self.commit_seconds = self._histogram("commit_seconds", "Time of one write and sync")
         self.match_seconds = self._histogram("match_seconds", "Time to match a batch of events")
-        self.delivery_seconds = self._histogram(
-            "delivery_seconds", "Time from storing an event to sending it"
+        self.delivery_seconds = DeliverySeconds(
+            "tamis_delivery_seconds", "Time from storing an event to sending it"
         )
+        self.registry.register(self.delivery_seconds)
         self._queues = Gauge("tamis_queue", "Length of a queue", ["queue"], registry=self.registry)
 
     def watch_queue(self, name: str, queue: asyncio.Queue[Any]) -> None:
