@@ -12,7 +12,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -53,8 +53,21 @@ def serve(settings: BrokerSettings) -> None:
     for sentence in unknown_variables(os.environ):
         LOG.warning("unknown variable", reason=sentence)
     sys.setswitchinterval(SWITCH_SECONDS)
-    asyncio.run(_serve(settings))
+    with asyncio.Runner(loop_factory=loop_factory(settings)) as runner:
+        runner.run(_serve(settings))
     end_without_threads()
+
+
+def loop_factory(settings: BrokerSettings) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return what makes uvloop's event loops, which cost less than Python's; None: use Python's."""
+    if settings.has_tls:
+        # uvloop does not begin TLS on a connection that was accepted without it, as `TLSGate` does.
+        return None
+    try:
+        import uvloop  # noqa: PLC0415 - not on every platform
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
 
 def end_without_threads(seconds: float = LEAVING_SECONDS) -> None:
