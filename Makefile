@@ -2,22 +2,31 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+BASE := $(VENV)/.base
 READY := $(VENV)/.ready
+VERSIONS := $(VENV)/versions.txt
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint $(VERSIONS)
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format check kernels unit test test-slow docs demo demo-small bench clean
+.PHONY: help setup format check kernels rewritten unit test test-slow docs demo demo-small bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-$(READY): pyproject.toml
+# First what Tamis itself needs, so that kernels are compiled while the tools are installed.
+$(BASE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Tamis needs Python 3.11 or newer: run 'make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)'."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	@# uv installs the same from PyPI; pip stands in where uv cannot.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv && \
-	  $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --editable '.[dev]' || \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(PIP) uv && \
+	  $(BIN)/uv pip compile --quiet --python $(BIN)/python --extra dev --output-file $(VERSIONS) pyproject.toml && \
+	  $(INSTALL) --editable . || $(PIP) --editable '.[dev]'
+	@touch $@
+
+$(READY): $(BASE)
+	$(INSTALL) --editable '.[dev]' || $(PIP) --editable '.[dev]'
 	@touch $@
 
 setup: $(READY) ## Create .venv with Tamis and its development tools
@@ -32,16 +41,21 @@ check: $(READY) ## Check formatting, lint, types and import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-kernels: $(READY) ## Compile modules and the engine's kernels once, so that the test processes need not
+kernels: $(BASE) ## Compile modules and the engine's kernels once, so that the test processes need not
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -c 'from tamis.matching import load_kernels; load_kernels()'
 
-unit: kernels ## Run the default tests
-	@# Where bytecode is not to be written, every process would rewrite every module of tests anew.
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 3 --dist worksteal
+# Otherwise every process would rewrite every module of tests, for pytest's assertions. If modules
+# cannot be collected, the tests say so.
+rewritten: $(READY)
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -p no:cacheprovider --collect-only >/dev/null 2>&1 || true
 
-test: $(READY) ## Run everything CI runs, checks and tests side by side
-	@$(MAKE) --no-print-directory --jobs 2 check unit
+# More processes than processors: many tests wait, for servers and for time.
+unit: kernels rewritten ## Run the default tests
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 4 --dist worksteal
+
+test: ## Run everything CI runs, checks and tests side by side
+	@$(MAKE) --no-print-directory --jobs 3 check unit
 
 test-slow: $(READY) ## Run the long tests: millions of random pairs, real servers, site build
 	$(BIN)/pytest -q -m slow -s tests

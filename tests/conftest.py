@@ -13,10 +13,11 @@ import pytest
 from hypothesis import settings
 
 from hangs import HangGuard
+from seeds import SlowSeeds, in_volume
 
 # No deadline: the machine may be busy with other tests, and slow tests show in `--durations`.
 # As many examples as find what is to be found over some runs; volume is in the slow suite.
-settings.register_profile("tamis", deadline=None, max_examples=30)
+settings.register_profile("tamis", deadline=None, max_examples=in_volume(30))
 settings.load_profile("tamis")
 
 ROOT: Final = Path(__file__).parent.parent
@@ -45,6 +46,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Guard every test: also those in pages and modules, which hooks of this file do not see."""
     config.pluginmanager.register(HangGuard())
+    SlowSeeds.are_collected = config.getoption("markexpr") != "not slow"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -214,6 +214,12 @@ def test_loading_all_kernels_is_announced_outside_a_terminal_unless_told_not_to(
     assert was_cached(load_and_call(folder))
 
 
+def test_kernels_that_are_loaded_are_not_used_again_to_load_them() -> None:
+    load_kernels()
+    with patch.object(warming, "Engine", side_effect=AssertionError):
+        load_kernels()
+
+
 def test_a_compilation_that_cannot_be_announced_goes_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from seeds import seeds
+from seeds import in_volume, seeds
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.access.joining import JOINED_LIMITS, FilterInMode, in_sql_mode, join
 from tamis.errors import AccessError, LimitError
@@ -76,7 +76,7 @@ def find(joined: FilterInMode, events: list[Event], world: World) -> list[bool]:
 
 
 @given(generators())
-@settings(max_examples=40)
+@settings(max_examples=in_volume(40))
 def test_what_is_joined_matches_where_all_of_it_does(rng: Random) -> None:
     compare_joined(rng)
 

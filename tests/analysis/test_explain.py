@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
+from seeds import in_volume
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.analysis.explain import Explanation, explain
 from tamis.analysis.reasons import deciding_atoms
@@ -291,7 +292,7 @@ def check_change(world: World, mode: Mode, event: Event, found: Explanation) -> 
 
 
 @given(generators())
-@settings(max_examples=50)
+@settings(max_examples=in_volume(50))
 def test_the_reasons_decide_and_the_change_flips(rng: Random) -> None:
     world, filter_, mode, event, found = random_case(rng)
     assert found.matched is filter_.matches(event, mode, world.schema)

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from seeds import seeds
+from seeds import in_volume, seeds
 from strategies import World, random_filter, random_world
 from tamis.analysis.lint import Findings, LintedFilter, Linter, lint
 from tamis.analysis.pinned_values import PinIndex, Requirements
@@ -123,7 +123,7 @@ def test_questions_that_stay_open_are_counted() -> None:
 
 def test_hundreds_of_filters_are_looked_at() -> None:
     engine = Engine()
-    for number in range(700):
+    for number in range(in_volume(700)):
         engine.add(number, f"company = 'c{number % 50}' and a{number % 7} < {number}")
     findings = engine.lint()
     assert (findings.unseen, findings.unasked) == (0, 0)

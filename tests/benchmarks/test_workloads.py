@@ -17,6 +17,7 @@ from benchmarks.workloads.boolean_kernels import XNOR
 from benchmarks.workloads.drawn import Drawn, parsed
 from benchmarks.workloads.forms import AND, NOT, OR, XOR, Programs
 
+from seeds import in_volume
 from tamis.events import Event
 from tamis.filters import Filter
 from tamis.languages import parse
@@ -74,9 +75,10 @@ def test_the_paper_has_208_atoms_of_which_120_are_primitive() -> None:
 
 
 def test_the_papers_filters_have_the_papers_averages() -> None:
-    workload = paper.subscriptions(5_000, 1)
+    count = in_volume(5_000)
+    workload = paper.subscriptions(count, 1)
     code = workload.programs.code
-    assert abs((code >= 0).mean() * len(code) / 5_000 - 7.6) < 0.2
+    assert abs((code >= 0).mean() * len(code) / count - 7.6) < 0.2
     assert set(code[code >= 0]) == set(range(208))
 
 

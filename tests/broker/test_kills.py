@@ -20,7 +20,7 @@ import tamis
 from broker.killed_server import DEATHS, LYING, POINTS
 from broker.server import ServerProcess
 from tamis.client.connection import Backoff
-from waiting import eventually_async, let_others_run
+from waiting import eventually_async
 
 PUBLISHERS = 3
 KEPT = 5
@@ -71,8 +71,10 @@ class KillRecord(NamedTuple):
 class Killing:
     """Clients that go on through all that happens to their server."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, pace: float = 0.0) -> None:
+        """Prepare clients; publishers wait for `pace` seconds after each batch."""
         self.server = ServerProcess(folder, {"window": 5_000})
+        self.pace = pace
         self.rng = Random(seed)
         self.found = KillRecord(
             sent=defaultdict(set),
@@ -156,7 +158,7 @@ class Killing:
                     # The broker misses earlier ones: what the test will say.
                     return
                 self.found.acknowledged[name].update(batch)
-                await let_others_run()
+                await asyncio.sleep(self.pace)  # volume is in the slow suite
 
     async def _subscribe(self) -> None:
         """Make subscriptions, one after the other, and delete all but the last few."""
@@ -339,7 +341,7 @@ def plans(count: int, seed: int) -> list[Plan]:
 def test_nothing_is_lost_by_a_kill_at_each_point(tmp_path: Path) -> None:
     at_any_moment, *_ = plans(1, 1)
     at_points = [Plan(point, 1 + 3 * number % 8, 0.0) for number, point in enumerate(POINTS)]
-    killing = Killing(tmp_path, 1).run([*at_points, at_any_moment])
+    killing = Killing(tmp_path, 1, pace=0.02).run([*at_points, at_any_moment])
     found = asyncio.run(asyncio.wait_for(killing, 300))
     check(found)
     assert sum(map(len, found.acknowledged.values())) > 200
@@ -350,7 +352,7 @@ def test_nothing_is_lost_by_a_kill_at_each_point(tmp_path: Path) -> None:
 
 
 def test_an_acknowledgement_before_the_sync_is_found_out(tmp_path: Path) -> None:
-    killing = Killing(tmp_path, 2)
+    killing = Killing(tmp_path, 2, pace=0.02)
     found = asyncio.run(killing.run([Plan(LYING, 8, 0.0)] * 2, patience=3.0))
     with pytest.raises(AssertionError, match="lost"):
         check(found)

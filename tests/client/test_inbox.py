@@ -6,6 +6,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seeds import in_volume
 from tamis.client.queues import Inbox
 from tamis.protocol import Acknowledge, Credit, Delivery, Reject
 
@@ -93,7 +94,7 @@ def test_without_a_durable_name_what_waits_stays_and_takes_its_part_of_the_credi
     assert inbox.frames("s") == [Credit(subscription="s", events=3)]
 
 
-@settings(max_examples=100)
+@settings(max_examples=in_volume(100))
 @given(st.integers(1, 20), st.lists(st.integers(0, 5), max_size=100))
 def test_a_consumer_never_starves_and_no_more_than_the_window_waits(
     window: int, takes: list[int]

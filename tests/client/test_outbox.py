@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seeds import in_volume
 from tamis.client.messages import (
     MAX_EVENTS_PER_FRAME,
     EncodedEvent,
@@ -342,7 +343,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=in_volume(150))
 @given(ACTIONS, st.booleans())
 def test_every_publication_is_stored_once_in_order_or_fails(
     actions: list[str], is_patient: bool

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from seeds import seeds
+from seeds import in_volume, seeds
 from strategies import generators, random_event, random_filter, random_world
 from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import Node
@@ -130,7 +130,7 @@ def check_case(rng: Random) -> int:
 
 
 @given(generators())
-@settings(max_examples=60)
+@settings(max_examples=in_volume(60))
 def test_an_events_assignment_leads_to_the_oracles_answer(rng: Random) -> None:
     check_case(rng)
 

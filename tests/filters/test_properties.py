@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
-from seeds import seeds
+from seeds import in_volume, seeds
 from strategies import World, generators, random_event, random_filter, random_world
 from tamis.events import Event
 from tamis.filters import Filter, Mode
@@ -44,7 +44,7 @@ def random_case(rng: Random) -> tuple[Filter, World, Mode, list[Event]]:
 
 
 @given(generators())
-@settings(max_examples=100)
+@settings(max_examples=in_volume(100))
 def test_printing_and_simplifying_keep_the_meaning(rng: Random) -> None:
     check_filter(*random_case(rng))
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from seeds import in_volume
 from tamis.events import Schema, attribute
 from tamis.events.arrow import batch_of_arrow
 from tamis.workloads import Workload, shipped
@@ -35,7 +36,7 @@ def test_an_event_does_not_depend_on_the_batch_it_is_drawn_in(
 ) -> None:
     random = Random(name)
     workload = Workload.load(name)
-    for _ in range(2):
+    for _ in range(in_volume(2)):
         seed = random.getrandbits(70)
         first, middle, last = sorted(random.randrange(500) for _ in range(3))
         whole = workload.events(first, last, seed, density)

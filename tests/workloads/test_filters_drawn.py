@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seeds import in_volume
 from tamis import parse
 from tamis.filters.atoms import Compare
 from tamis.filters.boolean import And, Not, Or, Xor
@@ -264,7 +265,7 @@ def random_way(random: Random, below: list[str]) -> str:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=in_volume(40))
 @given(st.randoms(use_true_random=False))
 def test_parentheses_stand_wherever_they_make_a_difference(random: Random) -> None:
     rules = random_rules(random)

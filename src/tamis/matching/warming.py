@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
@@ -45,11 +46,13 @@ def load_kernels(*, announced: bool = True) -> None:
     The first process on a machine compiles them, which takes about a minute, and caches
     them beside the modules or in NUMBA_CACHE_DIR; others load them in less than a second. If they
     must be compiled, a line on standard error says so; if not `announced`, only in a terminal.
+    A process that has them, from an earlier call or because it was forked, does nothing.
     """
     with nullcontext() if announced else announced_in_terminals_only():
         _use_kernels()
 
 
+@cache
 def _use_kernels() -> None:
     engine = Engine()
     engine.add_many(_subscriptions())

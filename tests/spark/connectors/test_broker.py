@@ -181,6 +181,7 @@ def test_an_unreachable_broker_is_reported_at_once(spark: SparkSession) -> None:
         BrokerSink("http://127.0.0.1:9", patience="0.1").check(owner)
 
 
+@pytest.mark.slow
 def test_what_was_removed_before_it_was_read_fails_the_stream(
     spark: SparkSession, tmp_path: Path, site: Site
 ) -> None:
@@ -272,6 +273,7 @@ def _found(line: str) -> list[str]:
     return ["acme", "cheap", "dear"] if json.loads(line)["price"] < 10 else ["acme", "dear"]
 
 
+@pytest.mark.slow
 def test_the_command_line_streams_from_broker_to_broker(
     server: ServerProcess, site: Site, tmp_path: Path
 ) -> None:
