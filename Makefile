@@ -79,7 +79,7 @@ demo-small: $(READY) ## Match a small market feed against a few subscriptions
 	@$(BIN)/tamis compare --schema examples/market/schema.json \
 	  'symbol = "ACME" and price < 50' 'symbol starts with "A"'
 
-BENCHMARKS := imports parsing relations covering sigma paper boolean conjunctions growth churn building storage overlay queries broker spark
+BENCHMARKS := imports parsing objects relations covering sigma paper boolean conjunctions growth churn building storage overlay queries broker spark
 
 bench: $(READY) ## Run the benchmarks and write their tables and plots
 	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         DisconnectedError,
         EventError,
         FilterError,
+        FilterFunctionError,
         FilterStructureError,
         FilterSyntaxError,
         FilterTypeError,
@@ -88,6 +89,14 @@ if TYPE_CHECKING:
     from tamis.languages import parse
     from tamis.languages.constraints import Constraint, applies, constraint_filter
     from tamis.matching import Engine, Matches, Subscription
+    from tamis.objects import (
+        ObjectFilter,
+        message,
+        object_filter_from_structure,
+        object_filter_to_structure,
+        register_comparison,
+        where,
+    )
     from tamis.version import __version__
 
     __all__ = [
@@ -113,6 +122,7 @@ if TYPE_CHECKING:
         "EventLimits",
         "Filter",
         "FilterError",
+        "FilterFunctionError",
         "FilterLimits",
         "FilterStructureError",
         "FilterSyntaxError",
@@ -126,6 +136,7 @@ if TYPE_CHECKING:
         "Missed",
         "MissingExtraError",
         "Mode",
+        "ObjectFilter",
         "OptionError",
         "QueryResult",
         "Receipt",
@@ -165,10 +176,15 @@ if TYPE_CHECKING:
         "intersects",
         "is_always",
         "is_never",
+        "message",
+        "object_filter_from_structure",
+        "object_filter_to_structure",
         "open_bus",
         "open_bus_sync",
         "parse",
+        "register_comparison",
         "simplify",
+        "where",
     ]
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -186,9 +202,9 @@ else:
             """,
             "tamis.errors": """
                 AddressError CloudEventError DisconnectedError EventError FilterError
-                FilterStructureError FilterSyntaxError FilterTypeError JSONError LimitError
-                MissingExtraError OptionError RefusedError SchemaError SubscriptionEndedError
-                TamisError
+                FilterFunctionError FilterStructureError FilterSyntaxError FilterTypeError
+                JSONError LimitError MissingExtraError OptionError RefusedError SchemaError
+                SubscriptionEndedError TamisError
             """,
             "tamis.events": """
                 Attribute Bits CloudEvent Event EventLimits Kind Schema Type attribute
@@ -201,6 +217,10 @@ else:
             "tamis.languages": "parse",
             "tamis.languages.constraints": "Constraint applies constraint_filter",
             "tamis.matching": "Engine Matches Subscription",
+            "tamis.objects": """
+                ObjectFilter message object_filter_from_structure object_filter_to_structure
+                register_comparison where
+            """,
             "tamis.version": "__version__",
         },
     )

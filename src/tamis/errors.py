@@ -10,7 +10,8 @@
     ├── FilterError               a filter that is not valid
     │   ├── FilterSyntaxError     text that is not a filter; knows line and column
     │   ├── FilterStructureError  data that is not a filter; knows the node
-    │   └── FilterTypeError       a filter that contradicts itself or the schema
+    │   └── FilterTypeError       a filter that contradicts itself, the schema or a class
+    │       └── FilterFunctionError  a function that is no filter; knows file, line and column
     ├── SnapshotError             a snapshot file that is damaged, truncated or not a snapshot
     ├── LibraryError              a library of subscriptions that is missing or damaged
     ├── StreamError               a checkpoint or folder that belongs to another stream
@@ -48,6 +49,7 @@ __all__ = [
     "DisconnectedError",
     "EventError",
     "FilterError",
+    "FilterFunctionError",
     "FilterStructureError",
     "FilterSyntaxError",
     "FilterTypeError",
@@ -112,6 +114,18 @@ class FilterTypeError(FilterError):
         self.reason = reason
         self.attribute = attribute
         super().__init__(reason)
+
+
+class FilterFunctionError(FilterTypeError):
+    """A function that cannot be read as a filter, shown with a caret under the place."""
+
+    def __init__(self, reason: str, *, file: str, line: int, column: int, text: str = "") -> None:
+        self.file = file
+        self.line = line
+        self.column = column
+        self.text = text
+        shown = f"\n  {text}\n  {' ' * (column - 1)}^" if text else ""
+        super().__init__(f"{reason} ({file}, line {line}, column {column}){shown}")
 
 
 class FilterSyntaxError(FilterError):

@@ -22,6 +22,7 @@ from benchmarks import (
     growth,
     harness,
     imports,
+    objects,
     overlay,
     paper,
     plans,
@@ -47,6 +48,11 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
         ["A, 1,000: counting, from Arrow", "texts, 100: one dict at a time", "dicts / Arrow"],
     ),
     "imports": (imports.main, "--repeats 1", ["tamis --help", "times of import typer"]),
+    "objects": (
+        objects.main,
+        "--largest 10 --repeats 1",
+        ["20(b): messages/s, by s", "dynamic with look-up", "combined, times as fast as"],
+    ),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
     "queries": (
         queries.main,
@@ -75,6 +81,7 @@ SLOW = {
     "covering",
     "doors",
     "growth",
+    "objects",
     "paper",
     "plans",
     "sigma",
@@ -90,6 +97,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (boolean, conjunctions, doors, growth, plans):
         monkeypatch.setattr(module, "EVENTS", 256)
     monkeypatch.setattr(paper, "MESSAGES", 256)
+    monkeypatch.setattr(objects, "MESSAGES", 64)
+    monkeypatch.setattr(objects, "CALLS", 50)
+    for name in ("ARGUMENTS", "ONE_IN", "NESTING", "DISTINCT"):
+        monkeypatch.setattr(objects, name, getattr(objects, name)[:2])
     monkeypatch.setattr(churn, "EVENTS", 180)
     monkeypatch.setattr(covering, "PAIRS", 10)
     monkeypatch.setattr(covering, "COMPARED", 10)

@@ -75,6 +75,8 @@ class Explanation(NamedTuple):
     """Whether the subscription has expired, so that its matches are not reported."""
     cut_off: bool = False
     """Whether the search for a change took too long, so that there may be a nearer one or one."""
+    residual: str = ""
+    """What does not hold beside the filter, which is only a translation of it."""
 
     def __bool__(self) -> bool:
         return self.matched
@@ -85,6 +87,8 @@ class Explanation(NamedTuple):
         if len(self.reasons) > MAX_SHOWN:
             reasons.append(f"- and {len(self.reasons) - MAX_SHOWN} more")
         subject = "The filter" if self.id == "" else repr(self.id)
+        if self.residual:
+            return f"{subject} does not match:\n- this does not hold exactly: {self.residual}"
         head = f"{subject} {said}" + (":" if reasons else ", whatever the event holds.")
         late = ["The subscription has expired, so it is not reported."] if self.expired else []
         return "\n".join((head, *reasons, self._turn(), *late))

@@ -9,8 +9,10 @@ marked as not exact.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
-from typing import Final, NamedTuple, TypedDict, Unpack
+from itertools import combinations
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 from tamis.diagrams.diagram import BudgetExceededError
 from tamis.diagrams.encoding import Encoding
@@ -20,6 +22,7 @@ from tamis.events import Event, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.boolean import require_filter
 from tamis.filters.modes import as_mode, require_schema
+from tamis.filters.translations import Relatable, translation_of
 
 # Steps for one question, about a second at most. Ordinary filters take a few hundred.
 BUDGET_STEPS: Final = 200_000
@@ -77,24 +80,24 @@ class Space:
         self._many = many
         self._budget = budget
 
-    def covers(self, wide: Filter, narrow: Filter) -> Answer:
+    def covers(self, wide: Relatable, narrow: Relatable) -> Answer:
         """Return whether every event that matches `narrow` matches `wide`; unsure is no."""
         return self._none((narrow, True), (wide, False))
 
-    def surely_covers(self, wide: Filter, narrow: Filter) -> bool:
+    def surely_covers(self, wide: Relatable, narrow: Relatable) -> bool:
         """Return what `covers` answers, without the search for a witness."""
         return self._impossible((narrow, True), (wide, False))
 
-    def surely_disjoint(self, one: Filter, other: Filter) -> bool:
+    def surely_disjoint(self, one: Relatable, other: Relatable) -> bool:
         """Return the opposite of what `intersects` answers, without the search for a witness."""
         return self._impossible((one, True), (other, True))
 
-    def intersects(self, one: Filter, other: Filter) -> Answer:
+    def intersects(self, one: Relatable, other: Relatable) -> Answer:
         """Return whether some event matches both; unsure is yes."""
         none = self._none((one, True), (other, True))
         return none._replace(yes=not none.yes)
 
-    def equivalent(self, one: Filter, other: Filter) -> Answer:
+    def equivalent(self, one: Relatable, other: Relatable) -> Answer:
         """Return whether the same events match both; unsure is no."""
         first = self.covers(one, other)
         if not first.exact or first.yes:
@@ -102,16 +105,18 @@ class Space:
             return second if first.yes or second.event is not None else first
         return first
 
-    def is_always(self, filter_: Filter) -> Answer:
+    def is_always(self, filter_: Relatable) -> Answer:
         """Return whether every event matches; unsure is no."""
         return self._none((filter_, False))
 
-    def is_never(self, filter_: Filter) -> Answer:
+    def is_never(self, filter_: Relatable) -> Answer:
         """Return whether no event matches; unsure is no."""
         return self._none((filter_, True))
 
-    def _none(self, *wanted: tuple[Filter, bool]) -> Answer:
+    def _none(self, *wanted: tuple[Relatable, bool]) -> Answer:
         """Return whether no event matches exactly the wanted filters; unsure is no."""
+        if not _are_filters(wanted):
+            return self._none_translated(wanted)
         bound, encoding = self._encoded(*wanted)
         try:
             root = encoding.matching_just(bound)
@@ -131,26 +136,46 @@ class Space:
             return Answer(False, event=event)
         return Answer(False, False, reason="no witness was found, but none is ruled out")
 
-    def _impossible(self, *wanted: tuple[Filter, bool]) -> bool:
+    def _none_translated(self, wanted: Sequence[tuple[Relatable, bool]]) -> Answer:
+        """Answer for filters that are translated: from above, where something is left to check."""
+        translated = [(translation_of(given), truth) for given, truth in wanted]
+        if any(one == other and a is not b for (one, a), (other, b) in combinations(translated, 2)):
+            return Answer(True)
+        # Without what is left to check, more may match, and nothing is known to match less.
+        bounds = [(t.filter, truth) for t, truth in translated if truth or t.residual is None]
+        unsure = Answer(False, False, reason="what a filter leaves to check is not compared")
+        if not bounds:
+            return unsure
+        # Objects have collections, and their filters say themselves what absence means.
+        answer = Space(Mode.SQL, many=True, budget=self._budget)._none(*bounds)  # noqa: SLF001
+        return unsure if not answer.yes and any(t.residual for t, _ in translated) else answer
+
+    def _impossible(self, *wanted: tuple[Relatable, bool]) -> bool:
         """Return whether it is proved that no event matches exactly the wanted filters."""
+        if not _are_filters(wanted):
+            return self._none_translated(wanted).yes
         bound, encoding = self._encoded(*wanted)
         try:
             return encoding.matching_just(bound) == FALSE
         except BudgetExceededError:
             return False
 
-    def _encoded(self, *wanted: tuple[Filter, bool]) -> tuple[list[tuple[Filter, bool]], Encoding]:
+    def _encoded(self, *wanted: tuple[Any, bool]) -> tuple[list[tuple[Filter, bool]], Encoding]:
         bound = [(self._bind(filter_), matching) for filter_, matching in wanted]
         filters = [filter_ for filter_, _ in bound]
         encoding = Encoding(filters, self._mode, self._schema, many=self._many, budget=self._budget)
         return bound, encoding
 
-    def _bind(self, filter_: Filter) -> Filter:
+    def _bind(self, filter_: object) -> Filter:
         checked = require_filter(filter_)
         return checked if self._schema is None else checked.bind(self._schema)
 
 
-def covers(wide: Filter, narrow: Filter, **options: Unpack[RelationOptions]) -> Answer:
+def _are_filters(wanted: Sequence[tuple[Relatable, bool]]) -> bool:
+    return not any(hasattr(type(given), "__translation__") for given, _ in wanted)
+
+
+def covers(wide: Relatable, narrow: Relatable, **options: Unpack[RelationOptions]) -> Answer:
     """Return whether every event that matches `narrow` matches `wide`; unsure is no.
 
     >>> from tamis.filters import attr
@@ -162,7 +187,7 @@ def covers(wide: Filter, narrow: Filter, **options: Unpack[RelationOptions]) -> 
     return Space(**options).covers(wide, narrow)
 
 
-def intersects(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Answer:
+def intersects(one: Relatable, other: Relatable, **options: Unpack[RelationOptions]) -> Answer:
     """Return whether some event matches both filters; unsure is yes.
 
     >>> from tamis.filters import attr
@@ -172,17 +197,17 @@ def intersects(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -
     return Space(**options).intersects(one, other)
 
 
-def equivalent(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Answer:
+def equivalent(one: Relatable, other: Relatable, **options: Unpack[RelationOptions]) -> Answer:
     """Return whether the same events match both filters; unsure is no."""
     return Space(**options).equivalent(one, other)
 
 
-def is_always(filter_: Filter, **options: Unpack[RelationOptions]) -> Answer:
+def is_always(filter_: Relatable, **options: Unpack[RelationOptions]) -> Answer:
     """Return whether every event matches; unsure is no."""
     return Space(**options).is_always(filter_)
 
 
-def is_never(filter_: Filter, **options: Unpack[RelationOptions]) -> Answer:
+def is_never(filter_: Relatable, **options: Unpack[RelationOptions]) -> Answer:
     """Return whether no event matches; unsure is no."""
     return Space(**options).is_never(filter_)
 
@@ -211,7 +236,7 @@ class Comparison(NamedTuple):
         return self.covers.exact and self.covered.exact and self.meets.exact
 
 
-def compare(one: Filter, other: Filter, **options: Unpack[RelationOptions]) -> Comparison:
+def compare(one: Relatable, other: Relatable, **options: Unpack[RelationOptions]) -> Comparison:
     """Return how two filters relate, with events that match only one of them, and both.
 
     >>> from tamis.filters import attr

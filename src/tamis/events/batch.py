@@ -6,7 +6,7 @@ events, `arrow` from Arrow's columns, `json_source` from JSON lines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol, runtime_checkable
@@ -23,7 +23,7 @@ from tamis.events.columns import (
     value_at,
 )
 from tamis.events.event import Event
-from tamis.events.gathering import LIMITS, Admission, gather
+from tamis.events.gathering import LIMITS, Admission, ReadsObjects, gather
 from tamis.events.kinds import Value
 from tamis.events.schema import Schema
 from tamis.events.values import microseconds
@@ -41,6 +41,7 @@ __all__ = [
     "EventObjects",
     "EventSource",
     "Projection",
+    "ReadsObjects",
     "is_arrow",
     "microseconds",
     "split_numbers",
@@ -78,14 +79,22 @@ class EventSource(Protocol):
 class EventObjects:
     """Events one by one, as mappings or `Event` objects."""
 
-    def __init__(self, events: Iterable[Event | Mapping[str, object]]) -> None:
+    def __init__(
+        self,
+        events: Iterable[Event | Mapping[str, object]],
+        objects: ReadsObjects | None = None,
+    ) -> None:
         self._events = events
+        self._objects = objects
+        self.taken: Sequence[object] = ()
+        """The events of the last batch, as they were given."""
 
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
         """Yield the events, some thousands at a time."""
         remaining = iter(self._events)
-        admission = Admission(projection.schema, total=projection.total)
+        admission = Admission(projection.schema, total=projection.total, objects=self._objects)
         while taken := list(islice(remaining, EVENTS_PER_BATCH)):
+            self.taken = taken
             columns, errors = gather(taken, admission, projection.wanted)
             yield EventBatch(len(taken), columns, errors)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tamis.errors import TamisError
 from tamis.events.columns import Column, Entries, entries_of, float_entries, integer_entries, joined
 from tamis.events.event import Event, EventLimits, flatten
-from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, check_value, kind_of
+from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, check_value, is_value, kind_of
 from tamis.events.schema import Attribute, Schema, fit
 from tamis.events.values import INT64_MAX, INT64_MIN
 
@@ -28,12 +28,29 @@ _MAX_EXACT_INTEGER: Final = 1 << 53
 """Below this, every integer is a float of its own."""
 
 
+class ReadsObjects(Protocol):
+    """Finds attributes in objects that are no mappings."""
+
+    def event(self, given: object, wanted: Collection[str] | None) -> Event:
+        """Return an object as an event that has the wanted attributes."""
+        ...
+
+    def columns(
+        self, objects: Sequence[object], numbers: NDArray[np.int32], wanted: Collection[str] | None
+    ) -> dict[str, Column]:
+        """Return the wanted attributes of objects, given the number of each."""
+        ...
+
+
 class Admission:
     """The checks that an event passes on its way into a batch."""
 
-    def __init__(self, schema: Schema | None, *, total: bool) -> None:
+    def __init__(
+        self, schema: Schema | None, *, total: bool, objects: ReadsObjects | None = None
+    ) -> None:
         self.schema: Final = schema
         self.total: Final = total
+        self.objects: Final = objects
         self._masks = schema.masks if schema is not None else frozenset[str]()
 
     def admit(self, event: Event | Mapping[str, object]) -> Event:
@@ -91,6 +108,10 @@ def gather(
     if set(map(type, events)) == {dict}:
         flat.add(events, np.arange(len(events), dtype=np.int32))  # type: ignore[arg-type]
     else:
+        if admission.objects is not None:
+            strangers = [n for n, event in enumerate(events) if is_object(event)]
+            if strangers:
+                return _gather_with_objects(events, strangers, admission, wanted)
         dicts = [number for number, event in enumerate(events) if type(event) is dict]
         flat.is_left[:] = True
         flat.is_left[dicts] = False
@@ -104,6 +125,41 @@ def gather(
     return GatheredEvents({n: column for n, column in both.items() if column.entries}, left.errors)
 
 
+def is_object(event: object) -> bool:
+    """Return whether something may be an object with attributes: no mapping, and no plain data."""
+    if isinstance(event, Mapping) or type(event).__module__ == "builtins":
+        return False
+    return not is_value(event)
+
+
+def _gather_with_objects(
+    events: Sequence[Any],
+    strangers: Sequence[int],
+    admission: Admission,
+    wanted: Collection[str] | None,
+) -> GatheredEvents:
+    """Return the columns of events of which some are objects."""
+    reader = admission.objects
+    assert reader is not None  # noqa: S101 - the caller looked
+    is_strange = np.zeros(len(events), np.bool_)
+    is_strange[strangers] = True
+    plain = [{} if strange else event for event, strange in zip(events, is_strange, strict=True)]
+    if admission.schema is not None or wanted is None:
+        # What a schema declares is checked, wanted or not.
+        asked = None if wanted is None else {*wanted, *(admission.schema or ())}
+        converted = {number: reader.event(events[number], asked) for number in strangers}
+        mixed = [converted.get(number, event) for number, event in enumerate(plain)]
+        return gather(mixed, admission, wanted)
+    numbers = np.flatnonzero(is_strange).astype(np.int32)
+    found = reader.columns([events[number] for number in strangers], numbers, wanted)
+    if len(strangers) == len(events):
+        return GatheredEvents(found, {})
+    columns, errors = gather(plain, admission, wanted)
+    names = dict.fromkeys((*columns, *found))
+    both = {name: joined(columns.get(name), found.get(name)) for name in names}
+    return GatheredEvents(both, errors)
+
+
 def gather_checked(
     events: Iterable[Event], numbers: Sequence[int], wanted: Collection[str] | None = None
 ) -> dict[str, Column]:
@@ -115,7 +171,7 @@ def gather_checked(
         if values:
             if len(values) > len(tuples):
                 found = np.repeat(found, list(map(len, tuples)))  # noqa: PLW2901
-            columns[name] = _plain_column(found, values, None) or _mixed_column(found, values)
+            columns[name] = plain_column(found, values, None) or mixed_column(found, values)
     return columns
 
 
@@ -165,7 +221,7 @@ class _FlatDicts:
         declared = self._schema.get(name)
         if self._wanted is not None and name not in self._wanted and _are_plain(values, declared):
             return
-        column = _plain_column(events, values, declared)
+        column = plain_column(events, values, declared)
         if column is None:
             column, left = _checked_column(name, events, values, declared)
             self.is_left[left] = True
@@ -235,7 +291,7 @@ def _are_plain(values: list[Any], declared: Attribute | None) -> bool:
     return str not in types or all(map(is_unicode, values))
 
 
-def _plain_column(
+def plain_column(
     events: NDArray[np.int32], values: list[Any], declared: Attribute | None
 ) -> Column | None:
     """Return the column if all values are certainly valid and of the declared type."""
@@ -305,10 +361,11 @@ def _checked_column(
     numbers = np.array(kept[0], np.int32)
     if not kept[1]:
         return Column({}), left
-    return _plain_column(numbers, kept[1], None) or _mixed_column(numbers, kept[1]), left
+    return plain_column(numbers, kept[1], None) or mixed_column(numbers, kept[1]), left
 
 
-def _mixed_column(events: NDArray[np.int32], values: list[Any]) -> Column:
+def mixed_column(events: NDArray[np.int32], values: list[Any]) -> Column:
+    """Return a column of values of several kinds."""
     places: dict[Kind | None, list[int]] = {}
     for place, value in enumerate(values):
         places.setdefault(kind_of(value), []).append(place)

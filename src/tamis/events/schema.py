@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from tamis.errors import EventError, SchemaError
+from tamis.events.class_attributes import attributes_of
 from tamis.events.event import Event
 from tamis.events.kinds import (
     KIND_OF_TYPE,
@@ -68,6 +69,29 @@ class Schema(Mapping[str, Attribute]):
             _check_name(name): _declared(name, declaration)
             for name, declaration in (attributes or {}).items()
         }
+
+    @classmethod
+    def of(cls, described: type) -> Schema:
+        """Return the schema that the fields and properties of a class declare.
+
+        Nested classes become dotted names, collections several values. What has no type of a
+        schema, such as a field that may be text or a number, is left out.
+
+        >>> class Order:
+        ...     total: float
+        ...     tags: list[str]
+        >>> Schema.of(Order)
+        Schema({'total': 'float', 'tags': Attribute('str', many=True)})
+        """
+        if not isinstance(described, type):
+            raise SchemaError(f"Schema.of takes a class, not {brief(described)}")
+        found = {one.name: Attribute(one.type, many=one.many) for one in attributes_of(described)}
+        if not found:
+            raise SchemaError(
+                f"the class {described.__name__} annotates no fields or properties that a schema "
+                "could declare; annotate them, as in price: float"
+            )
+        return cls(found)
 
     @cached_property
     def masks(self) -> frozenset[str]:

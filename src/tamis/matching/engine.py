@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection as AnyCollection
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -26,22 +28,28 @@ from tamis.events.batch import (
     EVENTS_PER_BATCH,
     LIMITS,
     Admission,
+    Column,
+    EventBatch,
     EventObjects,
     EventSource,
     Projection,
     is_arrow,
 )
+from tamis.events.gathering import is_object
 from tamis.events.json_source import JsonLineEvents, JsonLinesData, reader_of
 from tamis.events.json_text import require_json_text
 from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.any_text import text_attributes
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
+from tamis.filters.printing import ANY
+from tamis.filters.translations import Residual, Translatable, Translation
 from tamis.languages import parse
 from tamis.matching.compile.programs import compile_filter, decompile
 from tamis.matching.compile.texts import TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.matches import LineMatches, MatchedBatch, Matches
+from tamis.matching.residuals import ResidualIndex
 from tamis.matching.store import snapshot
 from tamis.matching.store.additions import Addition
 from tamis.matching.store.collection import Collection, CollectionState
@@ -61,6 +69,8 @@ from tamis.units import count
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from tamis.objects.source import ObjectReader
 
 # Filters given as texts are compiled together if they are many: kernels take time to load.
 MIN_TEXTS: Final = 1_024
@@ -102,6 +112,15 @@ class Engine:
         nothing = Projection(frozenset(), schema, total=self._total)
         self._projected: tuple[tuple[Segment, ...], Projection] = (), nothing
         """Segments, and what they want of events."""
+        self._residuals: Mapping[Id, Residual] = {}
+        """What is left to check, by subscription; replaced as a whole, never changed.
+
+        Whoever adds a residual does so before its subscription, and whoever removes one, after. A
+        reader takes the residuals first, and again if they have changed until it has the
+        subscriptions; then it decides as before or as after the change.
+        """
+        self._residual_index = ResidualIndex()
+        self._objects = _Objects()
 
     def __len__(self) -> int:
         return self._collection.count
@@ -124,7 +143,7 @@ class Engine:
     def add(
         self,
         id_: Id,
-        filter_: Filter | str,
+        filter_: Filter | str | Translatable,
         *,
         language: str = "tamis",
         mode: str | None = None,
@@ -133,8 +152,15 @@ class Engine:
         """Add a subscription; it matches from the next event on."""
         given = Subscription(id_, filter_, language, mode, expires_at)
         with self._collection.changing:
-            vocabulary = self._collection.vocabulary_to_extend()
-            self._collection.add(*self._compiled_alone(given, vocabulary))
+            self._add_alone(given, self._collection.vocabulary_to_extend())
+
+    def _add_alone(self, given: Subscription, vocabulary: Vocabulary) -> None:
+        entry, translation = self._compiled_alone(given, vocabulary)
+        if translation.residual is None or entry.id in self._collection:
+            self._collection.add(entry, translation.filter)
+            return
+        self._residuals = {**self._residuals, entry.id: translation.residual}
+        self._collection.add(entry, translation.filter)
 
     def add_many(
         self,
@@ -199,7 +225,7 @@ class Engine:
         vocabulary: Vocabulary,
     ) -> None:
         if program is None or type(given) is not Subscription:
-            self._collection.add(*self._compiled_alone(subscription_of(given), vocabulary))
+            self._add_alone(subscription_of(given), vocabulary)
             return
         id_, _, _, _, expiry = given
         expires_at = NEVER if expiry is None else seconds_of(expiry)
@@ -209,11 +235,16 @@ class Engine:
         """Remove a subscription; events no longer match it."""
         with self._collection.changing:
             self._collection.remove(id_)
+            self._forget_residual(id_)
+
+    def _forget_residual(self, id_: Id) -> None:
+        if id_ in self._residuals:
+            self._residuals = {known: one for known, one in self._residuals.items() if known != id_}
 
     def replace(
         self,
         id_: Id,
-        filter_: Filter | str,
+        filter_: Filter | str | Translatable,
         *,
         language: str = "tamis",
         mode: str | None = None,
@@ -223,11 +254,16 @@ class Engine:
         given = Subscription(id_, filter_, language, mode, expires_at)
         with self._collection.changing:
             vocabulary = self._collection.vocabulary_to_extend()
-            self._collection.replace(*self._compiled_alone(given, vocabulary))
+            entry, translation = self._compiled_alone(given, vocabulary)
+            if translation.residual is not None and id_ in self._collection:
+                self._residuals = {**self._residuals, id_: translation.residual}
+            self._collection.replace(entry, translation.filter)
+            if translation.residual is None:
+                self._forget_residual(id_)
 
     def _compiled_alone(
         self, given: Subscription, vocabulary: Vocabulary
-    ) -> tuple[CompiledSubscription, Filter]:
+    ) -> tuple[CompiledSubscription, Translation]:
         if not isinstance(given.id, str | int) or isinstance(given.id, bool):
             raise FilterError(f"an id is a text or an integer, not {given.id!r:.60}")
         mode = self.mode if given.mode is None else as_mode(given.mode)
@@ -236,27 +272,44 @@ class Engine:
                 "mode 'total' is a promise about all events: give it to the engine, not to one "
                 "subscription"
             )
-        filter_ = self._filter(given)
+        translation = self._translation(given)
+        if not isinstance(given.filter, Filter | str):
+            # What is translated says itself what absence means, and is translated to this mode.
+            if given.mode is not None and mode is not Mode.SQL:
+                raise FilterError(
+                    f"mode {given.mode!r} is for filters over attributes: leave it out"
+                )
+            mode = Mode.SQL
         expires_at = seconds_of(given.expires_at)
-        codes = compile_filter(filter_, mode, vocabulary)
-        return CompiledSubscription(given.id, np.array(codes, np.int32), mode, expires_at), filter_
+        if translation.ways and self.schema is not None:
+            raise FilterError(
+                "a filter over objects is checked against their classes, and asks for more than a "
+                "schema declares; add it to an engine without a schema"
+            )
+        codes = compile_filter(translation.filter, mode, vocabulary)
+        entry = CompiledSubscription(given.id, np.array(codes, np.int32), mode, expires_at)
+        if translation.ways:
+            self._objects.reader.learn(translation.ways)
+        return entry, translation
 
-    def _filter(self, given: Subscription) -> Filter:
+    def _translation(self, given: Subscription) -> Translation:
+        if isinstance(given.filter, str):
+            return Translation(parse(given.filter, given.language, limits=self._limits))
         if isinstance(given.filter, Filter):
-            filter_ = given.filter
-            self._limits.check(filter_)
-        elif not isinstance(given.filter, str):
-            raise FilterError(f"a filter is a text or a Filter, not {given.filter!r:.60}")
+            translation = Translation(given.filter)
+        elif hasattr(type(given.filter), "__translation__"):
+            translation = given.filter.__translation__()
         else:
-            filter_ = parse(given.filter, given.language, limits=self._limits)
-        return filter_
+            raise FilterError(f"a filter is a text or a Filter, not {given.filter!r:.60}")
+        self._limits.check(translation.filter)
+        return translation
 
     def filter(self, id_: Id) -> tuple[Filter, Mode]:
         """Return a subscription's filter, bound to the schema, and its mode."""
         entry, vocabulary = self._collection.find(id_)
         return decompile(entry.program.tolist(), entry.mode, vocabulary), entry.mode
 
-    def explain(self, id_: Id, event: Event | Mapping[str, object]) -> Explanation:
+    def explain(self, id_: Id, event: object) -> Explanation:
         """Explain why an event satisfies a subscription or not, and what would change that.
 
         >>> engine = Engine()
@@ -269,13 +322,27 @@ class Engine:
         if isinstance(id_, Event | Mapping):
             raise FilterError("explain takes the id of a subscription first, and then the event")
         expired = self._collection.find(id_)[0].expires_at <= self._clock()
-        return explain(
-            id_, *self.filter(id_), event, self.schema, total=self._total, expired=expired
+        (filter_, mode), given = self.filter(id_), event
+        if not isinstance(given, Mapping) and is_object(given):
+            given = self._objects.reader.event(given, {*filter_.attributes(), *(self.schema or ())})
+        found = explain(
+            id_,
+            filter_,
+            mode,
+            given,  # type: ignore[arg-type]
+            self.schema,
+            total=self._total,
+            expired=expired,
         )
+        residual = self._residuals.get(id_)
+        if found.matched and residual is not None and not residual.holds(event):
+            return found._replace(matched=False, change=None, changed=None, residual=str(residual))
+        return found
 
     def lint(self, **limits: Unpack[LintLimits]) -> Findings:
         """Find filters that are never or always true, equal to another, or covered by one.
 
+        Filters that leave something to check in Python are not examined.
         Examine at most `filters` filters, and compare at most `pairs` pairs, in at most `steps`
         steps each.
 
@@ -287,6 +354,7 @@ class Engine:
         """
         now = self._clock()
         ids = [id_ for id_ in self.ids() if self._collection.find(id_)[0].expires_at > now]
+        ids = [id_ for id_ in ids if id_ not in self._residuals]
         subjects = (LintedFilter(id_, *self.filter(id_)) for id_ in ids)
         return lint(subjects, self.schema, self.match_batch, count=len(ids), **limits)
 
@@ -308,6 +376,11 @@ class Engine:
     def save(self, path: str | PathLike[str]) -> None:
         """Write all subscriptions, compiled together, to one checksummed file."""
         with self._collection.changing:
+            if self._residuals:
+                raise FilterError(
+                    f"the filter of {next(iter(self._residuals))!r} leaves something to check in "
+                    "Python, which no snapshot can hold; remove it first, and add it after loading"
+                )
             segment = self._collection.compact()
             snapshot.save(Path(path), segment, self._collection.vocabulary, self.mode)
 
@@ -337,26 +410,35 @@ class Engine:
 
     # --- matching ----------------------------------------------------------------------------
 
-    def match(
-        self, event: Event | Mapping[str, object], *, budget: MatchingBudget | None = None
-    ) -> list[Id]:
+    def match(self, event: object, *, budget: MatchingBudget | None = None) -> list[Id]:
         """Return the ids of the subscriptions that one event satisfies, in order of adding.
 
+        An event is an `Event`, a mapping, or any object with public attributes.
         Without a budget the answer is complete; with one, except for its `undecided`.
         """
-        now, state = self._clock(), self._collection.state
-        if not state.is_whole:
-            state = self._collection.whole()
-        if budget is not None and state.is_metered:
-            # What is not compiled cannot be measured test by test.
-            state = CollectionState(state.vocabulary, self._collection.compiled())
-        if type(event) is dict and budget is None and self._is_all_compiled(state):
+        while True:
+            residuals = self._residuals
+            now, state = self._clock(), self._collection.state
+            if not state.is_whole:
+                state = self._collection.whole()
+            if budget is not None and state.is_metered:
+                # What is not compiled cannot be measured test by test.
+                state = CollectionState(state.vocabulary, self._collection.compiled())
+            if residuals is self._residuals:
+                break
+        if (
+            type(event) is dict
+            and budget is None
+            and not residuals
+            and self._is_all_compiled(state)
+        ):
             plain = _joined(segment.match_plain(event, now) for segment in state.segments)
             if plain is not None:
                 return plain
+        given = event
         # Most events come from a decoder that has checked them.
         if type(event) is not Event or event.conforms_to is not self.schema or self._total:
-            event = self._admission.admit(event)
+            event = self._admitted(event, state)
         found = [id_ for segment in state.segments for id_ in segment.match_one(event, now, budget)]
         view = View(event, UNKNOWN[Mode.SQL], self.schema)
         for entry, filter_ in state.open:
@@ -366,7 +448,23 @@ class Engine:
                 is_satisfied = self._satisfies(event, filter_, entry.mode)
             if is_satisfied and entry.expires_at > now:
                 found.append(entry.id)
+        if residuals:
+            found = [id_ for id_ in found if id_ not in residuals or residuals[id_].holds(given)]
         return found
+
+    def _admitted(self, given: Any, state: CollectionState) -> Event:
+        """Return an event that is checked; of an object, with the attributes that filters want."""
+        if not isinstance(given, Mapping) and is_object(given):
+            known, projection = self._projected
+            if known is not state.segments:
+                projection = self._project(state.segments)
+            wanted = projection.wanted
+            if wanted is not None:
+                tested = (one.filter.attributes() for one in state.open)
+                wanted = wanted.union(*tested, self.schema or ())
+                wanted = None if ANY in wanted else wanted
+            given = self._objects.reader.event(given, wanted)
+        return self._admission.admit(given)
 
     def _is_all_compiled(self, state: CollectionState) -> bool:
         """Return whether segments find all there is to find, and check the event on the way."""
@@ -390,9 +488,10 @@ class Engine:
         ['cheap']
         """
         require_json_text(text)
-        state = self._collection.state
-        if state.open or not state.is_whole:
-            # Uncompiled filters want to see the whole event.
+        residuals, state = self._residuals, self._collection.state
+        is_checked = residuals or residuals is not self._residuals
+        if state.open or not state.is_whole or is_checked:
+            # Uncompiled filters, and what is left to check, want to see the whole event.
             return self.match(decode_json(text, schema=self.schema, limits=limits))
         now = self._clock()
         data = _encoded(text) if limits is None and self._is_all_compiled(state) else None
@@ -435,7 +534,7 @@ class Engine:
 
     def match_batch(
         self,
-        events: EventSource | Iterable[Event | Mapping[str, object]] | pa.RecordBatch | pa.Table,
+        events: EventSource | Iterable[object] | pa.RecordBatch | pa.Table,
         *,
         now: float | None = None,
         budget: MatchingBudget | None = None,
@@ -446,7 +545,10 @@ class Engine:
         a budget the answer is complete; with one, except for its `undecided`.
         """
         # Take the segments first: a source omits attributes that they do not test.
-        segments = self._collection.compiled()
+        residuals, segments = self._residuals, self._collection.compiled()
+        while residuals is not self._residuals:
+            residuals, segments = self._residuals, self._collection.compiled()
+        checks = self._residual_index.of(segments, residuals) if residuals else ()
         known, projection = self._projected
         if known is not segments:
             projection = self._project(segments)
@@ -456,7 +558,7 @@ class Engine:
 
             source: EventSource = ArrowEvents(events)
         else:
-            source = events if isinstance(events, EventSource) else EventObjects(_events(events))
+            source = events if isinstance(events, EventSource) else self._objects.source(events)
         most = min((segment.evaluator.max_events for segment in segments), default=EVENTS_PER_BATCH)
         found: list[MatchedBatch] = []
         errors: dict[int, TamisError] = {}
@@ -470,11 +572,15 @@ class Engine:
                 if len(found) == 1:
                     found[0] = found[0].condensed()
                 matches = []
-                for segment in segments:
+                for number, segment in enumerate(segments):
                     meter = None
                     if budget is not None and segment.evaluator.is_metered:
                         meter = segment.meter(budget, count)
-                    matches.append(segment.evaluator.evaluate(part, self._threads, meter))
+                    matched_rows = segment.evaluator.evaluate(part, self._threads, meter)
+                    if checks:
+                        event_at = _events_as_given(source, part, first)
+                        matched_rows = checks[number].checked(matched_rows, event_at)
+                    matches.append(matched_rows)
                 matched = MatchedBatch(part.length, matches)
                 found.append(matched.condensed() if found else matched)
                 errors.update((count + number, error) for number, error in part.errors.items())
@@ -501,6 +607,41 @@ class Engine:
     def compact(self) -> None:
         """Compile all subscriptions together; matching is fastest after that."""
         self._collection.compact()
+
+
+class _Objects:
+    """What an engine needs once it meets an object that is no mapping; most never do."""
+
+    @cached_property
+    def reader(self) -> ObjectReader:
+        """Return what finds attributes in objects."""
+        from tamis.objects.source import ObjectReader  # noqa: PLC0415 - only for objects
+
+        return ObjectReader()
+
+    def event(self, given: object, wanted: AnyCollection[str] | None) -> Event:
+        """Return an object as an event that has the wanted attributes."""
+        return self.reader.event(given, wanted)
+
+    def columns(
+        self,
+        objects: Sequence[object],
+        numbers: NDArray[np.int32],
+        wanted: AnyCollection[str] | None,
+    ) -> dict[str, Column]:
+        """Return the wanted attributes of objects, given the number of each."""
+        return self.reader.columns(objects, numbers, wanted)
+
+    def source(self, events: Any) -> EventObjects:
+        """Return events and objects one by one as a source."""
+        return EventObjects(_events(events), self)
+
+
+def _events_as_given(source: EventSource, batch: EventBatch, first: int) -> Callable[[int], object]:
+    if isinstance(source, EventObjects):
+        taken = source.taken
+        return lambda number: taken[first + number]
+    return batch.event
 
 
 def _encoded(text: object) -> bytes | None:

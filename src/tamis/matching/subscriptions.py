@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from tamis.errors import FilterError
 from tamis.filters import Filter, Id
+from tamis.filters.translations import Translatable
 from tamis.matching.compile.texts import LANGUAGE, MAX_TEXT_CHARACTERS
 
 NEVER: Final = float("inf")
@@ -20,7 +21,7 @@ class Subscription(NamedTuple):
     """A subscription for `add_many`."""
 
     id: Id
-    filter: Filter | str
+    filter: Filter | str | Translatable
     language: str = "tamis"
     mode: str | None = None
     expires_at: float | datetime | None = None

@@ -1,0 +1,78 @@
+"""Residuals: what is left to check of the matches of filters that are translated approximately."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.filters import Id
+from tamis.filters.translations import Residual
+from tamis.matching.evaluate.segment_matches import SegmentMatches
+from tamis.matching.store.segments import Segment
+
+EventAt = Callable[[int], object]
+"""Returns an event of a batch as it was given."""
+
+
+class SegmentResiduals(NamedTuple):
+    """The residuals of one segment's subscriptions."""
+
+    has_residual: NDArray[np.bool_]
+    by_place: Mapping[int, Residual]
+
+    @classmethod
+    def of(cls, segment: Segment, residuals: Mapping[Id, Residual]) -> SegmentResiduals:
+        """Find the subscriptions of a segment that have residuals."""
+        places = {segment.place(id_): residual for id_, residual in residuals.items()}
+        by_place = {place: residual for place, residual in places.items() if place is not None}
+        has_residual = np.zeros(segment.size, np.bool_)
+        has_residual[[*by_place]] = True
+        return cls(has_residual, by_place)
+
+    def checked(self, found: SegmentMatches, event_at: EventAt) -> SegmentMatches:
+        """Return the matches whose residual holds, or that have none."""
+        if not self.by_place:
+            return found
+        self._check_rows(found, event_at)
+        return self._checked_lists(found, event_at)
+
+    def _check_rows(self, found: SegmentMatches, event_at: EventAt) -> None:
+        nothing = np.zeros(1, np.bool_)
+        for row in np.flatnonzero(self.has_residual[found.unindexed]).tolist():
+            residual = self.by_place[int(found.unindexed[row])]
+            words = np.ascontiguousarray(found.bitmap[:, row, :]).view(np.uint8)
+            bits = np.unpackbits(words.ravel(), bitorder="little", count=None)
+            for event in np.flatnonzero(bits[: len(found.ends)]).tolist():
+                if not residual.holds(event_at(event)):
+                    found.set_bits(event, np.array([row]), nothing)
+
+    def _checked_lists(self, found: SegmentMatches, event_at: EventAt) -> SegmentMatches:
+        candidates = np.flatnonzero(self.has_residual[found.indexed])
+        if not len(candidates):
+            return found
+        events, kept = found.events(), np.ones(len(found.indexed), np.bool_)
+        for place in candidates.tolist():
+            residual = self.by_place[int(found.indexed[place])]
+            kept[place] = residual.holds(event_at(int(events[place])))
+        counts = np.bincount(events[kept], minlength=len(found.ends))
+        return found._replace(ends=np.cumsum(counts), indexed=found.indexed[kept])
+
+
+class ResidualIndex:
+    """The residuals of all segments, found again only when either has changed."""
+
+    def __init__(self) -> None:
+        self._known: tuple[object, object, Sequence[SegmentResiduals]] = ((), {}, ())
+
+    def of(
+        self, segments: tuple[Segment, ...], residuals: Mapping[Id, Residual]
+    ) -> Sequence[SegmentResiduals]:
+        """Return the residuals of some segments."""
+        known_segments, known_residuals, found = self._known
+        if known_segments is not segments or known_residuals is not residuals:
+            found = [SegmentResiduals.of(segment, residuals) for segment in segments]
+            self._known = segments, residuals, found
+        return found

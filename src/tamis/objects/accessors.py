@@ -1,0 +1,325 @@
+"""Accessors: how a message object is queried, as a chain of members, calls, indices and keys.
+
+An accessor has a name, which is the attribute that the engine knows. Fields, properties and keys
+are joined by dots, so that a filter in text means the same on objects and on plain events.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from threading import Lock
+from typing import Any, ClassVar, Final, NamedTuple
+
+from tamis.errors import FilterTypeError, LimitError
+from tamis.events.reflection import SINGLE
+from tamis.events.values import Bits
+
+MAX_STEPS: Final = 32
+"""AccessorSteps of one accessor, and collections inside each other."""
+MAX_VALUES: Final = 65_536
+"""Values that one accessor may find in an object; more are left out, and counted as a failure."""
+
+_PLAIN: Final = re.compile(r"[^\W\d]\w*")
+_STEP: Final = re.compile(
+    r'\.?(?P<field>[^\W\d]\w*)|\[(?P<index>-?\d{1,9})\]|\[(?P<key>"(?:[^"\\]|\\.)*")\]'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldStep:
+    """A public field or property of an object, or what a mapping has under this name."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f".{self.name}" if _PLAIN.fullmatch(self.name) else f"[{json.dumps(self.name)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStep(FieldStep):
+    """The same, written as a key."""
+
+    __str__ = FieldStep.__str__
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """A call of a public method with constant arguments."""
+
+    name: str
+    arguments: tuple[object, ...] = ()
+
+    def __str__(self) -> str:
+        return f".{self.name}({', '.join(map(show_argument, self.arguments))})"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexStep:
+    """An element of a sequence by its place, or a value of a mapping by an integer key."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"[{self.index}]"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassStep:
+    """Whether the object is an instance of the class with this qualified name."""
+
+    class_name: str
+
+    def __str__(self) -> str:
+        return f".isinstance({self.class_name})"
+
+
+Step = FieldStep | CallStep | IndexStep | ClassStep
+AccessorSteps = tuple[Step, ...]
+
+
+def show_argument(argument: object) -> str:
+    """Return an argument of a call as its accessor's name has it."""
+    return json.dumps(argument, ensure_ascii=False) if isinstance(argument, str) else repr(argument)
+
+
+def name_of(steps: Sequence[Step]) -> str:
+    """Return the attribute that stands for what some steps lead to.
+
+    >>> name_of((FieldStep("customer"), FieldStep("city"))), name_of((CallStep("total", ("EUR",)),))
+    ('customer.city', 'total("EUR")')
+    """
+    return "".join(map(str, steps)).removeprefix(".")
+
+
+@lru_cache(maxsize=4096)
+def steps_of(name: str) -> AccessorSteps | None:
+    """Return the steps that an attribute's name in a text stands for; None if it stands for none.
+
+    Names in texts never call methods and never reach private members: texts come from outsiders.
+
+    >>> steps_of("lines[0].price")
+    (FieldStep(name='lines'), IndexStep(index=0), FieldStep(name='price'))
+    """
+    steps: list[Step] = []
+    at = 0
+    while at < len(name):
+        found = _STEP.match(name, at)
+        if found is None or len(steps) == MAX_STEPS:
+            return None
+        at = found.end()
+        if found["index"] is not None:
+            steps.append(IndexStep(int(found["index"])))
+            continue
+        if found["field"] is None:
+            steps.append(KeyStep(json.loads(found["key"])))
+        elif is_private(found["field"]):
+            return None
+        else:
+            steps.append(FieldStep(found["field"]))
+    return tuple(steps) if name_of(steps) == name else None
+
+
+def is_private(name: str) -> bool:
+    """Return whether a name belongs to its class alone."""
+    return name.startswith("_")
+
+
+@dataclass(frozen=True)
+class Accessor:
+    """A chain of steps from a message object to a value."""
+
+    root: str = ""
+    """The qualified name of the class of the message; empty: any object that answers."""
+    steps: AccessorSteps = ()
+    exact: bool = True
+    """Whether decimals are kept as they are; otherwise they are the nearest number."""
+
+    @cached_property
+    def name(self) -> str:
+        """Return the attribute that the engine knows."""
+        return name_of(self.steps)
+
+    def then(self, step: Step, *, exact: bool = True) -> Accessor:
+        """Return the accessor with one more step."""
+        if len(self.steps) >= MAX_STEPS:
+            raise LimitError("steps of an accessor", actual=len(self.steps) + 1, limit=MAX_STEPS)
+        return Accessor(self.root, (*self.steps, step), exact)
+
+    def __str__(self) -> str:
+        return self.name or "the message"
+
+
+# --- classes by their names ------------------------------------------------------------------
+
+
+def class_name(cls: type) -> str:
+    """Return the name of a class with that of its module."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _class_names(cls: type) -> frozenset[str]:
+    return frozenset(map(class_name, cls.__mro__))
+
+
+class_names: Final[Callable[[type], frozenset[str]]] = lru_cache(maxsize=4096)(_class_names)
+"""Returns the names of a class and of all that it is derived from."""
+
+
+# --- reading an object, step by step ---------------------------------------------------------
+
+
+@dataclass
+class AccessorFailures:
+    """Exceptions in accessors: how many, and the first of each class of objects and accessor."""
+
+    total: int = 0
+    first: dict[tuple[str, str], AccessorFailure] = field(default_factory=dict)
+    """By the class of the message object, and the accessor."""
+    _changing: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    MOST: ClassVar[int] = 1_000
+
+    def note(self, message: object, accessor: str, error: Exception) -> None:
+        """Count a failure; the number of those that are kept is bounded."""
+        key = class_name(type(message)), accessor
+        with self._changing:
+            self.total += 1
+            known = self.first.get(key)
+            if known is not None:
+                self.first[key] = known._replace(times=known.times + 1)
+            elif len(self.first) < self.MOST:
+                self.first[key] = AccessorFailure(*key, type(error).__name__, _words(error), 1)
+
+    def clear(self) -> None:
+        """Forget all failures."""
+        with self._changing:
+            self.total = 0
+            self.first.clear()
+
+
+def _words(error: Exception) -> str:
+    try:
+        return str(error)[:200]
+    except Exception:  # Other people's exceptions may fail as well.
+        return ""
+
+
+class AccessorFailure(NamedTuple):
+    """The exceptions that one accessor raised on objects of one class."""
+
+    class_name: str
+    accessor: str
+    error: str
+    """The class of the first exception."""
+    message: str
+    times: int
+
+
+def is_several(value: object) -> bool:
+    """Return whether a value is a collection whose elements are the values."""
+    return holds_several(type(value))
+
+
+def _holds_several(cls: type) -> bool:
+    return (
+        issubclass(cls, Sequence | AbstractSet | deque)
+        and not issubclass(cls, (*SINGLE, Bits, Mapping))
+        and not hasattr(cls, "_fields")
+    )
+
+
+holds_several: Final[Callable[[type], bool]] = lru_cache(maxsize=4096)(_holds_several)
+"""Returns whether instances of a class are collections: not texts, mappings or named tuples."""
+
+
+Reader = Callable[[object, Accessor], object]
+"""Returns what an accessor finds in an object, a list of the values of several; None: nothing."""
+
+
+FAILURES: Final = AccessorFailures()
+"""The failures of this process, unless others are asked for."""
+
+
+class ByName:
+    """Reads objects by looking up every member by its name: the reference for all faster ways."""
+
+    def __init__(self, failures: AccessorFailures = FAILURES) -> None:
+        self.failures: Final = failures
+
+    def __call__(self, message: object, accessor: Accessor) -> object:
+        """Return what the accessor finds."""
+        if accessor.root and accessor.root not in class_names(type(message)):
+            return None
+        return self.read(message, accessor.steps, message, accessor.name)
+
+    def read(
+        self, value: object, steps: AccessorSteps, message: object, name: str, depth: int = 0
+    ) -> object:
+        """Return where some steps lead to from a value that the message has."""
+        for place, step in enumerate(steps):
+            if value is None:
+                return None
+            if goes_into_elements(value, step):
+                if depth == MAX_STEPS:
+                    return None
+                rest = steps[place:]
+                elements = list(value)[:MAX_VALUES]  # type: ignore[call-overload]
+                found = [self.read(each, rest, message, name, depth + 1) for each in elements]
+                return [each for each in found if each is not None]
+            try:
+                value = self.step(value, step)
+            except Exception as error:  # Whatever an accessor raises, the object does not match.
+                if not is_mere_absence(value, step, error):
+                    self.failures.note(message, name, error)
+                return None
+        return value
+
+    def step(self, value: Any, step: Step) -> object:
+        """Take one step."""
+        match step:
+            case FieldStep(name=name):
+                if isinstance(value, Mapping):
+                    return value.get(name)
+                # A key may begin with an underscore; what an object hides stays hidden.
+                return None if is_private(name) else getattr(value, name)
+            case CallStep(name=name, arguments=arguments):
+                return getattr(value, name)(*arguments)
+            case IndexStep(index=index):
+                return value[index]
+            case ClassStep(class_name=name):
+                return name in class_names(type(value))
+
+
+def goes_into_elements(value: object, step: Step) -> bool:
+    """Return whether a step is taken from each element of a collection, not from itself."""
+    match step:
+        case FieldStep():
+            return is_several(value)
+        case CallStep(name=name):
+            return is_several(value) and not hasattr(type(value), name)
+        case _:
+            return False
+
+
+def is_mere_absence(value: object, step: Step, error: Exception) -> bool:
+    """Return whether an exception says only that there is no such member, element or key."""
+    if isinstance(step, IndexStep):
+        return isinstance(error, IndexError | KeyError | TypeError)
+    if not isinstance(error, AttributeError) or isinstance(step, ClassStep):
+        return False
+    # Not `hasattr`: that would run a property once more.
+    return not hasattr(type(value), step.name) and step.name not in getattr(value, "__dict__", ())
+
+
+def require_public(name: str, what: str = "member") -> None:
+    """Refuse a private name: what a class hides is not for filters."""
+    if is_private(name):
+        raise FilterTypeError(
+            f"{name!r} is private to its class, so no filter may ask for it; add a public {what}"
+        )

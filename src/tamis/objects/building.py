@@ -1,0 +1,195 @@
+"""Stand-ins: objects that record what is asked of them, and become filters."""
+
+from __future__ import annotations
+
+import sys
+import typing
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NoReturn
+
+from tamis.errors import FilterTypeError
+from tamis.events.reflection import member_of, promise_of
+from tamis.events.values import brief
+from tamis.filters.translations import Translation
+from tamis.objects.accessors import Accessor, class_name
+from tamis.objects.conditions import CONDITIONS, compared, quantified, truth_of
+from tamis.objects.patterns import (
+    Complement,
+    Conjunction,
+    Disjunction,
+    ObjectFilter,
+    Parity,
+    combined,
+)
+from tamis.objects.stepping import (
+    TEST_NAMES,
+    Recorded,
+    recorded,
+    take_call,
+    take_item,
+    take_member,
+)
+from tamis.objects.translating import translate
+
+
+class StandIn:
+    """What `message` returns: it stands for the object that an accessor finds."""
+
+    __slots__ = ("_recorded",)
+
+    def __init__(self, found: Recorded) -> None:
+        object.__setattr__(self, "_recorded", found)
+
+    # --- steps -------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in TEST_NAMES and not _has_own(recorded(self), name):
+            return test_of(self, name)
+        return member(self, name)
+
+    def __call__(self, *arguments: object, **named: object) -> StandIn:
+        """Call the method that was asked for."""
+        return StandIn(take_call(recorded(self), arguments, named))
+
+    def __getitem__(self, key: object) -> StandIn:
+        return StandIn(take_item(recorded(self), key))
+
+    # --- conditions --------------------------------------------------------------------------
+
+    def __eq__(self, other: object) -> ObjectFilter:  # type: ignore[override]
+        return compared(recorded(self), "=", other)
+
+    def __ne__(self, other: object) -> ObjectFilter:  # type: ignore[override]
+        return compared(recorded(self), "!=", other)
+
+    def __lt__(self, other: object) -> ObjectFilter:
+        return compared(recorded(self), "<", other)
+
+    def __le__(self, other: object) -> ObjectFilter:
+        return compared(recorded(self), "<=", other)
+
+    def __gt__(self, other: object) -> ObjectFilter:
+        return compared(recorded(self), ">", other)
+
+    def __ge__(self, other: object) -> ObjectFilter:
+        return compared(recorded(self), ">=", other)
+
+    def __and__(self, other: object) -> ObjectFilter:
+        return combined(Conjunction, self, other)
+
+    def __rand__(self, other: object) -> ObjectFilter:
+        return combined(Conjunction, other, self)
+
+    def __or__(self, other: object) -> ObjectFilter:
+        return combined(Disjunction, self, other)
+
+    def __ror__(self, other: object) -> ObjectFilter:
+        return combined(Disjunction, other, self)
+
+    def __xor__(self, other: object) -> ObjectFilter:
+        return combined(Parity, self, other)
+
+    def __rxor__(self, other: object) -> ObjectFilter:
+        return combined(Parity, other, self)
+
+    def __invert__(self) -> ObjectFilter:
+        return Complement.of(self.__condition__())
+
+    def __condition__(self) -> ObjectFilter:
+        """Return the condition that it is true; of a message, that it is of its class."""
+        return truth_of(recorded(self))
+
+    def __translation__(self) -> Translation:
+        """Return the translation of that condition."""
+        return translate(self.__condition__())
+
+    # --- what Python would do silently -------------------------------------------------------
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> NoReturn:
+        accessor = recorded(self).accessor
+        raise FilterTypeError(
+            f"{accessor} is neither true nor false before there is a message: combine with "
+            "& | ~ instead of and, or, not; a < x < b is (a < x) & (x < b); or use where"
+        )
+
+    def __contains__(self, item: object) -> NoReturn:
+        accessor = recorded(self).accessor
+        raise FilterTypeError(f"write {accessor}.contains({item!r:.40}) instead of `in`")
+
+    def __iter__(self) -> NoReturn:
+        accessor = recorded(self).accessor
+        raise FilterTypeError(
+            f"{accessor} cannot be iterated before there is a message: write "
+            f"{accessor}.any(lambda each: …) or .all(…)"
+        )
+
+    def __len__(self) -> NoReturn:
+        raise FilterTypeError(
+            f"len({recorded(self).accessor}) is not known before there is a message: add a "
+            "property that returns the length"
+        )
+
+    def _no_arithmetic(self, _: object) -> NoReturn:
+        raise FilterTypeError(
+            f"filters over objects do not compute with {recorded(self).accessor}: add a method to "
+            "its class that does, and compare what it returns"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_arithmetic
+    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = _no_arithmetic
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise FilterTypeError(f"a filter cannot change {name!r}: write == to compare")
+
+    def __repr__(self) -> str:
+        accessor, promise, *_ = recorded(self)
+        return f"<message {accessor.name}: {promise}>" if accessor.name else f"<message: {promise}>"
+
+
+def message(cls: Any = None) -> StandIn:
+    """Return a stand-in for messages of a class, or for all objects that answer what is asked.
+
+    >>> class Trade:
+    ...     symbol: str
+    ...     price: float
+    >>> t = message(Trade)
+    >>> (t.symbol == "ACME") & (t.price > 5)
+    (message(Trade).symbol == 'ACME') & (message(Trade).price > 5)
+    """
+    if cls is None:
+        return StandIn(Recorded(Accessor()))
+    promise = promise_of(cls)
+    if isinstance(cls, str) or len(promise.classes) != 1 or promise.optional:
+        raise FilterTypeError(
+            f"message takes a class, not {brief(cls)}; without one it stands for any object"
+        )
+    [promised] = promise.classes
+    is_structure = typing.is_typeddict(promised.cls) or getattr(promised.cls, "_is_protocol", False)
+    root = "" if is_structure else class_name(promised.cls)
+    return StandIn(Recorded(Accessor(root), promise))
+
+
+def member(given: StandIn, name: str) -> StandIn:
+    """Return the stand-in for a public member, whatever it is called."""
+    return StandIn(take_member(recorded(given), name))
+
+
+def test_of(given: StandIn, name: str) -> Callable[..., ObjectFilter]:
+    """Return one of the tests that every stand-in has."""
+    if name in ("any", "all"):
+        return lambda condition: quantified(
+            recorded(given), condition, StandIn, every=name == "all"
+        )
+    return partial(CONDITIONS[name], recorded(given))
+
+
+def _has_own(given: Recorded, name: str) -> bool:
+    """Return whether a class of the user's has a member that is called like a test."""
+    python = sys.stdlib_module_names
+    own = [one for one in given.promise.classes if one.cls.__module__.split(".")[0] not in python]
+    return any(member_of(one, name) is not None for one in own)

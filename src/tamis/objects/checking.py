@@ -1,0 +1,163 @@
+"""Checks of conditions when they are written: does the constant fit what the class promises?"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from enum import Enum
+from numbers import Number
+from typing import Final
+from uuid import UUID
+
+from tamis.errors import FilterTypeError
+from tamis.events import Bits, Kind
+from tamis.events.kinds import KINDS, is_value
+from tamis.events.reflection import Promise, PromisedClass, element_of, is_collection
+from tamis.events.schema import did_you_mean
+from tamis.filters.atoms import can_compare
+from tamis.objects.accessors import Accessor
+from tamis.objects.comparing import Comparand, kind_of_operand, operand, value_of
+
+# Booleans and timestamps first: for Python they are integers and dates.
+_KINDS_OF_CLASSES: Final[Mapping[Kind, tuple[type, ...]]] = {
+    Kind.BOOLEAN: (bool,),
+    Kind.TIMESTAMP: (datetime,),
+    Kind.NUMBER: (int, float, Decimal, Number),
+    Kind.TEXT: (str,),
+    Kind.DATE: (date,),
+    Kind.UUID: (UUID,),
+    Kind.BYTES: (bytes, bytearray, memoryview),
+    Kind.BITS: (Bits,),
+}
+ANYTHING: Final = frozenset(Kind)
+
+
+def kinds_of(promise: Promise, *, elements: bool = True) -> frozenset[Kind]:
+    """Return the kinds that values may have which keep a promise."""
+    if not promise.is_known:
+        return ANYTHING
+    return frozenset[Kind]().union(*(_kinds_of(one, elements=elements) for one in promise.classes))
+
+
+def _kinds_of(promised: PromisedClass, *, elements: bool) -> frozenset[Kind]:
+    cls = promised.cls
+    if issubclass(cls, Enum):
+        kinds = {kind_of_operand(value_of(member, exact=True)) for member in cls}
+        return frozenset(kind for kind in kinds if kind is not None)
+    for kind, classes in _KINDS_OF_CLASSES.items():
+        if issubclass(cls, classes):
+            return frozenset((kind,))
+    if is_collection(cls):
+        return kinds_of(element_of(promised)) if elements else frozenset()
+    # A class may be a base of values, such as Hashable; a number of NumPy is one by itself.
+    if cls.__module__.partition(".")[0] == "numpy" or inspect.isabstract(cls):
+        return ANYTHING
+    return frozenset()
+
+
+def check_comparison(
+    accessor: Accessor, promise: Promise, op: str, constant: Comparand, given: object
+) -> None:
+    """Refuse a comparison that could never hold, or has no meaning."""
+    kind = kind_of_operand(constant)
+    assert kind is not None  # noqa: S101 - constants are never NaN
+    _check_single(accessor, promise, constant)
+    kinds = kinds_of(promise, elements=False)
+    if not kinds:
+        raise _no_value(accessor, promise)
+    if kind not in kinds:
+        raise FilterTypeError(
+            f"{accessor} is {promise}, which is never equal to {given!r:.60}: that is {kind.value}"
+        )
+    if not can_compare(op, kind):
+        raise FilterTypeError(
+            f"{accessor} {op} {given!r:.60}: {op} has no meaning for {kind.value}; "
+            f"{KINDS[kind].advice}"
+        )
+    _check_member(accessor, promise, given)
+
+
+def check_membership(
+    accessor: Accessor, promise: Promise, constants: Sequence[Comparand], given: Sequence[object]
+) -> None:
+    """Refuse a list of constants that could never hold one of the values."""
+    if not constants:
+        raise FilterTypeError(f"{accessor}.in_(): the list is empty, so nothing could match")
+    kinds = list(dict.fromkeys(map(kind_of_operand, constants)))
+    if len(kinds) > 1:
+        first, second = (kind.value if kind else "NaN" for kind in kinds[:2])
+        raise FilterTypeError(
+            f"{accessor} is compared with {first} and with {second} in one list; join two tests "
+            "with |"
+        )
+    for one in given:
+        check_comparison(accessor, promise, "=", operand(one), one)
+
+
+def check_text_test(accessor: Accessor, promise: Promise, op: str, constant: object) -> None:
+    """Refuse a test of text on what is no text, or with what is no text."""
+    if not isinstance(constant, str):
+        raise FilterTypeError(f"{accessor} {op} {constant!r:.60}: {op} takes a text")
+    if Kind.TEXT not in kinds_of(promise):
+        raise FilterTypeError(f"{accessor} is {promise}, which has no test {op!r}: only texts do")
+
+
+def _check_single(accessor: Accessor, promise: Promise, constant: object) -> None:
+    if promise.is_known and all(is_collection(one.cls) for one in promise.classes):
+        raise FilterTypeError(
+            f"{accessor} is {promise}, which holds several values: write "
+            f"{accessor}.contains({constant!r:.40}), or any(lambda each: …)"
+        )
+
+
+def _check_member(accessor: Accessor, promise: Promise, given: object) -> None:
+    """Refuse a constant that is no member of the promised enumeration."""
+    enums = [one.cls for one in promise.classes if issubclass(one.cls, Enum)]
+    if not enums or len(enums) < len(promise.classes):
+        return
+    members = [member for cls in enums for member in cls]
+    if isinstance(given, Enum):
+        if not isinstance(given, tuple(enums)):
+            raise FilterTypeError(f"{accessor} is {promise}, and {given} is not one of its members")
+        return
+    values = [value_of(member, exact=True) for member in members]
+    if given not in values:
+        hint = did_you_mean(str(given), map(str, values))
+        known = ", ".join(map(str, members[:8]))
+        raise FilterTypeError(
+            f"{accessor} is {promise}, which has no member of value {given!r:.60}; "
+            f"{hint or f'its members are {known}'}"
+        )
+
+
+def _no_value(accessor: Accessor, promise: Promise) -> FilterTypeError:
+    return FilterTypeError(
+        f"{accessor} is {promise}, which is no value to compare: ask for one of its members, or "
+        "is_a, or a comparison of your own"
+    )
+
+
+# --- arguments -------------------------------------------------------------------------------
+
+
+# As type checkers have it: an integer is accepted where a float is promised.
+_WIDER: Final[Mapping[type, tuple[type, ...]]] = {int: (float, complex), float: (complex,)}
+
+
+def is_constant(given: object) -> bool:
+    """Return whether something may be the argument of a call in a filter: it never changes."""
+    if hasattr(type(given), "__condition__"):
+        return False
+    if isinstance(given, tuple):
+        return all(map(is_constant, given))
+    return given is None or (is_value(given) and not isinstance(given, bytearray | memoryview))
+
+
+def fits_argument(given: object, promise: Promise) -> bool:
+    """Return whether an argument keeps the promise of a parameter."""
+    if not promise.is_known or given is None:
+        return given is not None or promise.optional or not promise.classes
+    wider = _WIDER.get(type(given), ())
+    return any(issubclass(type(given), one.cls) or one.cls in wider for one in promise.classes)

@@ -1,0 +1,179 @@
+"""Objects as a source of columns: one pass of generated code over the objects of each class."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tamis.errors import EventError
+from tamis.events import Event
+from tamis.events.columns import Column, joined
+from tamis.events.event import EventLimits, flatten
+from tamis.events.gathering import mixed_column, plain_column
+from tamis.events.kinds import Value, is_value
+from tamis.events.values import brief
+from tamis.objects.accessors import (
+    AccessorSteps,
+    ByName,
+    is_private,
+    is_several,
+    steps_of,
+)
+from tamis.objects.comparing import scalars_of, value_of
+from tamis.objects.generation import Extraction, generate
+
+MAX_EXTRACTIONS: Final = 1_024
+"""Generated functions that are kept; a program with more classes generates some again."""
+MAX_PUBLIC_DEPTH: Final = 8
+"""Objects inside each other, where every attribute is wanted."""
+
+
+_GeneratedExtraction = tuple[list[str], Extraction]
+"""The names of attributes, and the function that extracts them."""
+
+
+class _KnownAccessors(NamedTuple):
+    ways: Mapping[str, AccessorSteps]
+    extractions: dict[tuple[type, frozenset[str]], _GeneratedExtraction]
+
+
+class ObjectReader:
+    """Finds attributes in objects; an engine tells its reader the accessors of its filters."""
+
+    def __init__(self) -> None:
+        self._known = _KnownAccessors({}, {})
+        self._by_name: Final = ByName()
+
+    def learn(self, ways: Mapping[str, AccessorSteps]) -> None:
+        """Take note of accessors: only these may call methods, names in texts never do."""
+        if not ways.keys() <= self._known.ways.keys():
+            # Together: a function that was generated without them must not be kept.
+            self._known = _KnownAccessors({**self._known.ways, **ways}, {})
+
+    def event(self, given: object, wanted: Collection[str] | None) -> Event:
+        """Return an object as an event that has the wanted attributes."""
+        columns = self._raw([given], type(given), wanted)
+        found = {name: tuple(values_in(column[0])) for name, column in columns.items()}
+        held = {name: values for name, values in found.items() if values}
+        if wanted is None:
+            held = {**_public_values(given), **held}
+        return Event.of_checked(held)
+
+    def columns(
+        self, objects: Sequence[object], numbers: NDArray[np.int32], wanted: Collection[str] | None
+    ) -> dict[str, Column]:
+        """Return the wanted attributes of objects, given the number of each."""
+        found: dict[str, Column] = {}
+        for cls in dict.fromkeys(map(type, objects)):
+            own = [place for place, each in enumerate(objects) if type(each) is cls]
+            chosen = objects if len(own) == len(objects) else [objects[place] for place in own]
+            for name, raw in self._raw(chosen, cls, wanted).items():
+                column = _column(numbers[own], raw)
+                if column is not None:
+                    found[name] = joined(found[name], column) if name in found else column
+        return found
+
+    def _raw(
+        self, objects: Sequence[object], cls: type, wanted: Collection[str] | None
+    ) -> dict[str, list[object]]:
+        known = self._known
+        key = cls, frozenset(known.ways if wanted is None else wanted)
+        made = known.extractions.get(key) or self._generated(known, *key)
+        names, extract = made
+        columns: list[list[object]] = [[] for _ in names]
+        extract(objects, *(column.append for column in columns))
+        return dict(zip(names, columns, strict=True))
+
+    def _generated(
+        self, known: _KnownAccessors, cls: type, wanted: frozenset[str]
+    ) -> _GeneratedExtraction:
+        ways = {name: known.ways.get(name) or steps_of(name) for name in wanted}
+        steps = {name: found for name, found in sorted(ways.items()) if found}
+        names = [*steps]
+        made = names, generate(cls, [*steps.values()], names, self._by_name)
+        if len(known.extractions) >= MAX_EXTRACTIONS:
+            known.extractions.clear()
+        known.extractions[cls, wanted] = made
+        return made
+
+
+# --- values ----------------------------------------------------------------------------------
+
+
+def values_in(raw: object) -> list[Value]:
+    """Return what an accessor found as values of an event; decimals are the nearest numbers."""
+    if raw is None:
+        return []
+    if is_several(raw):
+        return [_value(each) for each in scalars_of(raw) if each is not None]
+    return [_value(raw)]
+
+
+def _value(raw: object) -> Value:
+    value = value_of(raw, exact=False)
+    assert not isinstance(value, Decimal)  # noqa: S101 - they become numbers
+    return value
+
+
+def _column(events: NDArray[np.int32], raw: list[Any]) -> Column | None:
+    """Return the values of one attribute; None if there are none."""
+    if set(map(type, raw)) == {type(None)}:
+        return None
+    plain = plain_column(events, raw, None)
+    if plain is not None:
+        return plain._replace(is_single=True)
+    several = [values_in(each) for each in raw]
+    values = [value for each in several for value in each]
+    if not values:
+        return None
+    repeated = np.repeat(events, [len(each) for each in several])
+    return plain_column(repeated, values, None) or mixed_column(repeated, values)
+
+
+# --- all attributes --------------------------------------------------------------------------
+
+
+def _public_values(given: object) -> Mapping[str, tuple[Value, ...]]:
+    """Return all values of an object's public fields, by their dotted names."""
+    try:
+        return flatten(_public(given, 0), EventLimits())
+    except EventError as error:
+        raise EventError(f"{brief(given)}: {error.reason}", place=error.place) from None
+
+
+def _public(given: object, depth: int) -> dict[str, object]:
+    return {
+        name: _nested(value, depth)
+        for name, value in _fields(given).items()
+        if not is_private(name)
+    }
+
+
+def _nested(value: object, depth: int) -> object:
+    if value is None or is_value(value):
+        return value_of(value, exact=False) if value is not None else None
+    if depth >= MAX_PUBLIC_DEPTH:
+        return None
+    if isinstance(value, Mapping):
+        return {str(k): _nested(v, depth + 1) for k, v in value.items() if isinstance(k, str) and k}
+    if is_several(value):
+        return [_nested(each, depth + 1) for each in value]  # type: ignore[attr-defined]
+    return _public(value, depth + 1)
+
+
+def _fields(given: Any) -> Mapping[str, object]:
+    if dataclasses.is_dataclass(given) and not isinstance(given, type):
+        return {one.name: getattr(given, one.name, None) for one in dataclasses.fields(given)}
+    for listed in ("_fields", "__struct_fields__"):
+        names = getattr(type(given), listed, None)
+        if isinstance(names, tuple):
+            return {name: getattr(given, name, None) for name in names}
+    if hasattr(given, "__dict__"):
+        return dict(vars(given))
+    slots = [name for cls in type(given).__mro__ for name in getattr(cls, "__slots__", ())]
+    return {name: getattr(given, name) for name in slots if hasattr(given, name)}
