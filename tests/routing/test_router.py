@@ -24,6 +24,7 @@ from tamis.routing import (
     Greeting,
     Holdings,
     Instruction,
+    Letter,
     LinkClosed,
     LinkDrained,
     LinkEnd,
@@ -298,6 +299,8 @@ def test_messages_are_data() -> None:
         FilterChanges(added(WIDE), ("d",)),
         AdvertisementChanges(added(WIDE), ("d",)),
         BrokerChanges((BrokerEntry("a", "b", 1),), ("c",)),
+        # A text that is a number in both codecs.
+        Letter("a", "b", 1, msgspec.Raw(b"1"), drains=True),
         LinkEnd("why"),
     ]
     for codec in (msgspec.json, msgspec.msgpack):

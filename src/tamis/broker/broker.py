@@ -287,17 +287,19 @@ class Broker:
             view_executor=patient(executors.client, pause_after=pause),
             decode_executor=patient(executors.decode, pause_after=self.pacing.pause_unless_alone),
             overlay=lambda: self.overlay,
+            roaming=lambda: self._roaming,
             status=self.status,
             end_invalid_sessions=self.end_invalid_sessions,
             forget=self.forget,
         )
         self.event_cache = event_cache
-        self.links, self.overlay, self._link_queries = link_parts(
+        self.links, self.overlay, self._link_queries, self._roaming = link_parts(
             self._services,
             matcher=self.matcher,
             event_cache=event_cache,
             supervisor=self.supervisor,
             files=files,
+            random=random,
             count_subscriptions=self._subscription_count,
         )
         self._catch_up = CatchUp(
@@ -331,6 +333,8 @@ class Broker:
     ) -> Broker:
         """Recover the data folder, and start."""
         schema = None if settings.schema_file is None else _schema(settings.schema_file)
+        for peer in settings.peers:
+            peer.require_files()
         cautious = CautiousClock(clock or SystemClock())
         executors = executors or Executors.threads()
         with contextlib.ExitStack() as opened:
@@ -382,6 +386,7 @@ class Broker:
             self.subscription_manager.replay(subscription)
         self.health.set_open(True)
         self.overlay.start()
+        self._roaming.start()
         LOG.info("broker open", subscriptions=len(restored), recovery=self.health.recovery)
 
     def _restore_subscriptions(self) -> list[ActiveSubscription]:
@@ -639,6 +644,7 @@ class Broker:
         index = self.subscription_index
         watch("subscriptions", "Subscriptions in force", self._subscription_count)
         watch("links", "Links to other brokers", lambda: len(index.links))
+        self.overlay.watch(self.metrics)
         connected = self.overlay.count_connected
         watch("links_connected", "Links that have a connection", connected)
         watch("routes", "Filters that other brokers have forwarded", lambda: len(index.routes))

@@ -14,9 +14,10 @@ from tamis.broker.peers.overlay import Overlay
 from tamis.broker.peers.peers_file import PeersFile
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.queries.link_queries import LinkQueries
+from tamis.broker.roaming.service import Roaming
 from tamis.broker.sessions import SessionServices
 from tamis.covering import CoveringIndex
-from tamis.ports import Files
+from tamis.ports import Files, RandomBytes
 from tamis.routing import Router
 
 
@@ -26,6 +27,7 @@ class LinkParts(NamedTuple):
     links: Links
     overlay: Overlay
     queries: LinkQueries
+    roaming: Roaming
 
 
 def link_parts(
@@ -35,6 +37,7 @@ def link_parts(
     event_cache: EventCache,
     supervisor: Supervisor,
     files: Files,
+    random: RandomBytes,
     count_subscriptions: Callable[[], int],
 ) -> LinkParts:
     """Return the parts, none of which works yet."""
@@ -82,4 +85,14 @@ def link_parts(
     traffic.queries = queries
     services.advertising.router = traffic
     traffic.on_wanted = services.advertising.note_wanted
-    return LinkParts(links, overlay, queries)
+    roaming = Roaming(
+        services,
+        matcher=matcher,
+        event_cache=event_cache,
+        supervisor=supervisor,
+        put=traffic.put,
+        told_local=traffic.told_local,
+        random=random,
+    )
+    traffic.on_letter = roaming.take
+    return LinkParts(links, overlay, queries, roaming)

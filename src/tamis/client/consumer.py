@@ -322,6 +322,7 @@ class Consumer:
             credit=credit,
             max_attempts=request.max_attempts,
             resumes=self.durable is not None and self.was_confirmed,
+            roaming=request.roaming,
         )
 
     def _start(self) -> int | str:

@@ -135,6 +135,9 @@ class SubscribeOptions(TypedDict, total=False):
     """How many events may wait in this process."""
     on_missed: Callable[[Missed], object] | None
     """Called when events are missed; without it, a warning is logged."""
+    roaming: bool
+    """Whether to bring a durable subscription here, with all that waits, if it is at home at
+    another broker that is linked to this one; False by default."""
 
 
 class ConsumerOptions(NamedTuple):
@@ -151,6 +154,7 @@ class ConsumerOptions(NamedTuple):
     max_attempts: int
     window: int
     on_missed: Callable[[Missed], object] | None
+    roaming: bool = False
 
     @classmethod
     def of(cls, filter_: str | Filter, window: int, options: SubscribeOptions) -> ConsumerOptions:
@@ -159,6 +163,9 @@ class ConsumerOptions(NamedTuple):
         window = options.get("window", window)
         attempts = options.get("max_attempts", 0)
         acknowledge = options.get("acknowledge", "auto")
+        roaming = checks.check_flag("roaming", options.get("roaming", False))
+        if roaming and options.get("durable") is None:
+            raise OptionError("roaming", "needs durable, the name that the subscription has")
         return cls(
             filter=checks.check_filter(filter_),
             language=checks.check_language(options.get("language", "tamis")),
@@ -171,6 +178,7 @@ class ConsumerOptions(NamedTuple):
             max_attempts=checks.check_integer("max_attempts", attempts, 0, MAX_ATTEMPTS),
             window=checks.check_integer("window", window, 1, MAX_WINDOW_EVENTS),
             on_missed=checks.check_function("on_missed", options.get("on_missed")),
+            roaming=roaming,
         )
 
     @property

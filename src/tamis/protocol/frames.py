@@ -115,6 +115,8 @@ class Subscribe(Frame):
     max_attempts: Attempts = 0
     resumes: bool = False
     """Whether this client had it on an earlier connection: its filter may have been replaced."""
+    roaming: bool = False
+    """Whether to bring it here, with what waits, if another broker has it."""
 
 
 class Credit(Frame):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         FilterChanges,
         Greeting,
         Holdings,
+        Letter,
         LinkEnd,
         LinkMessage,
         RouterMessage,
@@ -59,7 +60,7 @@ else:
             """,
             "tamis.routing.messages": """
                 AdvertisementChanges BrokerChanges BrokerEntry FilterChanges Greeting Holdings
-                LinkEnd LinkMessage RouterMessage
+                Letter LinkEnd LinkMessage RouterMessage
             """,
             "tamis.routing.router": """
                 AdvertisementPolicy Router
@@ -80,6 +81,7 @@ __all__ = [
     "Greeting",
     "Holdings",
     "Instruction",
+    "Letter",
     "LinkClosed",
     "LinkDrained",
     "LinkEnd",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tamis.filters import Filter
-from tamis.routing.messages import LinkMessage
+from tamis.routing.messages import Letter, LinkMessage
 
 
 class RouterInput(msgspec.Struct, frozen=True):
@@ -79,6 +79,12 @@ class MessageReceived(RouterInput, frozen=True):
 
     peer: str
     message: LinkMessage
+
+
+class LetterGiven(RouterInput, frozen=True):
+    """This broker has a letter for another."""
+
+    letter: Letter
 
 
 class LinkDrained(RouterInput, frozen=True):

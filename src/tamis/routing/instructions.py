@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from tamis.filters import Filter
-from tamis.routing.messages import LinkMessage
+from tamis.routing.messages import Letter, LinkMessage
 
 
 class Instruction(msgspec.Struct, frozen=True):
@@ -63,6 +63,14 @@ class WantedChanged(Instruction, frozen=True):
     advertisement: str
     """The id of the local advertisement."""
     is_wanted: bool
+
+
+class TakeLetter(Instruction, frozen=True):
+    """A letter has arrived here."""
+
+    peer: str
+    """Who passed it on."""
+    letter: Letter
 
 
 class RefuseLink(Instruction, frozen=True):

@@ -11,7 +11,7 @@ from tamis.errors import LimitError, ProtocolError
 from tamis.filters import FilterLimits
 from tamis.filters.boolean import MAX_DEPTH
 from tamis.filters.structure import Structure
-from tamis.routing.messages import MAX_CHANGE_BYTES, MAX_DIGESTS, BrokerEntry, Greeting
+from tamis.routing.messages import MAX_CHANGE_BYTES, MAX_DIGESTS, BrokerEntry, Greeting, Letter
 
 # A filter of an overlay may be one that was joined with those of roles, and larger than a user's.
 ROUTED_LIMITS: Final = FilterLimits(
@@ -72,6 +72,8 @@ class Link:
         """What the peer says it holds of us; complete once it has sent the last part."""
         self.withdrawals: dict[str, int] = {}
         """Advertisements that the peer still has, and the ticket after which they go."""
+        self.letters: dict[int, Letter] = {}
+        """Letters that go after a ticket."""
 
     def open(self) -> None:
         """Begin a connection."""
@@ -83,6 +85,7 @@ class Link:
         self.is_open = self.is_greeted = self.is_synchronised = False
         self.held_filters, self.held_advertisements = set(), set()
         self.withdrawals = {}
+        self.letters = {}
 
 
 def in_parts(digests: Iterable[str]) -> Iterator[tuple[str, ...]]:

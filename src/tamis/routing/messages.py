@@ -88,11 +88,30 @@ class BrokerChanges(LinkMessage, frozen=True):
     remove: tuple[str, ...] = ()
 
 
+class Letter(LinkMessage, frozen=True):
+    """A message from one broker to another, passed on from peer to peer.
+
+    It follows the filters that were forwarded before it on the same way. A letter is lost if a link
+    on its way is down.
+    """
+
+    source: str
+    target: str
+    ref: int
+    """The source's number of it, which the answer repeats."""
+    body: msgspec.Raw
+    is_answer: bool = False
+    drains: bool = False
+    """Whether each broker on the way keeps it until the next one has all events before it."""
+
+
 class LinkEnd(LinkMessage, frozen=True):
     """The last message of a link that does not come back: forget it."""
 
     reason: str
 
 
-RouterMessage = Greeting | Holdings | FilterChanges | AdvertisementChanges | BrokerChanges | LinkEnd
+RouterMessage = (
+    Greeting | Holdings | FilterChanges | AdvertisementChanges | BrokerChanges | Letter | LinkEnd
+)
 """Any message of a router: the type to decode."""

@@ -71,6 +71,11 @@ class OverlayMap:
             return None
         return [self._name or self._broker, *map(self._shown, self._way(broker, min(places)))]
 
+    def link_to(self, broker: str) -> str | None:
+        """Return the link that leads to a broker; None if none does."""
+        places = self._reached.get(broker)
+        return min(places) if places else None
+
     def _way(self, broker: str, peer: str) -> list[str]:
         """Return the ids from a link's peer to a broker behind it."""
         told, way = self._told[peer], [broker]

@@ -17,6 +17,7 @@ from tamis.filters import Filter
 from tamis.filters.structure import Structure, digest, from_structure, to_structure
 from tamis.routing.forwarding import ForwardingTable
 from tamis.routing.inputs import (
+    LetterGiven,
     LinkClosed,
     LinkDrained,
     LinkOpened,
@@ -37,6 +38,7 @@ from tamis.routing.instructions import (
     Instruction,
     RefuseLink,
     SendMessage,
+    TakeLetter,
     WantedChanged,
 )
 from tamis.routing.interests import Interests
@@ -55,10 +57,14 @@ from tamis.routing.messages import (
     FilterChanges,
     Greeting,
     Holdings,
+    Letter,
     LinkEnd,
     LinkMessage,
 )
 from tamis.routing.overlay import OverlayMap
+
+MAX_WAITING_LETTERS: Final = 100
+"""For one link."""
 
 AdvertisementPolicy = Literal["ignore", "require"]
 """Whether filters go everywhere, or only to where somebody advertises what they ask for."""
@@ -195,6 +201,8 @@ class Router:
                 self._withdraw(peer, ticket)
             case RoutesFound(peer=peer, routes=routes):
                 self._correct_routes(peer, routes)
+            case LetterGiven(letter=letter):
+                self._pass_on(letter, self.broker)
             case MessageReceived(peer=peer, message=message):
                 self._receive(peer, message)
             case _:
@@ -288,10 +296,28 @@ class Router:
                 check_brokers(add, self._overlay.behind(link.peer), self._limits.brokers)
                 self._overlay.change(link.peer, add, remove)
                 self._break_cycle(link.peer)
+            case Letter():
+                self._pass_on(message, link.peer)
             case LinkEnd(reason=reason):
                 self._forget(link.peer, reason)
             case _:
                 raise ProtocolError(f"{type(message).__name__} is not a message of a router")
+
+    def _pass_on(self, letter: Letter, sender: str) -> None:
+        """Pass a letter on towards its target, or drop it: its source asks again."""
+        if letter.target == self.broker:
+            self._do(TakeLetter(sender, letter))
+            return
+        peer = self._overlay.link_to(letter.target)
+        link = None if peer is None or peer == sender else self._links.get(peer)
+        if link is None or not link.is_synchronised:
+            return
+        if not letter.drains:
+            self._send(link.peer, letter)
+        elif letter not in link.letters.values() and len(link.letters) < MAX_WAITING_LETTERS:
+            self._ticket += 1
+            link.letters[self._ticket] = letter
+            self._do(AwaitDrained(link.peer, self._ticket))
 
     def _greeted(self, link: Link, greeting: Greeting) -> None:
         check_greeting(greeting, self._limits.brokers)
@@ -418,6 +444,8 @@ class Router:
         link = self._links.get(peer)
         if link is None or not link.is_synchronised:
             return
+        for number in [one for one in link.letters if one <= ticket]:
+            self._send(peer, link.letters.pop(number))
         due = [name for name, after in link.withdrawals.items() if after <= ticket]
         for name in due:
             del link.withdrawals[name]

@@ -16,15 +16,14 @@ from typing import Any, Final
 import msgspec
 
 from tamis.errors import StorageError
+from tamis.storage.administration import AdministrationTables
 from tamis.storage.state_base import (
-    StateBase,
     change_rows,
     count_rows,
     delete_rows,
     insert_rows,
 )
 from tamis.storage.tables import (
-    AUDIT,
     DEAD_LETTERS,
     DEFERRED,
     DROPPED,
@@ -32,8 +31,6 @@ from tamis.storage.tables import (
     PUBLISHERS,
     ROUTES,
     SUBSCRIPTIONS,
-    TOKENS,
-    AuditEntry,
     Counters,
     DeadLetter,
     DeadLetterUsage,
@@ -45,7 +42,6 @@ from tamis.storage.tables import (
     Row,
     StoredRoute,
     StoredSubscription,
-    StoredToken,
     WrittenMatches,
     parse_gaps,
     print_gaps,
@@ -63,7 +59,7 @@ _LETTER_BYTES: Final = 200
 _NOTE_ATTEMPT: Final = f"UPDATE {PENDING.name} SET attempts = ?, due = ?, crc = ? WHERE {_ONE}"  # noqa: S608
 
 
-class StateStore(StateBase):
+class StateStore(AdministrationTables):
     """Subscriptions, pending events, dead letters, publishers, tokens, audit log.
 
     All methods may be called from any thread. One thread writes at a time; readers do not wait for
@@ -218,12 +214,14 @@ class StateStore(StateBase):
         deferred: Sequence[DeferredMatches] = (),
         *,
         dropped: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+        attempts: Mapping[int, Mapping[int, int]] = MappingProxyType({}),
     ) -> None:
         """Store the (number, sequence) pairs found in the log up to a sequence, all or none.
 
         Pairs of removed subscriptions are dropped. `extras` are further properties, by number, that
         changed with these matches. `deferred` are matches that `write_deferred` makes pending.
-        `dropped` counts events that nobody can match, by reason and number.
+        `dropped` counts events that nobody can match, by reason and number. `attempts` says how
+        often events were sent before, elsewhere, by number and sequence.
         """
         with self._change(lasting=False) as (connection, counters, *_):
             numbers = self._numbers
@@ -231,6 +229,9 @@ class StateStore(StateBase):
             new = ((*pair, 0, 0.0) for pair in pending if pair[0] in numbers)
             rows = PENDING.rows(new, are_exact=True)
             counters.pending += max(0, connection.executemany(PENDING.insert_new, rows).rowcount)
+            for number, sent in attempts.items():
+                again = PENDING.rows((number, sequence, n, 0.0) for sequence, n in sent.items())
+                connection.executemany(_NOTE_ATTEMPT, [(*row[2:], *row[:2]) for row in again])
             if deferred:
                 # Damage may have left a row of an event to come.
                 keys = [one[:3] for one in deferred]
@@ -573,48 +574,6 @@ class StateStore(StateBase):
             again = insert_rows(connection, PENDING, ((*pair, 0, 0.0) for pair in found))
             counters.pending += again - gone
         return [sequence for _, sequence in found]
-
-    # --- tokens and audit --------------------------------------------------------------------
-
-    def add_token(self, token: StoredToken) -> None:
-        """Add a token."""
-        with self._change(lasting=True) as (connection, counters, *_):
-            try:
-                connection.execute(TOKENS.insert, TOKENS.row(token))
-            except sqlite3.IntegrityError:
-                raise StorageError(self._path, "this token already exists") from None
-            counters.tokens += 1
-
-    def tokens(self) -> list[StoredToken]:
-        """Return all tokens, oldest first; report and skip damaged ones."""
-        rows = self._whole(TOKENS, self._rows(f"{TOKENS.select} ORDER BY created_at, hash"))
-        return [StoredToken(*row[:-1]) for row in rows]
-
-    def revoke_token(self, hash_: bytes, revoked_at: float) -> bool:
-        """Revoke a token; False if no valid one has this id."""
-        with self._change(lasting=True) as (connection, *_):
-            rows = connection.execute(f"{TOKENS.select} WHERE hash = ?", (hash_,))
-            found = [StoredToken(*row[:-1]) for row in self._whole(TOKENS, rows)]
-            holding = [token for token in found if token.revoked_at > revoked_at]
-            for token in holding:
-                row = TOKENS.row(token._replace(revoked_at=revoked_at))
-                connection.execute(TOKENS.replace, row)
-        return bool(holding)
-
-    def add_audit(self, time: float, principal: str, act: str, detail: str) -> int:
-        """Record an administrative act; return its number, one more than the last."""
-        with self._change(lasting=True) as (connection, counters, *_):
-            counters.audit += 1
-            row = AUDIT.row((counters.audit, time, principal, act, detail))
-            connection.execute(AUDIT.insert, row)
-            return counters.audit
-
-    def audit(self, after: int, limit: int) -> list[AuditEntry]:
-        """Return administrative acts after a number."""
-        rows = self._rows(
-            f"{AUDIT.select} WHERE number > ? ORDER BY number LIMIT ?", (after, limit)
-        )
-        return [AuditEntry(*row[:-1]) for row in self._whole(AUDIT, rows)]
 
 
 def _subscription(row: Row) -> StoredSubscription:

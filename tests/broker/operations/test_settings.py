@@ -141,6 +141,8 @@ def test_peers_are_addresses_with_options(monkeypatch: pytest.MonkeyPatch, tmp_p
     path = tmp_path / "broker.toml"
     path.write_text("[[peers]]\nurl = 'https://b'\nrole = 'branch'\ntoken_file = 'b.token'\n")
     whole = PeerSetting(url="https://b", role="branch", token_file=Path("b.token"))
+    with pytest.raises(SettingsError, match=r"https://b has token_file=b\.token, but there is no"):
+        whole.require_files()
     assert load_settings(path).peers == (whole,)
     monkeypatch.setenv("TAMIS_PEERS", "http://a:1,https://b role=branch token_file=b.token")
     assert load_settings(path).peers == (PeerSetting(url="http://a:1"), whole)

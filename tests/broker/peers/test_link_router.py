@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+import msgspec
 import pytest
 
 from broker.authorization_fixture import run_async
@@ -19,7 +20,15 @@ from tamis.protocol import Code
 from tamis.protocol.peering import LinkFrame
 from tamis.routing import Router
 from tamis.routing.inputs import LinkOpened, LocalFilterAdded, MessageReceived
-from tamis.routing.messages import FilterChanges, Greeting, Holdings, LinkMessage
+from tamis.routing.messages import (
+    BrokerChanges,
+    BrokerEntry,
+    FilterChanges,
+    Greeting,
+    Holdings,
+    Letter,
+    LinkMessage,
+)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,6 +84,13 @@ class LimitedLinks:
     def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
         """Tell nobody."""
 
+    def take_letter(self, peer: str, letter: Letter) -> None:
+        """Read nothing."""
+
+    def passes_letters(self, peer: str) -> bool:
+        """Return whether letters may pass: not to one peer."""
+        return peer != "narrow"
+
 
 @run_async
 async def test_routes_that_cannot_be_kept_cost_one_link_and_are_not_taken_for_kept() -> None:
@@ -111,4 +127,44 @@ async def test_routes_that_cannot_be_kept_cost_one_link_and_are_not_taken_for_ke
         assert router.routes(peer) == links.routes(peer)
         assert len(links.routes(peer)) == 1
     assert not running.done()
+    running.cancel()
+
+
+async def linked(link_router: LinkRouter, peer: str, *behind: BrokerEntry) -> None:
+    await link_router.handle(LinkOpened(peer))
+    await link_router.handle(MessageReceived(peer, Greeting(peer, 1, behind)))
+    await link_router.handle(MessageReceived(peer, Holdings()))
+
+
+@run_async
+async def test_a_broker_that_moves_to_another_link_may_have_left_events_on_its_former_way() -> None:
+    router = Router("us", make_index=partial(CoveringIndex, many=True))
+    link_router = LinkRouter(router, DirectExecutor(), LimitedLinks())
+    running = asyncio.create_task(link_router.run())
+    await linked(link_router, "left", BrokerEntry("guest", "left", 1, "Guest"))
+    await linked(link_router, "right")
+    assert link_router.link_of["guest"] == "left"
+    await link_router.handle(MessageReceived("left", BrokerChanges((), ("guest",))))
+    entry = BrokerEntry("guest", "right", 2, "Guest")
+    await link_router.handle(MessageReceived("right", BrokerChanges((entry,))))
+    assert link_router.link_of["guest"] == "right"
+    assert link_router.links_of["guest"] == {"left", "right"}
+    assert link_router.links_of["left"] == {"left"}
+    running.cancel()
+
+
+@run_async
+async def test_letters_do_not_pass_links_whose_roles_hide_something() -> None:
+    links = LimitedLinks()
+    router = Router("us", make_index=partial(CoveringIndex, many=True))
+    link_router = LinkRouter(router, DirectExecutor(), links)
+    running = asyncio.create_task(link_router.run())
+    await linked(link_router, "wide")
+    await linked(link_router, "narrow")
+    links.posted.clear()
+    letter = Letter("wide", "narrow", 1, msgspec.Raw(b"{}"))
+    await link_router.receive("wide", msgspec.json.encode(letter))
+    back = Letter("narrow", "wide", 1, msgspec.Raw(b"{}"))
+    await link_router.receive("narrow", msgspec.json.encode(back))
+    assert links.posted == []
     running.cancel()

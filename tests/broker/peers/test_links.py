@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from itertools import product
@@ -154,6 +155,8 @@ def test_the_metrics_have_the_links(line: LinkedBrokers) -> None:
         text = client.get("/metrics").text
     assert "tamis_links 2.0" in text
     assert "tamis_links_connected 2.0" in text
+    assert len(re.findall(r'\ntamis_link_connected{peer="[0-9a-f]{32}"} 1\.0', text)) == 2
+    assert len(re.findall(r'\ntamis_link_received_events{peer="[0-9a-f]{32}"} ', text)) == 2
 
 
 def test_peers_are_added_and_removed_by_command_and_after_a_restart_are_still_there(

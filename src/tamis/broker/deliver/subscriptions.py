@@ -44,6 +44,30 @@ class FormerFilter(msgspec.Struct, frozen=True):
     mode: str
 
 
+class Arrival(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The move of a subscription to this broker."""
+
+    id: str
+    home: str
+    """The broker that it comes from."""
+    since: int
+    """The first event here that may be its own."""
+    received: int = 0
+    """The position of the last event that was handed over."""
+    is_over: bool = False
+    """Whether it is matched here; then only its former home does not know yet."""
+
+
+class Departure(msgspec.Struct, frozen=True):
+    """The move of a subscription to another broker."""
+
+    id: str
+    target: str
+    """The broker that it goes to."""
+    cut: dict[str, int]
+    """What this broker hands over: by origin, the last event."""
+
+
 class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fields of a stored subscription that have no column of their own."""
 
@@ -61,6 +85,10 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its earlier filters, the oldest first, of which events may wait."""
     principal: str = ""
     """Of a link: the principal of its credential."""
+    arrival: Arrival | None = None
+    departure: Departure | None = None
+    cut: dict[str, int] = {}
+    """By origin, the last event that it got from its former home."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
@@ -79,7 +107,10 @@ class ActiveSubscription:
     __slots__ = (
         "_changing",
         "_filter",
+        "arrival",
         "attachment",
+        "cut",
+        "departure",
         "dropped",
         "former",
         "has_ended",
@@ -120,6 +151,10 @@ class ActiveSubscription:
         self.former = extra.former
         self.suspended_from = extra.suspended_from
         """The first event that was not matched, because its filter takes too long; 0: none."""
+        self.arrival = extra.arrival
+        self.departure = extra.departure
+        self.cut = extra.cut
+        """By origin, the last event that its former home has handed over or delivered."""
         self._changing = Lock()
 
     @property
@@ -152,6 +187,27 @@ class ActiveSubscription:
     def owner(self) -> Principal:
         """Return its owner, with the roles of all credentials that have used it."""
         return owner_of(self.stored)
+
+    @property
+    def is_arriving(self) -> bool:
+        """Return whether its former home still hands over what waits."""
+        return self.arrival is not None and not self.arrival.is_over
+
+    @property
+    def is_moving(self) -> bool:
+        """Return whether it is on its way here or elsewhere: nothing is matched or sent."""
+        return self.departure is not None or self.is_arriving
+
+    def is_due(self, stored: StoredEvent, here: str) -> bool:
+        """Return whether it gets an event by matching: its former home has not handed it over."""
+        if stored.recipient is not None:
+            return False
+        if not self.cut:
+            return True
+        origin = stored.origin
+        if origin is None:
+            return stored.sequence > self.cut.get(here, 0)
+        return origin.sequence > self.cut.get(origin.broker, 0)
 
     def admits(self, stored: StoredEvent) -> bool:
         """Return whether its rights show an event that the engine found for it."""
@@ -289,6 +345,8 @@ class SubscriptionIndex:
         """The filters of neighbouring brokers, by number."""
         self.links: dict[str, LinkSubscription] = {}
         """The links to them, by their ids; they are among the subscriptions, too."""
+        self.moved: dict[int, ActiveSubscription] = {}
+        """Those that came from another broker, which may have handed over what is matched here."""
         self.note_change: Callable[[int], object] = lambda _: None
         """Called with the number of each subscription that comes, goes or is matched otherwise."""
         self._changing = Lock()
@@ -312,6 +370,8 @@ class SubscriptionIndex:
                 self.by_number[stored.number] = subscription
                 self.by_key[stored.owner, stored.name] = subscription
                 self._owned.setdefault(stored.owner, {})[stored.number] = subscription
+                if subscription.cut:
+                    self.moved[stored.number] = subscription
                 self.note_change(stored.number)
             self.owners = len(self._owned)
 
@@ -321,6 +381,7 @@ class SubscriptionIndex:
             if self.by_number.pop(subscription.number, None) is None:
                 return
             del self.by_key[subscription.key]
+            self.moved.pop(subscription.number, None)
             owner = subscription.stored.owner
             del self._owned[owner][subscription.number]
             if not self._owned[owner]:

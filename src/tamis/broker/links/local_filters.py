@@ -108,7 +108,7 @@ class LocalFilters:
         subscription = self._index.get(number)
         if isinstance(subscription, LinkSubscription):
             return None
-        if subscription is not None:
+        if subscription is not None and subscription.departure is None:
             stored, rights = subscription.stored, subscription.rights
             mark = mark_of(stored, rights)
             if self._told.get(number) == mark:

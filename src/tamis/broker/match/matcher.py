@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+import msgspec
+
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.routes import LinkSubscription
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
@@ -107,7 +109,9 @@ class MatchRows(NamedTuple):
     """Numbers of subscriptions, and sequences."""
     deferred: list[DeferredMatches]
     extras: dict[int, str]
-    """Further properties of subscriptions that are suspended."""
+    """Further properties of subscriptions that are suspended, or move here."""
+    attempts: dict[int, dict[int, int]]
+    """How often events were sent before, by number and sequence."""
 
 
 class _StepResult(NamedTuple):
@@ -126,6 +130,8 @@ class _StepResult(NamedTuple):
     """How many events of each principal were matched, and how many subscriptions they reached."""
     suspended: list[ActiveSubscription]
     """Subscriptions that could not be matched within the budget."""
+    attempts: dict[int, dict[int, int]]
+    """Of those that events were handed to: how often each was sent before."""
 
 
 class Matcher:
@@ -231,39 +237,19 @@ class Matcher:
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_make(change) for change in changes], {}, [], {}, [], {}, {}, [])
+        step = _StepResult([_make(change) for change in changes], {}, [], {}, [], {}, {}, [], {})
         if not events:
             return step
         if self._budget.used:
             self._budget.fill()
         with self._metrics.match_seconds.time():
-            numbers: list[Iterable[Any]] = []
-            # Whoever is alone delays nobody else.
-            budget = self._budget if self._index.owners > self._alone else None
-            if len(events) >= MIN_BATCH_EVENTS:
-                numbers = self._match_batch(events, step.unmatched, budget)
-            for event in events[len(numbers) :]:
-                try:
-                    self._budget.event = len(numbers)
-                    decoded = event.payload.decoded
-                    known = event.payload.event if decoded is None else decoded.event
-                    numbers.append(self._engine.match(known, budget=budget))
-                except MemoryError:
-                    raise
-                except Exception as error:
-                    # It must not keep all later events from being matched.
-                    step.unmatched[event.sequence] = _reason(error)
-                    numbers.append(())
+            numbers = self._match(events, step.unmatched)
             found: list[tuple[int, list[ActiveSubscription]]] = []
             for event, matched in zip(events, numbers, strict=True):
-                subscriptions = [
-                    one
-                    for one in map(self._index.by_number.get, matched)
-                    if one is not None
-                    and one.stored.start <= event.sequence
-                    and (not one.rights.hides_anything or one.admits(event))
-                ]
-                subscriptions += self._links_of(event, matched) if self._index.routes else ()
+                if event.recipient is None:
+                    subscriptions = self._subscribers(event, matched)
+                else:
+                    subscriptions = self._recipients(step, event)
                 # Few are asked again what they say, and many are cached.
                 event.payload.decoded = None
                 found.append((event.sequence, subscriptions))
@@ -272,7 +258,7 @@ class Matcher:
         names = {
             event.publisher if event.origin is None else event.origin.publisher
             for event in events
-            if event.publisher_sequence or event.origin is not None
+            if (event.publisher_sequence or event.origin is not None) and event.recipient is None
         }
         # A name may have been forgotten meanwhile.
         tails = [(name, self._publishers.get(name)) for name in names]
@@ -285,6 +271,40 @@ class Matcher:
         for sequence, subscriptions in found:
             for subscription in subscriptions:
                 step.matches.setdefault(subscription, []).append(sequence)
+        rows = self._rows(step)
+        # Without rows the position can be written later.
+        if any(rows):
+            try:
+                self._write(rows)
+            except StorageError:
+                step.unwritten.append(rows)
+        return step
+
+    def _match(
+        self, events: Sequence[StoredEvent], unmatched: dict[int, str]
+    ) -> list[Iterable[Any]]:
+        """Return what each event matches, and note why some cannot be matched."""
+        numbers: list[Iterable[Any]] = []
+        # Whoever is alone delays nobody else.
+        budget = self._budget if self._index.owners > self._alone else None
+        if len(events) >= MIN_BATCH_EVENTS:
+            numbers = self._match_batch(events, unmatched, budget)
+        for event in events[len(numbers) :]:
+            try:
+                self._budget.event = len(numbers)
+                decoded = event.payload.decoded
+                known = event.payload.event if decoded is None else decoded.event
+                numbers.append(self._engine.match(known, budget=budget))
+            except MemoryError:
+                raise
+            except Exception as error:
+                # It must not keep all later events from being matched.
+                unmatched[event.sequence] = _reason(error)
+                numbers.append(())
+        return numbers
+
+    def _rows(self, step: _StepResult) -> MatchRows:
+        """Return what the state has to store of a step."""
         pending = [
             (subscription.stored.number, sequence)
             for subscription, sequences in step.matches.items()
@@ -292,17 +312,41 @@ class Matcher:
             for sequence in sequences
         ]
         extras = {one.number: one.stored.extra for one in step.suspended}
-        rows = MatchRows(pending, step.deferred, extras)
-        # Without rows the position can be written later.
-        if any(rows):
-            try:
-                self._state.commit_matches(
-                    self.position, pending, self._tails, extras, step.deferred
-                )
-                self._tails.clear()
-            except StorageError:
-                step.unwritten.append(rows)
-        return step
+        for number in step.attempts:
+            if (receiver := self._index.get(number)) is not None:
+                receiver.change_extra(lambda _: None, arrival=receiver.arrival)
+                extras[number] = receiver.stored.extra
+        attempts = {number: one for number, one in step.attempts.items() if one}
+        return MatchRows(pending, step.deferred, extras, attempts)
+
+    def _subscribers(self, event: StoredEvent, matched: Iterable[Any]) -> list[ActiveSubscription]:
+        """Return who gets an event: of those that match, links among them."""
+        found = [
+            one
+            for one in map(self._index.by_number.get, matched)
+            if one is not None
+            and one.stored.start <= event.sequence
+            and (not one.rights.hides_anything or one.admits(event))
+        ]
+        if self._index.moved:
+            found = [one for one in found if one.is_due(event, self._state.broker_id)]
+        if self._index.routes:
+            found += self._links_of(event, matched)
+        return found
+
+    def _recipients(self, step: _StepResult, event: StoredEvent) -> list[ActiveSubscription]:
+        """Return the subscription that an event was handed over for, unless it has it already."""
+        recipient = event.recipient
+        found = None if recipient is None else self._index.get(recipient.number)
+        if recipient is None or found is None or not found.is_arriving or found.arrival is None:
+            return []
+        if recipient.position <= found.arrival.received:
+            return []
+        found.arrival = msgspec.structs.replace(found.arrival, received=recipient.position)
+        attempts = step.attempts.setdefault(found.number, {})
+        if recipient.attempts:
+            attempts[event.sequence] = recipient.attempts
+        return [found]
 
     def _links_of(self, event: StoredEvent, matched: Iterable[Any]) -> list[LinkSubscription]:
         """Return the links that an event goes over: each once, and never back to its hop."""
@@ -466,11 +510,16 @@ class Matcher:
         """Write how far matching has come, if everything before is written; between two batches."""
         # Before the matches themselves, the position must not be written.
         if self.position > self._state.matched_up_to and not self.stuck.is_set():
-            self._write(MatchRows([], [], {}))
+            self._write(MatchRows([], [], {}, {}))
 
     def _write(self, rows: MatchRows) -> None:
         self._state.commit_matches(
-            self.position, rows.pending, self._tails, rows.extras, rows.deferred
+            self.position,
+            rows.pending,
+            self._tails,
+            rows.extras,
+            rows.deferred,
+            attempts=rows.attempts,
         )
         self._tails.clear()
 

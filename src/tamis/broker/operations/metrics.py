@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
+
+LabelledValues = Mapping[str, float]
+"""By the value of a label."""
 
 
 class DeliverySeconds(Collector):
@@ -34,6 +37,24 @@ class DeliverySeconds(Collector):
         """Return the histogram as Prometheus reads it."""
         buckets = zip(map(floatToGoString, self.bounds), accumulate(self.counts), strict=True)
         yield HistogramMetricFamily(self._name, self._text, [*buckets], self.sum)
+
+
+class _LabelledGauge(Collector):
+    """A gauge whose labels come and go."""
+
+    def __init__(
+        self, name: str, text: str, label: str, look: Callable[[], LabelledValues]
+    ) -> None:
+        self._name = name
+        self._text = text
+        self._label = label
+        self._look = look
+
+    def collect(self) -> Iterator[Metric]:
+        gauge = GaugeMetricFamily(self._name, self._text, labels=[self._label])
+        for value, number in self._look().items():
+            gauge.add_metric([value], number)
+        yield gauge
 
 
 class Metrics:
@@ -73,6 +94,12 @@ class Metrics:
     def watch(self, name: str, text: str, look: Callable[[], float]) -> None:
         """Add a gauge whose value a function returns when it is read."""
         Gauge(f"tamis_{name}", text, registry=self.registry).set_function(look)
+
+    def watch_each(
+        self, name: str, text: str, label: str, look: Callable[[], LabelledValues]
+    ) -> None:
+        """Add a gauge with a label; a function returns its values when they are read."""
+        self.registry.register(_LabelledGauge(f"tamis_{name}", text, label, look))
 
     def queues(self) -> dict[str, int]:
         """Return the length of each queue."""

@@ -90,6 +90,14 @@ class PeerSetting(BaseModel):
             )
         return url
 
+    def require_files(self) -> None:
+        """Refuse to begin without the files that are named: the link would never be made."""
+        for name, path in (("token_file", self.token_file), ("ca", self.ca)):
+            if path is not None and not path.is_file():
+                raise SettingsError(
+                    f"the peer {self.url} has {name}={path}, but there is no such file"
+                )
+
 
 def peer_settings(value: object) -> object:
     """Return the peers in a text: addresses between commas, each with its options after spaces.

@@ -37,13 +37,16 @@ from tamis.routing.instructions import (
     Instruction,
     RefuseLink,
     SendMessage,
+    TakeLetter,
     WantedChanged,
 )
-from tamis.routing.messages import BrokerChanges, Greeting, RouterMessage
+from tamis.routing.messages import BrokerChanges, Greeting, Letter, RouterMessage
 
 LOG: Final = get_logger("tamis.peers")
 
 MAX_INPUTS_AT_ONCE: Final = 64
+MAX_PLACES_KEPT: Final = 20_000
+"""Brokers; with more, only where they are now is known."""
 _MESSAGES: Final[msgspec.json.Decoder[RouterMessage]] = msgspec.json.Decoder(RouterMessage)
 _ENCODER: Final = msgspec.json.Encoder()
 
@@ -78,6 +81,12 @@ class RoutedLinks(Protocol):
     async def forget(self, peer: str, reason: str) -> None:
         """Remove a link for good."""
 
+    def take_letter(self, peer: str, letter: Letter) -> None:
+        """Take a letter for this broker that a peer has passed on."""
+
+    def passes_letters(self, peer: str) -> bool:
+        """Return whether the rights of a link hide nothing that a letter may hold."""
+
     def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
         """Tell a publisher whether anybody asks for what it advertised."""
 
@@ -105,6 +114,8 @@ class LinkRouter:
         """Held while the router works or is looked at."""
         self.link_of: dict[str, str] = {}
         """Behind which link each broker is, by its id, as far as peers are connected."""
+        self.links_of: dict[str, set[str]] = {}
+        """All links that a broker was behind since the start: its events may still come there."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -134,6 +145,9 @@ class LinkRouter:
         except FRAME_ERRORS as error:
             misfit = find_misfit(error, text=data)
             raise ProtocolError(misfit.sentence("the message of the peer's router")) from None
+        if isinstance(message, Letter) and not self._links.passes_letters(peer):
+            LOG.warning("letter dropped: the roles of the link hide something", peer=peer)
+            return
         try:
             await self.handle(MessageReceived(peer, message))
         except (FilterError, LimitError) as error:
@@ -176,7 +190,14 @@ class LinkRouter:
                         if link.is_open
                         for broker in link.brokers
                     }
+                    self._note_places(self.link_of)
         return results
+
+    def _note_places(self, found: Mapping[str, str]) -> None:
+        if len(self.links_of) > MAX_PLACES_KEPT:
+            self.links_of = {}
+        for broker, peer in found.items():
+            self.links_of.setdefault(broker, set()).add(peer)
 
     async def look(self, at: Callable[[Router], T]) -> T:
         """Return something of the router as it is between two inputs."""
@@ -200,6 +221,8 @@ class LinkRouter:
     async def _carry_out(self, instruction: Instruction) -> None:
         links = self._links
         match instruction:
+            case SendMessage(peer, Letter()) if not links.passes_letters(peer):
+                LOG.warning("letter dropped: the roles of the link hide something", peer=peer)
             case SendMessage(peer, message):
                 links.post(peer, RoutingFrame(message=msgspec.Raw(_ENCODER.encode(message))))
             case ChangeRoutes(peer, add, remove):
@@ -210,6 +233,8 @@ class LinkRouter:
                 links.await_drained(peer, lambda: self.put(LinkDrained(peer, ticket)))
             case WantedChanged(advertisement, is_wanted):
                 links.note_wanted(advertisement, is_wanted=is_wanted)
+            case TakeLetter(peer, letter):
+                links.take_letter(peer, letter)
             case RefuseLink(peer, reason):
                 links.refuse(peer, reason)
             case ForgetLink(peer, reason):

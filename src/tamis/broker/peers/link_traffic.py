@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -45,6 +46,7 @@ from tamis.routing.inputs import (
     LocalFilterRemoved,
     RouterInput,
 )
+from tamis.routing.messages import Letter
 from tamis.routing.running_query import LinkCounts
 from tamis.storage import EventOrigin, Storage
 
@@ -94,6 +96,8 @@ class LinkTraffic:
         """Set once by whoever routes queries."""
         self.on_wanted: Callable[[str, bool], None] = lambda _advertisement, _is_wanted: None
         """Told whether anybody asks for what was advertised under an id; set once."""
+        self.on_letter: Callable[[str, Letter], None] = lambda _peer, _letter: None
+        """Told of letters for this broker, and who passed them on; set once."""
         self.survey: TopologySurvey | None = None
         """Set once by whoever knows what to show of this broker."""
         self._queues = links
@@ -105,6 +109,8 @@ class LinkTraffic:
         self._schema = schema
         self._keeps_advertisements = keeps_advertisements
         self._draining: dict[str, asyncio.Task[None]] = {}
+        self._undrained: dict[str, deque[tuple[int, Callable[[], None]]]] = {}
+        """By peer: the last event that is to be stored there, and who is told then."""
 
     def restore(self) -> None:
         """Restore the links of earlier runs; in any thread, before the start."""
@@ -216,9 +222,12 @@ class LinkTraffic:
         link.counters.refused += receipt.refused
 
     def _check_origin(self, link: PeerLink, broker: str) -> None:
-        """Refuse an event of a broker that is behind another link: nobody else speaks for it."""
+        """Refuse an event of a broker that is behind another link: nobody else speaks for it.
+
+        One that has moved may have left events on its former way.
+        """
         behind = self.router.link_of.get(broker, link.peer)
-        if behind != link.peer:
+        if behind != link.peer and link.peer not in self.router.links_of.get(broker, ()):
             other = self.links.get(behind)
             raise ProtocolError(
                 f"the peer claims the origin of another broker: {broker[:8]} is behind "
@@ -282,22 +291,31 @@ class LinkTraffic:
 
     def await_drained(self, peer: str, drained: Callable[[], None]) -> None:
         """Call back once the peer has stored all events that are due to it now."""
-        before = self._draining.pop(peer, None)
-        if before is not None:
-            before.cancel()
-        waiting = self._supervisor.start("draining a link", self._drain(peer, drained))
-        self._draining[peer] = waiting
+        waiting = self._undrained.setdefault(peer, deque())
+        waiting.append((self._store.log.next_sequence - 1, drained))
+        running = self._draining.get(peer)
+        if running is None or running.done():
+            work = self._drain(peer, waiting)
+            self._draining[peer] = self._supervisor.start("draining a link", work)
 
-    async def _drain(self, peer: str, drained: Callable[[], None]) -> None:
-        last = self._store.log.next_sequence - 1
+    async def _drain(self, peer: str, waiting: deque[tuple[int, Callable[[], None]]]) -> None:
+        """Call back those who wait, one after the other; nobody is held up by those who follow."""
         number = self._queues.find(peer).number
-        while not await self._has_passed(number, last):
-            await asyncio.sleep(DRAINED_POLL_SECONDS)
-        drained()
+        while waiting:
+            last, drained = waiting[0]
+            if await self._has_passed(number, last):
+                waiting.popleft()
+                drained()
+            else:
+                await asyncio.sleep(DRAINED_POLL_SECONDS)
 
     async def _has_passed(self, number: int, last: int) -> bool:
         """Return whether the peer with a queue has stored all events up to one."""
         if self._matcher.position < last:
+            return False
+        link = next((one for one in self._queues.all() if one.number == number), None)
+        if link is not None and link.queue.is_deferred:
+            # What was matched for it is not pending yet.
             return False
         run, pending = self._executors.deliver.run, self._store.state.pending
         oldest = await run(pending, number, 0, inf, 1)
@@ -313,6 +331,7 @@ class LinkTraffic:
     async def forget(self, peer: str, reason: str) -> None:
         """Remove a link for good, with what waits for the peer."""
         LOG.warning("link removed", peer=peer, reason=reason)
+        self._undrained.pop(peer, None)
         draining = self._draining.pop(peer, None)
         if draining is not None:
             draining.cancel()
@@ -368,6 +387,15 @@ class LinkTraffic:
             unadvertised=routed.stopped,
             advertisements=routed.advertisements,
         )
+
+    def take_letter(self, peer: str, letter: Letter) -> None:
+        """Take a letter for this broker that a peer has passed on."""
+        self.on_letter(peer, letter)
+
+    def passes_letters(self, peer: str) -> bool:
+        """Return whether the rights of a link hide nothing that a letter may hold."""
+        known = next((one for one in self._queues.all() if one.peer == peer), None)
+        return known is not None and not known.rights.hides_anything
 
     def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
         """Tell a publisher whether anybody asks for what it advertised."""

@@ -11,6 +11,7 @@ import msgspec
 from tamis.access import Principal, Rights
 from tamis.broker.operations.access_control import AccessControl
 from tamis.broker.operations.logs import get_logger
+from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings, PeerSetting
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.peers.connection import LinkConnection, exchange_hellos, say_refused
@@ -19,7 +20,7 @@ from tamis.broker.peers.link import LinkTerms, PeerLink
 from tamis.broker.peers.link_traffic import LinkTraffic
 from tamis.broker.peers.peers_file import KnownPeer, PeersFile
 from tamis.broker.peers.survey import TopologySurvey
-from tamis.client.transport import Transport, parse_address
+from tamis.client.transport import BrokerAddress, Transport, parse_address
 from tamis.errors import AddressError, ProtocolError, RefusedError, TamisError
 from tamis.ports import Executor
 from tamis.protocol import Code
@@ -205,9 +206,13 @@ class Overlay:
     async def add(self, url: str, token: str | None, role: str | None) -> PeerView:
         """Link to another broker, also after a restart."""
         try:
-            parse_address(url)
+            address = parse_address(url)
         except AddressError as error:
             raise RefusedError(Code.BAD_REQUEST, str(error)) from None
+        if self._is_own(address):
+            raise RefusedError(
+                Code.BAD_REQUEST, f"{url} is the address of this broker: give that of another"
+            )
         if url in self._diallers:
             raise RefusedError(Code.CONFLICT, f"the broker dials {url} already")
         if role is not None and self._settings.tokens_required:
@@ -219,6 +224,14 @@ class Overlay:
             del self._file.peers[url]
             raise
         return _as_dialled(self._dial(_added(known)), None)
+
+    def _is_own(self, address: BrokerAddress) -> bool:
+        """Return whether this broker listens at an address, as far as its settings tell."""
+        settings, (_, host, port) = self._settings, address.origin
+        is_here = host == settings.host.lower() or (
+            address.is_loopback and (settings.is_loopback or settings.host in ("0.0.0.0", "::"))  # noqa: S104
+        )
+        return is_here and port == settings.port
 
     async def remove(self, peer: str) -> None:
         """Remove a link by address, id or name, with all that waits for the peer."""
@@ -264,6 +277,25 @@ class Overlay:
     def count_connected(self) -> int:
         """Return how many links have a connection."""
         return sum(link.is_greeted for link in [*self.traffic.links.values()])
+
+    def watch(self, metrics: Metrics) -> None:
+        """Show what passes each link among the metrics, by the id of the peer."""
+
+        def look(read: Callable[[PeerLink], float]) -> Callable[[], dict[str, float]]:
+            return lambda: {one.peer: read(one) for one in [*self.traffic.links.values()]}
+
+        def watch(name: str, text: str, read: Callable[[PeerLink], float]) -> None:
+            metrics.watch_each(f"link_{name}", text, "peer", look(read))
+
+        watch("connected", "Whether the link has a connection", lambda one: one.is_greeted)
+        watch("sent_events", "Events sent to the peer", lambda one: one.counters.sent)
+        watch("received_events", "Events of the peer stored", lambda one: one.counters.received)
+        watch(
+            "duplicate_events",
+            "Events that the peer sent again",
+            lambda one: one.counters.duplicates,
+        )
+        watch("refused_events", "Events of the peer refused", lambda one: one.counters.refused)
 
     async def broker_view(self) -> BrokerView:
         """Return what is shown of this broker."""

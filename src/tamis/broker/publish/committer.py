@@ -12,7 +12,9 @@ from zlib import crc32
 from tamis.access import Rights
 from tamis.broker.operations.health import Health, refusal
 from tamis.broker.operations.metrics import Metrics
-from tamis.broker.publish.event_cache import StoredEvent
+from tamis.broker.publish import handed_events
+from tamis.broker.publish.event_cache import StoredEvent, stored_handed
+from tamis.broker.publish.handed_events import HandedEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.broker.publish.publishers import FanOut, Numbering, count_duplicates
 from tamis.errors import RefusedError, StorageError
@@ -75,6 +77,13 @@ class Publication(NamedTuple):
     """For events of other brokers, in place of a name and a number: what is stored of each."""
 
 
+class ExclusiveWork(NamedTuple):
+    """Something to be done while nothing else is stored."""
+
+    work: Callable[[], Awaitable[None]]
+    done: asyncio.Future[None]
+
+
 class AcceptedPublication(NamedTuple):
     """A publication that may be stored, and what is stored of it already."""
 
@@ -116,7 +125,9 @@ class Committer:
         self._numbering = numbering
         self._pass_on = pass_on
         self._metrics = metrics
-        self._waiting: asyncio.Queue[Publication] = asyncio.Queue(max_waiting)
+        self._waiting: asyncio.Queue[Publication | ExclusiveWork] = asyncio.Queue(max_waiting)
+        self._next: ExclusiveWork | None = None
+        """What was taken from the queue, and is to be done before the rest of it."""
         self._turn = asyncio.Lock()
         self._has_ended = False
         self._hope: asyncio.TimerHandle | None = None
@@ -183,16 +194,68 @@ class Committer:
             self._abandon(publication)
         return stored
 
+    async def exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do something while nothing else is stored, in its turn; return when it is done."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        async with self._turn:
+            await self._waiting.put(ExclusiveWork(work, done))
+        if self._has_ended and not done.done():
+            raise RefusedError(Code.UNAVAILABLE, "the broker stops")
+        await done
+
+    async def hand_over(self, events: Sequence[tuple[HandedEvent, Payload]]) -> None:
+        """Store events that came with a subscription; only as part of exclusive work."""
+        records = [handed.record() for handed, _ in events]
+        owner = handed_events.OWNER
+        waiting = self._fan_out.waiting
+        waiting[owner] = waiting.get(owner, 0) + len(records)
+        try:
+            sequences = await self._executor.run(self._log.append, records)
+        except StorageError as error:
+            self._fan_out.leave(owner, len(records))
+            self._note_failure(error, ())
+            raise
+        await self._pass_on(
+            [
+                stored_handed(sequence, handed, payload)
+                for sequence, (handed, payload) in zip(sequences, events, strict=True)
+            ]
+        )
+
+    async def _next_batch(self) -> list[Publication]:
+        """Return publications to store together, after the work that comes before them."""
+        batch: list[Publication] = []
+        size = 0
+        while not batch or (size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty()):
+            given = self._next or await self._waiting.get()
+            self._next = None
+            if isinstance(given, Publication):
+                batch.append(given)
+                size += len(given.payloads)
+            elif batch:
+                self._next = given
+                break
+            else:
+                await self._do(given)
+                self._waiting.task_done()
+        return batch
+
+    async def _do(self, given: ExclusiveWork) -> None:
+        try:
+            await given.work()
+        except Exception as error:
+            if not given.done.done():
+                given.done.set_exception(error)
+        else:
+            if not given.done.done():
+                given.done.set_result(None)
+
     async def run(self) -> None:
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
         try:
             while True:
-                batch = [await self._waiting.get()]
-                size = len(batch[0].payloads)
-                while size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty():
-                    batch.append(self._waiting.get_nowait())
-                    size += len(batch[-1].payloads)
+                batch = await self._next_batch()
                 accepted = self._accept(batch)
                 records = [record for record, *_ in accepted.events]
                 try:
@@ -231,8 +294,16 @@ class Committer:
     def _end(self, batch: list[Publication]) -> None:
         """Refuse what is left."""
         self._has_ended = True
+        left = [] if self._next is None else [self._next]
         while not self._waiting.empty():
-            batch.append(self._waiting.get_nowait())
+            given = self._waiting.get_nowait()
+            if isinstance(given, Publication):
+                batch.append(given)
+            else:
+                left.append(given)
+        for one in left:
+            if not one.done.done():
+                one.done.set_exception(RefusedError(Code.UNAVAILABLE, "the broker stops"))
         for publication in batch:
             self._abandon(publication)
 

@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from tamis.broker.publish import handed_events
+from tamis.broker.publish.handed_events import HandedEvent, Recipient, read_handed
 from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
 from tamis.broker.publish.publishers import owner_of
 from tamis.broker.publish.unmatchable_events import UnmatchableEvents
@@ -37,6 +39,8 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     """The publisher's principal, as `owner_of` has it."""
     origin: EventOrigin | None = None
     """Where it was published; None: here."""
+    recipient: Recipient | None = None
+    """The only subscription that gets it; None: all that match."""
 
 
 class DecodedRecords(NamedTuple):
@@ -129,8 +133,34 @@ class EventCache:
 
 def _decode(record: Record, decode: Callable[[bytes, str], Payload]) -> StoredEvent | None:
     """Return the event in a record; None if it is invalid now."""
+    if record.format == handed_events.FORMAT:
+        return _decode_handed(record, decode)
     try:
         payload = decode(record.payload, NAME_OF[record.format])
     except TamisError:
         return None
     return StoredEvent(*record[:4], payload, owner_of(record.publisher), record.origin)
+
+
+def _decode_handed(record: Record, decode: Callable[[bytes, str], Payload]) -> StoredEvent | None:
+    try:
+        handed = read_handed(record)
+        payload = decode(handed.data, NAME_OF[handed.format])
+    except TamisError:
+        return None
+    return stored_handed(record.sequence, handed, payload)
+
+
+def stored_handed(sequence: int, handed: HandedEvent, payload: Payload) -> StoredEvent:
+    """Return an event that came with a subscription, with its place in the log."""
+    origin = EventOrigin(handed.broker, handed.origin_sequence, handed.time, handed.broker)
+    return StoredEvent(
+        sequence,
+        handed.time,
+        handed.publisher,
+        0,
+        payload,
+        handed_events.OWNER,
+        origin,
+        handed.recipient,
+    )

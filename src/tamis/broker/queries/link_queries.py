@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial, reduce
 from operator import or_
@@ -11,6 +12,7 @@ import msgspec
 
 from tamis.access import Rights
 from tamis.broker.operations.fair_executor import FairExecutor
+from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.payloads import PayloadDecoder
 from tamis.broker.queries.service import QueryService
 from tamis.errors import ProtocolError
@@ -25,6 +27,8 @@ from tamis.routing.query_messages import (
     RowSight,
 )
 from tamis.routing.running_query import LinkCounts
+
+LOG: Final = get_logger("tamis.queries")
 
 _MESSAGES: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder(reduce(or_, QUERY_MESSAGES))
 _ENCODER: Final = msgspec.json.Encoder()
@@ -54,6 +58,8 @@ class LinkQueries:
         self._title_of = title_of
         self._rights: dict[str, Rights] = {}
         """Of the peers that are connected."""
+        self.refused: Final[Counter[str]] = Counter()
+        """How many advertisements of data were refused of each peer, by its roles."""
         service.peers = self
 
     # --- for links -------------------------------------------------------------------------------
@@ -72,6 +78,7 @@ class LinkQueries:
     def link_removed(self, peer: str) -> None:
         """Forget a peer and all that is behind it."""
         self._rights.pop(peer, None)
+        self.refused.pop(peer, None)
         self._service.link_removed(peer)
 
     async def take(self, peer: str, message: bytes) -> None:
@@ -82,6 +89,9 @@ class LinkQueries:
             misfit = find_misfit(error, text=message)
             raise ProtocolError(misfit.sentence("the peer's message about queries")) from None
         if not self._may_say(peer, found):
+            if peer in self._rights:
+                self.refused[peer] += 1
+                LOG.warning("a peer may not answer queries: none of its roles serves", peer=peer)
             return
         if isinstance(found, DataAdvertised | QueryAsked):
             # Comparing filters takes a while; what is found is remembered.

@@ -28,10 +28,10 @@ from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.queries.service import QueryService
 from tamis.broker.subscribe.history import History
-from tamis.broker.subscribe.manager import SubscriptionManager
+from tamis.broker.subscribe.manager import SubscriptionManager, require_settled
 from tamis.errors import RefusedError
 from tamis.matching import Engine
-from tamis.protocol import Code
+from tamis.protocol import Code, Subscribe
 from tamis.protocol.management import (
     OPERATIONS,
     ManagementCall,
@@ -57,6 +57,13 @@ class ManagedOverlay(Protocol):
 
     async def topology(self) -> TopologyView:
         """Return all brokers that can be reached, as far as they answer in time."""
+
+
+class RoamingClients(Protocol):
+    """Brings the subscriptions of clients that were connected to other brokers before."""
+
+    async def bring(self, wanted: Subscribe, principal: Principal, rights: Rights) -> None:
+        """Return when the subscription is here, or nowhere; refuse if that takes too long."""
 
 
 class SessionServices(NamedTuple):
@@ -89,6 +96,7 @@ class SessionServices(NamedTuple):
     view_executor: FairExecutor
     decode_executor: FairExecutor
     overlay: Callable[[], ManagedOverlay]
+    roaming: Callable[[], RoamingClients]
     status: Callable[[], dict[str, Any]]
     end_invalid_sessions: Callable[[], None]
     forget: Callable[[Any], None]
@@ -115,11 +123,14 @@ class SessionBase:
             code = Code.UNAUTHENTICATED if self._services.health.is_open else Code.UNAVAILABLE
             raise RefusedError(code, self.closed.result())
 
-    def _find(self, id_: str) -> ActiveSubscription:
+    def _find(self, id_: str, *, may_leave: bool = False) -> ActiveSubscription:
+        """Return a subscription that is not about to move, or leaves if that may be."""
         self._require_open()
         found = self._services.subscription_index.find(self.principal.name, id_)
         if found is None or self._services.subscription_manager.has_expired(found):
             raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
+        if not (may_leave and found.departure is not None):
+            require_settled(found)
         return found
 
     async def _answer_by_rights(self, ask: Callable[[Rights], Slices[T]]) -> T:

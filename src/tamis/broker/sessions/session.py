@@ -245,6 +245,9 @@ class Session(Questions, Queries, Advertising, Administration):
         mistake = _mistake(wanted)
         if mistake is not None:
             raise mistake
+        if wanted.roaming:
+            await self._services.roaming().bring(wanted, self.principal, self.rights)
+            self._require_open()
         manager = self._services.subscription_manager
         return await manager.subscribe(wanted, self.principal, self.rights, self._keep)
 
@@ -293,8 +296,9 @@ class Session(Questions, Queries, Advertising, Administration):
         return await self._view(subscription)
 
     async def delete(self, id_: str) -> None:
-        """Delete a subscription and its queued events."""
-        subscription, manager = self._find(id_), self._services.subscription_manager
+        """Delete a subscription and its queued events, also one that is leaving for good."""
+        subscription = self._find(id_, may_leave=True)
+        manager = self._services.subscription_manager
         if not self.rights.is_admin:
             manager.require_allowed(subscription, self.principal, self.rights)
         await manager.delete(subscription, "deleted", self.principal)
@@ -529,6 +533,10 @@ def _mistake(wanted: Subscribe) -> RefusedError | None:
         )
     if wanted.language not in LANGUAGES:
         return RefusedError(Code.BAD_FILTER, str(unknown_language(wanted.language)))
+    if wanted.roaming and wanted.durable is None:
+        return RefusedError(
+            Code.BAD_REQUEST, "only a durable subscription can be brought from another broker"
+        )
     try:
         require_start(wanted.start)
     except RefusedError as error:

@@ -121,7 +121,7 @@ class CurrentRights:
             if stored.number in self._engine:
                 self._engine.remove(stored.number)
             return
-        if subscription.suspended_from:
+        if subscription.suspended_from or subscription.is_moving:
             subscription.is_suspended, subscription.mark = False, b""
             if stored.number in self._engine:
                 self._engine.remove(stored.number)

@@ -78,7 +78,8 @@ class History:
             invalid += [record.sequence for record in decoded.invalid]
             for stored in decoded.events:
                 yield
-                if not alone.matches(stored):
+                # What was handed over is in the history of its origin.
+                if stored.recipient is not None or not alone.matches(stored):
                     continue
                 data = visible_data(wanted.filter, rights, stored.payload)
                 if data is None:

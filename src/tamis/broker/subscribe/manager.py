@@ -118,7 +118,7 @@ class SubscriptionManager:
             require_welcome=self._require_welcome,
             require_in_force=self.require_in_force,
         )
-        self._maker = SubscriptionMaker(
+        self.maker = SubscriptionMaker(
             store=store,
             subscription_index=subscription_index,
             updater=matcher.updater,
@@ -137,7 +137,7 @@ class SubscriptionManager:
             engine=engine,
             subscription_index=subscription_index,
             updater=matcher.updater,
-            maker=self._maker,
+            maker=self.maker,
             reader=self._reader,
             rights_of=rights_of,
             is_welcome=is_welcome,
@@ -171,6 +171,7 @@ class SubscriptionManager:
             await self.delete_all([known], EXPIRED)
             known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
+            require_settled(known)
             is_shown = known.shows_filter_to(principal, rights)
             shown = f", {known.stored.filter!r}" if is_shown else ""
             # One that was connected before need not know that its filter was replaced.
@@ -190,7 +191,7 @@ class SubscriptionManager:
     async def _make(
         self, asked: SubscriptionRequest, keep: Callable[[ActiveSubscription], bool]
     ) -> ActiveSubscription:
-        made = await self._maker.make(asked)
+        made = await self.maker.make(asked)
         self._begin(made)
         if not made.stored.durable and not keep(made):
             await self.delete(made, DISCONNECTED)
@@ -502,7 +503,7 @@ class SubscriptionManager:
 
     def new_queue(self, stored: StoredSubscription, *, nothing_yet: bool) -> DiskQueue:
         """Return the queue of a link."""
-        queue = self._maker.new_queue(stored, nothing_yet=nothing_yet)
+        queue = self.maker.new_queue(stored, nothing_yet=nothing_yet)
         assert isinstance(queue, DiskQueue)  # noqa: S101 - its policy is `wait`
         return queue
 
@@ -511,11 +512,12 @@ class SubscriptionManager:
 
         It is compiled only if it has changed since the engine was saved.
         """
-        restored = self._maker.build(stored, None, is_new=False)
+        restored = self.maker.build(stored, None, is_new=False)
         restored.mark = marks.get(stored.number, b"")
         if restored.suspended_from:
             self.suspensions.numbers.add(stored.number)
-        if restored.suspended_from or restored.mark != mark_of(stored, restored.rights):
+        is_held = restored.suspended_from or restored.is_moving
+        if is_held or restored.mark != mark_of(stored, restored.rights):
             self.current_rights.put_in_engine(restored)
         self._index.add(restored)
         self.watch(restored)
@@ -532,6 +534,22 @@ class SubscriptionManager:
         mode = stored.mode if former is None else former.mode
         reading = subscription.rights.effective(subscription.filter_at(sequence), mode)
         return LoneFilter(reading, self._engine.schema, self._engine.mode)
+
+
+def require_settled(subscription: ActiveSubscription) -> None:
+    """Refuse to use a subscription that is on its way here or elsewhere."""
+    name, departure = subscription.stored.name, subscription.departure
+    if departure is not None:
+        raise RefusedError(
+            Code.CONFLICT,
+            f"the subscription {name!r} moves to the broker {departure.target[:8]}: connect there, "
+            "or bring it back with roaming=True when it has arrived",
+        )
+    if subscription.is_arriving:
+        raise RefusedError(
+            Code.UNAVAILABLE,
+            f"the subscription {name!r} is on its way here from its former home; try again",
+        )
 
 
 def _ended(subscription: ActiveSubscription) -> RefusedError:

@@ -123,7 +123,8 @@ class Replayer:
             decoded = self._event_cache.decode_records(records)
             invalid += len(decoded.invalid)
             for stored in decoded.events:
-                if alone.matches(stored) and subscription.admits(stored):
+                is_due = subscription.is_due(stored, self._store.state.broker_id)
+                if is_due and alone.matches(stored) and subscription.admits(stored):
                     found.append(stored.sequence)
                 yield
             after = records[-1].sequence + 1

@@ -36,7 +36,8 @@ tamis sub 'kind = "news"' --from 2026-01-31T12:00:00Z | jq .headline
 [bold]Durable[/bold]
 
 With --durable NAME, the broker keeps the subscription and its events while nobody is connected.
-An event is acknowledged once it is written; until then, the broker sends it again.
+An event is acknowledged once it is written; until then, the broker sends it again. With --roaming,
+a subscription that another broker has, which is linked to this one, moves here with its events.
 
 [bold]Exit code[/bold]
 
@@ -76,6 +77,12 @@ def sub(
         str | None,
         no_default(metavar="NAME", help="Make the subscription durable, under this name."),
     ] = None,
+    roaming: Annotated[
+        bool,
+        typer.Option(
+            "--roaming", help="Bring it here, with what waits, if a linked broker has it."
+        ),
+    ] = False,
     start: From = "latest",
     lifetime: Annotated[
         str | None,
@@ -103,6 +110,7 @@ def sub(
         "policy": policy,
         "language": language,
         "mode": mode,
+        "roaming": roaming,
     }
     run(while_read(_show(target, filter_, options, number, format_, envelope=envelope)))
     return FINE
