@@ -7,6 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given, settings
 
+from covering_ways import compile_from
 from seeds import seeds
 from strategies import World, generators, random_filter, random_world
 from tamis.covering import CoveringForest, CoveringIndex, ExhaustiveCoveringIndex, RootChange
@@ -83,6 +84,16 @@ def check(rng: Random, steps: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds(400, 2))
 def test_the_forest_is_that_of_comparing_with_all(seed: int) -> None:
+    check(Random(seed), 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compiled_from", [0, 4])
+@pytest.mark.parametrize("seed", range(400, 800))
+def test_the_forest_of_programs_is_that_of_comparing_with_all(
+    seed: int, compiled_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_from(compiled_from, monkeypatch)
     check(Random(seed), 12)
 
 

@@ -191,6 +191,8 @@ class Geometry:
         self._undeclared: Final = ValueOrder(None, mode, many=many)
         self._orders: Final[dict[str, ValueOrder]] = {}
         self._sides: Final[dict[Filter, AtomSides]] = {}
+        self._unknown: Final[dict[tuple[ValueOrder, type[Atom], object], Positions]] = {}
+        """Where tests of a kind of value are neither true nor false."""
 
     def value_order(self, name: str) -> ValueOrder:
         """Return the value order of an attribute; undeclared ones share theirs."""
@@ -214,30 +216,43 @@ class Geometry:
             return self._relation(atom)
         if not isinstance(atom, Atom):
             return _literal(atom, EVERYTHING, EVERYTHING)
+        regular = self.regular(atom)
+        if regular is not None:
+            true, unknown = regular
+            false = _without(outside(unknown), true)
+            return AtomSides(_cube(atom.attribute, true), _cube(atom.attribute, false), unknown)
         order = self.value_order(atom.attribute)
         intervals = intervals_of(atom, order)
         known = self._known(atom, order) if self.mode.is_three_valued else EVERYWHERE
-        if intervals is None or order.many:
-            passing = self._known(atom, order) if intervals is None else merged(intervals)
-            if atom.passes(order.default):
-                passing = EVERYWHERE
-            if atom.known() is None and order.many:
-                # Not to be there is nothing that one value shows.
-                known = EVERYWHERE
-            return _literal(
-                atom,
-                _cube(atom.attribute, passing, many=order.many),
-                _cube(atom.attribute, known, many=order.many),
-            )
+        passing = self._known(atom, order) if intervals is None else merged(intervals)
+        if atom.passes(order.default):
+            passing = EVERYWHERE
+        if atom.known() is None and order.many:
+            # Not to be there is nothing that one value shows.
+            known = EVERYWHERE
+        return _literal(
+            atom,
+            _cube(atom.attribute, passing, many=order.many),
+            _cube(atom.attribute, known, many=order.many),
+        )
+
+    def regular(self, atom: Filter) -> tuple[Positions, Positions] | None:
+        """Return where an atom is true and where it is unknown; None if it is not intervals."""
+        if not isinstance(atom, Atom):
+            return None
+        order = self.value_order(atom.attribute)
+        intervals = None if order.many else intervals_of(atom, order)
+        if intervals is None:
+            return None
         if atom.passes(order.default):
             intervals = (*intervals, (BEGIN, order.present()[0]))
         true = merged(intervals)
-        false = _without(known, true)
-        return AtomSides(
-            _cube(atom.attribute, true),
-            _cube(atom.attribute, false),
-            outside(known),
-        )
+        if not self.mode.is_three_valued:
+            return true, ()
+        test = order, type(atom), getattr(atom, "kind", None)
+        if test not in self._unknown:
+            self._unknown[test] = outside(self._known(atom, order))
+        return true, self._unknown[test]
 
     def _known(self, atom: Atom, order: ValueOrder) -> Positions:
         """Return the positions of the values that an atom can judge."""

@@ -8,14 +8,12 @@ each step, and nothing is asked about pairs that decide nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Iterator
 from typing import Final, Protocol
 
+from tamis.covering.filter_sets import FilterNumber, FilterSet
 from tamis.covering.order import RootChange, known_already, unknown_id
 from tamis.filters import Id
-
-FilterNumber = int
-"""The number of a filter in the index; equal filters may share theirs."""
 
 
 class Superseding(Protocol):
@@ -30,12 +28,10 @@ class Superseding(Protocol):
     def is_regular(self, number: FilterNumber) -> bool:
         """Return whether all answers about a filter are exact, as far as the other's are."""
 
-    def wider(self, number: FilterNumber, among: Container[FilterNumber]) -> Iterator[FilterNumber]:
+    def wider(self, number: FilterNumber, among: FilterSet) -> Iterator[FilterNumber]:
         """Yield those of some filters that cover one."""
 
-    def narrower(
-        self, number: FilterNumber, among: Collection[FilterNumber]
-    ) -> Iterator[FilterNumber]:
+    def narrower(self, number: FilterNumber, among: FilterSet) -> Iterator[FilterNumber]:
         """Yield those of some filters that one covers."""
 
     def covers(self, wide: FilterNumber, narrow: FilterNumber) -> bool:
@@ -55,7 +51,9 @@ class CoveringForest:
         self._parent: Final[dict[FilterNumber, FilterNumber]] = {}
         self._children: Final[dict[FilterNumber, set[FilterNumber]]] = {}
         self._roots: Final[dict[FilterNumber, Id]] = {}
-        self._irregular_roots: Final[dict[FilterNumber, None]] = {}
+        self._members: Final = FilterSet()
+        self._root_set: Final = FilterSet()
+        self._irregular_roots: Final = FilterSet()
         self._changes: Final[list[RootChange]] = []
 
     def __len__(self) -> int:
@@ -117,6 +115,7 @@ class CoveringForest:
         self._held[id_] = self._held.get(id_, 0) + 1
         if len(own) == 1:
             self._first[number] = sequence
+            self._members.add(number)
             self._settle(number)
         elif sequence < self._first[number]:
             self._first[number] = sequence
@@ -151,7 +150,7 @@ class CoveringForest:
             # What its parent does not cover, it does not cover either, where answers are exact.
             is_regular = self._index.is_regular
             is_transitive = is_regular(number) and is_regular(self._parent[number])
-        among: Collection[FilterNumber] = self._irregular_roots if is_transitive else self._roots
+        among = self._irregular_roots if is_transitive else self._root_set
         for root in list(self._index.narrower(number, among)):
             if (
                 root != number
@@ -163,7 +162,7 @@ class CoveringForest:
 
     def _adopt(self, number: FilterNumber) -> bool:
         """Give a filter a parent if some filter supersedes it; otherwise it is a root."""
-        for wide in self._index.wider(number, self._ids):
+        for wide in self._index.wider(number, self._members):
             if wide == number or not self._is_superseded(number, wide):
                 continue
             if not self._is_over(number, wide):
@@ -210,6 +209,7 @@ class CoveringForest:
         else:
             self._detach(number)
         del self._ids[number], self._first[number]
+        self._members.discard(number)
         children = self._children.pop(number, set())
         for child in children:
             del self._parent[child]
@@ -234,13 +234,15 @@ class CoveringForest:
     def _make_root(self, number: FilterNumber) -> None:
         own = self._ids[number]
         self._roots[number] = id_ = min(own, key=own.__getitem__)
+        self._root_set.add(number)
         if not self._index.is_regular(number):
-            self._irregular_roots[number] = None
+            self._irregular_roots.add(number)
         self._changes.append(RootChange((id_,)))
 
     def _unroot(self, number: FilterNumber) -> None:
         id_ = self._roots.pop(number)
-        self._irregular_roots.pop(number, None)
+        self._root_set.discard(number)
+        self._irregular_roots.discard(number)
         self._changes.append(RootChange((), (id_,)))
 
     def _changed(self) -> RootChange:
@@ -264,4 +266,6 @@ class CoveringForest:
             assert self._index.covers(parent, child), "parents cover"  # noqa: S101
             assert self._is_superseded(child, parent), "parents supersede"  # noqa: S101
             assert not self._is_over(child, parent), "no circles"  # noqa: S101
+        assert set(self._members) == set(self._ids), "members"  # noqa: S101
+        assert set(self._root_set) == set(self._roots), "roots"  # noqa: S101
         assert sum(map(len, self._children.values())) == len(self._parent)  # noqa: S101

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Final, Unpack
 
-from tamis.covering.access import AccessTree, FiledCube
-from tamis.covering.forests import CoveringForest, FilterNumber
+from tamis.covering.cubed import CubedFilters
+from tamis.covering.filter_sets import FilterNumber, FilterSet
+from tamis.covering.forests import CoveringForest
+from tamis.covering.indexed import IndexedFilter, IndexedRelations
 from tamis.covering.order import RootChange, known_already, require_id, still_held, unknown_id
-from tamis.covering.profiles import ComparedFilter, FilterRelations
-from tamis.covering.stored_probes import StoredProbes
 from tamis.diagrams.relations import RelationOptions
 from tamis.filters import Filter, Id
 from tamis.units import count
 
-# More candidates than these are reduced by another probe before all are compared.
-FEW: Final = 24
+# Fewer filters are compared without kernels: to compile these takes longer.
+COMPILED_FROM: Final = 256
 
 
 class CoveringIndex:
@@ -42,18 +41,19 @@ class CoveringIndex:
 
     def __init__(self, **options: Unpack[RelationOptions]) -> None:
         """Create an empty index; mode, schema and the other options are those of `Space`."""
-        self._relations: Final = FilterRelations(**options)
-        self._filters: Final[dict[FilterNumber, ComparedFilter]] = {}
+        self._relations: Final = IndexedRelations(**options)
+        self._filters: Final[dict[FilterNumber, IndexedFilter]] = {}
         self._numbers: Final[dict[Hashable, FilterNumber]] = {}
         """By the keys of filters, which only equal ones share."""
         self._number_of: Final[dict[Id, FilterNumber]] = {}
         self._added = 0
-        self._next = 0
-        self._access: Final = AccessTree(self._relations.geometry)
-        self._filed: Final[dict[FilterNumber, list[FiledCube]]] = {}
-        self._first_probes: Final = StoredProbes()
-        self._last_probes: Final = StoredProbes()
-        self._never: Final[dict[FilterNumber, None]] = {}
+        self._free: Final[list[FilterNumber]] = []
+        """Numbers of filters that have gone."""
+        self._everything: Final = FilterSet()
+        self._cubes: Final = CubedFilters(self._relations)
+        """The filters without programs."""
+        self._never: Final = FilterSet()
+        self._is_compiled = False
         self._held: Final[dict[Id, int]] = {}
         """How many subsets have each id."""
         self._forest: Final = CoveringForest(self)
@@ -86,10 +86,12 @@ class CoveringIndex:
         require_id(id_)
         if id_ in self._number_of:
             raise known_already(id_)
-        profile = self._relations.profile(filter_)
-        number = self._numbers.get(profile.key)
+        if len(self._filters) >= COMPILED_FROM and not self._is_compiled:
+            self._compile()
+        given = self._relations.indexed(filter_)
+        number = self._numbers.get(given.key)
         if number is None:
-            number = self._store(profile)
+            number = self._store(given)
         self._added += 1
         self._filters[number].ids[id_] = self._added
         self._number_of[id_] = number
@@ -107,32 +109,54 @@ class CoveringIndex:
         if self._held.get(id_):
             raise still_held(id_)
         change = self._forest.remove(id_)
-        profile = self._filters[number]
-        del profile.ids[id_], self._number_of[id_]
-        if not profile.ids:
-            self._discard(number, profile)
+        stored = self._filters[number]
+        del stored.ids[id_], self._number_of[id_]
+        if not stored.ids:
+            self._discard(number, stored)
         return change
 
-    def _store(self, profile: ComparedFilter) -> FilterNumber:
-        number, self._next = self._next, self._next + 1
-        self._filters[number] = profile
-        self._numbers[profile.key] = number
-        if profile.is_never:
-            self._never[number] = None
-            return number
-        self._filed[number] = self._access.add(number, profile.outer)
-        self._first_probes.add(number, profile.probes[0])
-        self._last_probes.add(number, profile.last)
+    def _store(self, given: IndexedFilter) -> FilterNumber:
+        number = self._free.pop() if self._free else len(self._filters)
+        self._filters[number] = given
+        self._numbers[given.key] = number
+        self._everything.add(number)
+        given.number = number
+        self._file(number, given)
         return number
 
-    def _discard(self, number: FilterNumber, profile: ComparedFilter) -> None:
-        del self._filters[number], self._numbers[profile.key]
-        if profile.is_never:
-            del self._never[number]
-            return
-        self._access.remove(self._filed.pop(number))
-        self._first_probes.remove(number, profile.probes[0])
-        self._last_probes.remove(number, profile.last)
+    def _file(self, number: FilterNumber, stored: IndexedFilter) -> None:
+        if stored.is_never:
+            self._never.add(number)
+        elif stored.program is not None:
+            self._relations.compiled.add(number, stored.program)
+            stored.program = None
+        else:
+            self._cubes.add(number, stored.profile)
+
+    def _compile(self) -> None:
+        """Give programs to the filters, from now on and to those that are there."""
+        self._is_compiled = True
+        self._relations.begin_to_compile()
+        for number, stored in self._filters.items():
+            program = self._relations.indexed(stored.filter).program
+            if program is None or stored.is_never:
+                continue
+            self._cubes.remove(number, stored.profile)
+            del self._numbers[stored.key]
+            stored.compile(program)
+            self._numbers[stored.key] = number
+            self._file(number, stored)
+
+    def _discard(self, number: FilterNumber, stored: IndexedFilter) -> None:
+        del self._filters[number], self._numbers[stored.key]
+        self._everything.discard(number)
+        self._free.append(number)
+        if stored.is_never:
+            self._never.discard(number)
+        elif stored.is_compiled:
+            self._relations.compiled.remove(number)
+        else:
+            self._cubes.remove(number, stored.profile)
 
     # --- the forest --------------------------------------------------------------------------
 
@@ -165,74 +189,58 @@ class CoveringIndex:
 
     def covering(self, filter_: Filter) -> list[Id]:
         """Return the ids of the filters that cover this one, in order of adding."""
-        return self._ids_of(self._wider(self._relations.profile(filter_), self._filters))
+        return self._ids_of(self._wider(self._relations.indexed(filter_), self._everything))
 
     def covered_by(self, filter_: Filter) -> list[Id]:
         """Return the ids of the filters that this one covers, in order of adding."""
-        return self._ids_of(self._narrower(self._relations.profile(filter_), self._filters))
+        return self._ids_of(self._narrower(self._relations.indexed(filter_), self._everything))
 
     def intersecting(self, filter_: Filter) -> list[Id]:
         """Return the ids of the filters that may match an event that this one matches."""
-        asked = self._relations.profile(filter_)
-        if asked.is_never:
-            return []
-        near = self._access.meeting(asked.outer)
-        return self._ids_of(
-            number for number in near if self._relations.intersects(self._filters[number], asked)
-        )
+        return self._ids_of(self._meeting(self._relations.indexed(filter_), self._everything))
 
     def _ids_of(self, numbers: Iterable[FilterNumber]) -> list[Id]:
         found = {id_: at for number in numbers for id_, at in self._filters[number].ids.items()}
         return sorted(found, key=found.__getitem__)
 
-    def _wider(
-        self, narrow: ComparedFilter, among: Container[FilterNumber]
-    ) -> Iterator[FilterNumber]:
-        covers, filters = self._relations.covers, self._filters
+    def _wider(self, narrow: IndexedFilter, among: FilterSet) -> Iterator[FilterNumber]:
+        relations, filters = self._relations, self._filters
         if narrow.is_never:
-            yield from (number for number in filters if number in among)
+            yield from among
             return
-        waiting = [n for n in self._access.containing(narrow.probes[0]) if n in among]
-        # Who wants only one has often found it among the first few.
-        for number in waiting[:FEW]:
-            if covers(filters[number], narrow):
+        for number, is_certain in relations.wider(narrow, among):
+            if is_certain or relations.covers(filters[number], narrow):
                 yield number
-        for number in self._matching_all(narrow, waiting[FEW:]):
-            if covers(filters[number], narrow):
-                yield number
+        if len(self._cubes):
+            for number in self._cubes.wider(relations.first_probe(narrow), narrow, among):
+                if relations.covers(filters[number], narrow):
+                    yield number
 
-    def _matching_all(
-        self, narrow: ComparedFilter, numbers: Sequence[FilterNumber]
-    ) -> Collection[FilterNumber]:
-        """Return those of some filters that may match all probes of one."""
-        found: Collection[FilterNumber] = numbers
-        for probe in narrow.probes[1:]:
-            if len(found) <= FEW:
-                break
-            found = self._access.containing(probe).intersection(found)
-        return found
-
-    def _narrower(
-        self, wide: ComparedFilter, among: Collection[FilterNumber]
-    ) -> Iterator[FilterNumber]:
-        covers, filters = self._relations.covers, self._filters
-        for number in self._candidates_to_be_covered(wide, among):
-            if covers(wide, filters[number]):
-                yield number
+    def _narrower(self, wide: IndexedFilter, among: FilterSet) -> Iterator[FilterNumber]:
+        relations, filters = self._relations, self._filters
+        if not wide.is_never and len(among):
+            for number, is_certain in relations.narrower(wide, among):
+                if is_certain or relations.covers(wide, filters[number]):
+                    yield number
+            if len(self._cubes):
+                for number in self._cubes.narrower(relations.outer_cubes(wide), among):
+                    if relations.covers(wide, filters[number]):
+                        yield number
         for number in self._never:
             if number in among:
                 yield number
 
-    def _candidates_to_be_covered(
-        self, wide: ComparedFilter, among: Collection[FilterNumber]
-    ) -> Collection[FilterNumber]:
-        if wide.is_never or not among:
-            return ()
-        points_of = self._access.points_of
-        found: AbstractSet[FilterNumber] = self._first_probes.within(wide.outer, points_of)
-        if len(found) > FEW and wide.cube is None:
-            found = found & self._last_probes.within(wide.outer, points_of)
-        return [number for number in found if number in among]
+    def _meeting(self, one: IndexedFilter, among: FilterSet) -> Iterator[FilterNumber]:
+        relations, filters = self._relations, self._filters
+        if one.is_never:
+            return
+        for number, is_certain in relations.meeting(one, among):
+            if is_certain or relations.intersects(filters[number], one):
+                yield number
+        if len(self._cubes):
+            for number in self._cubes.meeting(relations.outer_cubes(one)):
+                if relations.intersects(filters[number], one):
+                    yield number
 
     # --- what forests ask --------------------------------------------------------------------
 
@@ -248,13 +256,11 @@ class CoveringIndex:
         """Return whether all answers about a filter are exact, as far as the other's are."""
         return self._filters[number].is_regular
 
-    def wider(self, number: FilterNumber, among: Container[FilterNumber]) -> Iterator[FilterNumber]:
+    def wider(self, number: FilterNumber, among: FilterSet) -> Iterator[FilterNumber]:
         """Yield those of some filters that cover one."""
         return self._wider(self._filters[number], among)
 
-    def narrower(
-        self, number: FilterNumber, among: Collection[FilterNumber]
-    ) -> Iterator[FilterNumber]:
+    def narrower(self, number: FilterNumber, among: FilterSet) -> Iterator[FilterNumber]:
         """Yield those of some filters that one covers."""
         return self._narrower(self._filters[number], among)
 
@@ -269,7 +275,9 @@ class CoveringIndex:
         self._forest.assert_consistent()
         assert sum(len(f.ids) for f in self._filters.values()) == len(self)  # noqa: S101
         assert set(self._number_of.values()) == set(self._filters)  # noqa: S101
-        for number, profile in self._filters.items():
-            assert self._numbers[profile.key] == number, "keys lead to filters"  # noqa: S101
-            assert (number in self._filed) != (number in self._never), "filed"  # noqa: S101
-        self._access.assert_consistent({n: len(filed) for n, filed in self._filed.items()})
+        assert set(self._everything) == set(self._filters)  # noqa: S101
+        for number, stored in self._filters.items():
+            assert self._numbers[stored.key] == number, "keys lead to filters"  # noqa: S101
+            assert stored.number == number  # noqa: S101
+            assert stored.is_never == (number in self._never)  # noqa: S101
+        self._cubes.assert_consistent()

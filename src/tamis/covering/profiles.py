@@ -30,7 +30,7 @@ from tamis.diagrams.value_order import outside
 from tamis.diagrams.variable_order import ComparedPair, compared_pair
 from tamis.diagrams.witness import cells_of_a_path
 from tamis.events import Event
-from tamis.filters import TRUE, Filter, Id, Mode
+from tamis.filters import TRUE, Filter, Mode
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.boolean import And, Constant, Not, Or, Xor, require_filter
@@ -57,7 +57,6 @@ class ComparedFilter:
         "cube",
         "filter",
         "form",
-        "ids",
         "is_free",
         "is_never",
         "is_plain",
@@ -92,8 +91,6 @@ class ComparedFilter:
         """Events that match it; at first some, later also those that refuted a covering."""
         self.last: Probe
         """The last of the first ones, which tells the most beside the first."""
-        self.ids: dict[Id, int] = {}
-        """The ids of the filter, each with its place in the order of adding."""
 
     @property
     def key(self) -> Hashable:
@@ -189,6 +186,14 @@ class FilterRelations:
         return self._maker.partial(values, frozenset(n for n, cell in cells.items() if not cell))
 
     # --- two filters -------------------------------------------------------------------------
+
+    def matches(self, filter_: Filter, probe: Probe) -> bool:
+        """Return whether a filter that is bound to the schema matches an event."""
+        return self._maker.matches(filter_, probe)
+
+    def corner(self, cube: Cube) -> Probe:
+        """Return the event with the lowest values of a cube."""
+        return self._maker.corner(cube, self.geometry)
 
     def matches_probes(self, wide: ComparedFilter, narrow: ComparedFilter) -> bool:
         """Return whether a filter matches all events that another is known to match."""

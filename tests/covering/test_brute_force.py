@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from covering_ways import compile_from, ways
 from seeds import seeds
 from tamis.covering import CoveringIndex
 from tamis.diagrams import Space
@@ -111,11 +112,34 @@ def test_brute_force_and_the_relations_agree() -> None:
         assert space.surely_disjoint(one, other) == (not truths(other) & truths(one))
 
 
-def test_answers_are_those_of_brute_force() -> None:
-    assert check(Random(0), 600) >= 600
+@pytest.mark.parametrize("compiled_from", ways(0, 10))
+def test_answers_are_those_of_brute_force(
+    compiled_from: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_from(compiled_from, monkeypatch)
+    assert check(Random(0), 300) >= 300
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(20, 20))
-def test_a_million_answers_are_those_of_brute_force(seed: int) -> None:
+def test_a_million_answers_are_those_of_brute_force(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_from((0, 10, 256)[seed % 3], monkeypatch)
     assert check(Random(seed), 50_000) >= 50_000
+
+
+@pytest.mark.parametrize("compiled_from", ways(0))
+def test_what_has_gone_is_forgotten(compiled_from: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_from(compiled_from, monkeypatch)
+    monkeypatch.setattr("tamis.covering.compiled.MIN_WASTE", 200)
+    rng, index, masks = Random(2), CoveringIndex(schema=SCHEMA), dict[int, int]()
+    for number in range(120):
+        filter_ = drawn_filter(rng, 2)
+        index.add(number, filter_)
+        masks[number] = truths(filter_)
+        if number >= 12:
+            index.remove(number - 12)
+            del masks[number - 12]
+        assert index.roots() == expected_roots(masks)
+    index.assert_consistent()
