@@ -31,6 +31,17 @@ class _ResponseBody(msgspec.Struct, kw_only=True):
     """The body of a response."""
 
 
+class StoredPublication(_ResponseBody):
+    """The outcome of a publication."""
+
+    count: int
+    """The number of events in it."""
+    duplicates: int
+    """How many of them the broker had stored before."""
+    first: int | None
+    """The position in the broker's log of the first new one."""
+
+
 # --- delivery ------------------------------------------------------------------------------------
 
 

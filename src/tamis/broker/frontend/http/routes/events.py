@@ -10,6 +10,7 @@ from tamis.broker.frontend.http.bodies import (
     EventStreamQuery,
     PublisherHeaders,
     ResumeHeaders,
+    StoredPublication,
 )
 from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
 from tamis.broker.frontend.http.reading import (
@@ -26,7 +27,6 @@ from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
 from tamis.errors import RefusedError
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.management import parse_position
-from tamis.protocol.views import Receipt
 
 operations: Final = Operations("Events")
 
@@ -62,7 +62,7 @@ _EVENTS: Final = Content(
         Code.STORAGE_FULL,
     ),
 )
-async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
+async def publish(call: OperationCall, headers: PublisherHeaders) -> StoredPublication:
     """Publish events, all or none.
 
     The response arrives once they are on disk. With the header `ce-specversion`, the body is the
@@ -73,7 +73,7 @@ async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
     body = await read_body(request, settings)
     found = read_events(body, media_type(request), request.headers, settings.largest_batch)
     try:
-        return await call.session.publish(
+        stored = await call.session.publish(
             found.events,
             format=found.format,
             publisher=headers.publisher,
@@ -86,6 +86,7 @@ async def publish(call: OperationCall, headers: PublisherHeaders) -> Receipt:
         elif error.index is not None:
             error.locate(found.place(error.index))
         raise
+    return StoredPublication(count=stored.count, duplicates=stored.duplicates, first=stored.first)
 
 
 @operations.add(
