@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -78,6 +79,9 @@ ARROW = {
     Type.STR: pa.string(),
     Type.TIMESTAMP: pa.timestamp("us", "UTC"),
     Type.BITS: pa.int64(),
+    Type.DATE: pa.date32(),
+    Type.UUID: pa.string(),
+    Type.BYTES: pa.binary(),
 }
 
 
@@ -94,5 +98,5 @@ def as_columns(spark: SparkSession, events: Mapping[str, Event], schema: Schema)
 def _plain(values: Sequence[Any] | None, *, many: bool) -> Any:
     if values is None:
         return None
-    plain = [getattr(value, "mask", value) for value in values]
+    plain = [str(v) if isinstance(v, UUID) else getattr(v, "mask", v) for v in values]
     return plain if many else plain[0]

@@ -8,6 +8,7 @@ suspect, and is then checked on its own.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -127,9 +128,10 @@ def gather(
 
 def is_object(event: object) -> bool:
     """Return whether something may be an object with attributes: no mapping, and no plain data."""
-    if isinstance(event, Mapping) or type(event).__module__ == "builtins":
+    if isinstance(event, Mapping) or type(event).__module__ == "builtins" or is_value(event):
         return False
-    return not is_value(event)
+    is_collection = isinstance(event, Sequence | AbstractSet)
+    return not is_collection or hasattr(event, "_fields")
 
 
 def _gather_with_objects(

@@ -299,7 +299,7 @@ class ByName:
 def goes_into_elements(value: object, step: Step) -> bool:
     """Return whether a step is taken from each element of a collection, not from itself."""
     match step:
-        case FieldStep():
+        case FieldStep() | ClassStep():
             return is_several(value)
         case CallStep(name=name):
             return is_several(value) and not hasattr(type(value), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
@@ -62,11 +62,14 @@ def value_of(given: object, *, exact: bool) -> Comparand:
 
 def values_of(found: object, *, exact: bool) -> list[Comparand]:
     """Return the values of what an accessor found: of all elements, if it is a collection."""
-    if found is None:
-        return []
-    if not is_several(found):
-        return [value_of(found, exact=exact)]
-    return [value_of(each, exact=exact) for each in scalars_of(found) if each is not None]
+    return [value_of(each, exact=exact) for each in elements_of(found)]
+
+
+def elements_of(found: object) -> Sequence[object]:
+    """Return what an accessor found, one by one; None is nothing."""
+    if is_several(found):
+        return [each for each in scalars_of(found) if each is not None]
+    return () if found is None else (found,)
 
 
 def scalars_of(found: Any) -> Iterator[object]:

@@ -140,7 +140,7 @@ class _Generation:
         for step, child in node.children.items():
             variable = self._variable(child)
             taken = [*self._taken(step, child, value, variable), *self._children(child, variable)]
-            if value == MESSAGE or isinstance(step, IndexStep | ClassStep):
+            if value == MESSAGE or isinstance(step, IndexStep):
                 direct += taken
             else:
                 dispatched += taken

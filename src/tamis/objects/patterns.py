@@ -28,6 +28,7 @@ from tamis.objects.accessors import (
 from tamis.objects.comparing import (
     comparison_called,
     contains,
+    elements_of,
     some_passes,
     values_of,
 )
@@ -127,7 +128,8 @@ class ObjectCondition(ObjectFilter):
                 truth = some_passes("=", self.operand, values)
                 return bool(truth) if is_several(found) else truth
             case "is a":
-                return self.operand in class_names(type(found))
+                truths = {self.operand in class_names(type(one)) for one in elements_of(found)}
+                return any(truths) if truths else None
             case "compare":
                 return self._compare(message, found, read)
             case _:
@@ -144,7 +146,7 @@ class ObjectCondition(ObjectFilter):
         name, given = self.operand
         compare = comparison_called(name)
         truth: bool | None = None
-        for value in found if is_several(found) else (found,):  # type: ignore[attr-defined]
+        for value in elements_of(found):
             try:
                 passed = bool(compare(value, given))
             except Exception as error:  # As in accessors: the object does not match.

@@ -24,7 +24,7 @@ from tamis.objects.accessors import (
     is_several,
     steps_of,
 )
-from tamis.objects.comparing import scalars_of, value_of
+from tamis.objects.comparing import elements_of, value_of
 from tamis.objects.generation import Extraction, generate
 
 MAX_EXTRACTIONS: Final = 1_024
@@ -107,11 +107,7 @@ class ObjectReader:
 
 def values_in(raw: object) -> list[Value]:
     """Return what an accessor found as values of an event; decimals are the nearest numbers."""
-    if raw is None:
-        return []
-    if is_several(raw):
-        return [_value(each) for each in scalars_of(raw) if each is not None]
-    return [_value(raw)]
+    return [_value(each) for each in elements_of(raw)]
 
 
 def _value(raw: object) -> Value:
