@@ -135,7 +135,7 @@ async def test_advertisements_end_with_their_client(connect: Connect) -> None:
             return bool((await watcher.status())["advertisements"] == before)
 
         while not await is_gone():
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01)  # a pace at which to look again
 
 
 @pytest.mark.slow
@@ -149,7 +149,7 @@ def test_after_a_lost_connection_nothing_is_dropped_until_the_broker_has_answere
             server.kill()
             await eventually_async(lambda: made.wanted is None)
             publishing = asyncio.create_task(publisher.publish({"price": 4}))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # a turn for the others
             assert not publishing.done()
             await asyncio.to_thread(server.start)
             assert (await publishing).count == 1

@@ -211,7 +211,7 @@ async def test_what_is_no_collection_of_events_is_refused(connect: Connect) -> N
         with pytest.raises(EventError, match="try_filter takes several events, not one dict"):
             await bus.try_filter("a = 1", {"a": 1})
         with pytest.raises(EventError, match=r"events\[1\]") as raised:
-            await bus.try_filter("a = 1", [{"a": 1}, {"a": b"x"}])
+            await bus.try_filter("a = 1", [{"a": 1}, {"a": 1j}])
         assert raised.value.index == 1
 
 

@@ -16,6 +16,7 @@ ENUMERATIONS = {"Kind", "Type"}
 
 SPECIAL = {
     "analysis/candidates.py": "how near two values are, and what lies beside one",
+    "covering/programs.py": "kinds whose tests are unions of intervals",
     "diagrams/atom_intervals.py": "tests of text as intervals",
     "analysis/counterfactuals.py": "texts that a test of any attribute sees",
     "analysis/explain.py": "texts that a test of any attribute sees",

@@ -12,7 +12,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionI
 
 def subscription(number: int, owner: str) -> ActiveSubscription:
     stored: Any = SimpleNamespace(number=number, owner=owner, name=f"{number}")
-    made = SimpleNamespace(number=number, key=(owner, f"{number}"), stored=stored)
+    made = SimpleNamespace(number=number, key=(owner, f"{number}"), stored=stored, cut=None)
     return cast("ActiveSubscription", made)
 
 

@@ -66,7 +66,7 @@ class Tickers:
                     is_known = True
             except RefusedError as error:
                 assert error.code == "unavailable", error  # noqa: PT017
-            await asyncio.sleep(self.pause)
+            await asyncio.sleep(self.pause)  # the pace of a publisher
 
 
 @asynccontextmanager
@@ -151,7 +151,7 @@ async def subscribe_in_time(subscribe: Callable[[Subscribe], Awaitable[object]])
         except RefusedError as error:
             if error.code != "unavailable":
                 raise
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # a pace at which to look again
         else:
             return
     pytest.fail("the subscription did not come")
@@ -270,11 +270,11 @@ async def test_moves_survive_cuts_and_restarts(tmp_path: Path, seed: int) -> Non
 
         async def disturb() -> None:
             while not is_over.is_set():
-                await asyncio.sleep(rng.uniform(0.2, 2))
+                await asyncio.sleep(rng.uniform(0.2, 2))  # a visit of any length
                 if rng.random() < 0.7:
                     link = rng.choice([*brokers.links.values()])
                     await link.cut()
-                    await asyncio.sleep(rng.uniform(0, 0.5))
+                    await asyncio.sleep(rng.uniform(0, 0.5))  # a moment of the move
                     await link.heal()
                     continue
                 async with turn:

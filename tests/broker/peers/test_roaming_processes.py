@@ -91,7 +91,7 @@ class ProcessTraveller:
             except TimeoutError:
                 return taken
             except RefusedError:
-                time.sleep(0.2)
+                time.sleep(0.2)  # a pace at which to look again
         return taken
 
     def _note(self, message: SyncMessage) -> None:
@@ -110,7 +110,7 @@ def disturb(brokers: LinkedBrokers, rng: random.Random) -> None:
     if rng.random() < 0.6:
         proxy = brokers.proxies[rng.choice(LINKS)]
         rng.choice([proxy.cut, proxy.blackhole])()
-        time.sleep(rng.uniform(0, 1.5))
+        time.sleep(rng.uniform(0, 1.5))  # a moment of the move
         proxy.heal()
     else:
         name = rng.choice([*brokers.servers])

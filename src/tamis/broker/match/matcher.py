@@ -233,7 +233,7 @@ class Matcher:
         """Return when every queued event is matched."""
         await self._unmatched.join()
 
-    def _step(
+    def _step(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
@@ -243,13 +243,34 @@ class Matcher:
         if self._budget.used:
             self._budget.fill()
         with self._metrics.match_seconds.time():
-            numbers = self._match(events, step.unmatched)
+            numbers: list[Iterable[Any]] = []
+            # Whoever is alone delays nobody else.
+            budget = self._budget if self._index.owners > self._alone else None
+            if len(events) >= MIN_BATCH_EVENTS:
+                numbers = self._match_batch(events, step.unmatched, budget)
+            for event in events[len(numbers) :]:
+                try:
+                    self._budget.event = len(numbers)
+                    decoded = event.payload.decoded
+                    known = event.payload.event if decoded is None else decoded.event
+                    numbers.append(self._engine.match(known, budget=budget))
+                except MemoryError:
+                    raise
+                except Exception as error:
+                    # It must not keep all later events from being matched.
+                    step.unmatched[event.sequence] = _reason(error)
+                    numbers.append(())
             found: list[tuple[int, list[ActiveSubscription]]] = []
             for event, matched in zip(events, numbers, strict=True):
-                if event.recipient is None:
-                    subscriptions = self._subscribers(event, matched)
-                else:
-                    subscriptions = self._recipients(step, event)
+                subscriptions = [
+                    one
+                    for one in map(self._index.by_number.get, matched)
+                    if one is not None
+                    and one.stored.start <= event.sequence
+                    and (not one.rights.hides_anything or one.admits(event))
+                ]
+                if event.recipient is not None or self._index.moved or self._index.routes:
+                    subscriptions = self._beyond(step, event, subscriptions, matched)
                 # Few are asked again what they say, and many are cached.
                 event.payload.decoded = None
                 found.append((event.sequence, subscriptions))
@@ -271,40 +292,6 @@ class Matcher:
         for sequence, subscriptions in found:
             for subscription in subscriptions:
                 step.matches.setdefault(subscription, []).append(sequence)
-        rows = self._rows(step)
-        # Without rows the position can be written later.
-        if any(rows):
-            try:
-                self._write(rows)
-            except StorageError:
-                step.unwritten.append(rows)
-        return step
-
-    def _match(
-        self, events: Sequence[StoredEvent], unmatched: dict[int, str]
-    ) -> list[Iterable[Any]]:
-        """Return what each event matches, and note why some cannot be matched."""
-        numbers: list[Iterable[Any]] = []
-        # Whoever is alone delays nobody else.
-        budget = self._budget if self._index.owners > self._alone else None
-        if len(events) >= MIN_BATCH_EVENTS:
-            numbers = self._match_batch(events, unmatched, budget)
-        for event in events[len(numbers) :]:
-            try:
-                self._budget.event = len(numbers)
-                decoded = event.payload.decoded
-                known = event.payload.event if decoded is None else decoded.event
-                numbers.append(self._engine.match(known, budget=budget))
-            except MemoryError:
-                raise
-            except Exception as error:
-                # It must not keep all later events from being matched.
-                unmatched[event.sequence] = _reason(error)
-                numbers.append(())
-        return numbers
-
-    def _rows(self, step: _StepResult) -> MatchRows:
-        """Return what the state has to store of a step."""
         pending = [
             (subscription.stored.number, sequence)
             for subscription, sequences in step.matches.items()
@@ -312,22 +299,43 @@ class Matcher:
             for sequence in sequences
         ]
         extras = {one.number: one.stored.extra for one in step.suspended}
-        for number in step.attempts:
+        rows = MatchRows(pending, step.deferred, extras, {})
+        if step.attempts:
+            rows = self._with_arrivals(rows, step.attempts)
+        # Without rows the position can be written later.
+        if any(rows):
+            try:
+                self._state.commit_matches(
+                    self.position,
+                    pending,
+                    self._tails,
+                    extras,
+                    step.deferred,
+                    attempts=rows.attempts,
+                )
+                self._tails.clear()
+            except StorageError:
+                step.unwritten.append(rows)
+        return step
+
+    def _with_arrivals(self, rows: MatchRows, attempts: dict[int, dict[int, int]]) -> MatchRows:
+        """Return what the state has to store, with how far subscriptions that move here are."""
+        for number in attempts:
             if (receiver := self._index.get(number)) is not None:
                 receiver.change_extra(lambda _: None, arrival=receiver.arrival)
-                extras[number] = receiver.stored.extra
-        attempts = {number: one for number, one in step.attempts.items() if one}
-        return MatchRows(pending, step.deferred, extras, attempts)
+                rows.extras[number] = receiver.stored.extra
+        return rows._replace(attempts={number: one for number, one in attempts.items() if one})
 
-    def _subscribers(self, event: StoredEvent, matched: Iterable[Any]) -> list[ActiveSubscription]:
-        """Return who gets an event: of those that match, links among them."""
-        found = [
-            one
-            for one in map(self._index.by_number.get, matched)
-            if one is not None
-            and one.stored.start <= event.sequence
-            and (not one.rights.hides_anything or one.admits(event))
-        ]
+    def _beyond(
+        self,
+        step: _StepResult,
+        event: StoredEvent,
+        found: list[ActiveSubscription],
+        matched: Iterable[Any],
+    ) -> list[ActiveSubscription]:
+        """Return who gets an event where subscriptions move between brokers, or brokers link."""
+        if event.recipient is not None:
+            return self._recipients(step, event)
         if self._index.moved:
             found = [one for one in found if one.is_due(event, self._state.broker_id)]
         if self._index.routes:

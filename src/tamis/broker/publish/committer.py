@@ -222,23 +222,14 @@ class Committer:
             ]
         )
 
-    async def _next_batch(self) -> list[Publication]:
-        """Return publications to store together, after the work that comes before them."""
-        batch: list[Publication] = []
-        size = 0
-        while not batch or (size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty()):
-            given = self._next or await self._waiting.get()
-            self._next = None
-            if isinstance(given, Publication):
-                batch.append(given)
-                size += len(given.payloads)
-            elif batch:
-                self._next = given
-                break
-            else:
-                await self._do(given)
-                self._waiting.task_done()
-        return batch
+    async def _must_wait(self, given: ExclusiveWork, batch: Sequence[Publication]) -> bool:
+        """Do what comes before all publications; return whether some have to be stored first."""
+        if batch:
+            self._next = given
+            return True
+        await self._do(given)
+        self._waiting.task_done()
+        return False
 
     async def _do(self, given: ExclusiveWork) -> None:
         try:
@@ -250,12 +241,20 @@ class Committer:
             if not given.done.done():
                 given.done.set_result(None)
 
-    async def run(self) -> None:
+    async def run(self) -> None:  # noqa: PLR0912 - in one piece, as the way of every publication
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
         try:
             while True:
-                batch = await self._next_batch()
+                batch, size = [], 0
+                while not batch or (size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty()):
+                    given = self._next or await self._waiting.get()
+                    self._next = None
+                    if isinstance(given, Publication):
+                        batch.append(given)
+                        size += len(given.payloads)
+                    elif await self._must_wait(given, batch):
+                        break
                 accepted = self._accept(batch)
                 records = [record for record, *_ in accepted.events]
                 try:
