@@ -233,7 +233,7 @@ class Matcher:
         """Return when every queued event is matched."""
         await self._unmatched.join()
 
-    def _step(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
+    def _step(  # noqa: PLR0912 - in one piece, as the way of every publication
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
