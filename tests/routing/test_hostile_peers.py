@@ -132,3 +132,57 @@ def is_among(name: str, structures: tuple[list[Any], ...]) -> bool:
 def test_a_peer_that_sends_anything_harms_nobody_else(seed: int) -> None:
     rng = Random(seed)
     assert sum(check_world(rng) for _ in range(20)) > 20
+
+
+def greeted(us: str, *peers: tuple[str, int]) -> Router:
+    """Return a router with links of given generations."""
+    router = Router(us, make_index=PoolIndex, limits=LIMITS)
+    for peer, generation in peers:
+        router.handle(LinkOpened(peer))
+        router.handle(MessageReceived(peer, Greeting(peer, generation)))
+        router.handle(MessageReceived(peer, Holdings()))
+    return router
+
+
+def test_a_cycle_that_a_broker_far_away_claims_ends_no_link() -> None:
+    router = greeted("us", ("near", 1), ("hub", 9))
+    claim = BrokerChanges(
+        (
+            BrokerEntry("bad", "hub", 3),
+            BrokerEntry("near", "bad", 0),
+            BrokerEntry("us", "near", 0),
+        )
+    )
+    done = router.handle(MessageReceived("hub", claim))
+    assert not any(isinstance(one, ForgetLink) for one in done)
+    # If there is such a cycle, the peer at its other end is told of it, too.
+    around = (
+        BrokerEntry("bad", "near", 0),
+        BrokerEntry("hub", "bad", 3),
+        BrokerEntry("us", "hub", 9),
+    )
+    done = router.handle(MessageReceived("near", BrokerChanges(around)))
+    assert [one.peer for one in done if isinstance(one, ForgetLink)] == ["hub"]
+
+
+def test_a_broker_stays_behind_the_link_that_told_of_it_first() -> None:
+    router = greeted("us", ("good", 1), ("bad", 2))
+    far = BrokerEntry("far", "good", 1)
+    router.handle(MessageReceived("good", BrokerChanges((far,))))
+    claims = (BrokerEntry("good", "bad", 0), BrokerEntry("far", "bad", 0))
+    router.handle(MessageReceived("bad", BrokerChanges(claims)))
+    expected = {"good": "good", "bad": "bad", "far": "good"}
+    assert router.link_of() == expected
+    router.handle(LinkClosed("good"))
+    assert router.link_of() == expected
+    router.handle(LinkOpened("good"))
+    router.handle(MessageReceived("good", Greeting("good", 1, (far,))))
+    assert router.link_of() == expected
+
+
+def test_a_stored_peer_speaks_for_itself_before_it_is_back() -> None:
+    router = Router("us", make_index=PoolIndex, limits=LIMITS)
+    router.restore("good", (), ())
+    router.handle(LinkOpened("bad"))
+    router.handle(MessageReceived("bad", Greeting("bad", 1, (BrokerEntry("good", "bad", 0),))))
+    assert router.link_of()["good"] == "good"

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from seeds import seeds
 from tamis import attr, intersects
 from tamis.filters.structure import to_structure
-from tamis.routing.aggregates import Aggregate
-from tamis.routing.data_advertisements import DataAdvertisement
+from tamis.routing.aggregates import Aggregate, StateFrame
+from tamis.routing.data_advertisements import (
+    MAX_COMPARISONS_AT_ONCE,
+    DataAdvertisement,
+    DataAdvertisements,
+)
 from tamis.routing.queries import DOWN, GREEDY, LATE, LOST, QueryRouter
 from tamis.routing.query_messages import (
     DataAdvertised,
     FinishQuery,
     QueryAsked,
+    QueryCancelled,
     QueryDone,
+    QueryInstruction,
     QueryMessage,
+    QueryRows,
     RefusePeer,
     SendToPeer,
     StopSource,
@@ -277,3 +285,86 @@ def test_links_are_counted() -> None:
         world.settle()
     assert world.routers[1].counts("broker 0") == LinkCounts(2, 1, 4)
     assert world.routers[1].counts("broker 2") == LinkCounts(0, 3, 0)
+
+
+def asked_between_peers(aggregate: Aggregate | None = None) -> QueryRouter:
+    """Return a router that a peer has asked query 1, and that asks two others as query 1."""
+    router = QueryRouter("broker", QueryBounds(largest_row=1_000))
+    everything = DataAdvertisement.of(attr("x") > 0)
+    message = DataAdvertised(digest=everything.digest, filter=to_structure(everything.filter))
+    router.link_opened("asker")
+    for peer in ("one", "two"):
+        router.link_opened(peer)
+        router.receive(peer, message)
+    asked = QueryAsked(
+        query=1, filter=message.filter, seconds=9.0, credit=10**6, aggregate=aggregate
+    )
+    router.receive("asker", asked)
+    return router
+
+
+def sent_to_asker(todo: list[QueryInstruction]) -> list[QueryMessage]:
+    """Return what the asker is sent, as it reads it."""
+    sent = [one.message for one in todo if isinstance(one, SendToPeer) and one.peer == "asker"]
+    return [msgspec.json.decode(msgspec.json.encode(one), type=type(one)) for one in sent]
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "claimed"),
+    [
+        (Aggregate("count"), StateFrame(count=2**63 - 1)),
+        (Aggregate("sum", "x"), StateFrame(count=2**63 - 1, total="f" * 1_000)),
+        (Aggregate("sum", "x"), StateFrame(count=1, total="-" + "f" * 999)),
+    ],
+)
+def test_what_peers_claim_can_be_passed_on(aggregate: Aggregate, claimed: StateFrame) -> None:
+    router = asked_between_peers(aggregate)
+    done = QueryDone(query=1, state=claimed, unnamed=2**53)
+    assert router.receive("one", done) == []
+    [last] = sent_to_asker(router.receive("two", done))
+    assert isinstance(last, QueryDone)
+    assert last.unnamed == 2**53
+
+
+def test_long_reports_of_several_peers_fit_into_one_frame() -> None:
+    router = asked_between_peers()
+    for peer in ("one", "two"):
+        missing = {f"{peer} {number}".ljust(1_000): "\x00" * 500 for number in range(1_000)}
+        todo = router.receive(peer, QueryDone(query=1, missing=missing))
+    [last] = sent_to_asker(todo)
+    assert isinstance(last, QueryDone)
+    assert len(msgspec.json.encode(last)) < 2 * 1024**2
+    assert len(last.missing) + last.unnamed == 2_000
+
+
+def test_a_row_that_is_too_large_ends_the_answer_of_the_peer_that_sent_it() -> None:
+    router = asked_between_peers()
+    row = msgspec.Raw(b'{"x":1,"y":"%s"}' % (b"y" * 1_000))
+    todo = router.receive("one", QueryRows(query=1, rows=[row]))
+    assert todo == [SendToPeer("one", QueryCancelled(query=1))]
+    [last] = sent_to_asker(router.receive("two", QueryDone(query=1, answered=["source"])))
+    assert last == QueryDone(
+        query=1,
+        answered=["source"],
+        missing={"one": "it sent a row of 1,014 bytes; broker takes 1,000"},
+    )
+
+
+def test_a_peer_that_comes_back_is_told_of_many_sources_without_many_comparisons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compared = list[DataAdvertisement]()
+    covers = DataAdvertisement.covers
+
+    def counted(wide: DataAdvertisement, narrow: DataAdvertisement) -> bool:
+        compared.append(wide)
+        return covers(wide, narrow)
+
+    advertisements = DataAdvertisements()
+    for number in range(100):
+        advertisements.put(number, DataAdvertisement.of(attr("x") == number))
+    advertisements.open("peer", ())
+    monkeypatch.setattr(DataAdvertisement, "covers", counted)
+    added, removed = advertisements.changes("peer")
+    assert (len(added), removed) == (100, [])
+    assert len(compared) <= MAX_COMPARISONS_AT_ONCE

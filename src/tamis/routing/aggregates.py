@@ -27,6 +27,9 @@ MAX_ATTRIBUTE_CHARACTERS: Final = 1_024
 # Every float is a multiple of the smallest, so a sum of such multiples is exact.
 _SMALLEST_FLOAT: Final = 2**1074
 _MAX_SUM_DIGITS: Final = 1_000
+# No rows come to more: whatever peers claim, the state can travel on.
+_MAX_COUNT: Final = 2**63 - 1
+_MAX_SUM: Final = 16 ** (_MAX_SUM_DIGITS - 1) - 1
 
 _FORMS: Final = "union, count, sum X, min X, max X, top N X or bottom N X"
 _SCALAR: Final = re.compile(r"(sum|min|max)\s+(\S.*)")
@@ -97,7 +100,7 @@ def _checked_name(name: str) -> str:
 class StateFrame(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The state of an aggregate, as it travels."""
 
-    count: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    count: Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)] = 0
     total: Annotated[str, msgspec.Meta(max_length=_MAX_SUM_DIGITS)] = ""
     """A sum as a hexadecimal multiple of the smallest float."""
     has_floats: bool = False
@@ -147,7 +150,7 @@ class _CountState(AggregateState):
         self._count += 1
 
     def merge(self, other: StateFrame) -> None:
-        self._count += other.count
+        self._count = min(self._count + other.count, _MAX_COUNT)
 
     def frame(self) -> StateFrame:
         return StateFrame(count=self._count)
@@ -177,8 +180,9 @@ class _SumState(AggregateState):
                 self._has_floats |= isinstance(value, float)
 
     def merge(self, other: StateFrame) -> None:
-        self._total += int(other.total or "0", 16)
-        self._count += other.count
+        total = self._total + int(other.total or "0", 16)
+        self._total = max(-_MAX_SUM, min(total, _MAX_SUM))
+        self._count = min(self._count + other.count, _MAX_COUNT)
         self._has_floats |= other.has_floats
 
     def frame(self) -> StateFrame:

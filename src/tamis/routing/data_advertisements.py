@@ -17,6 +17,9 @@ from tamis.filters.structure import digest
 # A relation that needs more steps counts as unsure, which only sends more. Ordinary ones take a few
 # hundred.
 RELATION_STEPS: Final = 5_000
+# Whoever asks what to send waits for it, and so does everybody else. More comparisons than this are
+# left out, so that more is sent; most are known by then, from `compare`.
+MAX_COMPARISONS_AT_ONCE: Final = 50
 MAX_REMEMBERED: Final = 100_000
 """Relations between two filters."""
 
@@ -58,6 +61,7 @@ class DataAdvertisements:
         """The digests that each connected peer has of ours."""
         self._covering: dict[tuple[str, str], bool] = {}
         self._meeting: dict[tuple[str, Filter], bool] = {}
+        self._comparisons_left = 0
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -121,11 +125,20 @@ class DataAdvertisements:
     ) -> dict[str, DataAdvertisement]:
         """Return advertisements that cover all, preferring those that were sent before."""
         kept = {name: one for name, one in wanted.items() if name in before}
+        self._comparisons_left = MAX_COMPARISONS_AT_ONCE
         for name, one in wanted.items():
-            if name not in kept and not any(self._covers(k, one) for k in kept.values()):
-                kept = {k: other for k, other in kept.items() if not self._covers(one, other)}
+            if name not in kept and not any(self._surely_covers(k, one) for k in kept.values()):
+                kept = {k: v for k, v in kept.items() if not self._surely_covers(one, v)}
                 kept[name] = one
         return kept
+
+    def _surely_covers(self, wide: DataAdvertisement, narrow: DataAdvertisement) -> bool:
+        """Return whether one covers the other, if that is known or may still be compared."""
+        found = self._covering.get((wide.digest, narrow.digest))
+        if found is None and self._comparisons_left:
+            self._comparisons_left -= 1
+            found = self._covers(wide, narrow)
+        return bool(found)
 
     def suppressed(self, peer: str) -> int:
         """Return how many advertisements a peer is not told because others cover them."""

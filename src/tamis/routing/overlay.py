@@ -64,6 +64,10 @@ class OverlayMap:
     def _is_reached(self, peer: str, entry: BrokerEntry) -> bool:
         return peer in self._reached.get(entry.id, ())
 
+    def link_of(self) -> dict[str, str]:
+        """Return behind which link each broker is; if several peers claim it, the first counts."""
+        return {broker: next(iter(places)) for broker, places in self._reached.items()}
+
     def path_to(self, broker: str) -> list[str] | None:
         """Return the names of the brokers on the way to one; None if it cannot be reached."""
         places = self._reached.get(broker)
@@ -187,13 +191,21 @@ class OverlayMap:
 
     # --- cycles ------------------------------------------------------------------------------
 
-    def cycle_through(self, peer: str) -> Cycle | None:
-        """Return the cycle that a link is part of, if its peer has told of this broker."""
-        told = self._told.get(peer, {})
-        if self._broker not in told or peer not in self._links:
+    def cycles(self) -> Iterator[tuple[str, Cycle]]:
+        """Yield the cycles that links of this broker are part of, each with the link's peer."""
+        for peer in [*self._links]:
+            if cycle := self._cycle_through(peer):
+                yield peer, cycle
+
+    def _cycle_through(self, peer: str) -> Cycle | None:
+        """Return the cycle that a link is part of, if the peers at both of its ends tell of it."""
+        told = self._told[peer]
+        if self._broker not in told:
             return None
         way = self._way(self._broker, peer)
-        if way[0] != peer or len(way) < 3:
+        # A cycle comes back over another link of ours, and its peer is told of it as well. Without
+        # that, a broker far away could claim one, and so end links of others.
+        if way[0] != peer or len(way) < 3 or self._broker not in self._told.get(way[-2], ()):
             return None
         links = [(self._links[peer].generation, sorted((self._broker, peer)))]
         links += [(told[near].generation, sorted((far, near))) for far, near in pairwise(way)]

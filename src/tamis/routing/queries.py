@@ -275,7 +275,7 @@ class QueryRouter:
                 query = self._answering(peer, number)
                 if query is not None:
                     self._count(peer, rows_passed=len(rows))
-                    self._take(query, QueryTarget(peer=peer), _objects(rows))
+                    self._take_from_peer(query, peer, _objects(rows))
             case QueryCredit(query=number, bytes=size):
                 query = self._asked_by(peer, number)
                 if query is not None:
@@ -322,6 +322,18 @@ class QueryRouter:
             asker=key,
         )
 
+    def _take_from_peer(self, query: RunningQuery, peer: str, rows: list[bytes]) -> None:
+        target, most = QueryTarget(peer=peer), self._bounds.largest_row
+        largest = max(map(len, rows), default=0)
+        if largest <= most:
+            self._take(query, target, rows)
+            return
+        # Whoever asked us may not take it, and would take us for the one at fault.
+        self._stop(query, target)
+        reason = f"it sent a row of {largest:,} bytes; {self._name or 'a broker'} takes {most:,}"
+        query.note_missing(self._name_of(target), reason)
+        self._finish_target(query, target)
+
     def _finish_peer(self, peer: str, message: QueryDone) -> None:
         query, target = self._answering(peer, message.query), QueryTarget(peer=peer)
         if query is None:
@@ -330,7 +342,7 @@ class QueryRouter:
             query.note_answered(name)
         for name, reason in message.missing.items():
             query.note_missing(name, reason)
-        query.unnamed += message.unnamed
+        query.note_unnamed(message.unnamed)
         query.cut |= message.cut
         if message.state is not None and query.state is not None:
             query.state.merge(message.state)

@@ -16,6 +16,9 @@ from tamis.routing.aggregates import Aggregate, StateFrame
 
 MAX_SOURCES_NAMED: Final = 1_000
 """In one report; further ones are counted."""
+MAX_UNNAMED: Final = 2**53
+MAX_REPORT_CHARACTERS: Final = 256 * 1024
+"""Of the names and reasons in one report, which fits into a frame however it came together."""
 MAX_SENTENCE_CHARACTERS: Final = 500
 MAX_NAME_CHARACTERS: Final = 1_000
 MAX_DIGESTS: Final = 10_000
@@ -94,7 +97,7 @@ class QueryDone(QueryMessage, frozen=True):
     query: QueryNumber
     answered: Annotated[list[SourceName], msgspec.Meta(max_length=MAX_SOURCES_NAMED)] = []
     missing: Annotated[dict[SourceName, Sentence], msgspec.Meta(max_length=MAX_SOURCES_NAMED)] = {}
-    unnamed: Annotated[int, msgspec.Meta(ge=0, le=2**53)] = 0
+    unnamed: Annotated[int, msgspec.Meta(ge=0, le=MAX_UNNAMED)] = 0
     """How many more sources there are than are named."""
     cut: bool = False
     state: StateFrame | None = None

@@ -158,6 +158,10 @@ class Router:
         """Return the names of the brokers from this one to another; None if it is not known."""
         return self._overlay.path_to(broker)
 
+    def link_of(self) -> dict[str, str]:
+        """Return behind which link each broker is, connected or not; a peer is behind its own."""
+        return self._overlay.link_of() | {peer: peer for peer in self._links}
+
     def is_wanted(self, advertisement: str) -> bool:
         """Return whether anybody asks for what a local client advertised under an id."""
         return self._interests.is_wanted(advertisement)
@@ -295,7 +299,7 @@ class Router:
             case BrokerChanges(add=add, remove=remove):
                 check_brokers(add, self._overlay.behind(link.peer), self._limits.brokers)
                 self._overlay.change(link.peer, add, remove)
-                self._break_cycle(link.peer)
+                self._break_cycles()
             case Letter():
                 self._pass_on(message, link.peer)
             case LinkEnd(reason=reason):
@@ -325,14 +329,15 @@ class Router:
         link.name = greeting.name
         link.generation = max(link.generation, greeting.generation)
         self._overlay.greeted(link.peer, greeting.name, link.generation, greeting.brokers)
-        self._break_cycle(link.peer)
+        self._break_cycles()
 
-    def _break_cycle(self, peer: str) -> None:
-        cycle = self._overlay.cycle_through(peer)
-        # What a peer says costs its own link at most: of a cycle, both neighbours tell.
-        if cycle is not None and cycle.youngest == {self.broker, peer}:
-            path = self._overlay.show(cycle.path)
-            self._end(peer, f"the link closes a cycle, {path}, and is the youngest of its links")
+    def _break_cycles(self) -> None:
+        for peer, cycle in self._overlay.cycles():
+            # Of a cycle, the brokers at both ends of its youngest link find it.
+            if cycle.youngest == {self.broker, peer}:
+                path = self._overlay.show(cycle.path)
+                reason = f"the link closes a cycle, {path}, and is the youngest of its links"
+                self._end(peer, reason)
 
     def _learn_holdings(self, link: Link, holdings: Holdings) -> None:
         if link.is_synchronised:

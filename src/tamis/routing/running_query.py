@@ -8,8 +8,10 @@ from typing import NamedTuple
 from tamis.filters import Filter
 from tamis.routing.aggregates import Aggregate, AggregateState
 from tamis.routing.query_messages import (
+    MAX_REPORT_CHARACTERS,
     MAX_SENTENCE_CHARACTERS,
     MAX_SOURCES_NAMED,
+    MAX_UNNAMED,
     QueryReport,
     RowSight,
 )
@@ -26,6 +28,8 @@ class QueryBounds(NamedTuple):
     advertisements_per_peer: int = 1_000
     overdraft: int = 4 * 1024**2
     """How many bytes of rows may come beyond the credit: one frame."""
+    largest_row: int = 256 * 1024
+    """In bytes, of what peers send: they have limits of their own."""
     most_seconds: float = 600.0
     most_rows: int = 1_000_000
     """Of one query."""
@@ -87,23 +91,39 @@ class RunningQuery:
         self.answered: dict[str, None] = {}
         self.missing: dict[str, str] = {}
         self.unnamed = 0
+        self._report_characters = 0
         self.cut = False
         self.is_closing = False
         """Whether all that is left to do is to pass on what waits."""
 
     def note_answered(self, name: str) -> None:
         """Note that a source has answered in full."""
-        if len(self.answered) < MAX_SOURCES_NAMED:
+        if name in self.answered:
+            return
+        if len(self.answered) < MAX_SOURCES_NAMED and self._has_room(len(name)):
             self.answered[name] = None
         else:
-            self.unnamed += 1
+            self.note_unnamed(1)
 
     def note_missing(self, name: str, reason: str) -> None:
         """Note that a source, or all behind a peer, will not answer in full."""
-        if name in self.missing or len(self.missing) < MAX_SOURCES_NAMED:
-            self.missing[name] = reason[:MAX_SENTENCE_CHARACTERS]
+        sentence = reason[:MAX_SENTENCE_CHARACTERS]
+        is_named = name in self.missing or len(self.missing) < MAX_SOURCES_NAMED
+        if is_named and self._has_room(len(name) + len(sentence)):
+            self.missing[name] = sentence
         else:
-            self.unnamed += 1
+            self.note_unnamed(1)
+
+    def note_unnamed(self, count: int) -> None:
+        """Note sources that the report does not name."""
+        self.unnamed = min(self.unnamed + count, MAX_UNNAMED)
+
+    def _has_room(self, characters: int) -> bool:
+        """Return whether the report, which is one frame, can take so many more characters."""
+        if self._report_characters + characters > MAX_REPORT_CHARACTERS:
+            return False
+        self._report_characters += characters
+        return True
 
     def report(self) -> QueryReport:
         """Return who has answered and who has not."""

@@ -22,8 +22,8 @@ from tamis.protocol.frames import FRAME_ERRORS
 from tamis.protocol.peering import LinkFrame, RoutingFrame
 from tamis.routing import Router
 from tamis.routing.inputs import (
-    LinkClosed,
     LinkDrained,
+    LinkOpened,
     LinkRemoved,
     MessageReceived,
     RouterInput,
@@ -40,7 +40,7 @@ from tamis.routing.instructions import (
     TakeLetter,
     WantedChanged,
 )
-from tamis.routing.messages import BrokerChanges, Greeting, Letter, RouterMessage
+from tamis.routing.messages import BrokerChanges, Greeting, Letter, LinkEnd, RouterMessage
 
 LOG: Final = get_logger("tamis.peers")
 
@@ -113,7 +113,7 @@ class LinkRouter:
         self._turn = asyncio.Lock()
         """Held while the router works or is looked at."""
         self.link_of: dict[str, str] = {}
-        """Behind which link each broker is, by its id, as far as peers are connected."""
+        """Behind which link each broker is, by its id."""
         self.links_of: dict[str, set[str]] = {}
         """All links that a broker was behind since the start: its events may still come there."""
 
@@ -184,12 +184,7 @@ class LinkRouter:
                 results.append(error)
             else:
                 if _moves_brokers(happened):
-                    self.link_of = {
-                        broker.id: link.peer
-                        for link in self.router.links()
-                        if link.is_open
-                        for broker in link.brokers
-                    }
+                    self.link_of = self.router.link_of()
                     self._note_places(self.link_of)
         return results
 
@@ -258,5 +253,5 @@ class LinkRouter:
 def _moves_brokers(happened: RouterInput) -> bool:
     """Return whether brokers may be behind other links afterwards."""
     if isinstance(happened, MessageReceived):
-        return isinstance(happened.message, Greeting | BrokerChanges)
-    return isinstance(happened, LinkClosed | LinkRemoved)
+        return isinstance(happened.message, Greeting | BrokerChanges | LinkEnd)
+    return isinstance(happened, LinkOpened | LinkRemoved)

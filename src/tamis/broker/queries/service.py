@@ -117,6 +117,7 @@ class QueryService:
             name,
             QueryBounds(
                 overdraft=settings.largest_frame,
+                largest_row=settings.largest_event,
                 most_seconds=settings.query_seconds,
                 most_rows=settings.query_rows,
             ),
