@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 
 from routing.pool import PoolIndex, the_pool
@@ -19,6 +20,7 @@ from tamis.routing import (
     ForgetLink,
     Greeting,
     Holdings,
+    Letter,
     LinkClosed,
     LinkDrained,
     LinkEnd,
@@ -186,3 +188,11 @@ def test_a_stored_peer_speaks_for_itself_before_it_is_back() -> None:
     router.handle(LinkOpened("bad"))
     router.handle(MessageReceived("bad", Greeting("bad", 1, (BrokerEntry("good", "bad", 0),))))
     assert router.link_of()["good"] == "good"
+
+
+def test_a_letter_goes_to_the_broker_itself_and_not_to_one_that_claims_it() -> None:
+    router = greeted("us", ("good", 1), ("bad", 2), ("sender", 3))
+    claims = (BrokerEntry("good", "bad", 0),)
+    router.handle(MessageReceived("bad", BrokerChanges(claims)))
+    done = router.handle(MessageReceived("sender", Letter("sender", "good", 1, msgspec.Raw(b"{}"))))
+    assert [one.peer for one in done if isinstance(one, SendMessage)] == ["good"]

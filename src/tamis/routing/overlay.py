@@ -76,9 +76,10 @@ class OverlayMap:
         return [self._name or self._broker, *map(self._shown, self._way(broker, min(places)))]
 
     def link_to(self, broker: str) -> str | None:
-        """Return the link that leads to a broker; None if none does."""
-        places = self._reached.get(broker)
-        return min(places) if places else None
+        """Return the link that leads to a broker, by the first that told of it; None if none does."""
+        if broker in self._links:
+            return broker
+        return next(iter(self._reached.get(broker, ())), None)
 
     def _way(self, broker: str, peer: str) -> list[str]:
         """Return the ids from a link's peer to a broker behind it."""
