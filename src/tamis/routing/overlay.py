@@ -76,7 +76,7 @@ class OverlayMap:
         return [self._name or self._broker, *map(self._shown, self._way(broker, min(places)))]
 
     def link_to(self, broker: str) -> str | None:
-        """Return the link that leads to a broker, by the first that told of it; None if none does."""
+        """Return the link that leads to a broker: the first that told of it; None if none did."""
         if broker in self._links:
             return broker
         return next(iter(self._reached.get(broker, ())), None)
