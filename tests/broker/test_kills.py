@@ -347,7 +347,6 @@ def test_nothing_is_lost_by_a_kill_at_each_point(tmp_path: Path) -> None:
     assert sum(map(len, found.acknowledged.values())) > 200
     assert found.deleted
     assert found.late["events"] > 5
-    assert any(one.attempt > 1 for one in found.fetched)
     assert len(found.deaths.keys() & {*POINTS}) >= len(POINTS) - 2
 
 
@@ -365,6 +364,8 @@ def test_nothing_is_lost_by_five_hundred_kills(tmp_path: Path) -> None:
         killing = Killing(tmp_path / str(round_), round_)
         found = asyncio.run(killing.run(plans(100, round_ + 10), patience=600.0))
         check(found)
+        # Over so many kills chance leaves none of these out.
+        assert any(one.attempt > 1 for one in found.fetched)
         kills += 100
         acknowledged += sum(map(len, found.acknowledged.values()))
         deaths += found.deaths
