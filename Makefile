@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 BASE := $(VENV)/.base
 READY := $(VENV)/.ready
 VERSIONS := $(VENV)/versions.txt
-INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --compile-bytecode --constraint $(VERSIONS)
+INSTALL := $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint $(VERSIONS)
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# Modules are compiled when something first imports them: of all that is installed, a third is.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup format check kernels rewritten unit test test-slow docs demo demo-small bench clean
@@ -48,11 +51,11 @@ kernels: $(BASE) ## Compile modules and the engine's kernels once, so that the t
 # Otherwise every process would rewrite every module of tests, for pytest's assertions. If modules
 # cannot be collected, the tests say so.
 rewritten: $(READY)
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -p no:cacheprovider --collect-only >/dev/null 2>&1 || true
+	@$(BIN)/pytest -q -p no:cacheprovider --collect-only >/dev/null 2>&1 || true
 
 # More processes than processors: many tests wait, for servers and for time.
 unit: kernels rewritten ## Run the default tests
-	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -q -n 4 --dist worksteal
+	$(BIN)/pytest -q -n 4 --dist worksteal
 
 test: ## Run everything CI runs, checks and tests side by side
 	@$(MAKE) --no-print-directory --jobs 3 check unit

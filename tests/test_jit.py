@@ -79,6 +79,22 @@ def test_kernels_that_run_for_every_event_do_not_count_references(kernel: Any) -
     assert kernel.targetoptions["_nrt"] is False
 
 
+def test_a_kernel_is_compiled_once_for_all_integers_that_others_pass_to_it(tmp_path: Path) -> None:
+    with patch.object(numba.config, "CACHE_DIR", str(tmp_path)):
+
+        @jit.kernel
+        def shifted(value: int, by: int) -> int:
+            return value + by
+
+        @jit.kernel
+        def all_shifted(values: NDArray[np.int32]) -> int:
+            return shifted(values[0], 1) + shifted(values[1], 2) + shifted(len(values), values[0])
+
+    assert all_shifted(np.array([10, 20], np.int32)) == 11 + 22 + 12
+    compiled: Any = shifted
+    assert compiled.signatures == [(numba.types.int64, numba.types.int64)]
+
+
 def test_what_borrows_counts_no_references(tmp_path: Path) -> None:
     # What an earlier run has cached shows no code.
     with patch.object(numba.config, "CACHE_DIR", str(tmp_path)):

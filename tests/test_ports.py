@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,6 +33,7 @@ def test_a_held_clock_tells_the_time_of_the_earliest_request_that_waits(steps: l
         assert held.time() == min([steady.time(), *(since for since, _ in waiting)])
 
 
+@pytest.mark.timing
 def test_many_requests_hold_the_clock_without_looking_at_each_other() -> None:
     held = HeldClock(SteadyClock(ManualClock()))
     begun = time.thread_time()

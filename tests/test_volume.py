@@ -13,7 +13,7 @@ import pytest
 from seeds import VOLUME_VARIABLE, in_volume
 
 TESTS = Path(__file__).parent
-TIMES = "4"
+TIMES = "6"
 RANDOM = re.compile(r"\bin_volume\(|^@given", re.MULTILINE)
 FILES = sorted(
     path
@@ -25,7 +25,7 @@ FILES = sorted(
 def test_there_are_more_examples_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_volume(30) == 30
     monkeypatch.setenv(VOLUME_VARIABLE, TIMES)
-    assert in_volume(30) == 120
+    assert in_volume(30) == 180
 
 
 @pytest.mark.slow

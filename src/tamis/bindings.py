@@ -8,8 +8,9 @@ that note, an integer, and rebuilds the tuple from it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic, TypeVar, cast, get_args, get_type_hints
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_type_hints
 
 import numba
 import numpy as np
@@ -110,43 +111,50 @@ def memory_reader(dtype: type[np.generic]) -> Callable[[int, int], NDArray[Any]]
     return cast("Callable[[int, int], NDArray[Any]]", read)
 
 
-def _fields(cls: type[tuple[Any, ...]]) -> Iterator[tuple[str, Any]]:
+class _Field(NamedTuple):
+    """A field of a named tuple: an array, or another such tuple."""
+
+    name: str
+    tuple_type: type[tuple[Any, ...]] | None
+    dtype: np.dtype[Any]
+    dimensions: int
+
+
+@cache
+def _fields(cls: type[tuple[Any, ...]]) -> Sequence[_Field]:
+    """Return the fields; cached, because to evaluate annotations takes milliseconds."""
     hints = get_type_hints(cls, include_extras=True)
-    yield from ((name, hints[name]) for name in cls._fields)  # type: ignore[attr-defined]
+    return [_field(name, hints[name]) for name in cls._fields]  # type: ignore[attr-defined]
 
 
-def _is_tuple(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, tuple)
-
-
-def _dtype_and_dimensions(hint: Any) -> tuple[np.dtype[Any], int]:
+def _field(name: str, hint: Any) -> _Field:
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        return _Field(name, hint, np.dtype(object), 0)
     # Of Annotated[NDArray[np.int32], 2] the first argument is the array's type.
     (dimensions,) = getattr(hint, "__metadata__", (1,))
     array = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
     (scalar,) = get_args(get_args(array)[1])
-    return np.dtype(scalar), dimensions
+    return _Field(name, None, np.dtype(scalar), dimensions)
 
 
 def _layout(cls: type[tuple[Any, ...]]) -> Any:
     """Return Numba's type of such a tuple."""
     parts = []
-    for _, hint in _fields(cls):
-        if _is_tuple(hint):
-            parts.append(_layout(hint))
+    for field in _fields(cls):
+        if field.tuple_type is not None:
+            parts.append(_layout(field.tuple_type))
         else:
-            dtype, dimensions = _dtype_and_dimensions(hint)
-            item = numpy_support.from_dtype(dtype)
-            parts.append(numba.types.Array(item, dimensions, "C"))
+            item = numpy_support.from_dtype(field.dtype)
+            parts.append(numba.types.Array(item, field.dimensions, "C"))
     return numba.types.BaseTuple.from_types(parts, cls)  # type: ignore[no-untyped-call]
 
 
 def _words(arrays: tuple[Any, ...], cls: type[tuple[Any, ...]]) -> Iterator[int]:
     """Yield the address and the shape of each array; refuse one that a kernel would misread."""
-    for (name, hint), part in zip(_fields(cls), arrays, strict=True):
-        if _is_tuple(hint):
-            yield from _words(part, hint)
+    for (name, tuple_type, dtype, dimensions), part in zip(_fields(cls), arrays, strict=True):
+        if tuple_type is not None:
+            yield from _words(part, tuple_type)
             continue
-        dtype, dimensions = _dtype_and_dimensions(hint)
         array: NDArray[Any] = part
         if array.dtype != dtype or array.ndim != dimensions or not array.flags.c_contiguous:
             raise TypeError(f"{cls.__name__}.{name} cannot be bound as an array of {dtype}")

@@ -34,8 +34,31 @@ def _compiled(function: Kernel, **options: Any) -> Kernel:
     compiled: Any = numba.njit(nogil=True, **options)(function)
     # With NUMBA_DISABLE_JIT it is the function itself.
     if compiled is not function:
+        _compile_once_for_all_integers(compiled)
         _enable_cache(compiled, function)
     return cast("Kernel", compiled)
+
+
+def _compile_once_for_all_integers(compiled: Any) -> None:
+    """Have kernels that call this one share what is compiled, whatever integers they pass.
+
+    Numba would compile it anew for every constant that stands in a call, and for each width: a
+    fifth of all compiling, for the same code.
+    """
+    find = getattr(compiled, "get_call_template", None)
+    if find is None:  # Numba has changed its internals
+        return
+
+    def find_for_wide(args: Any, kws: Any) -> Any:
+        return find([_widened(one) for one in args], {k: _widened(one) for k, one in kws.items()})
+
+    compiled.get_call_template = find_for_wide
+
+
+def _widened(kind: Any) -> Any:
+    """Return the type that values of a type are passed as."""
+    kind = numba.types.unliteral(kind)
+    return numba.types.int64 if isinstance(kind, numba.types.Integer) and kind.signed else kind
 
 
 def _enable_cache(compiled: Any, function: Kernel) -> None:

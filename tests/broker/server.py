@@ -22,6 +22,8 @@ from tamis.broker import Broker, BrokerSettings
 START_TIMEOUT_SECONDS = 60.0
 """Long, because the machine may be busy with other tests."""
 STOP_TIMEOUT_SECONDS = 30.0
+PATIENT = {"hello_timeout": 30}
+"""On a busy machine a client may need longer to begin than the five seconds that users give it."""
 LISTENING = re.compile(r"tamis broker listening on (https?)://(\S+)\n")
 
 
@@ -46,7 +48,7 @@ class ServerProcess:
     def start(self) -> Self:
         """Start the process, also after it ended, and return when it listens."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        sets = {"port": 0, "data": self.data, "log_format": "json", **self.settings}
+        sets = {"port": 0, "data": self.data, "log_format": "json", **PATIENT, **self.settings}
         options = [f"--set={name}={value}" for name, value in sets.items()]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TAMIS_")}
         with self._log.open("a") as log:

@@ -87,9 +87,9 @@ def run(rng: Random, folder: Path, *, tuples: int) -> Counter[str]:
 
 
 def test_nobody_learns_what_the_roles_do_not_show(tmp_path: Path) -> None:
-    counts = run(Random(5), tmp_path, tuples=2_000)
-    assert counts["deliveries"] > 50
-    assert counts["twins"] > 12
+    counts = run(Random(5), tmp_path, tuples=800)
+    assert counts["deliveries"] > 20
+    assert counts["twins"] > 4
 
 
 @pytest.mark.slow

@@ -401,6 +401,7 @@ async def test_a_slow_reader_receives_nothing_by_former_rights(tmp_path: Path) -
         assert levels[handed:] == [n % 6 for n in range(handed, 40) if n % 6 < 3]
 
 
+@pytest.mark.timing
 @run_async
 async def test_a_client_that_does_not_read_loses_its_rights_and_delays_no_other(
     tmp_path: Path,

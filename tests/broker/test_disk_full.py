@@ -76,6 +76,7 @@ def test_a_full_disk_refuses_and_goes_on_when_there_is_room(small_disk: Path) ->
         assert seen == acknowledged
 
 
+@pytest.mark.timing
 def test_with_a_full_disk_everything_is_answered_and_nothing_hangs(small_disk: Path) -> None:
     with (
         running(small_disk, log_level="debug", stop_timeout=2) as server,

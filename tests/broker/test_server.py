@@ -138,6 +138,7 @@ def hear_all(talk: Talk) -> dict[str, Any]:
         return {"frames": frames, "code": closed.rcvd.code if closed.rcvd else None}
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("wrong", ["x" * (4 * 1024**2 + 1), "{"])
 def test_over_tls_the_end_of_a_connection_takes_no_time(
     tmp_path: Path, certificate: tuple[Path, Path], wrong: str
@@ -158,6 +159,7 @@ def test_over_tls_the_end_of_a_connection_takes_no_time(
     assert max(refused_after, closed_after) < 1.0
 
 
+@pytest.mark.timing
 def test_silent_tls_handshakes_end_soon_and_keep_nobody_out(
     tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:

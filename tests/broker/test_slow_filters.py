@@ -40,6 +40,7 @@ async def test_a_filter_that_could_take_long_is_refused(tmp_path: Path, filter_:
         await subscribe(ann, f"t like '{'%x' * 7000}'", "long")
 
 
+@pytest.mark.timing
 @run_async
 async def test_an_explanation_that_would_take_minutes_is_cut_off(tmp_path: Path) -> None:
     names = range(200)

@@ -212,12 +212,12 @@ _HELD: list[tuple[Value, ...]] = [
 ]
 
 
-@pytest.mark.parametrize("seed", seeds(4))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_no_answer_about_two_attributes_is_wrong(seed: int) -> None:
     """Whatever is proved about comparisons of a and b is true on every event of a small domain."""
     rng = Random(seed)
     proved = 0
-    for _ in range(300):
+    for _ in range(100):
         mode, many = rng.choice([Mode.SQL, Mode.STRICT, Mode.DEFAULT]), rng.random() < 0.5
         one, other = (_of_comparisons(rng) for _ in range(2))
         held = _HELD if many else [values for values in _HELD if len(values) < 2]
@@ -234,7 +234,7 @@ def test_no_answer_about_two_attributes_is_wrong(seed: int) -> None:
         if meets.exact and not meets.yes:
             proved += 1
             assert (True, True) not in pairs, (one, other, mode, many)
-    assert proved > 20
+    assert proved > 6
 
 
 def _of_comparisons(rng: Random) -> Filter:

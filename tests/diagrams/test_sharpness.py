@@ -207,6 +207,7 @@ def parity(count: int, shift: int) -> Filter:
     return parse(" xor ".join(f"a{n} = {n + shift} or b{n} < {n}" for n in range(count)))
 
 
+@pytest.mark.timing
 def test_past_the_budget_the_answer_is_the_safe_one_and_says_so() -> None:
     one, other = parity(60, 0), parity(60, 1)
     start = time.thread_time()
@@ -223,6 +224,7 @@ def test_past_the_budget_the_answer_is_the_safe_one_and_says_so() -> None:
     assert time.thread_time() - start < 5
 
 
+@pytest.mark.timing
 def test_filters_as_large_as_the_limits_allow_are_compared_in_bounded_time() -> None:
     members = ", ".join(str(n) for n in range(0, 2_000, 2))
     wide, narrow = parse(f"x in ({members})"), parse(f"x in ({members}) and y < 5")

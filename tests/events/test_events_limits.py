@@ -115,6 +115,7 @@ def refuse(decode: Callable[[str | bytes], object], text: str | bytes) -> None:
 QUICKLY = 0.4
 
 
+@pytest.mark.timing
 def test_hostile_json_is_refused_quickly(hostile: str | bytes) -> None:
     assert best_of_three(lambda: refuse(decode_json, hostile)) < QUICKLY
 
@@ -127,6 +128,7 @@ def _unlimited_digits() -> Iterator[None]:
     sys.set_int_max_str_digits(digits)
 
 
+@pytest.mark.timing
 @pytest.mark.usefixtures("_unlimited_digits")
 @pytest.mark.parametrize("name", ["one huge integer", "many long integers"])
 def test_long_integers_are_refused_quickly_also_where_python_takes_them(name: str) -> None:
@@ -134,6 +136,7 @@ def test_long_integers_are_refused_quickly_also_where_python_takes_them(name: st
     assert best_of_three(lambda: refuse(decode_json, text)) < 0.05
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("text", ["[" * 1000, '{"a":NaN}', "{" * 50_000, '{"a":' + "9" * 20_000])
 def test_small_hostile_input_is_refused_at_once(text: str) -> None:
     assert best_of_three(lambda: refuse(decode_json, text)) < 0.05
@@ -153,10 +156,12 @@ HOSTILE_CLOUDEVENTS: dict[str, str] = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("text", HOSTILE_CLOUDEVENTS.values(), ids=HOSTILE_CLOUDEVENTS)
 def test_hostile_cloudevents_are_refused_quickly(text: str) -> None:
     assert best_of_three(lambda: refuse(decode_cloudevent, text)) < QUICKLY
 
 
+@pytest.mark.timing
 def test_hostile_json_is_no_cloudevent_either(hostile: str | bytes) -> None:
     assert best_of_three(lambda: refuse(decode_cloudevents, hostile)) < QUICKLY

@@ -189,6 +189,7 @@ def test_the_atoms_that_the_translation_adds_are_counted() -> None:
     assert parse(selector, "jms", limits=FilterLimits(atoms=1200)).matches({"x": 500})
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "text",
     ["1" * 15_000, "1_" * 8_000, "'" * 16_001, "a." * 8_000, "0x" + "f" * 16_000, "- " * 8_000],

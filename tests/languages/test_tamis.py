@@ -202,6 +202,7 @@ ADVERSARIAL = {
 }
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_an_adversarial_filter_is_refused_at_once(name: str) -> None:
     def seconds() -> float:
@@ -211,7 +212,8 @@ def test_an_adversarial_filter_is_refused_at_once(name: str) -> None:
             parse(ADVERSARIAL[name])
         return time.thread_time() - start
 
-    assert min(seconds() for _ in range(3)) < 0.010
+    # A few milliseconds; where time grows with the square of the length, many seconds.
+    assert min(seconds() for _ in range(3)) < 0.050
 
 
 def test_limits_are_configurable() -> None:

@@ -84,6 +84,7 @@ def engine_of(filter_: Filter) -> Engine:
     return engine
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("case", CASES)
 def test_the_worst_case_is_soon_over(case: str) -> None:
     text, attributes, limit = CASES[case]
@@ -97,6 +98,7 @@ def test_the_worst_case_is_soon_over(case: str) -> None:
     assert seconds(lambda: engine.match_batch([event]), limit) <= limit
 
 
+@pytest.mark.timing
 def test_a_pattern_made_to_be_slow_does_not_slow_down_the_others() -> None:
     engine = Engine()
     engine.add("slow", "t matches 'a.{80}b'")
@@ -113,6 +115,7 @@ def test_a_pattern_made_to_be_slow_does_not_slow_down_the_others() -> None:
     assert engine.match({"t": text + "b" * 90 + "7z"}) == ["slow", 7]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("kind", ["contains", "like"])
 def test_substrings_that_are_everywhere_do_not_slow_down_the_others(kind: str) -> None:
     engine = Engine()
@@ -128,6 +131,7 @@ def test_substrings_that_are_everywhere_do_not_slow_down_the_others(kind: str) -
     assert sorted(engine.match({"t": "xaabx"})) == [-1, 1, 2]
 
 
+@pytest.mark.timing
 def test_many_comparisons_with_many_values_are_soon_over() -> None:
     engine = engine_of(parse(" or ".join(f"a = {n}" for n in range(70_000, 71_024))))
     event = Event({"a": MANY_VALUES})

@@ -93,6 +93,7 @@ EXCESSES = [
 ]  # fmt: skip
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(("text", "key", "sentence"), EXCESSES, ids=range(len(EXCESSES)))
 def test_an_excess_is_one_sentence_soon(text: str, key: str, sentence: str) -> None:
     begun = time.process_time()
@@ -112,6 +113,7 @@ def test_strings_and_comments_are_no_structure() -> None:
     assert Workload(text).subscriptions(0, 1, seed=1).column(1).to_pylist() == ["x = 1"]
 
 
+@pytest.mark.timing
 def test_a_file_within_the_limits_is_read_and_drawn_soon() -> None:
     forms = "[[events]]\n" + 'has = ["x0..x999"]\n'
     begun = time.process_time()

@@ -70,6 +70,7 @@ async def test_a_flush_waits_for_the_disk_and_only_for_what_came_before(
         assert attempts == ["sync"] * 3
 
 
+@pytest.mark.timing
 @run_async
 async def test_many_unknown_sequences_do_not_stop_the_broker(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, READER) as fixture:

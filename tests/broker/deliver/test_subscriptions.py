@@ -7,6 +7,8 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 
 
@@ -39,6 +41,7 @@ def test_the_subscriptions_of_an_owner_are_listed_while_another_thread_changes_t
     assert index.owned_by("bob") == []
 
 
+@pytest.mark.timing
 def test_the_subscriptions_of_an_owner_are_not_searched_among_all() -> None:
     index = SubscriptionIndex()
     for number in range(50_000):

@@ -94,6 +94,7 @@ def test_a_client_that_is_still_sending_can_read_why_it_was_cut_off(client: http
     check_problem(response, 413, "too_large", "4,194,304")
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("pieces", [[b""], [b" "] * 20], ids=["nothing", "a byte now and then"])
 def test_a_slow_body_is_cut(server: ServerProcess, pieces: list[bytes]) -> None:
     with raw(server) as connection:
@@ -116,6 +117,7 @@ def test_who_sends_no_whole_request_is_cut_off(server: ServerProcess, sent: byte
         check_answer(read_all(connection), 408, "bad_request")
 
 
+@pytest.mark.timing
 def test_who_sends_a_request_byte_by_byte_is_cut_off(server: ServerProcess) -> None:
     with raw(server) as connection:
         begun = time.monotonic()

@@ -64,6 +64,7 @@ def test_the_broker_does_what_its_document_says(server: ServerProcess) -> None:
     check_no_mishap(server)
 
 
+@pytest.mark.slow
 def test_with_a_policy_every_operation_needs_a_token(guarded: Guarded) -> None:
     options = ("--phases=examples,fuzzing", "--max-examples=2", "--seed=1")
     assert schemathesis(guarded.server, *options, token=guarded.admin) > 30

@@ -82,6 +82,7 @@ def test_a_body_that_drips_after_the_answer_holds_no_connection(
         eventually(lambda: not is_open(connection), "still open", timeout=20)
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("size", [100_000, 4_000_000])
 def test_a_large_frame_before_hello_is_refused_by_its_first_bytes(
     server: ServerProcess, size: int

@@ -106,6 +106,7 @@ def test_a_request_with_large_headers_is_answered(server: ServerProcess) -> None
         assert talk.ask("ping", "pong")
 
 
+@pytest.mark.timing
 def test_a_connection_that_is_refused_closes_at_once_whatever_was_sent(
     server: ServerProcess,
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_connection_that_is_refused_closes_at_once_whatever_was_sent(
         assert time.monotonic() - begun < 4
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize(
     "frame",
     [
@@ -158,7 +160,8 @@ def test_a_flood_of_small_frames_does_not_keep_others_waiting(
             talk.socket.socket.shutdown(socket.SHUT_RDWR)
         for thread in threads:
             thread.join()
-        assert median(times) < 0.1
+        # A few hundredths of a second; before frames were paced, it grew with the flood.
+        assert median(times) < 0.5
 
 
 def test_a_durable_subscription_is_taken_up_where_it_was(server: ServerProcess) -> None:

@@ -75,6 +75,7 @@ async def len_of(session: Session, name: str) -> bool:
     return (await session.subscription(name)).pending >= 1_000
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("question", ["history", "dead letters", "try", "replay"])
 @run_async
 async def test_a_large_question_is_answered_in_small_pieces(tmp_path: Path, question: str) -> None:
@@ -98,6 +99,7 @@ async def test_a_large_question_is_answered_in_small_pieces(tmp_path: Path, ques
     assert question == "replay" or len(timed.seconds) > 3
 
 
+@pytest.mark.timing
 @run_async
 async def test_an_event_of_very_many_values_is_a_small_piece_too(tmp_path: Path) -> None:
     timed = TimedExecutor()

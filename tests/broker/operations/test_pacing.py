@@ -54,6 +54,7 @@ async def requests_in(pacing: PrincipalPacing, principal: str, seconds: float) -
     return count
 
 
+@pytest.mark.timing
 @run_async
 async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active() -> None:
     pacing, seconds = PrincipalPacing(), 1.0
@@ -68,6 +69,7 @@ async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active
     assert max(waits) < 0.1
 
 
+@pytest.mark.timing
 @run_async
 async def test_a_principal_that_is_alone_does_not_wait() -> None:
     pacing = PrincipalPacing()
@@ -77,6 +79,7 @@ async def test_a_principal_that_is_alone_does_not_wait() -> None:
     assert max([await ask(pacing, "ann", size=10_000_000) for _ in range(50)]) < 0.1
 
 
+@pytest.mark.timing
 @run_async
 async def test_a_principal_does_not_wait_while_the_loop_is_on_time() -> None:
     pacing = PrincipalPacing()
@@ -84,6 +87,7 @@ async def test_a_principal_does_not_wait_while_the_loop_is_on_time() -> None:
     assert sum([await ask(pacing, "ann") for _ in range(500)]) < 0.5
 
 
+@pytest.mark.timing
 @run_async
 async def test_who_asks_seldom_does_not_wait() -> None:
     pacing = PrincipalPacing()
@@ -91,6 +95,7 @@ async def test_who_asks_seldom_does_not_wait() -> None:
     assert await ask(pacing, "ann") < 0.1
 
 
+@pytest.mark.timing
 @run_async
 async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
     pacing = PrincipalPacing()
@@ -100,6 +105,7 @@ async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
     assert await ask(pacing, "bob") < 0.1
 
 
+@pytest.mark.timing
 @run_async
 async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
     pacing = PrincipalPacing()
@@ -110,6 +116,7 @@ async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
     assert found.value.retry_after == MAX_WAIT_SECONDS
 
 
+@pytest.mark.timing
 @run_async
 async def test_nobody_looks_how_late_the_loop_is_when_nobody_asks(
     monkeypatch: pytest.MonkeyPatch,
@@ -146,6 +153,7 @@ def test_a_burst_of_lateness_is_rare_against_the_time_it_paces() -> None:
     assert LOOK_SECONDS / PACED_SECONDS < 0.01
 
 
+@pytest.mark.timing
 @run_async
 async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
     pacing = PrincipalPacing()
@@ -172,6 +180,7 @@ async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
     assert pacing.pause_unless_alone("ann", 1.0) == pytest.approx(1 / SHARE - 1)
 
 
+@pytest.mark.timing
 @run_async
 async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
     pacing = PrincipalPacing()
@@ -181,6 +190,7 @@ async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
     assert await ask(pacing, "ann") < 0.1
 
 
+@pytest.mark.timing
 @run_async
 async def test_a_wait_ends_with_the_pacing() -> None:
     pacing = PrincipalPacing()

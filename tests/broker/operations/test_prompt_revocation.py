@@ -142,6 +142,7 @@ async def test_a_token_expires_on_time_while_a_policy_waits_for_the_matcher(tmp_
 QUESTIONS = ["history", "dead letters", "requeue", "try", "views"]
 
 
+@pytest.mark.timing
 @pytest.mark.parametrize("question", QUESTIONS)
 @run_async
 async def test_a_question_that_waits_for_a_thread_is_refused_at_once(
@@ -197,6 +198,7 @@ async def _events(asking: Coroutine[Any, Any, Any]) -> list[Any]:
     return [*getattr(answer, "events", answer)]
 
 
+@pytest.mark.timing
 @run_async
 async def test_a_connection_with_many_subscriptions_is_closed_within_a_second(
     tmp_path: Path,

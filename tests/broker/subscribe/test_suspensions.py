@@ -72,6 +72,7 @@ async def settle(fixture: BrokerFixture) -> None:
     await fixture.wait_until_idle()
 
 
+@pytest.mark.timing
 @run_async
 async def test_many_slow_patterns_are_suspended_and_delay_nobody(tmp_path: Path) -> None:
     async with broker_fixture(tmp_path, ALL) as fixture:
@@ -114,6 +115,7 @@ async def test_many_slow_patterns_are_suspended_and_delay_nobody(tmp_path: Path)
         assert found == len(suspended)
 
 
+@pytest.mark.timing
 @run_async
 async def test_much_arithmetic_is_suspended_and_delays_nobody(tmp_path: Path) -> None:
     """Seen failing: one step took 26 s, and nobody was suspended."""

@@ -153,6 +153,7 @@ def test_a_comparison_is_undecided_from_the_event_on_that_nobody_can_pay_for() -
     assert ann.balance <= 0.0 < bob.balance
 
 
+@pytest.mark.timing
 @WAYS
 def test_many_combinations_of_values_take_no_longer_than_the_budget(match: Match) -> None:
     """Seen failing: 200 events took 20 s."""
@@ -166,6 +167,7 @@ def test_many_combinations_of_values_take_no_longer_than_the_budget(match: Match
     assert found == [["bob/1"]] * 40
 
 
+@pytest.mark.timing
 @WAYS
 def test_an_attribute_with_too_many_values_is_not_compared(match: Match) -> None:
     """Seen failing: one event took 4.4 s, since each comparison built all its values."""
@@ -225,6 +227,7 @@ def test_removed_subscriptions_pay_nothing_and_are_not_tested() -> None:
     assert not budget.undecided
 
 
+@pytest.mark.timing
 @WAYS
 def test_a_test_that_takes_too_long_is_left_behind(match: Match) -> None:
     engine = engine_of({"ann/1": SLOW, "bob/1": "t matches 'a.*b'", "bob/2": "t is present"})
