@@ -57,8 +57,9 @@ def _compile_once_for_all_integers(compiled: Any) -> None:
 
 def _widened(kind: Any) -> Any:
     """Return the type that values of a type are passed as."""
-    kind = numba.types.unliteral(kind)
-    return numba.types.int64 if isinstance(kind, numba.types.Integer) and kind.signed else kind
+    types: Any = numba.types
+    kind = types.unliteral(kind)
+    return types.int64 if isinstance(kind, types.Integer) and kind.signed else kind
 
 
 def _enable_cache(compiled: Any, function: Kernel) -> None:
