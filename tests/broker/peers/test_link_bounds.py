@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,16 @@ from tamis.broker.peers import overlay
 from tamis.broker.peers.connection import LinkConnection
 from tamis.broker.peers.link import PeerLink
 from tamis.errors import DisconnectedError
-from tamis.protocol.peering import LINK_VERSION, LinkHello, RoutingFrame, encode_link_frame
+from tamis.protocol.peering import (
+    LINK_VERSION,
+    Heartbeat,
+    LinkHello,
+    RoutingFrame,
+    encode_link_frame,
+)
 from tamis.routing.messages import Greeting
 from tamis.storage import EventOrigin
-from waiting import eventually_async
+from waiting import eventually_async, let_others_run
 
 PEER = "f" * 32
 
@@ -68,6 +75,27 @@ async def test_events_go_in_frames_that_the_peer_takes() -> None:
     with pytest.raises(DisconnectedError, match="raise its setting largest_frame"):
         await link.send([an_event(21, 6_000)])
     assert connection.is_ending
+
+
+@run_async
+async def test_a_broker_that_stood_still_does_not_blame_its_peer() -> None:
+    wires, link = Wires(), PeerLink(PEER, None, is_known=True)  # type: ignore[arg-type]
+    settings = BrokerSettings(peer_timeout=0.3, peer_ping_interval=0.05)
+    connection = LinkConnection(wires, a_hello(PEER), link, settings)
+    running = asyncio.create_task(connection.run())
+    heartbeat = encode_link_frame(Heartbeat())
+    wires.said.put_nowait(heartbeat)
+    await eventually_async(wires.said.empty)
+    loop = asyncio.get_running_loop()
+    for _ in range(3):
+        # What the peer sends while this broker stands still comes in when it goes on.
+        loop.call_later(0.35, wires.said.put_nowait, heartbeat)
+        time.sleep(0.4)  # as a machine that sleeps
+        await let_others_run(10)
+        assert not running.done()
+    # One that is really silent is found out.
+    reason = await asyncio.wait_for(running, 20)
+    assert str(reason) == "nothing came from the peer for 0.3 seconds"
 
 
 @run_async

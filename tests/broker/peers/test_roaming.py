@@ -116,7 +116,9 @@ class Traveller:
         await subscribe_in_time(session.subscribe)
         collected = Collected()
         attachment = await session.attach("laptop", collected, credit=9999, acknowledge="manual")
-        await eventually_async(lambda: is_enough(collected), timeout=60)
+        await eventually_async(
+            lambda: is_enough(collected), partial(state_of, self._brokers), timeout=60
+        )
         await session.detach(attachment)
         kept = collected.events[: round(len(collected.events) * acknowledged)]
         await session.acknowledge("laptop", [sequence for sequence, _, _ in kept])
@@ -160,7 +162,25 @@ async def subscribe_in_time(subscribe: Callable[[Subscribe], Awaitable[object]])
 async def settle(brokers: LocalBrokers, names: Sequence[str]) -> None:
     """Wait until each broker has a route to its neighbours for what is subscribed to."""
     for name in names:
-        await eventually_async(partial(len, brokers[name].subscription_index.routes))
+        routes = brokers[name].subscription_index.routes
+        await eventually_async(partial(len, routes), partial(state_of, brokers))
+
+
+def state_of(brokers: LocalBrokers) -> str:
+    """Return where the subscriptions are, and which links are open, for who waits in vain."""
+    lines = []
+    for name in brokers.names:
+        broker = brokers[name]
+        held = [
+            f"{one.stored.name} (arrival {one.arrival}, departure {one.departure})"
+            for one in broker.subscription_index.owned_by("anonymous")
+        ]
+        links = [
+            f"{one.title}: {'open' if one.is_greeted else one.problem}, {one.unstored} unstored"
+            for one in broker.overlay.traffic.links.values()
+        ]
+        lines.append(f"{name}: holds {held or 'nothing'}; links {links}")
+    return "\n".join(lines)
 
 
 def has_none(brokers: LocalBrokers, name: str) -> bool:
@@ -183,11 +203,14 @@ async def test_what_waits_comes_in_order_and_once_wherever_the_client_goes(tmp_p
             await traveller.visit("south", at_least(20), acknowledged=0.7)
             await traveller.visit("hub", at_least(20), acknowledged=0.3)
             await traveller.visit("north", at_least(20))
+        # So that something is left, however much the client has taken: it goes there for that.
+        await tickers.tick("hub")
         await traveller.take_rest("south", tickers)
+        told = partial(state_of, brokers)
         for name in ("north", "hub"):
-            await eventually_async(partial(has_none, brokers, name))
+            await eventually_async(partial(has_none, brokers, name), told)
         [moved] = brokers["south"].subscription_index.owned_by("anonymous")
-        await eventually_async(lambda: moved.arrival is None)
+        await eventually_async(lambda: moved.arrival is None, told)
         # What was handed over is nobody else's: the history has each event once.
         south = await brokers.session("south")
         page = await south.history("n >= 0", limit=1000)
@@ -197,7 +220,7 @@ async def test_what_waits_comes_in_order_and_once_wherever_the_client_goes(tmp_p
         collected = Collected()
         await south.attach("laptop", collected, credit=1, acknowledge="manual")
         await (await brokers.session("hub")).subscribe(WANTED)
-        await eventually_async(lambda: collected.ended == ["moved to another broker"])
+        await eventually_async(lambda: collected.ended == ["moved to another broker"], told)
 
 
 @run_async
@@ -324,7 +347,7 @@ async def test_of_two_brokers_that_want_it_at_once_one_gets_it(tmp_path: Path) -
                 all_ = [brokers[one].subscription_index.owned_by("anonymous") for one in LINE[0]]
                 return len(homes()) == 1 and sum(map(len, all_)) <= 1
 
-            await eventually_async(is_settled)
+            await eventually_async(is_settled, partial(state_of, brokers))
             # Back to the start of the next round.
             await subscribe_in_time(north.subscribe)
         traveller = Traveller(brokers)

@@ -36,6 +36,8 @@ MAX_EMPTY_FRAMES_PER_SECOND: Final = 100
 # Messages of the router that wait for the peer; with more, the link opens anew, by difference.
 MAX_WAITING_BYTES: Final = 64 * 1024**2
 CLOSING_SECONDS: Final = 1.0
+SECOND_LOOK_SECONDS: Final = 0.2
+"""So long after a peer seemed to be silent, it is looked whether it was."""
 
 
 class LinkHandler(Protocol):
@@ -208,9 +210,13 @@ class LinkConnection:
         while True:
             since = self._silent_since
             quiet = 0.0 if since is None else self._loop.time() - since
-            if quiet >= timeout:
+            if quiet < timeout:
+                await asyncio.sleep(timeout - quiet)
+                continue
+            # If this broker itself stood still, what the peer sent meanwhile comes in now.
+            await asyncio.sleep(SECOND_LOOK_SECONDS)
+            if self._silent_since == since:
                 raise DisconnectedError(f"nothing came from the peer for {timeout:g} seconds")
-            await asyncio.sleep(timeout - quiet)
 
     async def _receive_all(self) -> None:
         while True:
