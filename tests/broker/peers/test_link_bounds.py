@@ -20,42 +20,12 @@ from tamis.broker.peers import overlay
 from tamis.broker.peers.connection import LinkConnection
 from tamis.broker.peers.link import PeerLink
 from tamis.errors import DisconnectedError
-from tamis.protocol.peering import (
-    LINK_VERSION,
-    Heartbeat,
-    LinkHello,
-    RoutingFrame,
-    encode_link_frame,
-)
+from tamis.protocol.peering import Heartbeat, RoutingFrame, encode_link_frame
 from tamis.routing.messages import Greeting
 from tamis.storage import EventOrigin
 from waiting import eventually_async, let_others_run
 
-PEER = "f" * 32
-
-
-class Wires:
-    """A transport that keeps what is sent, and says what a test wants."""
-
-    def __init__(self) -> None:
-        self.sent: list[bytes] = []
-        self.said: asyncio.Queue[bytes | None] = asyncio.Queue()
-
-    async def send(self, frame: bytes) -> None:
-        self.sent.append(frame)
-
-    async def receive(self) -> bytes:
-        data = await self.said.get()
-        if data is None:
-            raise DisconnectedError("the peer has gone")
-        return data
-
-    async def close(self) -> None:
-        """Nothing is to be closed."""
-
-
-def a_hello(peer: str, largest_frame: int = 100_000) -> LinkHello:
-    return LinkHello(version=LINK_VERSION, broker=peer, window=9, largest_frame=largest_frame)
+from .wires import PEER, Wires, a_hello
 
 
 def an_event(sequence: int, size: int) -> LinkEvent:

@@ -87,7 +87,7 @@ class LimitedLinks:
     def take_letter(self, peer: str, letter: Letter) -> None:
         """Read nothing."""
 
-    def passes_letters(self, peer: str) -> bool:
+    def hides_nothing(self, peer: str) -> bool:
         """Return whether letters may pass: not to one peer."""
         return peer != "narrow"
 

@@ -84,8 +84,8 @@ class RoutedLinks(Protocol):
     def take_letter(self, peer: str, letter: Letter) -> None:
         """Take a letter for this broker that a peer has passed on."""
 
-    def passes_letters(self, peer: str) -> bool:
-        """Return whether the rights of a link hide nothing that a letter may hold."""
+    def hides_nothing(self, peer: str) -> bool:
+        """Return whether a peer may see everything, and so what a letter holds."""
 
     def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
         """Tell a publisher whether anybody asks for what it advertised."""
@@ -145,7 +145,7 @@ class LinkRouter:
         except FRAME_ERRORS as error:
             misfit = find_misfit(error, text=data)
             raise ProtocolError(misfit.sentence("the message of the peer's router")) from None
-        if isinstance(message, Letter) and not self._links.passes_letters(peer):
+        if isinstance(message, Letter) and not self._links.hides_nothing(peer):
             LOG.warning("letter dropped: the roles of the link hide something", peer=peer)
             return
         try:
@@ -216,7 +216,7 @@ class LinkRouter:
     async def _carry_out(self, instruction: Instruction) -> None:
         links = self._links
         match instruction:
-            case SendMessage(peer, Letter()) if not links.passes_letters(peer):
+            case SendMessage(peer, Letter()) if not links.hides_nothing(peer):
                 LOG.warning("letter dropped: the roles of the link hide something", peer=peer)
             case SendMessage(peer, message):
                 links.post(peer, RoutingFrame(message=msgspec.Raw(_ENCODER.encode(message))))

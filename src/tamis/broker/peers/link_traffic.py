@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import Final, Protocol
@@ -98,6 +98,8 @@ class LinkTraffic:
         """Told whether anybody asks for what was advertised under an id; set once."""
         self.on_letter: Callable[[str, Letter], None] = lambda _peer, _letter: None
         """Told of letters for this broker, and who passed them on; set once."""
+        self.on_greeted: Callable[[PeerLink], Awaitable[None]] | None = None
+        """Told of a link over which events may pass from now on; set once, if at all."""
         self.survey: TopologySurvey | None = None
         """Set once by whoever knows what to show of this broker."""
         self._queues = links
@@ -201,6 +203,8 @@ class LinkTraffic:
         if link.is_greeted or link.connection is None or link.connection.is_ending:
             return
         link.is_greeted = link.is_known = True
+        if self.on_greeted is not None:
+            await self.on_greeted(link)
         LOG.info("link open", peer=link.peer, called=link.name)
         credit = link.connection.theirs.window
         link.attachment = await self._queues.attach(link.peer, link, credit)
@@ -392,8 +396,8 @@ class LinkTraffic:
         """Take a letter for this broker that a peer has passed on."""
         self.on_letter(peer, letter)
 
-    def passes_letters(self, peer: str) -> bool:
-        """Return whether the rights of a link hide nothing that a letter may hold."""
+    def hides_nothing(self, peer: str) -> bool:
+        """Return whether a peer may see everything: then letters pass, and it sees the topology."""
         known = next((one for one in self._queues.all() if one.peer == peer), None)
         return known is not None and not known.rights.hides_anything
 

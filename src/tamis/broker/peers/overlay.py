@@ -19,6 +19,7 @@ from tamis.broker.peers.dialler import Dialler, PeerTarget
 from tamis.broker.peers.link import LinkTerms, PeerLink
 from tamis.broker.peers.link_traffic import LinkTraffic
 from tamis.broker.peers.peers_file import KnownPeer, PeersFile
+from tamis.broker.peers.speakers import Speakers
 from tamis.broker.peers.survey import TopologySurvey
 from tamis.client.transport import BrokerAddress, Transport, parse_address
 from tamis.errors import AddressError, ProtocolError, RefusedError, TamisError
@@ -62,7 +63,15 @@ class Overlay:
         self._count_subscriptions = count_subscriptions
         self._count_events = count_events
         self._diallers: dict[str, Dialler] = {}
-        self.survey: Final = TopologySurvey(self.broker_view, traffic.links.values)
+        self._admitting = asyncio.Lock()
+        self._speakers = Speakers(
+            file, executor, traffic.links.values, lambda url: url in self._diallers
+        )
+        if settings.tokens_required:
+            traffic.on_greeted = self._speakers.note
+        self.survey: Final = TopologySurvey(
+            self.broker_view, traffic.links.values, traffic.hides_nothing
+        )
         traffic.survey = self.survey
 
     # --- its life --------------------------------------------------------------------------------
@@ -156,11 +165,7 @@ class Overlay:
         peer = theirs.broker
         if peer == self.broker:
             raise RefusedError(Code.CONFLICT, "a broker cannot be linked to itself")
-        links = self.traffic.links
-        if peer not in links and len(links) >= MAX_LINKS:
-            raise RefusedError(Code.TOO_MANY, f"this broker has {MAX_LINKS:,} links, the limit")
-        await self._check_speaker(peer, terms)
-        link = await self.traffic.link_to(peer, terms)
+        link = await self._find_or_make(peer, terms)
         while link.connection is not None:
             self._require_precedence(link, terms)
             link.end(RefusedError(Code.CONFLICT, REPLACED))
@@ -169,6 +174,18 @@ class Overlay:
             link = await self.traffic.link_to(peer, terms)
         link.name, link.terms = theirs.name, terms
         return link
+
+    async def _find_or_make(self, peer: str, terms: LinkTerms) -> PeerLink:
+        # One after the other, so that many at once do not exceed the limits.
+        async with self._admitting:
+            links = self.traffic.links
+            if peer not in links and len(links) >= MAX_LINKS:
+                raise RefusedError(Code.TOO_MANY, f"this broker has {MAX_LINKS:,} links, the limit")
+            if self._settings.tokens_required:
+                self._speakers.check(peer, terms)
+            link = await self.traffic.link_to(peer, terms)
+            link.terms = link.terms or terms
+            return link
 
     def _require_precedence(self, link: PeerLink, terms: LinkTerms) -> None:
         """Refuse a second connection, if both sides have dialled and the other one counts.
@@ -183,22 +200,6 @@ class Overlay:
         if terms.is_dialled is not ours_counts:
             raise RefusedError(
                 Code.CONFLICT, f"{link.title} is linked already, by its own dialling"
-            )
-
-    async def _check_speaker(self, peer: str, terms: LinkTerms) -> None:
-        """Refuse a principal that speaks for a broker for which another has spoken before."""
-        if terms.is_dialled or not self._settings.tokens_required:
-            return
-        name, speakers = terms.principal.name, self._file.speakers
-        known = speakers.get(peer)
-        if known is None:
-            speakers[peer] = name
-            await self._executor.run(self._file.save)
-        elif known != name:
-            raise RefusedError(
-                Code.FORBIDDEN,
-                f"{name} may not speak for the broker {peer[:8]}, because {known} did before; if "
-                "that has changed, remove the peer first",
             )
 
     # --- administration --------------------------------------------------------------------------

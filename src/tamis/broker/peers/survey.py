@@ -33,10 +33,15 @@ class TopologySurvey:
     """Asks and answers which brokers there are."""
 
     def __init__(
-        self, view: Callable[[], Awaitable[BrokerView]], links: Callable[[], Iterable[PeerLink]]
+        self,
+        view: Callable[[], Awaitable[BrokerView]],
+        links: Callable[[], Iterable[PeerLink]],
+        hides_nothing: Callable[[str], bool],
     ) -> None:
+        """Make one; a peer from which the broker hides something is shown no broker."""
         self._view = view
         self._links = links
+        self._hides_nothing = hides_nothing
         self._refs = itertools.count(1)
         self._answers: dict[int, tuple[PeerLink, asyncio.Future[TopologyReply]]] = {}
         self._running = 0
@@ -71,6 +76,9 @@ class TopologySurvey:
 
     async def answer(self, link: PeerLink, request: TopologyRequest) -> None:
         """Answer a peer; not at all if it asks for more than it can want."""
+        if not self._hides_nothing(link.peer):
+            link.post(TopologyReply(ref=request.ref, brokers=[]))
+            return
         if self._running >= MAX_SURVEYS:
             return
         self._running += 1
