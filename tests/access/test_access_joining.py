@@ -10,7 +10,13 @@ from hypothesis import given, settings
 
 from seeds import in_volume, seeds
 from strategies import World, generators, random_event, random_filter, random_world
-from tamis.access.joining import JOINED_LIMITS, FilterInMode, in_sql_mode, join
+from tamis.access.joining import (
+    JOINED_LIMITS,
+    FilterInMode,
+    in_sql_mode,
+    join,
+    without_attributes,
+)
 from tamis.errors import AccessError, LimitError
 from tamis.events import Event, Schema, attribute
 from tamis.filters import Filter, Mode, attr
@@ -162,3 +168,26 @@ def can_be_wider(reading: FilterInMode) -> bool:
 def test_what_mode_sql_cannot_express_is_left_out_and_the_rest_is_kept() -> None:
     reading = FilterInMode(parse("(a < b or c = 1) and not (d = 2)"), Mode.DEFAULT)
     assert in_sql_mode(reading, None) == parse("not (d is a number and d = 2)")
+
+
+def compare_without_attributes(rng: Random) -> int:
+    """Hide some attributes of a filter; return how often the rest matched nothing more."""
+    world = random_world(rng, typed=rng.random() < 0.6)
+    one = random_reading(rng, world, Mode.SQL)
+    hidden = {name for name in one.filter.attributes() if rng.random() < 0.4}
+    wide = FilterInMode(without_attributes(one.filter, lambda name: name not in hidden), Mode.SQL)
+    assert not hidden & {*wide.filter.attributes()}, (one, wide)
+    equal = 0
+    for event in (random_event(rng, world) for _ in range(8)):
+        narrow = matches(one, event, world)
+        assert matches(wide, event, world) >= narrow, (one, hidden, wide, event)
+        assert hidden or matches(wide, event, world) is narrow, (one, wide, event)
+        equal += matches(wide, event, world) is narrow
+    return equal
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_a_filter_without_some_attributes_matches_the_same_and_more(seed: int) -> None:
+    rng = Random(seed)
+    # Otherwise every filter may have become one that always matches.
+    assert sum(compare_without_attributes(rng) for _ in range(200)) > 800

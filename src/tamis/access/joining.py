@@ -9,7 +9,7 @@ because no condition says that these are unknown, or only by a default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
@@ -199,6 +199,47 @@ def _atom_with_default(atom: Atom, schema: Schema | None) -> Filter:
         return TRUE
     passes = atom.passes(schema[atom.attribute].default)
     return any_of(known, Not.of(Present(atom.attribute))) if passes else known
+
+
+def without_attributes(filter_: Filter, is_named: Callable[[str], bool]) -> Filter:
+    """Return a filter of mode `sql` for the same events and more, which names only some attributes.
+
+    >>> from tamis.filters import attr
+    >>> filter_ = (attr("city") == "Bern") & ~(attr("salary") < 5)
+    >>> without_attributes(filter_, lambda name: name != "salary")
+    <Filter city = "Bern">
+    """
+    return _WithoutAttributes(is_named).where(filter_, truth=True)
+
+
+class _WithoutAttributes(TruthSets[Filter]):
+    """A filter of mode `sql` in which atoms of attributes that it may not name always hold."""
+
+    def __init__(self, is_named: Callable[[str], bool]) -> None:
+        self._is_named = is_named
+
+    def _constant(self, value: bool) -> Filter:
+        return TRUE if value else FALSE
+
+    def _all(self, parts: Sequence[Filter]) -> Filter:
+        return all_of(*(part for part in parts if part != TRUE))
+
+    def _any(self, parts: Sequence[Filter]) -> Filter:
+        return TRUE if TRUE in parts else any_of(*parts)
+
+    def _parity(self, terms: Sequence[Filter], *, odd: bool) -> Filter:
+        if not all(self._names_all_of(term) for term in terms):
+            return TRUE
+        parity = Xor.of(terms)
+        return parity if odd else Not.of(parity)
+
+    def _atom(self, atom: Filter, *, truth: bool) -> Filter:
+        if not self._names_all_of(atom):
+            return TRUE
+        return atom if truth else Not.of(atom)
+
+    def _names_all_of(self, filter_: Filter) -> bool:
+        return all(map(self._is_named, filter_.attributes()))
 
 
 class _FromAboveInSql(TruthSets[Filter]):

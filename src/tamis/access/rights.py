@@ -13,7 +13,7 @@ from typing import Final
 
 from tamis.access.attributes import DATA_AS_BYTES, Attributes, project
 from tamis.access.every_value import from_above, has_single_values
-from tamis.access.joining import FilterInMode, in_sql_mode, join
+from tamis.access.joining import FilterInMode, in_sql_mode, join, without_attributes
 from tamis.access.quotas import Quotas
 from tamis.access.roles import Role, Scope
 from tamis.errors import AccessError
@@ -175,6 +175,10 @@ class Rights:
     def may_mention(self, names: Iterable[str]) -> bool:
         """Return whether filters may mention these attributes: some role shows each of them."""
         return self.may_subscribe and all(_include(self._sets, name) for name in names)
+
+    def without_hidden(self, filter_: Filter) -> Filter:
+        """Return a filter for the same events and more, without attributes that are hidden."""
+        return without_attributes(filter_, lambda name: self.may_mention([name]))
 
     def check_filter(self, filter_: Filter) -> Filter:
         """Return a user's own filter, bound to the schema, or refuse it.

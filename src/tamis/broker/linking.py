@@ -14,6 +14,7 @@ from tamis.broker.peers.overlay import Overlay
 from tamis.broker.peers.peers_file import PeersFile
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.queries.link_queries import LinkQueries
+from tamis.broker.queries.row_checks import RowChecker
 from tamis.broker.roaming.service import Roaming
 from tamis.broker.sessions import SessionServices
 from tamis.covering import CoveringIndex
@@ -77,6 +78,7 @@ def link_parts(
         services.queries,
         services.decoder,
         services.decode_executor,
+        RowChecker(services.decoder, schema, settings.largest_event),
         post=traffic.post_query,
         end=traffic.refuse,
         rights_of=lambda peer: access.rights(traffic.principal_of(peer)),

@@ -6,7 +6,7 @@ the one that covers it, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
 
@@ -59,6 +59,9 @@ class DataAdvertisements:
         self._received: dict[str, dict[str, DataAdvertisement]] = {}
         self._forwarded: dict[str, set[str]] = {}
         """The digests that each connected peer has of ours."""
+        self._without_hidden: dict[str, Callable[[Filter], Filter]] = {}
+        """By peer that may not know everything: makes wider filters that say nothing hidden."""
+        self._widened: dict[tuple[str, str], DataAdvertisement] = {}
         self._covering: dict[tuple[str, str], bool] = {}
         self._meeting: dict[tuple[str, Filter], bool] = {}
         self._comparisons_left = 0
@@ -84,13 +87,25 @@ class DataAdvertisements:
         if not held:
             self._received.pop(peer, None)
 
-    def open(self, peer: str, held: Iterable[str]) -> None:
-        """Note what a connected peer has of ours, so that only the difference is sent."""
+    def open(
+        self,
+        peer: str,
+        held: Iterable[str],
+        without_hidden: Callable[[Filter], Filter] | None = None,
+    ) -> None:
+        """Note what a connected peer has of ours, so that only the difference is sent.
+
+        With `without_hidden`, it is told wider filters: those that this makes.
+        """
         self._forwarded[peer] = {*held}
+        if without_hidden is not None:
+            self._without_hidden[peer] = without_hidden
 
     def close(self, peer: str) -> None:
         """Note that nothing can be sent to a peer."""
         self._forwarded.pop(peer, None)
+        self._without_hidden.pop(peer, None)
+        self._widened = {key: one for key, one in self._widened.items() if key[0] != peer}
 
     def forget(self, peer: str) -> None:
         """Forget a peer and all data behind it."""
@@ -118,7 +133,19 @@ class DataAdvertisements:
         for other, held in self._received.items():
             if other != peer:
                 wanted.update(held)
+        if peer in self._without_hidden:
+            shown = (self._widen(peer, one) for one in wanted.values())
+            return {one.digest: one for one in shown}
         return wanted
+
+    def _widen(self, peer: str, one: DataAdvertisement) -> DataAdvertisement:
+        """Return what a peer may know of an advertisement."""
+        key = peer, one.digest
+        if key not in self._widened:
+            _make_room(self._widened)
+            filter_ = self._without_hidden[peer](one.filter)
+            self._widened[key] = DataAdvertisement.of(filter_, many=one.many)
+        return self._widened[key]
 
     def _maximal(
         self, wanted: Mapping[str, DataAdvertisement], before: AbstractSet[str]

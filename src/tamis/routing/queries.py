@@ -11,8 +11,7 @@ whatever the end, everyone who still works on it is told.
 from __future__ import annotations
 
 from collections.abc import Generator
-from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -22,6 +21,8 @@ from tamis.filters.structure import from_structure, to_structure
 from tamis.routing.aggregates import Aggregate
 from tamis.routing.data_advertisements import DataAdvertisement, DataAdvertisements
 from tamis.routing.query_messages import (
+    MAX_ROWS_PER_MESSAGE,
+    MAX_SENTENCE_CHARACTERS,
     AskSource,
     CreditSource,
     DataAdvertised,
@@ -39,10 +40,18 @@ from tamis.routing.query_messages import (
     RefusePeer,
     RowSight,
     SendToPeer,
-    SightOfQuery,
     StopSource,
 )
-from tamis.routing.running_query import LinkCounts, QueryBounds, QueryTarget, RunningQuery
+from tamis.routing.running_query import (
+    ANY_PEER,
+    LinkCounts,
+    PeerTerms,
+    QueryBounds,
+    QueryTarget,
+    RunningQuery,
+    identity_of,
+    objects_of,
+)
 
 BATCH_BYTES: Final = 64 * 1024
 """About as much is passed on at once."""
@@ -75,8 +84,8 @@ class QueryRouter:
         self._last_number = 0
         self.advertisements: Final = advertisements or DataAdvertisements()
         self._source_names: dict[int, str] = {}
-        self._peers: dict[str, SightOfQuery | None] = {}
-        """The peers that are connected, and what they may see."""
+        self._peers: dict[str, PeerTerms] = {}
+        """The peers that are connected."""
         self._titles: dict[str, str] = {}
         """What peers are called, connected or not."""
         self._queries: dict[int, RunningQuery] = {}
@@ -120,16 +129,11 @@ class QueryRouter:
             self._pass_on(query)
         return self._done()
 
-    def link_opened(
-        self, peer: str, sight: SightOfQuery | None = None, title: str = ""
-    ) -> list[QueryInstruction]:
-        """Begin to talk with a peer; `sight` is what it may see of rows, None: everything.
-
-        Reports call it by its title.
-        """
+    def link_opened(self, peer: str, terms: PeerTerms = ANY_PEER) -> list[QueryInstruction]:
+        """Begin to talk with a peer."""
         self._lose(peer, LOST)
-        self._peers[peer] = sight
-        self._titles[peer] = title or peer
+        self._peers[peer] = terms
+        self._titles[peer] = terms.title or peer
         self._send(peer, DataHeld(digests=self.advertisements.received_from(peer)))
         return self._done()
 
@@ -234,12 +238,27 @@ class QueryRouter:
 
     # --- messages --------------------------------------------------------------------------------
 
-    def receive(self, peer: str, message: QueryMessage) -> list[QueryInstruction]:
-        """Take a message of a connected peer."""
+    def filter_to_check(self, peer: str, number: int) -> Filter | None:
+        """Return what the rows of a peer must match; None: whoever asked for them checks that."""
+        query = self._answering(peer, number)
+        is_passed_on = query is not None and query.asker is not None and query.state is None
+        return None if query is None or is_passed_on else query.filter
+
+    def receive(
+        self, peer: str, message: QueryMessage, *, skipped: int = 0, problem: str = ""
+    ) -> list[QueryInstruction]:
+        """Take a message of a connected peer.
+
+        Of its rows, `skipped` bytes were left out because they do not match; after a `problem` with
+        them it is asked no more.
+        """
         if peer not in self._peers:
             return []
         try:
-            self._receive(peer, message)
+            if isinstance(message, QueryRows):
+                self._take_from_peer(peer, message, skipped, problem)
+            else:
+                self._receive(peer, message)
         except (TamisError, ValueError, msgspec.MsgspecError) as error:
             kind = type(message).__name__
             self._todo.append(RefusePeer(peer, f"its message {kind} is not valid: {error}"))
@@ -262,7 +281,7 @@ class QueryRouter:
     def _receive(self, peer: str, message: QueryMessage) -> None:
         match message:
             case DataHeld(digests=digests):
-                self.advertisements.open(peer, digests)
+                self.advertisements.open(peer, digests, self._peers[peer].without_hidden)
                 self._advertise()
             case DataAdvertised():
                 self._note_advertised(peer, message)
@@ -271,11 +290,6 @@ class QueryRouter:
                 self._advertise()
             case QueryAsked():
                 self._begin_for_peer(peer, message)
-            case QueryRows(query=number, rows=rows):
-                query = self._answering(peer, number)
-                if query is not None:
-                    self._count(peer, rows_passed=len(rows))
-                    self._take_from_peer(query, peer, _objects(rows))
             case QueryCredit(query=number, bytes=size):
                 query = self._asked_by(peer, number)
                 if query is not None:
@@ -311,7 +325,7 @@ class QueryRouter:
             return
         filter_ = from_structure(message.filter, self._filter_limits)
         aggregate = None if message.aggregate is None else message.aggregate.check()
-        sight = self._peers[peer]
+        sight = self._peers[peer].sight
         self._begin(
             filter_,
             aggregate=aggregate,
@@ -322,17 +336,22 @@ class QueryRouter:
             asker=key,
         )
 
-    def _take_from_peer(self, query: RunningQuery, peer: str, rows: list[bytes]) -> None:
-        target, most = QueryTarget(peer=peer), self._bounds.largest_row
-        largest = max(map(len, rows), default=0)
-        if largest <= most:
-            self._take(query, target, rows)
+    def _take_from_peer(self, peer: str, answer: QueryRows, skipped: int, problem: str) -> None:
+        query, target = self._answering(peer, answer.query), QueryTarget(peer=peer)
+        if query is None:
             return
-        # Whoever asked us may not take it, and would take us for the one at fault.
-        self._stop(query, target)
-        reason = f"it sent a row of {largest:,} bytes; {self._name or 'a broker'} takes {most:,}"
-        query.note_missing(self._name_of(target), reason)
-        self._finish_target(query, target)
+        rows, most = objects_of(answer.rows), self._bounds.largest_row
+        self._count(peer, rows_passed=len(rows))
+        largest = max(map(len, rows), default=0)
+        if largest > most:
+            # Whoever asked us may not take it, and would take us for the one at fault.
+            by = self._name or "a broker"
+            rows, problem = [], f"it sent a row of {largest:,} bytes; {by} takes {most:,}"
+        self._take(query, target, rows, skipped)
+        if problem and target in query.windows:
+            self._stop(query, target)
+            query.note_missing(self._name_of(target), problem[:MAX_SENTENCE_CHARACTERS])
+            self._finish_target(query, target)
 
     def _finish_peer(self, peer: str, message: QueryDone) -> None:
         query, target = self._answering(peer, message.query), QueryTarget(peer=peer)
@@ -468,7 +487,7 @@ class QueryRouter:
     def _is_known(self, query: RunningQuery, row: bytes) -> bool:
         if query.seen is None:
             return False
-        key = _identity(row)
+        key = identity_of(row)
         if key in query.seen:
             return True
         query.seen.add(key)
@@ -478,9 +497,10 @@ class QueryRouter:
         """Pass on the rows for which there is credit; end the query after its last row."""
         if not query.windows and not query.is_closing:
             self._close(query)
+        most = MAX_ROWS_PER_MESSAGE
         while query.waiting and query.credit > 0:
             rows, size = list[bytes](), 0
-            while query.waiting and query.credit > size and size < BATCH_BYTES:
+            while query.waiting and min(query.credit, BATCH_BYTES) > size and len(rows) < most:
                 target, row = query.waiting.popleft()
                 rows.append(row)
                 size += len(row)
@@ -600,17 +620,3 @@ class QueryRouter:
     def _done(self) -> list[QueryInstruction]:
         todo, self._todo = self._todo, []
         return todo
-
-
-def _identity(row: bytes) -> bytes:
-    """Return what equal rows share, however they are written."""
-    value: Any = msgspec.json.decode(row)
-    return blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
-
-
-def _objects(rows: list[msgspec.Raw]) -> list[bytes]:
-    """Return rows of a peer as texts; they are JSON, but each has to be an object."""
-    texts = [bytes(row).lstrip() for row in rows]
-    if not all(text.startswith(b"{") for text in texts):
-        raise ValueError("a row is a JSON object")
-    return texts

@@ -22,6 +22,7 @@ MAX_REPORT_CHARACTERS: Final = 256 * 1024
 MAX_SENTENCE_CHARACTERS: Final = 500
 MAX_NAME_CHARACTERS: Final = 1_000
 MAX_DIGESTS: Final = 10_000
+MAX_ROWS_PER_MESSAGE: Final = 10_000
 
 Digest = Annotated[str, msgspec.Meta(max_length=128)]
 QueryNumber = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -81,7 +82,7 @@ class QueryRows(QueryMessage, frozen=True):
     """Rows for a query that the receiver has asked."""
 
     query: QueryNumber
-    rows: list[msgspec.Raw]
+    rows: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_ROWS_PER_MESSAGE)]
 
 
 class QueryCredit(QueryMessage, frozen=True):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from tamis.filters import Filter
 from tamis.routing.aggregates import Aggregate, AggregateState
@@ -14,6 +18,7 @@ from tamis.routing.query_messages import (
     MAX_UNNAMED,
     QueryReport,
     RowSight,
+    SightOfQuery,
 )
 
 
@@ -35,6 +40,20 @@ class QueryBounds(NamedTuple):
     """Of one query."""
     most_distinct: int = 100_000
     """Of one query with `union`, which remembers each."""
+
+
+class PeerTerms(NamedTuple):
+    """What a connected peer is called, and what it may see."""
+
+    title: str = ""
+    """For reports."""
+    sight: SightOfQuery | None = None
+    """Of rows; None: everything."""
+    without_hidden: Callable[[Filter], Filter] | None = None
+    """Makes of an advertisement a wider one that says nothing hidden; None: nothing is."""
+
+
+ANY_PEER: Final = PeerTerms()
 
 
 class LinkCounts(NamedTuple):
@@ -129,3 +148,17 @@ class RunningQuery:
         """Return who has answered and who has not."""
         answered = tuple(name for name in self.answered if name not in self.missing)
         return QueryReport(answered, self.missing, self.unnamed, self.cut)
+
+
+def identity_of(row: bytes) -> bytes:
+    """Return what equal rows share, however they are written."""
+    value: Any = msgspec.json.decode(row)
+    return blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()
+
+
+def objects_of(rows: list[msgspec.Raw]) -> list[bytes]:
+    """Return rows of a peer as texts; they are JSON, but each has to be an object."""
+    texts = [bytes(row).lstrip() for row in rows]
+    if not all(text.startswith(b"{") for text in texts):
+        raise ValueError("a row is a JSON object")
+    return texts

@@ -18,13 +18,14 @@ from tamis.access import Principal
 from tamis.broker.local import LocalBus
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.queries.link_queries import LinkQueries
+from tamis.broker.queries.row_checks import RowChecker
 from tamis.client import SourceRequest
 from tamis.filters import Filter, attr
 from tamis.filters.structure import to_structure
 from tamis.languages import parse
 from tamis.protocol import Code
 from tamis.protocol.management import IssueToken
-from tamis.routing.query_messages import QueryAsked
+from tamis.routing.query_messages import DataHeld, QueryAsked
 from waiting import eventually_async
 
 POLICY = """
@@ -123,6 +124,7 @@ async def test_a_peer_cannot_ask_about_what_its_roles_hide(
             broker.queries,
             broker.decoder,
             broker._services.decode_executor,
+            RowChecker(broker.decoder, None, 100_000),
             post=lambda _, message: sent.append(json.loads(message)),
             end=lambda _, reason: pytest.fail(reason),
             rights_of=lambda _: broker.access_control.rights(Principal("branch", ("reader",))),
@@ -134,6 +136,41 @@ async def test_a_peer_cannot_ask_about_what_its_roles_hide(
         await eventually_async(lambda: any(one["type"] == "querydone" for one in sent))
         rows = [row for one in sent if one["type"] == "queryrows" for row in one["rows"]]
         assert rows == seen
+
+
+@run_async
+async def test_a_peer_is_not_told_which_values_of_hidden_attributes_there_are(
+    tmp_path: Path,
+) -> None:
+    async with (
+        QueryFixture(tmp_path) as fixture,
+        fixture.bus.serve("level > 0 and secret in ('a', 'b')", everything),
+        fixture.bus.serve("other = 1 and not secret = 'c'", everything),
+    ):
+        broker = fixture.bus.broker
+        sent: list[dict[str, Any]] = []
+        role = "reader"
+        peers = LinkQueries(
+            broker.queries,
+            broker.decoder,
+            broker._services.decode_executor,
+            RowChecker(broker.decoder, None, 100_000),
+            post=lambda _, message: sent.append(json.loads(message)),
+            end=lambda _, reason: pytest.fail(reason),
+            rights_of=lambda _: broker.access_control.rights(Principal("branch", (role,))),
+            title_of=str,
+        )
+
+        async def told() -> list[Any]:
+            sent.clear()
+            peers.link_opened("branch")
+            await peers.take("branch", msgspec.json.encode(DataHeld()))
+            return [one["filter"] for one in sent if one["type"] == "dataadvertised"]
+
+        assert await told() == [to_structure(parse(one)) for one in ("level > 0", "other = 1")]
+        peers.link_removed("branch")
+        role = "boss"
+        assert str(await told()).count("secret") == 2
 
 
 @run_async

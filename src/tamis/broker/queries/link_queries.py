@@ -14,6 +14,7 @@ from tamis.access import Rights
 from tamis.broker.operations.fair_executor import FairExecutor
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.payloads import PayloadDecoder
+from tamis.broker.queries.row_checks import RowChecker
 from tamis.broker.queries.service import QueryService
 from tamis.errors import ProtocolError
 from tamis.filters import Filter
@@ -24,9 +25,10 @@ from tamis.routing.query_messages import (
     DataAdvertised,
     QueryAsked,
     QueryMessage,
+    QueryRows,
     RowSight,
 )
-from tamis.routing.running_query import LinkCounts
+from tamis.routing.running_query import LinkCounts, PeerTerms
 
 LOG: Final = get_logger("tamis.queries")
 
@@ -42,6 +44,7 @@ class LinkQueries:
         service: QueryService,
         decoder: PayloadDecoder,
         executor: FairExecutor,
+        checker: RowChecker,
         *,
         post: Callable[[str, bytes], None],
         end: Callable[[str, str], None],
@@ -52,6 +55,7 @@ class LinkQueries:
         self._service = service
         self._decoder = decoder
         self._executor = executor
+        self._checker = checker
         self._post = post
         self._end = end
         self._rights_of = rights_of
@@ -67,8 +71,11 @@ class LinkQueries:
     def link_opened(self, peer: str) -> None:
         """Begin to exchange advertisements and queries with a peer."""
         rights = self._rights[peer] = self._rights_of(peer)
-        sight = partial(self._sight, rights) if rights.hides_anything else None
-        self._service.link_opened(peer, sight, self._title_of(peer))
+        terms = PeerTerms(self._title_of(peer))
+        if rights.hides_anything:
+            # What is advertised is found in data, so it may tell of what is hidden.
+            terms = PeerTerms(terms.title, partial(self._sight, rights), rights.without_hidden)
+        self._service.link_opened(peer, terms)
 
     def link_closed(self, peer: str) -> None:
         """Note that a peer cannot be reached."""
@@ -97,8 +104,22 @@ class LinkQueries:
             # Comparing filters takes a while; what is found is remembered.
             relating = self._service.router.relate(found)
             await self._executor.run_slices(f"/{peer}", relating)
-        if self._may_say(peer, found):
+        if isinstance(found, QueryRows):
+            await self._take_rows(peer, found)
+        elif self._may_say(peer, found):
             self._service.receive(peer, found)
+
+    async def _take_rows(self, peer: str, answer: QueryRows) -> None:
+        """Take rows; for a query that is asked here, only those that match."""
+        filter_ = self._service.router.filter_to_check(peer, answer.query)
+        if filter_ is None:
+            self._service.receive(peer, answer)
+            return
+        texts = [bytes(row) for row in answer.rows]
+        checking = self._checker.check(texts, filter_, lambda _row: True)
+        checked = await self._executor.run_slices(f"/{peer}", checking)
+        kept = QueryRows(query=answer.query, rows=[msgspec.Raw(row) for row in checked.rows])
+        self._service.receive(peer, kept, skipped=checked.skipped, problem=checked.problem)
 
     def _may_say(self, peer: str, message: QueryMessage) -> bool:
         rights = self._rights.get(peer)

@@ -36,10 +36,9 @@ from tamis.routing.query_messages import (
     RefusePeer,
     RowSight,
     SendToPeer,
-    SightOfQuery,
     StopSource,
 )
-from tamis.routing.running_query import QueryBounds
+from tamis.routing.running_query import PeerTerms, QueryBounds
 
 LOG: Final = get_logger("tamis.queries")
 
@@ -284,9 +283,9 @@ class QueryService:
 
     # --- peers -----------------------------------------------------------------------------------
 
-    def link_opened(self, peer: str, sight: SightOfQuery | None = None, title: str = "") -> None:
+    def link_opened(self, peer: str, terms: PeerTerms) -> None:
         """Begin to exchange advertisements and queries with a peer."""
-        self._do(self.router.link_opened(peer, sight, title))
+        self._do(self.router.link_opened(peer, terms))
 
     def link_closed(self, peer: str) -> None:
         """Note that a peer cannot be reached."""
@@ -296,10 +295,12 @@ class QueryService:
         """Forget a peer and all that is behind it."""
         self._do(self.router.link_removed(peer))
 
-    def receive(self, peer: str, message: QueryMessage) -> None:
-        """Take a message of a peer."""
+    def receive(
+        self, peer: str, message: QueryMessage, *, skipped: int = 0, problem: str = ""
+    ) -> None:
+        """Take a message of a peer; of its rows, some may have been left out."""
         self._tell_time()
-        self._do(self.router.receive(peer, message))
+        self._do(self.router.receive(peer, message, skipped=skipped, problem=problem))
 
     # --- instructions ----------------------------------------------------------------------------
 

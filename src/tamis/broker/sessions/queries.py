@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from tamis.access import Rights
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.batches import split_batch
+from tamis.broker.queries.row_checks import RowChecker
 from tamis.broker.queries.service import QuerySink
 from tamis.broker.sessions.base import SessionBase
 from tamis.broker.subscribe.filter_reader import FilterReader
@@ -25,16 +26,6 @@ from tamis.routing.query_messages import RowSight
 
 MAX_ROWS_PER_FRAME: Final = 1_000
 MAX_CREDIT_BYTES: Final = 2**40
-
-
-class RowsChecked(msgspec.Struct):
-    """The rows of a source that answer a query."""
-
-    rows: list[bytes]
-    skipped: int = 0
-    """Bytes of rows that do not match."""
-    problem: str = ""
-    """Why one of them, and all that come after it, cannot be used."""
 
 
 class Queries(SessionBase):
@@ -90,38 +81,15 @@ class Queries(SessionBase):
             # It was stopped meanwhile.
             return
         texts = [bytes(one) for one in split_batch(bytes(rows), MAX_ROWS_PER_FRAME)]
-        checking = self._check_rows(texts, filter_, self.rights)
-        run = self._services.decode_executor.run_slices
+        services = self._services
+        largest = services.settings.largest_event
+        checker = RowChecker(services.decoder, services.engine.schema, largest)
+        checking = checker.check(texts, filter_, self.rights.may_serve_row)
+        run = services.decode_executor.run_slices
         checked = await self._while_open(run(self.principal.name, checking))
         service.take(self, ask, checked.rows, checked.skipped)
         if checked.problem:
             service.finish(self, ask, checked.problem)
-
-    def _check_rows(
-        self, texts: Sequence[bytes], filter_: Filter, rights: Rights
-    ) -> Slices[RowsChecked]:
-        """Return the rows that match; a source is not trusted to have left out the others."""
-        decoder, schema = self._services.decoder, self._services.engine.schema
-        checked = RowsChecked([])
-        for text in texts:
-            yield
-            if len(text) > self._services.settings.largest_event:
-                most = self._services.settings.largest_event
-                checked.problem = f"a row of {len(text):,} bytes exceeds the limit of {most:,}"
-                break
-            try:
-                event = decoder.decode(text, "json").event
-            except RefusedError as error:
-                checked.problem = f"one of its rows is not valid: {error}"
-                break
-            if not rights.may_serve_row(event):
-                checked.problem = "it has rows that it is not allowed to answer with"
-                break
-            if filter_.matches(event, Mode.SQL, schema):
-                checked.rows.append(text)
-            else:
-                checked.skipped += len(text)
-        return checked
 
     async def finish_serving(self, ask: str, problem: str) -> None:
         """Note that there are no more rows that answer a query, or why not."""
