@@ -74,6 +74,7 @@ def test_the_paper_has_208_atoms_of_which_120_are_primitive() -> None:
     assert len({len(text) for text in paper.ALTERNATIVES}) > 5
 
 
+@pytest.mark.slow
 def test_the_papers_filters_have_the_papers_averages() -> None:
     count = in_volume(5_000)
     workload = paper.subscriptions(count, 1)
@@ -208,6 +209,7 @@ def test_growth_keeps_the_matches_per_event(count: int, even: bool) -> None:
     assert scan.counts(workload.events(100, 1).rows).mean() == pytest.approx(10, rel=0.1)
 
 
+@pytest.mark.slow
 def test_detection_rules_are_drawn_by_seed_and_ignore_case_as_sqlite_does() -> None:
     rules = sigma.rules(400, 1)
     assert rules == sigma.rules(400, 1) != sigma.rules(400, 2)

@@ -44,10 +44,12 @@ def test_no_loss_is_silent_ten_thousand_times(quick_path: Path) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "replacement"),
     [
-        (opening, "_gaps", lambda _segments, _removed_below: []),
+        pytest.param(
+            opening, "_gaps", lambda _segments, _removed_below: [], marks=pytest.mark.slow
+        ),
         (segments.LogSegment, "_damage", lambda *_: NO_DAMAGE),
         (counts.CountFile, "read", lambda _count: 0),
-        (StateStore, "_lost_changes", lambda *_: 0),
+        pytest.param(StateStore, "_lost_changes", lambda *_: 0, marks=pytest.mark.slow),
     ],
 )
 def test_a_check_that_is_left_out_is_found_out(

@@ -91,7 +91,7 @@ def test_a_disk_that_does_not_sync_is_found_out(kind: type[PowerLoss], quick_pat
         (counts.CountFile, "begin", counts.CountFile.write),
         (opening, "sync_folder", lambda _files, _folder: None),
         (segments, "sync_folder", lambda _files, _folder: None),
-        (opening, "_cut", lambda _segment, _end, _files: 0),
+        pytest.param(opening, "_cut", lambda _segment, _end, _files: 0, marks=pytest.mark.slow),
     ],
 )
 def test_a_planted_mistake_is_found_out(

@@ -51,6 +51,7 @@ def test_the_workloads_that_are_promised_are_shipped() -> None:
 # --- the paper's --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_papers_filters_have_the_atoms_and_operators_of_section_8() -> None:
     filters = filters_of("paper", 5000)
     assert len(atoms_of(filters)) / 5000 == pytest.approx(7.6, abs=0.15)
@@ -69,6 +70,7 @@ def test_the_papers_filters_are_built_of_its_connectives() -> None:
     assert shares == pytest.approx({"And": 0.51, "Or": 0.48, "Not": 0.01}, abs=0.03)
 
 
+@pytest.mark.slow
 def test_about_half_of_the_papers_pairs_match() -> None:
     workload = Workload.load("paper")
     matches = engine_of(workload, 6000).match_batch(workload.events(0, 400, SEED))
@@ -92,6 +94,7 @@ def test_the_papers_messages_have_its_values() -> None:
 # --- ABE and BE ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_boolean_expressions_have_the_shape_of_abe_gen() -> None:
     filters = filters_of("abe", 3000)
     same = boolean.subscriptions(3000, SEED).filters()
@@ -154,6 +157,7 @@ def test_conjunctions_c_are_three_ranges_of_a_tenth() -> None:
 # --- the market ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_event_of_the_market_matches_few_of_many_different_subscriptions() -> None:
     workload = Workload.load("market")
     count = 10_000

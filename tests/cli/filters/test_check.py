@@ -217,6 +217,7 @@ def test_a_question_may_be_given_fewer_steps(tmp_path: Path) -> None:
     assert "could not be decided, so there may be more to find" in err
 
 
+@pytest.mark.slow
 def test_a_thousand_filters_are_compared_by_what_their_examples_match(tmp_path: Path) -> None:
     text = "".join(f'company = "c{n}" and price < {m}\n' for n in range(500) for m in (5, 9))
     code, out, err = check_file(tmp_path, text)

@@ -33,7 +33,7 @@ WORKLOADS: dict[str, Callable[[int, int], Any]] = {
     "Boolean": boolean.subscriptions,
     "paper": paper.subscriptions,
 }
-QUICK = ("A", "B", "growth")
+QUICK = ("A", "growth")
 """Those that choose different plans; the others run in the slow suite."""
 
 
