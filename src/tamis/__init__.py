@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from tamis.objects import (
         ObjectFilter,
         message,
+        message_class,
         object_filter_from_structure,
         object_filter_to_structure,
         register_comparison,
@@ -177,6 +178,7 @@ if TYPE_CHECKING:
         "is_always",
         "is_never",
         "message",
+        "message_class",
         "object_filter_from_structure",
         "object_filter_to_structure",
         "open_bus",
@@ -218,8 +220,8 @@ else:
             "tamis.languages.constraints": "Constraint applies constraint_filter",
             "tamis.matching": "Engine Matches Subscription",
             "tamis.objects": """
-                ObjectFilter message object_filter_from_structure object_filter_to_structure
-                register_comparison where
+                ObjectFilter message message_class object_filter_from_structure
+                object_filter_to_structure register_comparison where
             """,
             "tamis.version": "__version__",
         },

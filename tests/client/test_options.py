@@ -243,7 +243,7 @@ def test_a_synchronous_bus_refuses_alike() -> None:
             with pytest.raises(OptionError):
                 bus.subscribe("a > 0", **options)
         with pytest.raises(TypeError, match="'strat' is not an option"):
-            bus.subscribe("a > 0", strat="earliest")  # type: ignore[call-arg]
+            bus.subscribe("a > 0", strat="earliest")  # type: ignore[call-overload]
         consumer = bus.subscribe("a > 0", lifetime="1h")
         bus.publish({"a": 1})
         assert consumer.next("20s")["a"] == 1

@@ -9,10 +9,12 @@ from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer
 from tamis.client.data_source import DataSource, SourceRequest
 from tamis.client.messages import Message
+from tamis.client.object_consumer import ObjectConsumer
 from tamis.client.options import ClientOptions, ConnectOptions, Missed, SubscribeOptions
 from tamis.client.query_results import QueryResult
-from tamis.client.sync import SyncBus, SyncConsumer, SyncMessage, connect_sync
+from tamis.client.sync import SyncBus, connect_sync
 from tamis.client.sync_advertisements import SyncAdvertisement
+from tamis.client.sync_consumers import SyncConsumer, SyncMessage, SyncObjectConsumer
 from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
 from tamis.protocol.views import Receipt
 
@@ -25,6 +27,7 @@ __all__ = [
     "DataSource",
     "Message",
     "Missed",
+    "ObjectConsumer",
     "QueryResult",
     "Receipt",
     "SourceRequest",
@@ -34,6 +37,7 @@ __all__ = [
     "SyncConsumer",
     "SyncDataSource",
     "SyncMessage",
+    "SyncObjectConsumer",
     "SyncQueryResult",
     "connect",
     "connect_sync",

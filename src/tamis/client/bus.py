@@ -9,22 +9,29 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Never, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, Unpack, overload
 
 from tamis.client import option_checks as checks
 from tamis.client.advertisement import Advertisement, AdvertisementOptions
-from tamis.client.consumer import Consumer, Handler, HandlerTask
+from tamis.client.consumer import Consumer, HandlerTask
 from tamis.client.data_source import DataSource, SourceHandler, SourceOptions
 from tamis.client.environment import broker_address, environment_token
 from tamis.client.management import Management, ManagingBus
 from tamis.client.messages import (
     EncodedEvent,
     EventGroup,
+    Message,
     Publishable,
     check_several,
     check_size,
     encode_event,
     in_frames,
+)
+from tamis.client.object_consumer import (
+    FilterOverObjects,
+    ObjectConsumer,
+    ObjectRequest,
+    object_of,
 )
 from tamis.client.option_checks import check_integer, check_tls
 from tamis.client.options import ClientOptions, ConnectOptions, ConsumerOptions, SubscribeOptions
@@ -34,6 +41,7 @@ from tamis.client.reconnector import Reconnector, time_to_connect
 from tamis.client.transport import Dial, websocket_dial
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
+from tamis.objects import ObjectFilter, StandIn
 from tamis.protocol.management import MAX_NUMBER
 from tamis.protocol.views import Receipt
 from tamis.routing.aggregates import Aggregate
@@ -43,7 +51,7 @@ _PUBLISH_WINDOW_BYTES: Final = 16 * 1024**2
 # Time to send acknowledgements when closing after an error.
 _SECONDS_TO_CLOSE: Final = 2.0
 
-AnyHandler = TypeVar("AnyHandler", bound=Handler)
+AnyHandler = TypeVar("AnyHandler", bound=Callable[[Any], object])
 
 
 class Bus(ManagingBus):
@@ -310,34 +318,50 @@ class Bus(ManagingBus):
 
     # --- subscribing -----------------------------------------------------------------------------
 
+    @overload
     def subscribe(
         self,
-        filter: str | Filter = "true",  # noqa: A002 - its name throughout the API
+        filter: str | Filter = "true",
         **options: Unpack[SubscribeOptions],
-    ) -> Consumer:
+    ) -> Consumer: ...
+
+    @overload
+    def subscribe(
+        self,
+        filter: FilterOverObjects,
+        **options: Unpack[SubscribeOptions],
+    ) -> ObjectConsumer: ...
+
+    def subscribe(
+        self,
+        filter: str | Filter | FilterOverObjects = "true",  # noqa: A002
+        **options: Unpack[SubscribeOptions],
+    ) -> Consumer | ObjectConsumer:
         """Return the events that match a filter: `async for event in bus.subscribe("price < 5")`.
 
-        With a `durable` name, the broker keeps unacknowledged events while the client is
-        disconnected and when either side restarts. Asking for the next event acknowledges the
-        last one, or with `acknowledge="manual"`, `event.ack()` does. `SubscribeOptions` lists all
-        options.
+        With a filter over objects, return the objects that satisfy it. With a `durable` name, the
+        broker keeps unacknowledged events while the client is disconnected and when either side
+        restarts. Asking for the next event acknowledges the last one, or with
+        `acknowledge="manual"`, `event.ack()` does. `SubscribeOptions` lists all options.
         """
-        request = ConsumerOptions.of(filter, self._options.window, options)
-        return Consumer(self._reconnector, request)
+        window = self._options.window
+        if isinstance(filter, ObjectFilter | StandIn):
+            return ObjectConsumer(self._reconnector, ObjectRequest.of(filter, window, options))
+        return Consumer(self._reconnector, ConsumerOptions.of(filter, window, options))
 
     def on(
         self,
-        filter: str | Filter = "true",  # noqa: A002
+        filter: str | Filter | FilterOverObjects = "true",  # noqa: A002
         **options: Unpack[SubscribeOptions],
     ) -> Callable[[AnyHandler], AnyHandler]:
         """Call the decorated function, asynchronous or not, with every event that matches.
 
         One event at a time. If the function raises an exception, log it and reject the event.
         """
-        consumer = self.subscribe(filter, **options)
+        consumer: Consumer | ObjectConsumer = self.subscribe(filter, **options)
 
         def decorate(function: AnyHandler) -> AnyHandler:
-            task = HandlerTask(consumer, function)
+            task = _handler_task(consumer, function)
             self._handlers.append(task)
             if self._is_open:
                 task.start()
@@ -422,6 +446,19 @@ class Bus(ManagingBus):
                 f"the broker did not acknowledge {what} within {self._options.timeout:g} s; it may "
                 "or may not have stored it"
             ) from None
+
+
+def _handler_task(
+    consumer: Consumer | ObjectConsumer, function: Callable[[Any], object]
+) -> HandlerTask:
+    if isinstance(consumer, Consumer):
+        return HandlerTask(consumer, function)
+
+    def with_object(message: Message) -> object:
+        return function(object_of(message))
+
+    with_object.__qualname__ = getattr(function, "__qualname__", repr(function))
+    return HandlerTask(consumer.checked, with_object)
 
 
 def connect(

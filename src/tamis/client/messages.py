@@ -23,6 +23,7 @@ from tamis.events.event import SINGLE
 from tamis.events.json_text import dump_json
 from tamis.events.places import inside
 from tamis.events.values import brief
+from tamis.objects.codec import encode_object, is_message_object
 from tamis.protocol import Code, Delivery, Welcome
 from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat
 from tamis.units import Duration
@@ -148,8 +149,9 @@ class Message(ReceivedEvent):
         self.reject(delay, reason)
 
 
-Publishable = Mapping[str, Any] | CloudEvent | str | bytes
-"""A mapping, an `Event`, a `CloudEvent`, a received message, or JSON text."""
+Publishable = Mapping[str, Any] | CloudEvent | str | bytes | object
+"""A mapping, an `Event`, a `CloudEvent`, a received message, JSON text, or an object of a class
+that declares its fields."""
 
 MAX_EVENTS_PER_FRAME: Final = 500
 # The rest of a frame: names, numbers, a comma per event.
@@ -182,7 +184,12 @@ def encode_event(event: Publishable) -> EncodedEvent:
             return EncodedEvent(_json(event), "json")
         case str() | bytes():
             return EncodedEvent(_checked(event), "json")
-    raise EventError(f"{type(event).__name__!r} is not an event; give a mapping or JSON text")
+    if not is_message_object(event):
+        raise EventError(
+            f"{type(event).__name__!r} is not an event; give a mapping, JSON text, or an object "
+            "of a class that declares its fields"
+        )
+    return EncodedEvent(encode_object(event), "json")
 
 
 def check_several(
@@ -190,7 +197,7 @@ def check_several(
 ) -> None:
     """Refuse one event where several are expected: its names would be taken for events."""
     kind = type(events).__name__
-    if isinstance(events, Mapping | CloudEvent | str | bytes):
+    if isinstance(events, Mapping | CloudEvent | str | bytes) or is_message_object(events):
         raise EventError(f"{function} takes several events, not one {kind}; {one}")
     if not isinstance(events, Iterable | AsyncIterable):
         raise EventError(f"{function} takes several events, not {kind}; give a list")

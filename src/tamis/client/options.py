@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple, TypedDict, get_args
 import msgspec
 
 from tamis.client import option_checks as checks
-from tamis.errors import OptionError
+from tamis.errors import EventError, LimitError, OptionError
 from tamis.filters import Filter, Mode
 from tamis.protocol.frames import MAX_ATTEMPTS, SlowPolicy
 from tamis.protocol.management import MAX_NUMBER
@@ -135,6 +135,9 @@ class SubscribeOptions(TypedDict, total=False):
     """How many events may wait in this process."""
     on_missed: Callable[[Missed], object] | None
     """Called when events are missed; without it, a warning is logged."""
+    on_refused: Callable[[EventError | LimitError], object] | None
+    """Of a subscription to objects: called when one cannot be read; without it, a warning is
+    logged."""
     roaming: bool
     """Whether to bring a durable subscription here, with all that waits, if it is at home at
     another broker that is linked to this one; False by default."""
@@ -164,6 +167,8 @@ class ConsumerOptions(NamedTuple):
         attempts = options.get("max_attempts", 0)
         acknowledge = options.get("acknowledge", "auto")
         roaming = checks.check_flag("roaming", options.get("roaming", False))
+        if options.get("on_refused") is not None:
+            raise OptionError("on_refused", "is for filters over objects: leave it out")
         if roaming and options.get("durable") is None:
             raise OptionError("roaming", "needs durable, the name that the subscription has")
         return cls(

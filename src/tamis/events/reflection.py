@@ -188,7 +188,7 @@ def member_of(promised: PromisedClass, name: str) -> ClassMember | None:
     hints = hints_of(cls)
     if name in hints:
         return promise_of(hints[name], arguments)
-    if found is not None or name in _assigned_names(cls):
+    if found is not None or name in assigned_names(cls):
         is_value = found is not None and not inspect.isdatadescriptor(found)
         return promise_of(type(found)) if is_value else UNKNOWN
     answers_any = any("__getattr__" in vars(base) for base in cls.__mro__)
@@ -197,12 +197,12 @@ def member_of(promised: PromisedClass, name: str) -> ClassMember | None:
 
 def members_of(cls: type) -> list[str]:
     """Return the names of the public members of a class, as far as it declares them."""
-    names = dict.fromkeys((*hints_of(cls), *_assigned_names(cls), *dir(cls)))
+    names = dict.fromkeys((*hints_of(cls), *assigned_names(cls), *dir(cls)))
     return [name for name in names if not name.startswith("_")]
 
 
 @lru_cache(maxsize=1024)
-def _assigned_names(cls: type) -> frozenset[str]:
+def assigned_names(cls: type) -> frozenset[str]:
     """Return the names that methods of a class assign to `self`, read from their byte code."""
     found: set[str] = set()
     for base in cls.__mro__:

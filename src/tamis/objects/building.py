@@ -14,6 +14,7 @@ from tamis.events.values import brief
 from tamis.filters.translations import Translation
 from tamis.objects.accessors import Accessor, class_name
 from tamis.objects.conditions import CONDITIONS, compared, quantified, truth_of
+from tamis.objects.message_classes import remember
 from tamis.objects.patterns import (
     Complement,
     Conjunction,
@@ -171,6 +172,8 @@ def message(cls: Any = None) -> StandIn:
     [promised] = promise.classes
     is_structure = typing.is_typeddict(promised.cls) or getattr(promised.cls, "_is_protocol", False)
     root = "" if is_structure else class_name(promised.cls)
+    if root:
+        remember(promised.cls)
     return StandIn(Recorded(Accessor(root), promise))
 
 

@@ -22,6 +22,7 @@ from tamis.objects.checking import (
     kinds_of,
 )
 from tamis.objects.comparing import known_comparisons, operand
+from tamis.objects.message_classes import remember
 from tamis.objects.patterns import (
     Complement,
     ObjectCondition,
@@ -157,6 +158,7 @@ def is_instance(given: Recorded, cls: object) -> ObjectFilter:
         )
     if not promise.may_be(cls):
         raise FilterTypeError(f"{accessor} is {promise}, never a {cls.__name__}")
+    remember(cls)
     return ObjectCondition(accessor, "is a", class_name(cls))
 
 
