@@ -110,6 +110,7 @@ class LinkTraffic:
         self._executors = executors
         self._schema = schema
         self._keeps_advertisements = keeps_advertisements
+        self._hears_local = False
         self._draining: dict[str, asyncio.Task[None]] = {}
         self._undrained: dict[str, deque[tuple[int, Callable[[], None]]]] = {}
         """By peer: the last event that is to be stored there, and who is told then."""
@@ -123,9 +124,20 @@ class LinkTraffic:
             self.router.router.restore(peer, self._queues.routes(peer).values(), kept.values())
 
     def start(self) -> None:
-        """Let the router work, and hear of local subscriptions."""
+        """Let the router work; with links of earlier runs, it hears of local subscriptions."""
         self._supervisor.restart("router", self.router.run)
-        self._queues.watch_local(self._note_local)
+        if self.links:
+            self._hear_local()
+
+    def _hear_local(self) -> None:
+        """Have the router hear of local subscriptions from now on.
+
+        To compare each with all others takes longer than to make it, and a broker without links
+        and advertisements has no use for it.
+        """
+        if not self._hears_local:
+            self._hears_local = True
+            self._queues.watch_local(self._note_local)
 
     def _new_link(self, peer: str, *, is_known: bool) -> PeerLink:
         return PeerLink(peer, self, is_known=is_known, since=self._store.log.next_sequence)
@@ -137,6 +149,7 @@ class LinkTraffic:
 
     async def told_local(self) -> None:
         """Return when the router knows all local subscriptions that are in force now."""
+        self._hear_local()
         await self._queues.told_local()
         await self.router.settled()
 
@@ -152,6 +165,7 @@ class LinkTraffic:
 
     async def link_to(self, peer: str, terms: LinkTerms) -> PeerLink:
         """Return the link to a peer; what passes it is what the roles of the terms allow."""
+        self._hear_local()
         await self._queues.open(peer, terms.principal)
         link = self.links.get(peer)
         if link is None:
