@@ -12,7 +12,9 @@ from tamis.client.option_checks import check_function
 from tamis.client.options import ConsumerOptions, SubscribeOptions
 from tamis.errors import EventError, LimitError, OptionError
 from tamis.filters import Mode
+from tamis.filters.boolean import And
 from tamis.objects import ObjectFilter, StandIn, decode_object, read_header
+from tamis.objects.collection_names import in_collection
 from tamis.objects.patterns import require_object_filter
 from tamis.objects.pushdown import pushed_down
 from tamis.protocol import Delivery
@@ -45,7 +47,11 @@ class ObjectRequest(NamedTuple):
         condition = require_object_filter(given)
         asked: SubscribeOptions = {**options, "mode": Mode.SQL}
         asked.pop("on_refused", None)
-        request = ConsumerOptions.of(pushed_down(condition), window, asked)
+        collection = asked.pop("collection", None)
+        pushed = pushed_down(condition)
+        if collection is not None:
+            pushed = And.of((in_collection(collection), pushed))
+        request = ConsumerOptions.of(pushed, window, asked)
         return cls(condition, request, on_refused)
 
 
@@ -53,6 +59,12 @@ def object_of(message: ReceivedEvent) -> Any:
     """Return the object that a message carries; a plain event is the message itself."""
     delivery = message.delivery
     return delivery.carried if isinstance(delivery, ObjectDelivery) else message
+
+
+def carried_object(message: ReceivedEvent) -> Any:
+    """Return the object that a message carries; raise `EventError` if it cannot be read here."""
+    found = _with_object(message.delivery)
+    return found.carried if isinstance(found, ObjectDelivery) else message
 
 
 class CheckedConsumer(Consumer):

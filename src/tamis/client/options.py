@@ -135,6 +135,9 @@ class SubscribeOptions(TypedDict, total=False):
     """How many events may wait in this process."""
     on_missed: Callable[[Missed], object] | None
     """Called when events are missed; without it, a warning is logged."""
+    collection: str | None
+    """Of a subscription to objects: the collections that they were added to, by a name or a pattern
+    such as `/market/*`."""
     on_refused: Callable[[EventError | LimitError], object] | None
     """Of a subscription to objects: called when one cannot be read; without it, a warning is
     logged."""
@@ -167,8 +170,9 @@ class ConsumerOptions(NamedTuple):
         attempts = options.get("max_attempts", 0)
         acknowledge = options.get("acknowledge", "auto")
         roaming = checks.check_flag("roaming", options.get("roaming", False))
-        if options.get("on_refused") is not None:
-            raise OptionError("on_refused", "is for filters over objects: leave it out")
+        for name in ("collection", "on_refused"):
+            if options.get(name) is not None:
+                raise OptionError(name, "is for filters over objects: leave it out")
         if roaming and options.get("durable") is None:
             raise OptionError("roaming", "needs durable, the name that the subscription has")
         return cls(

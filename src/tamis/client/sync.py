@@ -143,6 +143,10 @@ class SyncBus(SyncMethods):
     def _async_bus(self) -> Bus:
         return self._open[1]
 
+    def call_async(self, ask: Callable[[Bus], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine with the asynchronous bus, in its thread, and return its result."""
+        return self._wait(ask)
+
     def _wait(self, ask: Callable[[Bus], Coroutine[Any, Any, T]]) -> T:
         thread, bus = self._open
         return thread.call(ask(bus))

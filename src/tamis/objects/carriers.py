@@ -11,6 +11,7 @@ import math
 import typing
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -251,8 +252,9 @@ class SeveralCarrier(Carrier):
         return isinstance(value, self._cls) and not isinstance(value, str | bytes | Mapping)
 
     def write(self, value: Any, at: PlaceSteps) -> object:
-        """Return the elements."""
-        return [self._element.checked(each, (*at, place)) for place, each in enumerate(value)]
+        """Return the elements; equal sets have theirs in the same order."""
+        found = [self._element.checked(each, (*at, place)) for place, each in enumerate(value)]
+        return sorted(found, key=msgspec.json.encode) if isinstance(value, AbstractSet) else found
 
     def restores(self, decoded: object) -> bool:
         """Return whether it is a list."""

@@ -1,0 +1,24 @@
+"""Qualities of service: what the class of a collection promises about the delivery of members."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tamis.protocol.frames import SlowPolicy
+
+
+class Quality(NamedTuple):
+    """How members are delivered to those who watch a collection."""
+
+    policy: SlowPolicy = "wait"
+    """What happens to members while a watcher is slow."""
+    is_distinct: bool = False
+    """Whether a member that equals an earlier one is left out."""
+    is_certified: bool = False
+    """Whether members are kept for a watcher that is away, until it has handled them."""
+
+
+BEST_EFFORT_SET = Quality(policy="drop", is_distinct=True)
+RELIABLE_SET = Quality(is_distinct=True)
+RELIABLE = Quality()
+CERTIFIED = Quality(is_certified=True)

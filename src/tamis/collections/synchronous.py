@@ -1,0 +1,186 @@
+"""Collections without asyncio: functions are called in other threads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+
+from tamis.client.bus import Bus
+from tamis.client.sync import SyncBus, connect_sync
+from tamis.collections.asynchronous import (
+    DABag,
+    DACertifiedBag,
+    DACollection,
+    DAList,
+    DASet,
+    DAStrongSet,
+)
+from tamis.collections.members import MemberCondition, member_class
+from tamis.collections.watching import Watch
+from tamis.errors import OptionError
+from tamis.events.values import brief
+from tamis.objects.collection_names import levels_of
+from tamis.protocol.views import Receipt
+
+T = TypeVar("T")
+
+_MEMBERS_PER_FETCH: Final = 64
+
+
+class SyncWatch:
+    """Members of a collection that come from now on; made by `contains`."""
+
+    def __init__(self, bus: SyncBus, watch: Watch) -> None:
+        self._bus: Final = bus
+        self._watch: Final = watch
+
+    @property
+    def missed(self) -> int:
+        """Return how many members are known to be missing."""
+        return self._watch.missed
+
+    @property
+    def refused(self) -> int:
+        """Return how many members could not be read."""
+        return self._watch.refused
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether no more members will come."""
+        return self._watch.is_over
+
+    def __repr__(self) -> str:
+        return f"<Sync{repr(self._watch)[1:]}"
+
+    def cancel(self, *, forget: bool = False) -> None:
+        """Call the function no more, once a call that is under way has returned.
+
+        What a certified collection keeps for this name stays, unless you `forget` it.
+        """
+        self._bus.call_async(lambda _: self._watch.cancel(forget=forget))
+
+    def wait(self) -> None:
+        """Wait until it is over; raise the error that ended it, if one did."""
+        self._bus.call_async(lambda _: self._watch.wait())
+
+
+class SyncDACollection(Generic[T]):
+    """A collection that all share who give its name: `SyncDASet[Trade]("/market/acme", bus)`.
+
+    Without a bus it connects to a broker as `tamis.connect_sync()` does, while it is used with
+    `with`.
+    """
+
+    KIND: ClassVar[type[DACollection[Any]]] = DACollection
+
+    def __init__(self, name: str, bus: SyncBus | None = None) -> None:
+        levels_of(name)
+        if not isinstance(bus, SyncBus | None):
+            raise OptionError("bus", f"is {brief(bus)}; it must be a synchronous bus, or None")
+        self.name: Final = name
+        self._is_own: Final = bus is None
+        self._bus: Final = connect_sync() if bus is None else bus
+        self._made: DACollection[T] | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    def __enter__(self) -> Self:
+        if self._is_own:
+            self._bus.open()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._is_own:
+            self._bus.close(drain=kind is None)
+
+    def _in(self, bus: Bus) -> DACollection[T]:
+        if self._made is None:
+            # The class of the members is known only after `__init__`.
+            kind: Any = self.KIND
+            self._made = kind[member_class(self)](self.name, bus)
+        return self._made
+
+    def add(self, member: T) -> Receipt:
+        """Add a member, and return when it is on the broker's disk."""
+        return self._bus.call_async(lambda bus: self._in(bus).add(member))
+
+    def contains(
+        self,
+        condition: MemberCondition,
+        callback: Callable[[T], object],
+        *,
+        name: str | None = None,
+    ) -> SyncWatch:
+        """Call a function, in another thread, with each member to come that is wanted.
+
+        A certified collection keeps members under the `name` of whoever watches.
+        """
+        if not callable(callback):
+            raise OptionError("callback", f"is {brief(callback)}; it must be a function")
+
+        async def in_thread(member: T) -> None:
+            await asyncio.to_thread(callback, member)
+
+        watch = self._bus.call_async(
+            lambda bus: self._in(bus).contains(condition, in_thread, name=name)
+        )
+        return SyncWatch(self._bus, watch)
+
+    def __iter__(self) -> Iterator[T]:
+        members = self._bus.call_async(self._iterator)
+        while some := self._bus.call_async(lambda _: _next_of(members)):
+            yield from some
+
+    async def _iterator(self, bus: Bus) -> AsyncIterator[T]:
+        return aiter(self._in(bus))
+
+    def pull(self, condition: MemberCondition = None) -> T | None:
+        """Return the next present member that was not pulled from here before; None: none."""
+        return self._bus.call_async(lambda bus: self._in(bus).pull(condition))
+
+
+async def _next_of(members: AsyncIterator[T]) -> list[T]:
+    some: list[T] = []
+    async for member in members:
+        some.append(member)
+        if len(some) == _MEMBERS_PER_FETCH:
+            break
+    return some
+
+
+class SyncDASet(SyncDACollection[T]):
+    """A best-effort set: members come to those who watch and keep up; equal ones come once."""
+
+    KIND = DASet
+
+
+class SyncDAStrongSet(SyncDACollection[T]):
+    """A reliable set: every member comes to all who watch while they live; equal ones once."""
+
+    KIND = DAStrongSet
+
+
+class SyncDABag(SyncDACollection[T]):
+    """A reliable bag: every member comes to all who watch while they live, also equal ones."""
+
+    KIND = DABag
+
+
+class SyncDAList(SyncDACollection[T]):
+    """A reliable list: members come to all who watch in the same order, one at a time."""
+
+    KIND = DAList
+
+
+class SyncDACertifiedBag(SyncDACollection[T]):
+    """A certified bag: every member comes at least once to each who watches under a name."""
+
+    KIND = DACertifiedBag

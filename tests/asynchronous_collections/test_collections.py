@@ -1,0 +1,274 @@
+"""Collections: what is added comes to those who watch, and is there for those who read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from operator import contains
+from typing import Any
+
+import pytest
+
+import tamis
+from tamis import EventError, FilterTypeError, OptionError, message, open_bus, open_bus_sync
+from tamis.collections import (
+    DABag,
+    DACertifiedBag,
+    DAList,
+    DASet,
+    DAStrongSet,
+    SyncDACertifiedBag,
+    SyncDASet,
+    SyncDAStrongSet,
+)
+from tamis.objects.collection_names import in_collection
+from waiting import eventually
+
+from .shop_floor import Job
+
+job = message(Job)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+def in_process(test: Callable[[tamis.Bus], Any]) -> Callable[[], None]:
+    def run() -> None:
+        async def main() -> None:
+            async with open_bus() as bus:
+                await test(bus)
+
+        asyncio.run(main())
+
+    run.__name__ = test.__name__
+    return run
+
+
+@in_process
+async def test_members_to_come_are_watched_and_present_ones_are_read(bus: tamis.Bus) -> None:
+    jobs = DABag[Job]("/jobs/today", bus)
+    await jobs.add(Job(1))
+    odd: list[Job] = []
+    large: list[Job] = []
+    watches = [
+        await jobs.contains(job.is_odd(), odd.append),
+        await jobs.contains(lambda j: j.number > 2, large.append),
+    ]
+    for number in (2, 3, 4, 3):
+        await jobs.add(Job(number))
+    await until(lambda: len(odd) == 2 and len(large) == 3)
+    assert [each.number for each in odd] == [3, 3]
+    assert [each.number for each in large] == [3, 4, 3]
+    assert [each.number async for each in jobs] == [1, 2, 3, 4, 3]
+    for watching in watches:
+        assert not watching.is_over
+        await watching.cancel()
+        assert watching.is_over
+    await jobs.add(Job(5))
+    assert [each.number async for each in jobs][-1] == 5
+    assert (len(odd), len(large)) == (2, 3)
+
+
+@in_process
+async def test_members_are_pulled_one_by_one(bus: tamis.Bus) -> None:
+    jobs = DABag[Job]("/jobs", bus)
+    assert await jobs.pull() is None
+    for number in (1, 2, 3, 4):
+        await jobs.add(Job(number))
+    assert await jobs.pull() == Job(1)
+    assert await jobs.pull(job.number > 2) == Job(3)
+    assert await jobs.pull() == Job(4)
+    assert await jobs.pull() is None
+    # Another proxy reads for itself.
+    assert await DABag[Job]("/jobs", bus).pull() == Job(1)
+
+
+@in_process
+async def test_a_set_has_each_member_once(bus: tamis.Bus) -> None:
+    kinds: tuple[Any, ...] = (DASet, DAStrongSet)
+    for kind in kinds:
+        seen: list[Job] = []
+        jobs = kind[Job](f"/{kind.__name__}", bus)
+        await jobs.contains(None, seen.append)
+        for number in (1, 2, 1, 3, 2, 4):
+            await jobs.add(Job(number))
+        await until(partial(contains, seen, Job(4)))
+        assert seen == [Job(1), Job(2), Job(3), Job(4)]
+        assert [each async for each in jobs] == seen
+        assert [await jobs.pull() for _ in range(5)] == [*seen, None]
+
+
+@in_process
+async def test_names_are_hierarchical(bus: tamis.Bus) -> None:
+    heard: dict[str, list[Job]] = {}
+    for pattern in ("/shop/*", "/shop/**", "/*/toys", "/shop/*/**", "/shop/toys"):
+        heard[pattern] = []
+        await DAList[Job](pattern, bus).contains(None, heard[pattern].append)
+    for number, name in enumerate(("/shop/toys", "/shop/toys/new", "/shop", "/farm/toys")):
+        await DAList[Job](name, bus).add(Job(number))
+    await bus.publish(Job(9))  # It is in no collection.
+    await until(lambda: len(heard["/*/toys"]) == 2)
+    await asyncio.sleep(0.05)
+    assert {pattern: [each.number for each in jobs] for pattern, jobs in heard.items()} == {
+        "/shop/*": [0],
+        "/shop/**": [0, 1],
+        "/*/toys": [0, 3],
+        "/shop/*/**": [1],
+        "/shop/toys": [0],
+    }
+    assert [each.number async for each in DAList[Job]("/shop/**", bus)] == [0, 1]
+
+
+@in_process
+async def test_a_watch_may_cancel_itself_and_waits_for_its_function(bus: tamis.Bus) -> None:
+    jobs, seen = DAList[Job]("/jobs", bus), []
+
+    async def once(each: Job) -> None:
+        seen.append(each)
+        await watching.cancel()
+
+    async def slowly(each: Job) -> None:
+        started.set()
+        await asyncio.sleep(0.05)
+        finished.append(each)
+
+    watching = await jobs.contains(None, once)
+    started = asyncio.Event()
+    finished: list[Job] = []
+    slow = await jobs.contains(None, slowly)
+    await jobs.add(Job(1))
+    await started.wait()
+    await slow.cancel()
+    assert finished == [Job(1)]
+    await jobs.add(Job(2))
+    await until(lambda: watching.is_over)
+    assert seen == [Job(1)]
+
+
+@in_process
+async def test_a_function_that_fails_gets_a_certified_member_again(bus: tamis.Bus) -> None:
+    jobs, seen = DACertifiedBag[Job]("/jobs", bus), []
+
+    def handle(each: Job) -> None:
+        seen.append(each.number)
+        if len(seen) == 1:
+            raise ValueError("not yet")
+
+    watching = await jobs.contains(None, handle, name="eve")
+    await jobs.add(Job(1))
+    await until(lambda: len(seen) == 2)
+    await watching.cancel()
+    await jobs.add(Job(2))  # It is kept while nobody watches.
+    watching = await jobs.contains(None, handle, name="eve")
+    await until(lambda: seen == [1, 1, 2])
+    await watching.cancel(forget=True)
+    assert await bus.subscriptions() == []
+
+
+@in_process
+async def test_a_slow_watcher_of_a_best_effort_set_misses_members_and_knows(bus: tamis.Bus) -> None:
+    seen: list[int] = []
+    go_on = asyncio.Event()
+
+    async def handle(each: Job) -> None:
+        await go_on.wait()
+        seen.append(each.number)
+
+    watching = await DASet[Job]("/jobs", bus).contains(None, handle)
+    text = [tamis.objects.encode_object(Job(number), "/jobs") for number in range(3_000)]
+    await bus.publish_many(text)
+    go_on.set()
+    await until(lambda: 2_999 in seen)
+    assert seen == sorted(set(seen))
+    assert watching.missed == 3_000 - len(seen) > 0
+
+
+def test_synchronous_collections_do_the_same() -> None:
+    seen: list[Job] = []
+    with open_bus_sync() as bus:
+        jobs = SyncDAStrongSet[Job]("/jobs", bus)
+        watching = jobs.contains(job.number > 1, seen.append)
+        for number in (1, 2, 2, 3):
+            jobs.add(Job(number))
+        assert eventually(lambda: len(seen) == 2)
+        assert [each.number for each in jobs] == [1, 2, 3]
+        assert (jobs.pull(job.is_odd()), jobs.pull(job.is_odd())) == (Job(1), Job(3))
+        assert (watching.missed, watching.refused, watching.is_over) == (0, 0, False)
+        watching.cancel()
+        assert watching.is_over
+        watching.wait()
+        kept = SyncDACertifiedBag[Job]("/kept", bus)
+        again: list[Job] = []
+        kept.contains(None, again.append, name="eve").cancel()
+        kept.add(Job(7))
+        kept.contains(None, again.append, name="eve")
+        assert eventually(lambda: again == [Job(7)])
+    assert seen == [Job(2), Job(3)]
+
+
+def test_what_cannot_be_read_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with open_bus_sync() as bus:
+        header = {"type": ["tests.Job"], "version": 1, "collection": "/jobs"}
+        bus.publish({"number": "many", "_object": header})
+        SyncDASet[Job]("/jobs", bus).add(Job(1))
+        assert [*SyncDASet[Job]("/jobs", bus)] == [Job(1)]
+    [record] = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert "number: must be an integer, not a text" in record.getMessage()
+
+
+class Jobs(DASet[Job]):
+    pass
+
+
+NAMES = ["", "jobs", "/", "/jobs/", "//a", "/a/**/b", "/a*", "/\n", "/" + "a" * 600, 5, "/a" * 40]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_is_none_is_refused(name: Any) -> None:
+    with pytest.raises(OptionError, match="it must be a text such as '/market/acme'"):
+        DASet[Job](name)
+
+
+def test_names_are_taken_literally_in_patterns() -> None:
+    pattern = in_collection("/a.c+(/*")
+    assert pattern.matches({"_object": {"collection": "/a.c+(/x y"}})
+    assert not pattern.matches({"_object": {"collection": "/abcc(/x"}})
+    assert not pattern.matches({"_object": {"collection": "/a.c+(/x/y"}})
+
+
+MISTAKES: list[tuple[Callable[[tamis.Bus], Any], type[Exception], str]] = [
+    (lambda bus: DASet[Job]("/a/*", bus).add(Job(1)), OptionError, "is the pattern /a/"),
+    (lambda bus: DASet[Any]("/a", bus).add("x"), OptionError, "DASet has no class of members"),
+    (lambda bus: DASet[Job]("/a", bus).add("x"), EventError, "'x' is not of the class Job"),  # type: ignore[arg-type]
+    (lambda bus: DASet[Job]("/a", bus).contains(5, print), FilterTypeError, "a condition is"),  # type: ignore[arg-type]
+    (lambda bus: DASet[Job]("/a", bus).contains(None, 5), OptionError, "callback is 5; it must"),  # type: ignore[arg-type]
+    (
+        lambda bus: DASet[Job]("/a", bus).contains(None, print, name="x"),
+        OptionError,
+        "DASet takes no name",
+    ),
+    (
+        lambda bus: DACertifiedBag[Job]("/a", bus).contains(None, print),
+        OptionError,
+        "DACertifiedBag needs a name",
+    ),
+    (lambda _: DASet[Job]("/a", "bus"), OptionError, "bus is 'bus'; it must be a bus for"),  # type: ignore[arg-type]
+    (lambda bus: SyncDASet[Job]("/a", bus), OptionError, "it must be a synchronous bus"),  # type: ignore[arg-type]
+]
+
+
+@in_process
+async def test_mistakes_are_refused(bus: tamis.Bus) -> None:
+    for mistake, error, sentence in MISTAKES:
+        with pytest.raises(error, match=sentence):
+            await mistake(bus)
+
+
+@in_process
+async def test_the_class_of_members_is_known(bus: tamis.Bus) -> None:
+    assert Jobs("/jobs", bus).member_class is DASet[Job]("/jobs", bus).member_class is Job
