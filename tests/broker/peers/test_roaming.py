@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from functools import partial, wraps
@@ -15,6 +16,8 @@ import pytest
 
 from seeds import seeds
 from tamis.broker.roaming import homecomings, service
+from tamis.broker.roaming.departures import Departures
+from tamis.broker.roaming.letters import FenceAnswer, FenceRequest
 from tamis.errors import RefusedError
 from tamis.protocol import Deliver, Dropped, Ended, Subscribe
 from waiting import eventually_async
@@ -255,6 +258,74 @@ async def test_what_cannot_move_is_refused_with_a_sentence(
             await north.subscription("laptop")
         with pytest.raises(RefusedError, match="is on its way here"):
             await hub.fetch("laptop")
+
+
+@run_async
+async def test_what_is_delivered_while_the_line_is_drawn_comes_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, go, leave = threading.Event(), threading.Event(), Departures._leave
+
+    def leave_late(self: Departures, *args: Any) -> bool:
+        # As if the matcher had to catch up first.
+        asked.set()
+        return go.is_set() and leave(self, *args)
+
+    monkeypatch.setattr(Departures, "_leave", leave_late)
+    async with local_brokers(tmp_path, LINE) as brokers:
+        north, hub = await brokers.session("north"), await brokers.session("hub")
+        await north.subscribe(WANTED)
+        await settle(brokers, ["hub", "south"])
+        former, tickers, told = Collected(), Tickers(brokers), partial(state_of, brokers)
+        await north.attach("laptop", former, credit=99, acknowledge="auto")
+        await tickers.tick("north", 3)
+        moving = asyncio.create_task(subscribe_in_time(hub.subscribe))
+        await eventually_async(asked.is_set, told)
+        await tickers.tick("north", 2)
+        await tickers.tick("south", 2)
+        await eventually_async(lambda: len(former.events) == 7, told)
+        go.set()
+        await moving
+        await tickers.tick("north")
+        await tickers.tick("south")
+        later = Collected()
+        await hub.attach("laptop", later, credit=99, acknowledge="auto")
+
+        def seen(name: str) -> list[int]:
+            both = former.events + later.events
+            return [event["n"] for _, event, _ in both if event["from"] == name]
+
+        await eventually_async(
+            lambda: seen("north")[-1:] == [5] and seen("south")[-1:] == [2], told
+        )
+        assert (seen("north"), seen("south")) == ([*range(6)], [*range(3)])
+
+
+@run_async
+async def test_a_letter_of_an_earlier_move_takes_nothing_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer, late = Departures.answer, list[tuple[Departures, str, FenceRequest]]()
+
+    async def note(self: Departures, source: str, question: Any) -> Any:
+        if isinstance(question, FenceRequest):
+            late.append((self, source, question))
+        return await answer(self, source, question)
+
+    monkeypatch.setattr(Departures, "answer", note)
+    async with local_brokers(tmp_path, LINE[:1]) as brokers:
+        north, hub = await brokers.session("north"), await brokers.session("hub")
+        for one in (north, hub, north):
+            await subscribe_in_time(one.subscribe)
+        [found] = brokers["north"].subscription_index.owned_by("anonymous")
+        await eventually_async(lambda: found.arrival is None, partial(state_of, brokers))
+        # It was written again, and waited on its way until the subscription was back.
+        home, source, question = late[0]
+        assert home._store.state.broker_id == brokers["north"].overlay.broker
+        said = await answer(home, source, question)
+        assert isinstance(said, FenceAnswer)
+        assert said.is_taken
+        assert not found.is_moving
 
 
 @pytest.mark.slow

@@ -89,6 +89,8 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     departure: Departure | None = None
     cut: dict[str, int] = {}
     """By origin, the last event that it got from its former home."""
+    moves: int = 0
+    """How often it has moved to another broker."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf, isinf
 from typing import Final
@@ -37,6 +37,7 @@ LOG: Final = get_logger("tamis.roaming")
 
 PARCEL_BYTES: Final = 256 * 1024
 """About as much is sent at once."""
+RECORDS_PER_READ: Final = 200
 MOVED: Final = "moved to another broker"
 
 
@@ -77,7 +78,7 @@ class Departures:
             raise RefusedError(Code.NOT_FOUND, "the subscription is no longer there")
         match question:
             case FenceRequest():
-                return await self._fence(found, question.move, source)
+                return await self._fence(found, question, source)
             case ParcelRequest():
                 return await self._parcel(found, question)
 
@@ -97,16 +98,20 @@ class Departures:
             max_attempts=stored.max_attempts,
             roles=found.owner.roles,
             expires_at=None if isinf(stored.expires_at) else stored.expires_at,
+            moves=Extra.of(stored).moves,
         )
 
     # --- the fence -------------------------------------------------------------------------------
 
-    async def _fence(self, found: ActiveSubscription, move: str, target: str) -> FenceAnswer:
+    async def _fence(
+        self, found: ActiveSubscription, question: FenceRequest, target: str
+    ) -> FenceAnswer:
         """Deliver nothing more, from one point of the log on, and say what that point is."""
-        if found.departure is None:
-            await self._depart(found, move, target)
+        # A letter may come late, after the subscription has gone there and come back.
+        if found.departure is None and Extra.of(found.stored).moves == question.moves:
+            await self._depart(found, question.move, target)
         departure = found.departure
-        if departure is None or departure.id != move:
+        if departure is None or departure.id != question.move:
             return FenceAnswer(cut={}, is_taken=True)
         await self._services.notifier.end(found, MOVED)
         flush = self._matcher.deferred_writer.flush
@@ -151,6 +156,7 @@ class Departures:
         if found.departure is not None:
             return True
         self._require_movable(found)
+        departure = msgspec.structs.replace(departure, cut=self._matched_since(last, departure.cut))
         # Otherwise a restart would not match what comes before this point.
         self._matcher.write_position()
         extra = msgspec.structs.replace(Extra.of(found.stored), departure=departure)
@@ -161,6 +167,21 @@ class Departures:
         # Takes it out of the engine.
         self._services.subscription_manager.current_rights.put_in_engine(found)
         return True
+
+    def _matched_since(self, last: int, cut: Mapping[str, int]) -> dict[str, int]:
+        """Return the line behind what was matched, and perhaps delivered, since it was drawn."""
+        moved, position, here = dict(cut), self._matcher.position, self._store.state.broker_id
+        moved[here] = max(moved.get(here, 0), position)
+        while last < position:
+            most = min(position - last, RECORDS_PER_READ)
+            records = self._store.log.read(last + 1, most)
+            for one in records:
+                if one.origin is not None and one.sequence <= position:
+                    broker, sequence = one.origin.broker, one.origin.sequence
+                    moved[broker] = max(moved.get(broker, 0), sequence)
+            # Damaged records are left out.
+            last = records[-1].sequence if records else position
+        return moved
 
     def _require_movable(self, found: ActiveSubscription) -> None:
         name, extra = found.stored.name, Extra.of(found.stored)

@@ -134,7 +134,8 @@ class Homecomings:
     async def _fence(self, arriving: ActiveSubscription) -> FenceAnswer:
         # The letter must not overtake the filter.
         await self._told_local()
-        question = FenceRequest(**_named(arriving))
+        before = Extra.of(arriving.stored).moves - 1
+        question = FenceRequest(**_named(arriving), moves=before)
         answer = await self._ask(arriving, question, drains=True)
         return _expect(answer, FenceAnswer)
 

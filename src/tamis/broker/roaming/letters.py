@@ -43,6 +43,9 @@ class HomeQuestion(_MoveRequest, frozen=True, tag="where"):
 class FenceRequest(_MoveRequest, frozen=True, tag="fence"):
     """Asks to deliver nothing more: every later event goes to the new home, too."""
 
+    moves: Number = 0
+    """How often it had moved when it was found; otherwise this is a letter of an earlier move."""
+
 
 class ParcelRequest(_MoveRequest, frozen=True, tag="send"):
     """Asks for events that wait, after a position."""
@@ -68,6 +71,7 @@ class HomeAnswer(_LetterBody, frozen=True, tag="here"):
     max_attempts: int = 0
     roles: tuple[str, ...] = ()
     expires_at: float | None = None
+    moves: Number = 0
 
 
 class FenceAnswer(_LetterBody, frozen=True, tag="fenced"):
@@ -75,7 +79,7 @@ class FenceAnswer(_LetterBody, frozen=True, tag="fenced"):
 
     cut: Annotated[dict[str, Number], Meta(max_length=MAX_ORIGINS)]
     is_taken: bool = False
-    """Whether it goes to a third broker, which was faster."""
+    """Whether it goes to a third broker, which was faster, or has moved since it was found."""
     untold: dict[str, int] = {}
     """How many events were lost that the subscriber has not heard of, by reason."""
 

@@ -207,7 +207,7 @@ class Roaming:
             policy=WAIT,
             durable=True,
             max_attempts=answer.max_attempts,
-            extra=Extra(principal.roles, arrival=arrival).text(),
+            extra=Extra(principal.roles, arrival=arrival, moves=answer.moves + 1).text(),
         )
 
     def _make(
