@@ -16,6 +16,7 @@ from tamis.routing import (
     ChangeRoutes,
     ForgetLink,
     Instruction,
+    Letter,
     LinkClosed,
     LinkDrained,
     LinkMessage,
@@ -32,6 +33,7 @@ from tamis.routing import (
     SendMessage,
     WantedChanged,
 )
+from tamis.routing.instructions import TakeLetter
 
 
 class Publication(NamedTuple):
@@ -112,6 +114,19 @@ class Subscription:
         self.is_durable: Final = is_durable
         self.is_settled = False
         self.got: list[Publication] = []
+        self.is_moving = False
+        """Whether it is on its way to another broker."""
+        self.moves = 0
+        self.start = 0
+        """The position of the first event of the log that is matched for it."""
+        self.cut: dict[str, int] = {}
+        """By origin, the last event that it got at its former home."""
+
+    def asks_for(self, event: Stored, position: int) -> bool:
+        """Return whether an event of the log is its own, and it has not got it elsewhere."""
+        is_new = event.sequence > self.cut.get(event.origin, 0)
+        matched = the_pool().matched[self.filter]
+        return position >= self.start and is_new and event.publication.event in matched
 
 
 class ModelBroker:
@@ -135,6 +150,9 @@ class ModelBroker:
         self.links: dict[str, LinkEndpoint] = {}
         self.highest: dict[str, int] = {}
         self.subscriptions: dict[str, Subscription] = {}
+        self.moving: dict[str, str] = {}
+        """Filters of subscriptions on their way to or from this broker, by id."""
+        self.take_letter: Callable[[Letter], None] = lambda _letter: None
         # In memory.
         self.is_up = True
         self.router = self._new_router()
@@ -276,7 +294,11 @@ class ModelBroker:
     def step(self) -> bool:
         """Carry out an instruction; return whether another one waits."""
         if self.instructions:
-            self._carry_out(*self.instructions.popleft())
+            instruction, wire = self.instructions.popleft()
+            if isinstance(instruction, TakeLetter):
+                self.take_letter(instruction.letter)
+            else:
+                self._carry_out(instruction, wire)
         self._send_and_report()
         return bool(self.instructions)
 
@@ -297,7 +319,7 @@ class ModelBroker:
     def _match(self, event: Stored) -> None:
         number = event.publication.event
         for one in self.subscriptions.values():
-            if number in self.pool.matched[one.filter]:
+            if one.asks_for(event, self.matched):
                 one.got.append(event.publication)
         for peer, end in self.links.items():
             if peer != event.hop and any(number in self.pool.matched[name] for name in end.routes):
@@ -338,8 +360,9 @@ class ModelBroker:
         self.router = self._new_router()
         for peer, end in self.links.items():
             self.router.restore(peer, end.routes.values(), end.advertisements.values())
-        for one in self.subscriptions.values():
-            self.handle(LocalFilterAdded(one.id, self.pool.filters[one.filter]))
+        held = {one.id: one.filter for one in self.subscriptions.values()}
+        for id_, name in (held | self.moving).items():
+            self.handle(LocalFilterAdded(id_, self.pool.filters[name]))
         self._wake(self)
 
 

@@ -7,11 +7,14 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from routing.broker import ModelBroker, Wire
 from routing.pool import PoolForest
+from routing.roaming import ModelArrival, Moves
 from tamis.covering import RootChange
 from tamis.filters import Filter, Id
-from tamis.routing import AdvertisementChanges, FilterChanges
+from tamis.routing import AdvertisementChanges, FilterChanges, Letter
 from tamis.routing import router as routing
 from tamis.routing.links import Link
 from tamis.routing.overlay import OverlayMap
@@ -145,4 +148,26 @@ def stale_map() -> Iterator[None]:
         original(overlay, peer, add, ())
 
     with mock.patch.object(OverlayMap, "change", change):
+        yield
+
+
+@bug("letters do not wait for the events before them")
+def hasty_letters() -> Iterator[None]:
+    original = Router._pass_on
+
+    def pass_on(router: Router, letter: Letter, sender: str) -> None:
+        original(router, msgspec.structs.replace(letter, drains=False), sender)
+
+    with mock.patch.object(Router, "_pass_on", pass_on):
+        yield
+
+
+@bug("what came at the former home is taken again from the new one's log")
+def forgotten_line() -> Iterator[None]:
+    original = Moves._settle_in
+
+    def settle_in(moves: Moves, arrival: ModelArrival, _: dict[str, int]) -> None:
+        original(moves, arrival, {})
+
+    with mock.patch.object(Moves, "_settle_in", settle_in):
         yield

@@ -60,6 +60,9 @@ def check_rest(world: World, broker: ModelBroker) -> None:
     complain = world.violations.append
     if not broker.is_up or broker.instructions or broker.matched < len(broker.log):
         complain(f"{broker.id} still has work to do")
+    moves = world.moves[broker.id]
+    if broker.moving or moves.arriving or moves.departed:
+        complain(f"subscriptions are still on their way to or from {broker.id}")
     if broker.waiting:
         complain(f"{broker.id} waits for links that are drained")
     if sorted(broker.links) != neighbours(world, broker.id):

@@ -97,6 +97,7 @@ ACTIONS: Final[dict[str, int]] = {
     "advertise": 2,
     "withdraw": 1,
     "publish_and_go": 2,
+    "roam": 2,
     "cut": 2,
     "crash": 1,
 }

@@ -10,6 +10,7 @@ from typing import Final
 
 from routing.broker import Frame, HangUp, ModelBroker, Publication, Subscription
 from routing.pool import PoolIndex, the_pool
+from routing.roaming import Moves
 from tamis.covering import CoveringOrder
 from tamis.routing import AdvertisementPolicy
 
@@ -96,6 +97,10 @@ class World:
         self.violations: list[str] = []
         self.messages = 0
         self.brokers: Final[dict[str, ModelBroker]] = {}
+        self.moves: Final[dict[str, Moves]] = {}
+        """To and from each broker."""
+        self.travelling: Final[dict[str, Subscription]] = {}
+        """Subscriptions that have left their former home, and have not arrived."""
         self.edges: Final[dict[frozenset[str], Cable | None]] = {}
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._now = 0.0
@@ -104,6 +109,7 @@ class World:
         self.pace: Final[dict[str, float]] = {}
         """How long each broker takes to match an event, at most."""
         self._names = 0
+        self._moves = 0
         self.published: dict[str, int] = {}
         """How many events each publisher has published."""
         self.retired: list[Subscription] = []
@@ -152,7 +158,9 @@ class World:
         """Add a broker without links."""
         name = f"b{len(self.brokers)}"
         self.pace[name] = self.rng.choice((0.1, 0.3, 0.3, 4.0))
-        self.brokers[name] = ModelBroker(name, self._make_index, advertisements, self.wake)
+        broker = ModelBroker(name, self._make_index, advertisements, self.wake)
+        self.brokers[name], self.moves[name] = broker, Moves(self, broker)
+        broker.take_letter = self.moves[name].take
         return name
 
     def connect(self, one: str, other: str) -> None:
@@ -226,14 +234,29 @@ class World:
         broker.subscribe(Subscription(self.new_name("s"), digest, is_durable=is_durable))
 
     def unsubscribe(self, broker: ModelBroker) -> None:
-        if broker.subscriptions:
-            id_ = self.rng.choice([*broker.subscriptions])
-            self.retired.append(broker.subscriptions[id_])
-            broker.unsubscribe(id_)
+        staying = self._staying(broker)
+        if staying:
+            former = self.rng.choice(staying)
+            self.retired.append(former)
+            broker.unsubscribe(former.id)
+
+    def roam(self, broker: ModelBroker) -> None:
+        """Let a client go to another broker, with its subscription."""
+        staying = [one for one in self._staying(broker) if one.is_durable]
+        others = [one for one in self.brokers.values() if one is not broker and one.is_up]
+        if staying and others:
+            one, there = self.rng.choice(staying), self.rng.choice(others)
+            one.is_moving = True
+            self._moves += 1
+            self.moves[there.id].begin(one, broker.id, self._moves)
+
+    def _staying(self, broker: ModelBroker) -> list[Subscription]:
+        return [one for one in broker.subscriptions.values() if not one.is_moving]
 
     def change_subscription(self, broker: ModelBroker) -> None:
-        if broker.subscriptions:
-            former = self.rng.choice([*broker.subscriptions.values()])
+        staying = self._staying(broker)
+        if staying:
+            former = self.rng.choice(staying)
             self.retired.append(former)
             changed = Subscription(
                 former.id, self.pool.draw(self.rng), is_durable=former.is_durable
@@ -290,3 +313,4 @@ class World:
     def subscriptions(self) -> Iterator[Subscription]:
         for broker in self.brokers.values():
             yield from broker.subscriptions.values()
+        yield from self.travelling.values()
