@@ -80,14 +80,22 @@ class Pairs:
         space = Space(**options)
         schema = options.get("schema")
         bound = pool if schema is None else [one.bind(schema) for one in pool]
-        self.covers = [[space.surely_covers(wide, narrow) for narrow in bound] for wide in bound]
-        self.meet = [[not space.surely_disjoint(one, other) for other in bound] for one in bound]
+        never = {one for one in bound if space.is_never(one)}
+        # `Space` may be unsure about a pair of which it knows that one never matches.
+        self.covers = [
+            [narrow in never or space.surely_covers(wide, narrow) for narrow in bound]
+            for wide in bound
+        ]
+        self.meet = [
+            [not ({one, other} & never or space.surely_disjoint(one, other)) for other in bound]
+            for one in bound
+        ]
         # To look for witnesses takes ten times as long, so that is done for some.
         for place in range(0, len(bound) ** 2, WITNESSED_EVERY):
             one, other = divmod(place, len(bound))
             pair = bound[one], bound[other]
-            assert bool(space.covers(*pair)) is self.covers[one][other], pair
-            assert bool(space.intersects(*pair)) is self.meet[one][other], pair
+            assert bool(space.covers(*pair)) is self.covers[one][other] or pair[1] in never, pair
+            assert bool(space.intersects(*pair)) is self.meet[one][other] or {*pair} & never, pair
 
     def roots(self, table: dict[int, int]) -> list[int]:
         """Return the roots of a table of ids and filters."""

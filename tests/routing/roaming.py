@@ -61,9 +61,9 @@ class Moves:
         self.arriving[id_] = ModelArrival(subscription, home, move, len(broker.log))
         broker.moving[id_] = subscription.filter
         broker.handle(LocalFilterAdded(id_, broker.pool.filters[subscription.filter]))
-        self._write(id_, move)
+        self._write(id_, move, RESEND_SECONDS)
 
-    def _write(self, id_: str, move: int) -> None:
+    def _write(self, id_: str, move: int, pause: float) -> None:
         """Ask the former home, again and again, for what is to happen next."""
         arrival = self.arriving.get(id_)
         if arrival is None or arrival.move != move:
@@ -72,7 +72,8 @@ class Moves:
             kind = "farewell" if arrival.is_over else "fence"
             moves = arrival.subscription.moves
             self._send(arrival.home, move, [kind, id_, moves], drains=kind == "fence")
-        self._world.later(lambda: self._write(id_, move), RESEND_SECONDS)
+        # Slow links would carry nothing else if there were ever more letters.
+        self._world.later(lambda: self._write(id_, move, pause * 2), pause)
 
     def _send(self, target: str, move: int, body: list[Any], **more: bool) -> None:
         raw = msgspec.Raw(msgspec.json.encode(body))
