@@ -39,6 +39,8 @@ def run_without(modules: tuple[str, ...], code: str) -> subprocess.CompletedProc
         pytest.param("broker", "import tamis; tamis.open_bus", "Attribute", marks=pytest.mark.slow),
         ("spark", "import tamis.spark", "Import"),
         ("spark", "import tamis; tamis.spark", "Attribute"),
+        ("xml", "import tamis.xml", "Import"),
+        pytest.param("xml", "import tamis; tamis.xml", "Attribute", marks=pytest.mark.slow),
     ],
 )
 def test_an_import_says_what_to_install(extra: str, code: str, kind: str) -> None:
@@ -161,6 +163,7 @@ EXTRAS_OF = {
     "access/jwt.py": ("broker",),
     "sources": ("duckdb",),
     "cli/spark": ("spark",),
+    "xml": ("xml",),
 }
 
 

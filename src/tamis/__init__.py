@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         SchemaError,
         SubscriptionEndedError,
         TamisError,
+        XMLError,
     )
     from tamis.events import (
         Attribute,
@@ -152,6 +153,7 @@ if TYPE_CHECKING:
         "SyncBus",
         "TamisError",
         "Type",
+        "XMLError",
         "__version__",
         "all_of",
         "any_attr",
@@ -206,7 +208,7 @@ else:
                 AddressError CloudEventError DisconnectedError EventError FilterError
                 FilterFunctionError FilterStructureError FilterSyntaxError FilterTypeError
                 JSONError LimitError MissingExtraError OptionError RefusedError SchemaError
-                SubscriptionEndedError TamisError
+                SubscriptionEndedError TamisError XMLError
             """,
             "tamis.events": """
                 Attribute Bits CloudEvent Event EventLimits Kind Schema Type attribute

@@ -5,6 +5,7 @@
     TamisError
     ├── EventError                an event that is not valid
     │   ├── JSONError             text that is not the JSON Tamis accepts
+    │   ├── XMLError              text that is not the XML Tamis accepts
     │   └── CloudEventError       JSON that is not a CloudEvent 1.0
     ├── SchemaError               a schema that is wrong in itself, or needed and missing
     ├── FilterError               a filter that is not valid
@@ -73,6 +74,7 @@ __all__ = [
     "SubscriptionEndedError",
     "TamisError",
     "WorkloadError",
+    "XMLError",
 ]
 
 
@@ -93,6 +95,10 @@ class EventError(TamisError):
 
 class JSONError(EventError):
     """Text that is not the JSON Tamis accepts; `place` is a path or a line and column."""
+
+
+class XMLError(EventError):
+    """Text that is not the XML Tamis accepts; `place` is a line and column."""
 
 
 class CloudEventError(EventError):

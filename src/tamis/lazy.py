@@ -24,6 +24,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "uvicorn",
     ),
     "spark": ("pyspark",),
+    "xml": ("lxml",),
 }
 
 

@@ -1,0 +1,203 @@
+"""XML text to a document, safely: no DTD, no entities, no network, within limits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple, Self
+
+from lxml import etree
+
+from tamis.errors import EventError, LimitError, XMLError
+from tamis.xml.nodes import XMLNode, add_tree
+
+MAX_DEPTH: Final = 200
+"""The largest limit on depth: libxml2 itself stops at 256 levels."""
+
+# What may precede the outermost element, except a document type declaration.
+_PROLOG: Final = re.compile(
+    r"\ufeff?(?:[ \t\r\n]++|<\?(?:(?!\?>).)*+\?>|<!--(?:(?!-->).)*+-->)*+", re.DOTALL
+)
+_ENCODING: Final = re.compile(
+    rb"""\s*<\?xml[^>]{0,100}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']"""
+)
+_ENCODINGS: Final = ("utf-8", "us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252")
+_CHUNK_BYTES: Final = 64 * 1024
+
+
+class XMLLimits(NamedTuple):
+    """Bounds on one document; the operator can raise each, depth up to 200."""
+
+    size: int = 1024 * 1024
+    """Bytes of text, in UTF-8."""
+    depth: int = 64
+    """Elements inside each other."""
+    nodes: int = 100_000
+    """Elements, texts, comments, processing instructions and attributes together."""
+    attributes: int = 256
+    """Attributes of one element, with declarations of namespaces."""
+    value: int = 256 * 1024
+    """Characters of one attribute."""
+
+
+class Document:
+    """A parsed document: its text as it was given, and its nodes in document order."""
+
+    __slots__ = ("nodes", "text")
+
+    def __init__(self, text: str, nodes: list[XMLNode]) -> None:
+        self.text = text
+        self.nodes = nodes
+
+    @classmethod
+    def parse(cls, text: str | bytes, *, limits: XMLLimits | None = None) -> Self:
+        """Parse XML text; bytes are decoded as their declaration says, without one as UTF-8.
+
+        >>> Document.parse("<a><b>5</b></a>").root.value
+        '5'
+        """
+        bounds = limits or XMLLimits()
+        if bounds.depth > MAX_DEPTH:
+            raise ValueError(
+                f"the limit on depth can be {MAX_DEPTH} at the most, not {bounds.depth}"
+            )
+        if len(text) > 4 * bounds.size:
+            raise LimitError("bytes of XML", actual=len(text), limit=bounds.size)
+        decoded = _decoded(text) if isinstance(text, bytes) else text
+        encoded = _encoded(decoded)
+        if len(encoded) > bounds.size:
+            raise LimitError("bytes of XML", actual=len(encoded), limit=bounds.size)
+        if not decoded.strip("\ufeff \t\r\n"):
+            raise XMLError("there is no element in it: it is empty")
+        _refuse_document_type(decoded)
+        nodes = add_tree(_Parsing(bounds).parse(encoded))
+        # The parser has not counted texts: there are at most two for each of the others.
+        if len(nodes) - 1 > bounds.nodes:
+            raise LimitError("nodes of the document", actual=len(nodes) - 1, limit=bounds.nodes)
+        return cls(decoded, nodes)
+
+    @property
+    def root(self) -> XMLNode:
+        """Return the node of the document itself, which holds the outermost element."""
+        return self.nodes[0]
+
+    def __repr__(self) -> str:
+        return f"<Document of {len(self.nodes):,} nodes>"
+
+
+def _decoded(given: bytes) -> str:
+    if given.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encoding = "utf-16"
+    else:
+        declared = _ENCODING.match(given.removeprefix(b"\xef\xbb\xbf")[:200])
+        encoding = declared[1].decode().lower() if declared else "utf-8"
+        if encoding not in _ENCODINGS:
+            known = ", ".join(_ENCODINGS)
+            raise XMLError(
+                f'the encoding "{encoding}" is not read; use {known}, or UTF-16 with its mark'
+            )
+    try:
+        return given.decode(encoding)
+    except UnicodeDecodeError as error:
+        place = f"byte {error.start + 1:,}"
+        raise XMLError(f"this is not {encoding}: {error.reason}", place=place) from None
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.removeprefix("\ufeff").encode()
+    except UnicodeEncodeError as error:
+        place = f"character {error.start + 1:,}"
+        raise XMLError("a lone surrogate is not a character of XML", place=place) from None
+
+
+def _refuse_document_type(text: str) -> None:
+    """Refuse a DTD before the parser sees it: nobody can then declare an entity."""
+    prolog = _PROLOG.match(text)
+    end = prolog.end() if prolog else 0
+    if text.startswith("<!DOCTYPE", end):
+        line = text.count("\n", 0, end) + 1
+        column = end - (text.rfind("\n", 0, end) + 1) + 1
+        raise XMLError(
+            "a document type declaration (<!DOCTYPE …>) is not accepted, because entities can "
+            "make a document huge or read files; leave it out, and write characters as &#…;",
+            place=f"line {line}, column {column}",
+        )
+
+
+class _Parsing:
+    """One run of the parser, which stops at the first limit that is exceeded."""
+
+    def __init__(self, limits: XMLLimits) -> None:
+        self._limits = limits
+        self._depth = 0
+        self._nodes = 0
+        self._declarations = 0
+        self._parser = etree.XMLPullParser(
+            events=("start-ns", "start", "end", "comment", "pi"),
+            encoding="utf-8",
+            resolve_entities=False,
+            no_network=True,
+            load_dtd=False,
+            dtd_validation=False,
+            attribute_defaults=False,
+            huge_tree=False,
+        )
+
+    def parse(self, encoded: bytes) -> Any:
+        """Return the outermost element."""
+        try:
+            for start in range(0, len(encoded), _CHUNK_BYTES):
+                self._parser.feed(encoded[start : start + _CHUNK_BYTES])
+                self._count()
+            root = self._parser.close()
+        except etree.XMLSyntaxError as error:
+            # What came before the mistake may be the reason: libxml2 has limits of its own.
+            self._count()
+            raise self._explained(error) from None
+        self._count()
+        return root
+
+    def _count(self) -> None:
+        for event, element in self._parser.read_events():
+            if event == "start-ns":
+                self._declarations += 1
+                continue
+            if event == "end":
+                self._depth -= 1
+                continue
+            if event == "start":
+                self._depth += 1
+                self._check("elements inside each other", self._depth, self._limits.depth)
+                self._count_attributes(element)
+            self._nodes += 1
+            if self._nodes > self._limits.nodes:
+                raise LimitError("nodes of the document", actual=None, limit=self._limits.nodes)
+
+    def _count_attributes(self, element: Any) -> None:
+        count = len(element.attrib)
+        declared, self._declarations = count + self._declarations, 0
+        self._check("attributes of one element", declared, self._limits.attributes)
+        if count:
+            longest = max(map(len, element.attrib.values()))
+            self._check("characters of one attribute", longest, self._limits.value)
+            self._nodes += count
+
+    def _check(self, what: str, actual: int, limit: int) -> None:
+        if actual > limit:
+            raise LimitError(what, actual=actual, limit=limit)
+
+    def _explained(self, error: Any) -> EventError:
+        # The log has the cause where the exception has only its consequence.
+        first = next(iter(self._parser.feed_error_log), None)
+        reason = first.message if first is not None else error.msg
+        line, column = (first.line, first.column) if first is not None else error.position
+        entity = re.fullmatch(r"Entity '(.{1,100}?)' not defined", reason)
+        if entity:
+            reason = (
+                f"the entity &{entity[1]}; is not known: without a DTD there are &amp; &lt; &gt; "
+                "&quot; &apos; and numbers such as &#228;"
+            )
+        plain = re.sub(r", line \d+, column \d+$", "", reason)
+        return XMLError(
+            f"this is not well-formed XML: {plain}", place=f"line {line}, column {column}"
+        )

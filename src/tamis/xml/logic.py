@@ -1,0 +1,117 @@
+"""Conditions on nodes, and, or, not: what XQL and XPath share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tamis.xml.nodes import XMLNode
+from tamis.xml.paths import XMLExpression
+from tamis.xml.work import Evaluation, Focus
+
+
+def truth_of(result: object) -> bool:
+    """Return whether a result counts as true: nodes, values or a text if there are any."""
+    # NaN, of which Python says that it is true, is false in XPath.
+    return bool(result) and result == result  # noqa: PLR0124
+
+
+class AllHold(NamedTuple):
+    """True if every term is."""
+
+    terms: tuple[XMLExpression, ...]
+
+    @property
+    def is_positional(self) -> bool:
+        """Return whether a term is."""
+        return any(term.is_positional for term in self.terms)
+
+    def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
+        """Return whether every term is true."""
+        return all(truth_of(term.evaluate(evaluation, focus)) for term in self.terms)
+
+
+class SomeHold(NamedTuple):
+    """True if some term is."""
+
+    terms: tuple[XMLExpression, ...]
+
+    @property
+    def is_positional(self) -> bool:
+        """Return whether a term is."""
+        return any(term.is_positional for term in self.terms)
+
+    def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
+        """Return whether some term is true."""
+        return any(truth_of(term.evaluate(evaluation, focus)) for term in self.terms)
+
+
+class Negation(NamedTuple):
+    """True if its term is not."""
+
+    term: XMLExpression
+
+    @property
+    def is_positional(self) -> bool:
+        """Return whether its term is."""
+        return self.term.is_positional
+
+    def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
+        """Return whether the term is false."""
+        return not truth_of(self.term.evaluate(evaluation, focus))
+
+
+class NodeCondition(NamedTuple):
+    """A filter `[ … ]`: keeps the nodes for which an expression is true."""
+
+    expression: XMLExpression
+    has_number: bool = False
+    """Whether the expression may be a number, which in XPath means that place, counted from 1."""
+
+    @property
+    def is_positional(self) -> bool:
+        """Return whether it depends on places."""
+        return self.has_number or self.expression.is_positional
+
+    def kept(self, evaluation: Evaluation, nodes: Sequence[XMLNode]) -> Sequence[XMLNode]:
+        """Return the nodes for which it holds."""
+        evaluation.spend(len(nodes))
+        size = len(nodes)
+        if self.is_positional:
+            focuses = [Focus(node, place, size) for place, node in enumerate(nodes)]
+        else:
+            focuses = [Focus(node) for node in nodes]
+        evaluate = self.expression.evaluate
+        return [
+            focus.node
+            for focus in focuses
+            if _holds(evaluation.once(self, focus, evaluate), focus.position)
+        ]
+
+
+def _holds(result: object, position: int) -> bool:
+    if isinstance(result, float):
+        return result == position + 1
+    return truth_of(result)
+
+
+class Subscript(NamedTuple):
+    """XQL's `[0, 2 $to$ 4, -1]`: keeps nodes by their places, counted from 0 or from the end."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @property
+    def is_positional(self) -> bool:
+        """Return that it depends on places."""
+        return True
+
+    def kept(self, evaluation: Evaluation, nodes: Sequence[XMLNode]) -> Sequence[XMLNode]:
+        """Return the nodes at the places, in their order."""
+        evaluation.spend(len(nodes))
+        size = len(nodes)
+        places: set[int] = set()
+        for first, last in self.ranges:
+            low = first if first >= 0 else size + first
+            high = last if last >= 0 else size + last
+            places.update(range(max(low, 0), min(high, size - 1) + 1))
+        return [node for place, node in enumerate(nodes) if place in places]

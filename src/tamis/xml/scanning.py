@@ -1,0 +1,158 @@
+"""Tokens of a query with their places, and the limits on its text and depth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
+from tamis.events.schema import did_you_mean
+from tamis.xml.nodes import XML_NAMESPACE
+from tamis.xml.work import MAX_QUERY_DEPTH, XMLQueryLimits
+
+NAME: Final = r"[^\W\d][\w.\-·]*+"
+QUOTED: Final = r"\"[^\"]*+\"?|'[^']*+'?"
+
+
+class QueryToken(NamedTuple):
+    """A token, and where it begins."""
+
+    text: str
+    offset: int
+
+    @property
+    def is_name(self) -> bool:
+        """Return whether it is a name, with or without a prefix."""
+        return self.text[:1].isalpha() or self.text[:1] == "_"
+
+    @property
+    def is_quoted(self) -> bool:
+        """Return whether it is a text in quotes."""
+        return self.text[:1] in {"'", '"'}
+
+    @property
+    def shown(self) -> str:
+        """Return it as a message shows it."""
+        if not self.text:
+            return "the end of the query"
+        return f'"{self.text if len(self.text) <= 30 else self.text[:29] + "…"}"'
+
+
+class QueryTokens:
+    """The tokens of a query, and which comes next."""
+
+    def __init__(self, text: str, pattern: re.Pattern[str], limits: XMLQueryLimits) -> None:
+        if len(text) > limits.text:
+            raise LimitError("characters in the query", actual=len(text), limit=limits.text)
+        if limits.depth > MAX_QUERY_DEPTH:
+            raise ValueError(f"the limit on depth can be {MAX_QUERY_DEPTH} at the most")
+        self.text = text
+        self._limits = limits
+        self._depth = 0
+        self._words = [QueryToken(found[0], found.start()) for found in pattern.finditer(text)]
+        self._end = QueryToken("", len(text.rstrip()))
+        self._at = 0
+
+    @property
+    def current(self) -> QueryToken:
+        """Return the next token, an empty one at the end."""
+        return self.ahead(0)
+
+    def ahead(self, count: int) -> QueryToken:
+        """Return a later token."""
+        place = self._at + count
+        return self._words[place] if place < len(self._words) else self._end
+
+    def behind(self) -> QueryToken | None:
+        """Return the token that was taken last."""
+        return self._words[self._at - 1] if self._at else None
+
+    def take(self) -> QueryToken:
+        """Return the next token, and go on."""
+        token = self.current
+        self._at += 1
+        return token
+
+    def skip(self, *texts: str) -> bool:
+        """Skip the next token if it is one of these."""
+        if self.current.text not in texts:
+            return False
+        self._at += 1
+        return True
+
+    def expect(self, text: str, why: str) -> None:
+        """Skip a token that must come next."""
+        if not self.skip(text):
+            raise self.error(f'"{text}" is missing {why}')
+
+    def opened_by(self, token: QueryToken) -> str:
+        """Return which bracket is meant, for a message that another is missing."""
+        line_start = self.text.rfind("\n", 0, token.offset) + 1
+        line = self.text.count("\n", 0, token.offset)
+        place = f"line {line + 1}, " if line else ""
+        return f'for the "{token.text}" in {place}column {token.offset - line_start + 1}'
+
+    def expect_end(self) -> None:
+        """Refuse what is left over."""
+        token = self.current
+        if not token.text:
+            return
+        if token.text in {")", "]"}:
+            opening = {")": "(", "]": "["}[token.text]
+            raise self.error(f'this "{token.text}" closes nothing: there is no "{opening}" for it')
+        raise self.error(f"{token.shown} does not continue the query")
+
+    def error(
+        self,
+        reason: str,
+        *,
+        at: QueryToken | None = None,
+        hint: str = "",
+        meant: str = "",
+        known: Iterable[str] = (),
+    ) -> FilterSyntaxError:
+        """Return an error at a token, by default the next; a hint may suggest a known name."""
+        offset = (self.current if at is None else at).offset
+        hint = hint or did_you_mean(meant, known)
+        return FilterSyntaxError(reason, text=self.text, offset=offset, hint=hint)
+
+    def quoted(self) -> str:
+        """Take a text in quotes, and return what is between them."""
+        token = self.take()
+        if len(token.text) < 2 or token.text[-1] != token.text[0]:
+            raise self.error(f"this {token.text[0]} is never closed", at=token)
+        return token.text[1:-1]
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """Count a level of nesting; parsing recurses only here."""
+        self._depth += 1
+        if self._depth > self._limits.depth:
+            raise LimitError("levels of the query", actual=None, limit=self._limits.depth)
+        yield
+        self._depth -= 1
+
+
+class Namespaces:
+    """The prefixes that a query may use, and the namespaces that they stand for."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        for prefix, namespace in given.items():
+            if not re.fullmatch(NAME, prefix):
+                raise FilterTypeError(f"{prefix!r:.60} cannot be the prefix of a namespace")
+            if not namespace:
+                raise FilterTypeError(f'the prefix "{prefix}" must stand for a namespace')
+        self._known = {"xml": XML_NAMESPACE, **given}
+
+    def of(self, prefix: str, tokens: QueryTokens, at: QueryToken) -> str:
+        """Return the namespace of a prefix."""
+        if prefix not in self._known:
+            hint = did_you_mean(prefix, self._known)
+            raise tokens.error(
+                f'the prefix "{prefix}" stands for no namespace',
+                at=at,
+                hint=hint or f'give namespaces={{"{prefix}": "…"}}',
+            )
+        return self._known[prefix]

@@ -1,0 +1,133 @@
+"""XQL: the conformance cases, and what no case can say."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
+from tamis.xml import Document, XMLQueryLimits, query
+from xml_cases import cases, check
+
+CASES = cases("xql")
+
+
+@pytest.mark.parametrize(("topic", "case"), CASES)
+def test_a_case_of_xql(topic: Mapping[str, Any], case: Mapping[str, Any]) -> None:
+    check(topic, case)
+
+
+def test_there_are_at_least_150_cases() -> None:
+    assert len(CASES) >= 150
+
+
+USER = """<User><Sex>female</Sex><Role>manager</Role>
+<Address><Zip>1050</Zip><City>Wien</City></Address>
+<Address><Zip>5473</Zip><City>Milano</City></Address></User>"""
+LISTING_2 = (
+    "./User/Role",
+    "./User?[./Address/Zip $gt$ 1040 ]/Role",
+    "./User?[./Address/Zip $gt$ 1040 $and$\n      Sex='female' ]/Role",
+    "./User?[( $all$ ./Address/Zip $gt$ 1040) $and$\n      Sex='female' ][$any$ ./Role='manager' ]",
+)
+
+
+def test_listing_2_of_the_paper_works_as_printed() -> None:
+    document = Document.parse(USER)
+    poorer = Document.parse(USER.replace("5473", "1040"))
+    assert [query(text).matches(document) for text in LISTING_2] == [True] * 4
+    assert [query(text).matches(poorer) for text in LISTING_2] == [True] * 3 + [False]
+    assert query(LISTING_2[1]).select(document)[0].xml == "<Role>manager</Role>"
+
+
+def test_users_have_their_own_operators_and_functions() -> None:
+    document = Document.parse(USER)
+    starts = query(
+        "//City[. $starts$ 'Wi']", operators={"starts": lambda a, b: str(a).startswith(str(b))}
+    )
+    assert [node.value for node in starts.select(document)] == ["Wien"]
+    longest = query(
+        "longest(//City, 'x') = 'Milano'",
+        functions={"longest": lambda texts, _: max(texts, key=len)},
+    )
+    assert longest.matches(document)
+    assert query(
+        "$all$ //City $has$ 'i'", operators={"has": lambda a, b: str(b) in str(a)}
+    ).matches(document)
+    assert query(
+        "User[even(Address!count())]", functions={"even": lambda n: n[0] % 2 == 0}
+    ).matches(document)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"operators": {"eq": max}}, 'XQL has "eq" itself: give your operator another name'),
+        ({"functions": {"text": max}}, 'XQL has "text" itself: give your function another name'),
+        ({"operators": {"a b": max}}, "'a b' cannot be the name of an operator"),
+        ({"functions": {"f": 5}}, 'the function "f" is not a function: 5'),
+        ({"language": "xqll"}, 'there is no query language "xqll"; did you mean "xql"?'),
+        ({"namespaces": {"a b": "u"}}, "'a b' cannot be the prefix of a namespace"),
+        ({"namespaces": {"a": ""}}, 'the prefix "a" must stand for a namespace'),
+    ],
+)
+def test_a_wrong_argument_is_refused(given: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(FilterTypeError) as refused:
+        query("a", **given)
+    assert str(refused.value) == sentence
+
+
+def test_a_mistake_is_shown_at_its_place() -> None:
+    with pytest.raises(FilterSyntaxError) as refused:
+        query("//book[\n  price $gtt$ 5]")
+    assert str(refused.value) == (
+        '"$gtt$" is not an operator of XQL, nor one of yours; did you mean "$gt$"? '
+        "(line 2, column 9)\n    price $gtt$ 5]\n          ^"
+    )
+
+
+def test_only_nodes_can_be_selected() -> None:
+    with pytest.raises(FilterTypeError, match="this query finds values, or is true or false"):
+        query("//a = 5").select(Document.parse("<a/>"))
+
+
+def test_the_text_and_the_depth_of_a_query_are_limited() -> None:
+    with pytest.raises(LimitError, match="characters in the query: 20,000 exceeds"):
+        query("a" * 20_000)
+    for text in ("(" * 5_000 + "a", "a[" * 5_000, "ancestor(" * 1_000 + "a", "a" + "/(b" * 3_000):
+        with pytest.raises(LimitError, match="levels of the query: more than 32"):
+            query(text)
+    assert query("$not$ " * 2_001 + "a").matches(Document.parse("<b/>"))
+    deep = query("a[" * 31 + "a" + "]" * 31)
+    assert not deep.matches(Document.parse("<a><a/></a>"))
+    with pytest.raises(ValueError, match="the limit on depth can be 32 at the most"):
+        query("a", limits=XMLQueryLimits(depth=33))
+
+
+SIBLINGS = Document.parse("<a>" + "<b><c/></b>" * 40 + "</a>")
+EXPONENTIAL = (
+    "a/b" + "/../b" * 300,
+    "a/b" + "/../*" * 300 + "[c]",
+    "//b" + "[../b" * 30 + "]" * 30,
+    "//b" + "//.." * 30 + "//b" * 30,
+    "//*" + "[.//*" * 15 + "]" * 15,
+    "(//b" + " | //b" * 500 + ")",
+    "//c" + "/ancestor(*[.//c" * 8 + "])" * 8,
+)
+
+
+@pytest.mark.parametrize("number", range(len(EXPONENTIAL)))
+def test_what_is_exponential_in_naive_evaluators_is_not(number: int) -> None:
+    start = time.process_time()
+    query(EXPONENTIAL[number]).matches(SIBLINGS)
+    assert time.process_time() - start < 5
+
+
+def test_work_is_limited() -> None:
+    slow = query("//*[//*[//* = //*]]", limits=XMLQueryLimits(work=50_000))
+    with pytest.raises(LimitError, match="work of one evaluation: more than 50,000 exceeds") as no:
+        slow.matches(SIBLINGS)
+    assert str(no.value).endswith("make the query simpler, or the document smaller")
