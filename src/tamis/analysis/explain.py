@@ -34,6 +34,7 @@ from tamis.filters.atoms import (
 from tamis.filters.folding import CASELESS_FLAG
 from tamis.filters.modes import View, view_of
 from tamis.filters.printing import show_name, show_value
+from tamis.html_text import html_escaped, html_list
 
 # The most reasons or values that a sentence lists.
 MAX_SHOWN: Final = 12
@@ -95,6 +96,15 @@ class Explanation(NamedTuple):
 
     def __repr__(self) -> str:
         return f"<Explanation: {' '.join(str(self).splitlines())}>"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        sign = "✓" if self.matched else "✗"
+        head, *lines = str(self).splitlines()
+        reasons = [html_escaped(line[2:]) for line in lines if line.startswith("- ")]
+        rest = [f"<p>{html_escaped(line)}</p>" for line in lines if not line.startswith("- ")]
+        found = html_list(reasons) if reasons else ""
+        return f"<p>{sign} <b>{html_escaped(head)}</b></p>{found}{''.join(rest)}"
 
     def _turn(self) -> str:
         """Return the sentence about the change."""

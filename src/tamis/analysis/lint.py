@@ -37,6 +37,7 @@ from tamis.filters import Filter, Id, Mode
 from tamis.filters.atoms import HasKind, Present
 from tamis.filters.printing import ANY
 from tamis.filters.simplify import simplify
+from tamis.html_text import html_code, html_escaped, html_table
 
 # Steps for one question, some milliseconds. Ordinary filters take a few hundred.
 BUDGET_STEPS: Final = 20_000
@@ -104,6 +105,18 @@ class Findings(Sequence[Finding]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        rows = (
+            (html_code(repr(one.id)), html_escaped(one.rule), html_escaped(one.message))
+            for one in self._found
+        )
+        counts = f"{self.unseen:,} filters not checked, {self.unasked:,} pairs not compared"
+        left = f"<p>{counts}, {self.open:,} questions open</p>"
+        is_all = not (self.unseen or self.unasked or self.open)
+        found = html_table(("filter", "rule", "finding"), rows, len(self), "findings")
+        return (found if self._found else "<p>no findings</p>") + ("" if is_all else left)
 
     def __getitem__(self, number: int) -> Finding:  # type: ignore[override]
         return self._found[number]

@@ -23,6 +23,7 @@ from tamis.filters import Filter, Mode
 from tamis.filters.boolean import require_filter
 from tamis.filters.modes import as_mode, require_schema
 from tamis.filters.translations import Relatable, translation_of
+from tamis.html_text import html_escaped, html_table
 
 # Steps for one question, about a second at most. Ordinary filters take a few hundred.
 BUDGET_STEPS: Final = 200_000
@@ -234,6 +235,17 @@ class Comparison(NamedTuple):
     def exact(self) -> bool:
         """Return whether all three answers are exact."""
         return self.covers.exact and self.covered.exact and self.meets.exact
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        questions = ("the first covers the second", "the second covers the first", "they intersect")
+        answers = (self.covers, self.covered, self.meets)
+        rows = (
+            (html_escaped(question), "yes" if answer else "no", "yes" if answer.exact else "no")
+            for question, answer in zip(questions, answers, strict=True)
+        )
+        head = f"<p>The first filter <b>{html_escaped(self.relationship.value)}</b> the second.</p>"
+        return head + html_table(("question", "answer", "exact"), rows, 3, "questions")
 
 
 def compare(one: Relatable, other: Relatable, **options: Unpack[RelationOptions]) -> Comparison:

@@ -14,6 +14,7 @@ import msgspec
 from tamis.errors import FilterTypeError, LimitError
 from tamis.events import Event, Schema
 from tamis.filters.modes import Mode, View, as_mode, view_of
+from tamis.html_text import html_code
 
 # Deeper trees than this are refused where they are built, so that every walk over a filter may
 # be plain recursion. Admission limits (`FilterLimits`) lie below it.
@@ -110,6 +111,10 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"<Filter {self}>"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return html_code(self)
 
 
 class Constant(Filter, frozen=True):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tamis.bindings import IS_COMPILED
 from tamis.errors import TamisError
 from tamis.filters import Id
+from tamis.html_text import html_code, html_escaped, html_table
 from tamis.matching.evaluate.evaluator import MAX_TILE_WORDS
 from tamis.matching.evaluate.segment_matches import Bitmap, SegmentMatches
 from tamis.matching.match_kernels import (
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 _EVERYONE: Final = np.empty(0, np.bool_)
 # With so many ids at once, it is worthwhile to call a kernel first.
 _MANY_IDS: Final = 128
+MAX_SHOWN_IDS: Final = 20
+"""Ids of one event that notebooks show."""
 _NO_IDS: Final = np.empty(0, np.object_)
 _LIST_BYTES: Final = 4
 """What a match takes in a list."""
@@ -101,6 +104,18 @@ class Matches(Sequence[list[Id]]):
 
     def __len__(self) -> int:
         return self._length
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        rows = ((str(number), self._shown(number)) for number in range(self._length))
+        return html_table(("event", "subscriptions"), rows, self._length, "events")
+
+    def _shown(self, number: int) -> str:
+        if number in self.errors:
+            return f"<i>refused: {html_escaped(self.errors[number])}</i>"
+        ids = self[number]
+        more = f" and {len(ids) - MAX_SHOWN_IDS:,} more" if len(ids) > MAX_SHOWN_IDS else ""
+        return ", ".join(html_code(repr(id_)) for id_ in ids[:MAX_SHOWN_IDS]) + more
 
     def __getitem__(self, number: int) -> list[Id]:  # type: ignore[override]
         if not -self._length <= number < self._length:

@@ -14,6 +14,7 @@ from tamis.errors import FilterTypeError, LimitError
 from tamis.events import Event
 from tamis.filters.boolean import MAX_DEPTH, Filter
 from tamis.filters.translations import Translation
+from tamis.html_text import html_code
 from tamis.objects.accessors import (
     Accessor,
     ByName,
@@ -94,6 +95,10 @@ class ObjectFilter:
     def nor(self, other: object) -> ObjectFilter:
         """Neither."""
         return ~(self | other)
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return html_code(repr(self))
 
     def __bool__(self) -> NoReturn:
         raise FilterTypeError(
