@@ -1,4 +1,4 @@
-"""Conditions on nodes, and, or, not: what XQL and XPath share."""
+"""Conditions on nodes, and, or, not; subscripts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from tamis.xml.work import Evaluation, Focus
 
 def truth_of(result: object) -> bool:
     """Return whether a result counts as true: nodes, values or a text if there are any."""
-    # NaN, of which Python says that it is true, is false in XPath.
-    return bool(result) and result == result  # noqa: PLR0124
+    return bool(result)
 
 
 class AllHold(NamedTuple):
@@ -65,13 +64,11 @@ class NodeCondition(NamedTuple):
     """A filter `[ … ]`: keeps the nodes for which an expression is true."""
 
     expression: XMLExpression
-    has_number: bool = False
-    """Whether the expression may be a number, which in XPath means that place, counted from 1."""
 
     @property
     def is_positional(self) -> bool:
         """Return whether it depends on places."""
-        return self.has_number or self.expression.is_positional
+        return self.expression.is_positional
 
     def kept(self, evaluation: Evaluation, nodes: Sequence[XMLNode]) -> Sequence[XMLNode]:
         """Return the nodes for which it holds."""
@@ -82,17 +79,7 @@ class NodeCondition(NamedTuple):
         else:
             focuses = [Focus(node) for node in nodes]
         evaluate = self.expression.evaluate
-        return [
-            focus.node
-            for focus in focuses
-            if _holds(evaluation.once(self, focus, evaluate), focus.position)
-        ]
-
-
-def _holds(result: object, position: int) -> bool:
-    if isinstance(result, float):
-        return result == position + 1
-    return truth_of(result)
+        return [focus.node for focus in focuses if truth_of(evaluation.once(self, focus, evaluate))]
 
 
 class Subscript(NamedTuple):

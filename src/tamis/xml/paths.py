@@ -1,4 +1,4 @@
-"""Paths: steps from nodes to nodes, each with what keeps some of them. Both languages use them."""
+"""Paths: steps from nodes to nodes, each with what keeps some of them."""
 
 from __future__ import annotations
 

@@ -65,10 +65,6 @@ class QueryTokens:
         place = self._at + count
         return self._words[place] if place < len(self._words) else self._end
 
-    def behind(self) -> QueryToken | None:
-        """Return the token that was taken last."""
-        return self._words[self._at - 1] if self._at else None
-
     def take(self) -> QueryToken:
         """Return the next token, and go on."""
         token = self.current
