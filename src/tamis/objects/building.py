@@ -15,14 +15,7 @@ from tamis.filters.translations import Translation
 from tamis.objects.accessors import Accessor, class_name
 from tamis.objects.conditions import CONDITIONS, compared, quantified, truth_of
 from tamis.objects.message_classes import remember
-from tamis.objects.patterns import (
-    Complement,
-    Conjunction,
-    Disjunction,
-    ObjectFilter,
-    Parity,
-    combined,
-)
+from tamis.objects.patterns import Combinable, Complement, ObjectFilter
 from tamis.objects.stepping import (
     TEST_NAMES,
     Recorded,
@@ -34,7 +27,7 @@ from tamis.objects.stepping import (
 from tamis.objects.translating import translate
 
 
-class StandIn:
+class StandIn(Combinable):
     """What `message` returns: it stands for the object that an accessor finds."""
 
     __slots__ = ("_recorded",)
@@ -77,24 +70,6 @@ class StandIn:
 
     def __ge__(self, other: object) -> ObjectFilter:
         return compared(recorded(self), ">=", other)
-
-    def __and__(self, other: object) -> ObjectFilter:
-        return combined(Conjunction, self, other)
-
-    def __rand__(self, other: object) -> ObjectFilter:
-        return combined(Conjunction, other, self)
-
-    def __or__(self, other: object) -> ObjectFilter:
-        return combined(Disjunction, self, other)
-
-    def __ror__(self, other: object) -> ObjectFilter:
-        return combined(Disjunction, other, self)
-
-    def __xor__(self, other: object) -> ObjectFilter:
-        return combined(Parity, self, other)
-
-    def __rxor__(self, other: object) -> ObjectFilter:
-        return combined(Parity, other, self)
 
     def __invert__(self) -> ObjectFilter:
         return Complement.of(self.__condition__())

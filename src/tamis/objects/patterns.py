@@ -37,7 +37,31 @@ from tamis.objects.comparing import (
 MAX_CONDITIONS: Final = 10_000
 
 
-class ObjectFilter:
+class Combinable:
+    """What can be combined to filters over objects."""
+
+    __slots__ = ()
+
+    def __and__(self, other: object) -> ObjectFilter:
+        return combined(Conjunction, self, other)
+
+    def __rand__(self, other: object) -> ObjectFilter:
+        return combined(Conjunction, other, self)
+
+    def __or__(self, other: object) -> ObjectFilter:
+        return combined(Disjunction, self, other)
+
+    def __ror__(self, other: object) -> ObjectFilter:
+        return combined(Disjunction, other, self)
+
+    def __xor__(self, other: object) -> ObjectFilter:
+        return combined(Parity, self, other)
+
+    def __rxor__(self, other: object) -> ObjectFilter:
+        return combined(Parity, other, self)
+
+
+class ObjectFilter(Combinable):
     """A condition on objects; combine with `&`, `|`, `^` and `~`, print to see it as Python."""
 
     depth: ClassVar[int] = 0
@@ -66,24 +90,6 @@ class ObjectFilter:
     def conditions(self) -> Iterator[ObjectCondition | Quantified]:
         """Yield the conditions from left to right; not those inside of other conditions."""
         raise NotImplementedError
-
-    def __and__(self, other: object) -> ObjectFilter:
-        return combined(Conjunction, self, other)
-
-    def __rand__(self, other: object) -> ObjectFilter:
-        return combined(Conjunction, other, self)
-
-    def __or__(self, other: object) -> ObjectFilter:
-        return combined(Disjunction, self, other)
-
-    def __ror__(self, other: object) -> ObjectFilter:
-        return combined(Disjunction, other, self)
-
-    def __xor__(self, other: object) -> ObjectFilter:
-        return combined(Parity, self, other)
-
-    def __rxor__(self, other: object) -> ObjectFilter:
-        return combined(Parity, other, self)
 
     def __invert__(self) -> ObjectFilter:
         return Complement.of(self)
