@@ -143,11 +143,14 @@ class EnumCarrier(Carrier):
     def __init__(self, cls: type[Enum]) -> None:
         self.cls: Final = cls
         self.shown = cls.__name__
-        self._members: Final = {_compared(member): member for member in cls}
-        kinds = {type(value) for value in self._members}
+        kinds = {type(_compared(member)) for member in cls}
         is_exact = len(kinds) == 1 and kinds <= {*PlainCarrier.CLASSES}
         self._value: Final = PlainCarrier(kinds.pop()) if is_exact else None
         self.decoded = Any if self._value is None else self._value.decoded
+        decode = msgspec.json.Decoder(self.decoded).decode
+        self._members: Final = {
+            decode(msgspec.json.encode(self.write(member, ()))): member for member in cls
+        }
 
     def takes(self, value: object) -> bool:
         """Return whether it is a member."""
@@ -156,7 +159,7 @@ class EnumCarrier(Carrier):
     def write(self, value: Any, at: PlaceSteps) -> object:
         """Return what it is compared by."""
         compared = _compared(value)
-        return compared if self._value is None else self._value.write(compared, at)
+        return (self._value or PlainCarrier(type(compared))).write(compared, at)
 
     def restores(self, decoded: object) -> bool:
         """Return whether it is the value of a member."""
