@@ -92,7 +92,7 @@ async def wait_until_idle(broker: Broker) -> None:
 
 def _is_sending(broker: Broker) -> bool:
     return any(
-        one.attachment is not None and broker.store.state.pending_count(one.number) > 0
+        one.attachments and broker.store.state.pending_count(one.number) > 0
         for one in broker.subscription_index
     )
 

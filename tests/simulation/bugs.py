@@ -16,6 +16,7 @@ from simulation.clock import SimulatedClock
 from storage.disk import Disk, DiskFile, _apply
 from tamis.broker import Broker
 from tamis.broker.deliver import notifier as notifying
+from tamis.broker.deliver.group_queues import GroupQueue
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
 from tamis.broker.match.deferred import DeferredWriter
@@ -217,7 +218,7 @@ def silent_delivery() -> Iterator[None]:
 
         return end_silently
 
-    with replaced(Notifier, "_end", make):
+    with replaced(Notifier, "end_one", make):
         yield
 
 
@@ -309,6 +310,25 @@ def overtaking() -> Iterator[None]:
         return select_large
 
     with replaced(DeferredWriter, "select", make):
+        yield
+
+
+@bug("two members handle events of a key at a time")
+def free_keys() -> Iterator[None]:
+    def make(choose: Any) -> Any:
+        def choose_any(self: GroupQueue, *args: Any) -> Any:
+            self.in_flight.busy.clear()
+            return choose(self, *args)
+
+        return choose_any
+
+    with replaced(GroupQueue, "_choose", make):
+        yield
+
+
+@bug("what a member had is not sent again")
+def lost_with_its_member() -> Iterator[None]:
+    with mock.patch.object(GroupQueue, "forget_sent", GroupQueue._take_held):
         yield
 
 

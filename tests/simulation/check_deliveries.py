@@ -36,7 +36,11 @@ class DeliveryChecker(SightChecker):
         self.deliveries = 0
 
     def deliver(
-        self, subscription: SubscriptionModel, credential: Credential, events: Sequence[Delivery]
+        self,
+        subscription: SubscriptionModel,
+        credential: Credential,
+        events: Sequence[Delivery],
+        holder: object = None,
     ) -> None:
         """Check events that are about to be handed to a consumer."""
         if not events:
@@ -48,7 +52,32 @@ class DeliveryChecker(SightChecker):
             self.fail(f"{subscription} delivers after it has expired")
         self.check_credential(credential, f"{subscription} delivers")
         for event in events:
+            if subscription.ordering_key is not None:
+                self._deliver_to_member(subscription, event.sequence, holder)
             self._deliver(subscription, credential, event)
+
+    def _deliver_to_member(self, group: SubscriptionModel, sequence: int, holder: object) -> None:
+        """Check that an event of a group does not overtake another of its key."""
+        progress, entry = group.of(sequence), self.log.entries.get(sequence)
+        group.holders[sequence] = holder
+        if progress.acknowledged == YES:
+            # The acknowledgement came when somebody else was about to be sent it.
+            progress.acknowledged, progress.acknowledged_at = MAYBE, self.now
+        if entry is None or not group.ordering_key or self.world.is_disk_unreliable:
+            return
+        key = entry.event.document[group.ordering_key]
+        overtaken = [
+            other.sequence
+            for other in self.log.entries.values()
+            if max(group.start, self.log.first) <= other.sequence < sequence
+            and other.event.document[group.ordering_key] == key
+            and group.wants(other)
+            and group.of(other.sequence).acknowledged == NO
+            and not group.of(other.sequence).is_last_chance_over
+            and self.was_always_visible(group, other, self.now)
+        ]
+        if overtaken and not progress.deliveries:
+            self.fail(f"{group} gets {sequence}, which overtakes {overtaken} of its key")
 
     def _deliver(
         self, subscription: SubscriptionModel, credential: Credential, delivery: Delivery
@@ -116,6 +145,7 @@ class DeliveryChecker(SightChecker):
         up_to: int,
         *,
         surely: bool = True,
+        holder: object = None,
     ) -> None:
         """Note an acknowledgement that the broker has received."""
         how = "acknowledged" if surely else "acknowledges"
@@ -126,7 +156,10 @@ class DeliveryChecker(SightChecker):
         for sequence in {*sequences, *range(subscription.start, up_to + 1)}:
             entry = self.log.entries.get(sequence)
             if entry is not None:
-                self._acknowledge(subscription, credential, entry, surely=surely)
+                # Of a group, the one that was sent an event last has it.
+                is_group = subscription.ordering_key is not None
+                has_it = not is_group or subscription.holders.get(sequence) is holder
+                self._acknowledge(subscription, credential, entry, surely=surely and has_it)
 
     def _acknowledge(
         self,

@@ -178,6 +178,7 @@ class Checker(DeliveryChecker):
                 has_rivals=key in self.world.contested,
                 is_replay_over_at=self.log.next,
                 durable=wanted.durable is not None,
+                ordering_key=wanted.ordering_key if wanted.group else None,
                 policy=wanted.policy,
                 max_attempts=wanted.max_attempts or self.world.settings.max_attempts,
                 roles=self.perhaps_used.get(key, set()),

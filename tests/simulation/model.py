@@ -120,6 +120,10 @@ class SubscriptionModel:
     most_lost: int = 0
     """How many it may have removed."""
     told_slow: int = 0
+    ordering_key: str | None = None
+    """Of a group: the attribute by which it is ordered; empty: none."""
+    holders: dict[int, object] = field(default_factory=dict)
+    """Of a group: who was sent each event last; None: it was fetched."""
     is_replay_over_at: int = 0
     """From here on all events were stored after it was made."""
 

@@ -7,6 +7,8 @@ import contextlib
 from math import inf
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from simulation.clients import FrameClient, Push, fetch, request
 from simulation.credentials import Credential
 from tamis.broker import Session
@@ -34,6 +36,9 @@ POLICIES: tuple[SlowPolicy, ...] = ("wait", "drop", "disconnect")
 
 class DurableSubscriber:
     """Connects to one durable subscription again and again, and each time behaves differently."""
+
+    is_member = False
+    """Whether it shares its subscription with others."""
 
     def __init__(self, world: World, principal: str, name: str) -> None:
         self._world = world
@@ -128,7 +133,7 @@ class DurableSubscriber:
             elif choice < 0.8:
                 await client.send(Acknowledge(subscription=self.name, sequences=[event.sequence]))
                 self.unacknowledged.pop(event.sequence)
-            elif choice < 0.85:
+            elif choice < 0.85 and not self.is_member:
                 await client.send(Acknowledge(subscription=self.name, up_to=event.sequence))
                 self.unacknowledged.clear()
 
@@ -287,7 +292,32 @@ def _new(frame: Subscribe) -> NewSubscription:
         start=frame.start,
         lifetime=frame.lifetime,
         max_attempts=frame.max_attempts,
+        group=frame.group,
+        ordering_key=frame.ordering_key,
     )
+
+
+class GroupMember(DurableSubscriber):
+    """Shares a subscription with the other members of its group."""
+
+    is_member = True
+
+    def __init__(self, world: World, principal: str, name: str, number: int) -> None:
+        # What they have in common comes from the name.
+        super().__init__(world, principal, name)
+        keys = ("", "b", "a") if principal == "carl" else ("",)
+        self._ordering_key = self._random.choice(keys)
+        self._lifetime = None
+        self._random = world.stream(f"member {principal} {name} {number}")
+        self._member = self._random.choice(["", f"member {number}"])
+
+    def wanted(self, credit: int, acknowledge: str) -> Subscribe:
+        return msgspec.structs.replace(
+            super().wanted(credit, acknowledge),
+            group=True,
+            ordering_key=self._ordering_key,
+            member=self._member,
+        )
 
 
 class PatientSubscriber(DurableSubscriber):

@@ -176,7 +176,7 @@ class Verdict:
             "sessions": len(broker._sessions),
             "connections of principals": sum(broker._connected.values()),
             "subscriptions": sum(not one.stored.durable for one in broker.subscription_index),
-            "consumers": sum(one.attachment is not None for one in broker.subscription_index),
+            "consumers": sum(len(one.attachments) for one in broker.subscription_index),
             "listeners": sum(len(one.queue.listeners) for one in broker.subscription_index),
             "publications": broker.committer._waiting.qsize(),
             "batches": broker.matcher._unmatched.qsize(),

@@ -64,7 +64,7 @@ class ConnectionWatch:
             case Acknowledge() as frame:
                 self._acknowledged = frame
                 checker.acknowledging(
-                    self.credential, frame.subscription, frame.sequences, frame.up_to
+                    self.credential, frame.subscription, frame.sequences, frame.up_to, holder=self
                 )
             case Reject() as frame:
                 checker.rejecting(key(frame.subscription), frame.sequence)
@@ -145,7 +145,7 @@ class ConnectionWatch:
         self._credit[frame.subscription] -= len(frame.events)
         if self._credit[frame.subscription] < 0:
             self._checker.fail(f"{subscription} delivers more events than it has credit for")
-        self._checker.deliver(subscription, self.credential, frame.events)
+        self._checker.deliver(subscription, self.credential, frame.events, self)
 
     def _refused(self, frame: Refused) -> None:
         if frame.ref is None:

@@ -27,6 +27,7 @@ from simulation.publishers import Publisher
 from simulation.server import Supervisor
 from simulation.subscribers import (
     DurableSubscriber,
+    GroupMember,
     PatientSubscriber,
     TemporarySubscriber,
     Tenant,
@@ -235,7 +236,9 @@ class World:
         # Two consumers of one subscription, with different rights, take it from each other.
         rivals = [one.rival() for one in self.durable if random.random() < 0.3]
         self.durable += rivals
-        self.contested = {(one.principal, one.name) for one in rivals}
+        members = self._members()
+        self.durable += members
+        self.contested = {(one.principal, one.name) for one in [*rivals, *members]}
         patient = [PatientSubscriber(self, "carl", "s5")] if random.random() < 0.5 else []
         temporary = [
             TemporarySubscriber(self, random.choice(["ann", "bob", "carl"]), number)
@@ -247,6 +250,14 @@ class World:
         if random.random() < 0.6:
             others += [Administrator(self), Burglar(self)]
         return [*self.publishers, *self.durable, *temporary, *patient, *others]
+
+    def _members(self) -> list[GroupMember]:
+        random = self.stream("groups")
+        if random.random() < 0.5:
+            return []
+        principal = random.choice(["carl", "carl", "ann"])
+        count = random.randint(2, 4)
+        return [GroupMember(self, principal, "g1", number) for number in range(count)]
 
     async def _up(self) -> Broker:
         """Wait for the broker to be up."""

@@ -229,6 +229,7 @@ class Broker:
         self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(
             store=store,
+            event_cache=event_cache,
             engine=self.engine,
             subscription_index=self.subscription_index,
             matcher=self.matcher,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from socket import gethostname
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
@@ -25,6 +28,12 @@ logger: Final = logging.getLogger("tamis.client")
 
 # Acknowledgements that nobody waits for are collected for this long, to be sent together.
 _SECONDS_TO_COLLECT: Final = 0.02
+
+
+def _member_name() -> str:
+    """Return a name for a member of a group: where it runs, and what tells it from others."""
+    host = "".join(one for one in gethostname()[:100] if one.isprintable())
+    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @asynccontextmanager
@@ -92,6 +101,7 @@ class Consumer:
         self._timer: asyncio.TimerHandle | None = None
         self._expires_at: float | None = None
         self._missed = 0
+        self._member = _member_name() if request.group else ""
 
     # --- properties ------------------------------------------------------------------------------
 
@@ -323,6 +333,9 @@ class Consumer:
             max_attempts=request.max_attempts,
             resumes=self.durable is not None and self.was_confirmed,
             roaming=request.roaming,
+            group=request.group,
+            ordering_key=request.ordering_key,
+            member=self._member,
         )
 
     def _start(self) -> int | str:

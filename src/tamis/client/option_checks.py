@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, TypeVar
 import msgspec
 
 from tamis.errors import OptionError
+from tamis.events import EventLimits
 from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.filters import Filter, Mode
@@ -110,6 +111,14 @@ def check_subscription_name(name: str, value: str | None) -> str | None:
     return value
 
 
+def check_attribute(name: str, value: str | None) -> str | None:
+    """Return the name of an attribute, or None."""
+    most = EventLimits().name
+    if value is not None and (not isinstance(value, str) or not 0 < len(value) <= most):
+        _refuse(name, value, f"the name of an attribute, a text of 1 to {most:,} characters")
+    return None if value is None else check_text(name, value)
+
+
 def check_subscriptions(
     given: Iterable[NewSubscription | Mapping[str, Any]],
 ) -> list[NewSubscription]:
@@ -140,6 +149,8 @@ def _new_subscription(row: NewSubscription | Mapping[str, Any]) -> NewSubscripti
         lifetime=check_duration("lifetime", row.lifetime),
         start=check_position("start", row.start),
         max_attempts=check_integer("max_attempts", row.max_attempts, 0, MAX_ATTEMPTS),
+        group=check_flag("group", row.group),
+        ordering_key=check_attribute("ordering_key", row.ordering_key or None) or "",
     )
     # Also the length of the filter, and that it is Unicode.
     check_arguments(checked)

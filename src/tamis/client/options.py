@@ -16,6 +16,8 @@ from tamis.protocol.management import MAX_NUMBER
 from tamis.units import Duration
 
 WINDOW_EVENTS: Final = 256
+# What waits in one member of a group, the others cannot handle.
+GROUP_WINDOW_EVENTS: Final = 4
 PUBLISH_WINDOW_EVENTS: Final = 5_000
 MAX_WINDOW_EVENTS: Final = 1_000_000
 
@@ -132,7 +134,7 @@ class SubscribeOptions(TypedDict, total=False):
     max_attempts: int
     """How often an event is sent before it becomes a dead letter; 0: the broker's setting."""
     window: int
-    """How many events may wait in this process."""
+    """How many events may wait in this process; for a member of a group, 4 by default."""
     on_missed: Callable[[Missed], object] | None
     """Called when events are missed; without it, a warning is logged."""
     collection: str | None
@@ -144,6 +146,13 @@ class SubscribeOptions(TypedDict, total=False):
     roaming: bool
     """Whether to bring a durable subscription here, with all that waits, if it is at home at
     another broker that is linked to this one; False by default."""
+    group: str | None
+    """The name of a group of consumers, on any number of connections, that share a durable
+    subscription: each event goes to one of them, and to another if that one goes before it has
+    acknowledged the event."""
+    ordering_key: str | None
+    """An attribute: of the events with the same value of it, a group handles one after the
+    other, in order."""
 
 
 class ConsumerOptions(NamedTuple):
@@ -161,11 +170,19 @@ class ConsumerOptions(NamedTuple):
     window: int
     on_missed: Callable[[Missed], object] | None
     roaming: bool = False
+    group: bool = False
+    """Whether `durable` is the name of a group."""
+    ordering_key: str = ""
 
     @classmethod
     def of(cls, filter_: str | Filter, window: int, options: SubscribeOptions) -> ConsumerOptions:
         """Return the request with defaults for the missing options; refuse what cannot be used."""
         checks.check_known(options, SubscribeOptions.__annotations__, "subscribe")
+        group, durable = options.get("group"), options.get("durable")
+        ordering_key = checks.check_attribute("ordering_key", options.get("ordering_key"))
+        _check_group(group, durable, ordering_key)
+        if group is not None:
+            durable, window = group, min(window, GROUP_WINDOW_EVENTS)
         window = options.get("window", window)
         attempts = options.get("max_attempts", 0)
         acknowledge = options.get("acknowledge", "auto")
@@ -173,13 +190,17 @@ class ConsumerOptions(NamedTuple):
         for name in ("collection", "on_refused"):
             if options.get(name) is not None:
                 raise OptionError(name, "is for filters over objects: leave it out")
-        if roaming and options.get("durable") is None:
+        if roaming and group is not None:
+            raise OptionError("roaming", "is not for a group, which stays at its broker")
+        if roaming and durable is None:
             raise OptionError("roaming", "needs durable, the name that the subscription has")
         return cls(
             filter=checks.check_filter(filter_),
             language=checks.check_language(options.get("language", "tamis")),
             mode=checks.check_mode(options.get("mode")),
-            durable=checks.check_subscription_name("durable", options.get("durable")),
+            durable=checks.check_subscription_name(
+                "durable" if group is None else "group", durable
+            ),
             lifetime=checks.check_duration("lifetime", options.get("lifetime")),
             start=checks.check_position("start", options.get("start", "latest")),
             policy=checks.check_choice("policy", options.get("policy", "wait"), _POLICIES),
@@ -188,6 +209,8 @@ class ConsumerOptions(NamedTuple):
             window=checks.check_integer("window", window, 1, MAX_WINDOW_EVENTS),
             on_missed=checks.check_function("on_missed", options.get("on_missed")),
             roaming=roaming,
+            group=group is not None,
+            ordering_key=ordering_key or "",
         )
 
     @property
@@ -199,3 +222,11 @@ class ConsumerOptions(NamedTuple):
     def settles(self) -> bool:
         """Return whether events are acknowledged one by one, rather than when they are sent."""
         return self.durable is not None or self.acknowledge == "manual"
+
+
+def _check_group(group: str | None, durable: str | None, ordering_key: str | None) -> None:
+    """Refuse options that do not go together."""
+    if group is not None and durable is not None:
+        raise OptionError("group", "is the name of a durable subscription: leave out durable")
+    if group is None and ordering_key is not None:
+        raise OptionError("ordering_key", "needs group: without one, all events come in order")

@@ -167,7 +167,11 @@ class Reconnector:
         name = consumer.durable
         if name is not None:
             if name in self._names:
-                raise RefusedError(Code.CONFLICT, f"this bus has a subscription {name!r} already")
+                raise RefusedError(
+                    Code.CONFLICT,
+                    f"this bus has a subscription {name!r} already; several tasks can take the "
+                    "events of one consumer",
+                )
             self._names[name] = consumer
         self._consumers[consumer] = None
         if self._connection is not None:

@@ -12,6 +12,7 @@ from typing import Annotated, Final, Literal, TypeVar, get_args
 import msgspec
 
 from tamis.errors import ProtocolError
+from tamis.events import EventLimits
 from tamis.misfits import find_misfit
 from tamis.protocol.advertising import (
     Advertise,
@@ -48,6 +49,7 @@ MAX_REASON_CHARACTERS: Final = 500
 MAX_ATTEMPTS: Final = 1_000_000
 
 Attempts = Annotated[int, msgspec.Meta(le=MAX_ATTEMPTS)]
+OrderingKeyName = Annotated[str, msgspec.Meta(max_length=EventLimits().name)]
 
 
 class _AnyFrame(msgspec.Struct):
@@ -117,6 +119,12 @@ class Subscribe(Frame):
     """Whether this client had it on an earlier connection: its filter may have been replaced."""
     roaming: bool = False
     """Whether to bring it here, with what waits, if another broker has it."""
+    group: bool = False
+    """Whether a group shares it: each event goes to one of the members."""
+    ordering_key: OrderingKeyName = ""
+    """The attribute whose value says which events of a group are handled in order."""
+    member: Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARACTERS)] = ""
+    """What a member of a group calls itself: on its next connection it takes its own place."""
 
 
 class Credit(Frame):

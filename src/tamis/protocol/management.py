@@ -16,7 +16,7 @@ from tamis.events.schema import did_you_mean
 from tamis.filters import Filter, FilterLimits, Mode
 from tamis.languages.registry import LANGUAGES
 from tamis.protocol.codes import Code
-from tamis.protocol.frames import MAX_NAME_CHARACTERS
+from tamis.protocol.frames import MAX_NAME_CHARACTERS, OrderingKeyName
 from tamis.protocol.management_table import OPERATIONS as OPERATIONS  # noqa: PLC0414 - exported
 from tamis.protocol.management_table import ManagementCall as ManagementCall  # noqa: PLC0414
 from tamis.protocol.management_table import (
@@ -149,6 +149,10 @@ class NewSubscription(
     start: StartPosition = "latest"
     max_attempts: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Deliveries of one event before it becomes a dead letter; 0 is the broker's setting."""
+    group: bool = False
+    """Whether a group shares it: each event goes to one of the members."""
+    ordering_key: OrderingKeyName = ""
+    """The attribute whose value says which events of a group are handled in order."""
 
     if TYPE_CHECKING:
         # What `create_subscriptions` of a client takes, which converts it as `subscribe` does.
@@ -162,6 +166,8 @@ class NewSubscription(
             lifetime: Duration | None = None,
             start: int | str | datetime | timedelta = "latest",
             max_attempts: int = 0,
+            group: bool = False,
+            ordering_key: str = "",
         ) -> None: ...
 
 

@@ -28,6 +28,18 @@ class Receipt(msgspec.Struct, frozen=True):
         )
 
 
+class MemberView(msgspec.Struct, frozen=True):
+    """A member of a group that is connected now."""
+
+    id: str
+    """What it calls itself; empty: nothing."""
+    connected_at: float
+    in_flight: int
+    """How many events it has not acknowledged."""
+    credit: int
+    """How many more it may be sent."""
+
+
 class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     """A subscription as its owner sees it."""
 
@@ -52,6 +64,12 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first event that was not matched, because its filter takes too long; 0: none."""
     filter_from: int = 0
     """The first event that its present filter holds for; 0: it has had no other."""
+    group: bool = False
+    """Whether a group shares it: each event goes to one of the members."""
+    ordering_key: str = ""
+    """The attribute whose value says which events of a group are handled in order."""
+    members: list[MemberView] = []
+    """The members of a group that are connected."""
 
 
 class SubscriptionList(msgspec.Struct):

@@ -297,7 +297,7 @@ async def test_of_two_connections_at_the_same_time_one_is_ended(tmp_path: Path) 
         attachments = [await one for one in attaching]
         [subscription] = fixture.broker.subscription_index
         [running] = [one for one in attachments if one.task is not None and not one.task.done()]
-        assert subscription.attachment is running
+        assert subscription.attachments == (running,)
         assert sorted(one.end for one in both) == ["", "taken over by another connection"]
         await fixture.publish({"n": 1}, {"n": 2})
         [told] = [one for one in both if not one.end]

@@ -163,6 +163,25 @@ def test_a_durable_subscription_goes_on_where_it_was() -> None:
 
 
 @pytest.mark.usefixtures("url")
+def test_a_group_shares_events_and_shows_its_members() -> None:
+    tamis("pub", stdin="".join(f'{{"shared": {n}}}\n' for n in range(3)))
+    options = ("shared >= 0", "--group", "crew", "--ordering-key", "shared", "--from", "earliest")
+    assert len(tamis("sub", *options, "--count", 2).json) == 2
+    with program("sub", *options) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["shared"] in range(3)
+        assert re.search(r"crew +yes +1 member ", tamis("subscriptions").out)
+        shown = tamis("subscriptions", "show", "crew").out
+        assert re.search(
+            r"^members +\S+-\d+-[0-9a-f]{8} since .*, [01] in flight$", shown, re.MULTILINE
+        )
+        assert re.search(r"^ordering key +shared$", shown, re.MULTILINE)
+    taken_over = tamis("sub", "shared >= 0", "--durable", "crew")
+    assert (taken_over.code, "is a group" in taken_over.err) == (2, True)
+    assert tamis("subscriptions", "delete", "crew").code == 0
+
+
+@pytest.mark.usefixtures("url")
 def test_the_past_is_found_by_time() -> None:
     tamis("pub", "-e", '{"when": 1}')
     # Times on the command line have whole seconds.
@@ -437,6 +456,10 @@ def test_a_misspelt_variable_is_named(url: str, monkeypatch: pytest.MonkeyPatch)
         (("sub", "a = 1", "--format", "xml"), "'xml' is not one of 'auto', 'table', 'json'"),
         (("sub", "a = 1", "--language", "sql"), "language is 'sql'; it must be 'tamis',"),
         (("sub", "a = 1", "--durable", ""), "durable is ''; it must be a text of 1 to 200"),
+        (("sub", "a = 1", "--group", "a/b"), "group is 'a/b'; it must be a text of 1 to 200"),
+        (("sub", "a = 1", "--group", "g", "--durable", "d"), "group is the name of a durable"),
+        (("sub", "a = 1", "--ordering-key", "a"), "ordering_key needs group"),
+        (("sub", "a = 1", "--group", "g", "--roaming"), "roaming is not for a group"),
         (("pub", "no-such-file"), "no-such-file cannot be read: No such file"),
         (("pub", "file", "-e", "{}"), "give a file or --event, not both"),
         (("pub", "-e", "{}", "--sequence", "4"), "--sequence counts the lines of a --publisher"),

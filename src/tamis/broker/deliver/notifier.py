@@ -14,6 +14,7 @@ import msgspec
 
 from tamis.access import Rights
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
+from tamis.broker.deliver.group_queues import GroupQueue
 from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, LostEvent, QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
@@ -24,6 +25,7 @@ from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
 from tamis.protocol import Code, Deliver, Delivery, Dropped, Ended
+from tamis.protocol.views import MemberView
 from tamis.storage import DeadLetter, Retry
 
 MAX_EVENTS_PER_TAKE: Final = 256
@@ -35,6 +37,7 @@ UNSENT: Final = 1e300
 END_NOTICE_SECONDS: Final = 0.2
 # Why events are lost by a full buffer.
 SLOW: Final = "slow"
+TAKEN_OVER: Final = "taken over by another connection"
 FAILED: Final = "the broker cannot send its events because of an error, which is in its log"
 
 
@@ -88,7 +91,12 @@ class Attachment:
         credit: int,
         *,
         manual: bool,
+        member: str = "",
+        connected_at: float = 0.0,
     ) -> None:
+        self.member = member
+        """What a member of a group calls itself; empty: nothing."""
+        self.connected_at = connected_at
         self.subscription = subscription
         self.reader = reader
         self.sink = sink
@@ -106,6 +114,16 @@ class Attachment:
     def is_allowed(self) -> bool:
         """Return whether the policy allows its reader the filter now."""
         return _may_read(self.subscription, self.reader)
+
+    def is_same(self, reader: EventReader, member: str) -> bool:
+        """Return whether a member of a group that connects is this one."""
+        return self.reader is reader or (bool(member) and self.member == member)
+
+    def view(self) -> MemberView:
+        """Return what is shown of a member of a group."""
+        queue = self.subscription.queue
+        held = queue.held_by(self) if isinstance(queue, GroupQueue) else len(queue.in_flight)
+        return MemberView(self.member, self.connected_at, held, self.credit)
 
     def give_credit(self, events: int) -> None:
         """Allow this many more events to be sent."""
@@ -154,6 +172,8 @@ class Notifier:
         """Asked for the deferred matches of a subscription that somebody reads; set once."""
         self.leased: set[ActiveSubscription] = set()
         """Subscriptions with fetched events that may not be settled."""
+        self._members = 0
+        metrics.watch("group_members", "Members of groups", lambda: self._members)
 
     # --- connections -----------------------------------------------------------------------------
 
@@ -165,13 +185,21 @@ class Notifier:
         credit: int,
         *,
         manual: bool,
+        member: str = "",
     ) -> Attachment:
-        """Start sending to a sink, and stop sending to the previous one."""
+        """Start sending to a sink, and stop sending to the previous one; a group has several."""
+        is_shared, now = subscription.queue.is_shared, self._clock()
         # Another may have come while the previous one was notified.
-        while subscription.attachment is not None:
-            await self.end(subscription, "taken over by another connection")
-        attachment = Attachment(subscription, reader, sink, credit, manual=manual)
-        subscription.attachment = attachment
+        while before := [
+            one for one in subscription.attachments if not is_shared or one.is_same(reader, member)
+        ]:
+            await self.end_one(before[0], TAKEN_OVER)
+        self.require_place(subscription, reader, member)
+        attachment = Attachment(
+            subscription, reader, sink, credit, manual=manual, member=member, connected_at=now
+        )
+        subscription.attachments += (attachment,)
+        self._members += is_shared
         subscription.queue.is_attended = True
         if subscription.queue.is_deferred and self.deferred is not None:
             self.deferred.hurry(subscription)
@@ -181,15 +209,30 @@ class Notifier:
     async def detach(self, attachment: Attachment) -> None:
         """Stop sending; events without an outcome are delivered again on the next connection."""
         subscription, task = attachment.subscription, attachment.task
-        if subscription.attachment is attachment:
-            subscription.attachment = None
-            subscription.queue.is_attended = False
+        if attachment in subscription.attachments:
+            rest = tuple(one for one in subscription.attachments if one is not attachment)
+            subscription.attachments = rest
+            subscription.queue.is_attended = bool(rest)
+            self._members -= subscription.queue.is_shared
         try:
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
                 await asyncio.wait([task])
         finally:
             subscription.queue.forget_sent(attachment)
+
+    def require_place(
+        self, subscription: ActiveSubscription, reader: EventReader, member: str
+    ) -> None:
+        """Refuse a new member of a group that has as many as it may have."""
+        most = self._settings.group_members
+        others = [one for one in subscription.attachments if not one.is_same(reader, member)]
+        if subscription.queue.is_shared and len(others) >= most:
+            raise RefusedError(
+                Code.TOO_MANY,
+                f"the group {subscription.stored.name!r} has {most:,} members, which is the limit; "
+                "end one of them, or let members handle several events at a time",
+            )
 
     def stop(self, attachment: Attachment) -> None:
         """Send nothing more from this moment on, without telling the connection."""
@@ -198,10 +241,10 @@ class Notifier:
 
     async def end(self, subscription: ActiveSubscription, reason: str) -> None:
         """Stop sending and say why; a connection that does not read delays nobody else."""
-        if subscription.attachment is not None:
-            await self._end(subscription.attachment, reason)
+        await asyncio.gather(*(self.end_one(one, reason) for one in subscription.attachments))
 
-    async def _end(self, attachment: Attachment, reason: str) -> None:
+    async def end_one(self, attachment: Attachment, reason: str) -> None:
+        """Stop sending to one connection, and say why."""
         await self.detach(attachment)
         notice = self._supervisor.start("end notice", _send_end(attachment, reason))
         await asyncio.wait([notice], timeout=END_NOTICE_SECONDS)
@@ -230,8 +273,11 @@ class Notifier:
                         taken = await queue.take(limit, now, inf, digest, attachment)
                     if taken:
                         await self._send(attachment, taken)
+                        if queue.is_shared:
+                            # Sending need not wait, and the other members come first now.
+                            await asyncio.sleep(0)
                     elif may_send and subscription.suspended_from and not queue.unsettled:
-                        await self._end(attachment, subscription.suspension)
+                        await self.end_one(attachment, subscription.suspension)
                         return
                     elif may_send and queue.retries:
                         await self._wait(wake_up, subscription, now)
@@ -240,7 +286,7 @@ class Notifier:
         except DisconnectedError:
             await self.detach(attachment)
         except Exception:
-            await self._end(attachment, FAILED)
+            await self.end_one(attachment, FAILED)
             raise
 
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:

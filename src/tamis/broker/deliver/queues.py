@@ -89,6 +89,9 @@ class DeliveryQueue:
         "written_meanwhile",
     )
 
+    is_shared = False
+    """Whether several consumers share its events at the same time."""
+
     def __init__(self, window: int, writing: UnwrittenQueues | None = None) -> None:
         """Make a queue; without `writing`, nothing of it is on disk."""
         self.window = window
@@ -468,7 +471,7 @@ class DiskQueue(DeliveryQueue):
             rows = await self._executor.run(self._read, before)
             self._join(cursor, rows, before, below)
         except BaseException:
-            cursor.ready.clear()
+            cursor.ready = [queued for queued in cursor.ready if queued.sequence <= before]
             cursor.last, cursor.is_whole = before, False
             raise
         finally:
@@ -479,12 +482,14 @@ class DiskQueue(DeliveryQueue):
         read = [row for row in rows if row.sequence < below]
         last = read[-1].sequence if read else before
         offered = [queued for queued in cursor.ready if queued.sequence > last]
+        # Those that another reader has left to this one meanwhile, say.
+        earlier = [queued for queued in cursor.ready if queued.sequence <= before]
         if below != inf or len(rows) == self.window:
             offered, cursor.is_whole = [], False
         known = {*self.in_flight, *(sequence for _, sequence, _ in self.retries)}
         known |= self.requeued
         outcomes = {**(self.written_meanwhile or {}), **self.unwritten}
-        cursor.ready = []
+        cursor.ready = earlier
         for row in read:
             if row.sequence in known or row.sequence < self._first:
                 continue

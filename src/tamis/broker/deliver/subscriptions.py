@@ -91,6 +91,10 @@ class Extra(msgspec.Struct, frozen=True, omit_defaults=True):
     """By origin, the last event that it got from its former home."""
     moves: int = 0
     """How often it has moved to another broker."""
+    group: bool = False
+    """Whether a group shares it: each event goes to one of the members."""
+    ordering_key: str = ""
+    """The attribute of a group whose value says which events are handled in order; empty: none."""
 
     @classmethod
     def of(cls, stored: StoredSubscription) -> Extra:
@@ -110,7 +114,7 @@ class ActiveSubscription:
         "_changing",
         "_filter",
         "arrival",
-        "attachment",
+        "attachments",
         "cut",
         "departure",
         "dropped",
@@ -138,7 +142,8 @@ class ActiveSubscription:
         self.rights = rights
         """What the credentials that have used it may see together: it is matched by these."""
         self.queue = queue
-        self.attachment: Attachment | None = None
+        self.attachments: tuple[Attachment, ...] = ()
+        """Where it is being sent to: at most one connection, or the members of a group."""
         self.dropped = 0
         """How many events it has lost."""
         self.untold: dict[str, int] = {}
@@ -312,7 +317,7 @@ class ActiveSubscription:
 
     def view(self, pending: int, dead: int) -> SubscriptionView:
         """Return the view that its owner gets."""
-        stored = self.stored
+        stored, extra = self.stored, Extra.of(self.stored)
         return SubscriptionView(
             id=stored.name,
             filter=stored.filter,
@@ -321,16 +326,19 @@ class ActiveSubscription:
             durable=stored.durable,
             policy=stored.policy,
             created_at=stored.created_at,
-            connected=self.attachment is not None,
+            connected=bool(self.attachments),
             pending=pending,
             in_flight=len(self.queue.in_flight),
             dropped=self.dropped,
             dead=dead,
             max_attempts=stored.max_attempts,
-            start=Extra.of(stored).since or stored.start,
+            start=extra.since or stored.start,
             expires_at=None if isinf(stored.expires_at) else stored.expires_at,
             suspended_from=self.suspended_from,
-            filter_from=Extra.of(stored).filter_from,
+            filter_from=extra.filter_from,
+            group=extra.group,
+            ordering_key=extra.ordering_key,
+            members=[one.view() for one in self.attachments] if extra.group else [],
         )
 
 

@@ -455,7 +455,11 @@ class Connection:
         )
         try:
             self._attachments[view.id] = await session.attach(
-                view.id, self, credit=frame.credit, acknowledge=frame.acknowledge
+                view.id,
+                self,
+                credit=frame.credit,
+                acknowledge=frame.acknowledge,
+                member=frame.member,
             )
         except RefusedError as error:
             # The request has its answer.

@@ -214,7 +214,7 @@ class Links:
             LinkView(
                 link.peer,
                 link.owner,
-                link.attachment is not None,
+                bool(link.attachments),
                 len(link.routes),
                 waiting,
                 link.dropped,

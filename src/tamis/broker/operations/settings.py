@@ -267,6 +267,10 @@ class BrokerSettings(BaseModel):
         default=100_000, description="Subscriptions of one principal."
     )
 
+    group_members: Count = Field(
+        default=100, description="Connected members of one group of consumers."
+    )
+
     queries_per_principal: Count = Field(
         default=16, description="Concurrent queries of one principal."
     )

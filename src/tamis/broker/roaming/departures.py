@@ -29,6 +29,7 @@ from tamis.broker.roaming.letters import (
     ParcelRequest,
 )
 from tamis.broker.sessions import SessionServices
+from tamis.broker.subscribe.groups import group_stays
 from tamis.errors import RefusedError
 from tamis.protocol import Code
 from tamis.storage import NEVER, Pending
@@ -99,6 +100,7 @@ class Departures:
             roles=found.owner.roles,
             expires_at=None if isinf(stored.expires_at) else stored.expires_at,
             moves=Extra.of(stored).moves,
+            is_group=found.queue.is_shared,
         )
 
     # --- the fence -------------------------------------------------------------------------------
@@ -187,6 +189,8 @@ class Departures:
         name, extra = found.stored.name, Extra.of(found.stored)
         if self._index.get(found.number) is not found:
             raise RefusedError(Code.NOT_FOUND, f"the subscription {name!r} is no longer there")
+        if extra.group:
+            raise RefusedError(Code.CONFLICT, group_stays(name))
         if self._matcher.stuck.is_set():
             raise RefusedError(Code.UNAVAILABLE, "its home cannot store what it has matched")
         if found.suspended_from:

@@ -72,6 +72,8 @@ class HomeAnswer(_LetterBody, frozen=True, tag="here"):
     roles: tuple[str, ...] = ()
     expires_at: float | None = None
     moves: Number = 0
+    is_group: bool = False
+    """Whether a group shares it, which does not move."""
 
 
 class FenceAnswer(_LetterBody, frozen=True, tag="fenced"):

@@ -20,6 +20,7 @@ from tamis.broker.roaming.departures import Departures
 from tamis.broker.roaming.homecomings import Homecomings
 from tamis.broker.roaming.letters import HomeAnswer, HomeQuestion
 from tamis.broker.sessions import SessionServices
+from tamis.broker.subscribe.groups import group_stays
 from tamis.broker.subscribe.making import WAIT, expiry, made_twice, no_longer_valid, too_many
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.filters import Filter
@@ -173,6 +174,8 @@ class Roaming:
         answer: HomeAnswer,
     ) -> ActiveSubscription:
         """Store a subscription that is to come here, and return it."""
+        if answer.is_group:
+            raise RefusedError(Code.CONFLICT, group_stays(wanted.durable or ""))
         read = self._manager.parse_allowed
         filter_, mode = read(wanted.filter, wanted.language, wanted.mode, rights)
         there, its_mode = read(answer.filter, answer.language, answer.mode, rights)

@@ -23,6 +23,7 @@ from tamis.broker.sessions.advertising import Advertising
 from tamis.broker.sessions.base import SessionServices
 from tamis.broker.sessions.queries import Queries
 from tamis.broker.sessions.questions import Questions
+from tamis.broker.subscribe.groups import group_mistake
 from tamis.broker.subscribe.history import require_start
 from tamis.broker.subscribe.manager import DISCONNECTED, SubscribeResult
 from tamis.errors import RefusedError, TamisError
@@ -229,8 +230,12 @@ class Session(Questions, Queries, Advertising, Administration):
     async def create_subscriptions(self, subscriptions: list[NewSubscription]) -> list[Creation]:
         """Add or resume many durable subscriptions, each with a result of its own."""
         self._require_open()
-        wanted = [_frame(new) for new in subscriptions]
-        refused = {place: error for place, one in enumerate(wanted) if (error := _mistake(one))}
+        wanted, rights = [_frame(new) for new in subscriptions], self.rights
+        refused = {
+            place: error
+            for place, one in enumerate(wanted)
+            if (error := _mistake(one) or group_mistake(one, rights))
+        }
         valid = [one for place, one in enumerate(wanted) if place not in refused]
         manager = self._services.subscription_manager
         results = iter(await manager.subscribe_all(valid, self.principal, self.rights))
@@ -242,14 +247,16 @@ class Session(Questions, Queries, Advertising, Administration):
     async def open_subscription(self, wanted: Subscribe) -> tuple[ActiveSubscription, bool]:
         """Add a subscription or resume a durable one; return it and whether it was resumed."""
         self._require_open()
-        mistake = _mistake(wanted)
+        mistake = _mistake(wanted) or group_mistake(wanted, self.rights)
         if mistake is not None:
             raise mistake
         if wanted.roaming:
             await self._services.roaming().bring(wanted, self.principal, self.rights)
             self._require_open()
         manager = self._services.subscription_manager
-        return await manager.subscribe(wanted, self.principal, self.rights, self._keep)
+        opened = await manager.subscribe(wanted, self.principal, self.rights, self._keep)
+        self._services.notifier.require_place(opened[0], self, wanted.member)
+        return opened
 
     def _keep(self, subscription: ActiveSubscription) -> bool:
         """Tie a new subscription to the session; return False if the session has ended."""
@@ -335,18 +342,27 @@ class Session(Questions, Queries, Advertising, Administration):
         if subscription.shows_all_to(self.rights):
             return view
         # It is matched by roles that this credential does not have, so its counts stay hidden.
-        return msgspec.structs.replace(view, pending=0, in_flight=0, dropped=0, dead=0)
+        members = [msgspec.structs.replace(one, in_flight=0, credit=0) for one in view.members]
+        return msgspec.structs.replace(
+            view, pending=0, in_flight=0, dropped=0, dead=0, members=members
+        )
 
     # --- receiving -------------------------------------------------------------------------------
 
     async def attach(
-        self, id_: str, sink: DeliverySink, *, credit: int, acknowledge: str = "auto"
+        self,
+        id_: str,
+        sink: DeliverySink,
+        *,
+        credit: int,
+        acknowledge: str = "auto",
+        member: str = "",
     ) -> Attachment:
         """Start sending a subscription's events to a sink."""
         subscription = self._find(id_)
         await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
         attachment = await self._services.notifier.attach(
-            subscription, self, sink, credit, manual=acknowledge == "manual"
+            subscription, self, sink, credit, manual=acknowledge == "manual", member=member
         )
         # Those that were taken over are not needed any more.
         before = {one for one in self._attachments if one.subscription is subscription}
@@ -373,7 +389,7 @@ class Session(Questions, Queries, Advertising, Administration):
         Without `confirm`, losses are told again to others unless `note_answered` is called.
         """
         subscription = self._find(id_)
-        if subscription.attachment is not None:
+        if subscription.attachments and not subscription.queue.is_shared:
             raise RefusedError(
                 Code.CONFLICT, f"the events of {id_!r} are being sent to a connection"
             )
@@ -406,6 +422,8 @@ class Session(Questions, Queries, Advertising, Administration):
         subscription = services.subscription_index.by_key.get((self.principal.name, id_))
         if subscription is None or self.closed.done():
             subscription = self._find(id_)
+        if subscription.queue.is_shared:
+            sequences = self._own_among(subscription, sequences, up_to)
         if self.rights.hides_anything and not subscription.shows_all_to(self.rights):
             meant = subscription.queue.unsettled_among(sequences, up_to)
             visible = await self._visible_among(subscription, meant)
@@ -417,6 +435,24 @@ class Session(Questions, Queries, Advertising, Administration):
             settled = {*known}
             others = [one for one in sequences if one not in settled]
             await services.notifier.acknowledge_stored(subscription, self, others, up_to)
+
+    def _own_among(
+        self, subscription: ActiveSubscription, sequences: Sequence[int], up_to: int
+    ) -> Sequence[int]:
+        """Return the events of a group that no other member has: only these can be settled."""
+        if up_to:
+            raise RefusedError(
+                Code.BAD_REQUEST,
+                f"the events of a group are acknowledged one by one, because others have some of "
+                f"those up to {up_to}: give sequences",
+            )
+        in_flight = subscription.queue.in_flight
+        own = {one for one in self._attachments if one.subscription is subscription}
+        return [
+            one
+            for one in sequences
+            if (sent := in_flight.get(one)) is None or sent.holder is None or sent.holder in own
+        ]
 
     def acknowledge_arrived(self, attachment: Attachment, attempts: Mapping[int, int]) -> None:
         """Acknowledge what an attachment sent, by sequence, unless it was rejected since."""
@@ -431,6 +467,9 @@ class Session(Questions, Queries, Advertising, Administration):
         """
         subscription, services = self._find(id_), self._services
         queue = subscription.queue
+        if queue.is_shared:
+            # Others have been sent some of these.
+            return
         visible = await self._visible_among(subscription, queue.received_up_to(sequence))
         received = {*visible}.intersection(queue.received_up_to(sequence))
         services.metrics.acknowledged.inc(len(queue.settle(received, 0)))
@@ -458,12 +497,13 @@ class Session(Questions, Queries, Advertising, Administration):
             await self._services.notifier.reject(subscription, sequence, delay, reason[:500])
 
     def _has_lost(self, subscription: ActiveSubscription, sent: InFlightEvent) -> bool:
-        """Return whether another connection took the subscription over, and has the event now.
+        """Return whether another connection has the event now: it took the subscription over.
 
-        Then a rejection is of an earlier attempt.
+        Or it is another member of the group. Then a rejection is of an earlier attempt.
         """
         own = [one for one in self._attachments if one.subscription is subscription]
-        return bool(own) and sent.holder is not None and sent.holder not in own
+        may_lose = bool(own) or subscription.queue.is_shared
+        return may_lose and sent.holder is not None and sent.holder not in own
 
     async def _visible_among(
         self, subscription: ActiveSubscription, sequences: Sequence[int]
@@ -568,4 +608,6 @@ def _frame(new: NewSubscription) -> Subscribe:
         start=new.start,
         acknowledge="manual",
         max_attempts=new.max_attempts,
+        group=new.group,
+        ordering_key=new.ordering_key,
     )

@@ -89,10 +89,13 @@ class CurrentRights:
         return True
 
     async def _tell(self, subscription: ActiveSubscription) -> None:
-        attachment = subscription.attachment
-        if subscription.is_suspended or (attachment is not None and not attachment.is_allowed):
-            await self._notifier.end(subscription, "the policy no longer allows its filter")
-        else:
+        ended = [
+            self._notifier.end_one(one, "the policy no longer allows its filter")
+            for one in subscription.attachments
+            if subscription.is_suspended or not one.is_allowed
+        ]
+        await asyncio.gather(*ended)
+        if not subscription.is_suspended:
             subscription.queue.wake()
 
     def compile_again(self, subscriptions: Iterable[ActiveSubscription]) -> None:

@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Lock
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tamis.access import FilterInMode, Principal, Rights
+from tamis.broker.deliver.group_queues import GroupQueue, OrderingKeys
 from tamis.broker.deliver.queues import DiskQueue, MemoryQueue, UnwrittenQueues
 from tamis.broker.deliver.subscriptions import (
     ActiveSubscription,
@@ -27,6 +29,7 @@ from tamis.broker.operations.health import refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.subscribe.current_rights import CurrentRights
 from tamis.errors import BrokerFailedError, RefusedError, StorageError, TamisError
 from tamis.filters import Filter, Mode
@@ -67,6 +70,7 @@ class SubscriptionMaker:
         self,
         *,
         store: Storage,
+        event_cache: EventCache,
         subscription_index: SubscriptionIndex,
         updater: Updater,
         current_rights: CurrentRights,
@@ -80,6 +84,7 @@ class SubscriptionMaker:
         unwritten: UnwrittenQueues,
     ) -> None:
         self._store = store
+        self._event_cache = event_cache
         self._index = subscription_index
         self._updater = updater
         self._current_rights = current_rights
@@ -196,7 +201,9 @@ class SubscriptionMaker:
             policy=wanted.policy,
             durable=wanted.durable is not None,
             max_attempts=wanted.max_attempts,
-            extra=Extra(principal.roles).text(),
+            extra=Extra(
+                principal.roles, group=wanted.group, ordering_key=wanted.ordering_key
+            ).text(),
         )
 
     def quota(self, rights: Rights) -> float:
@@ -221,8 +228,13 @@ class SubscriptionMaker:
         if stored.policy != WAIT:
             return MemoryQueue(self._settings.buffer)
         state, window = self._store.state, self._settings.window
-        deliver = self._executors.deliver
-        queue = DiskQueue(
+        deliver, extra = self._executors.deliver, Extra.of(stored)
+        kind: type[DiskQueue] | partial[GroupQueue] = DiskQueue
+        if extra.group:
+            key = extra.ordering_key
+            keys_of = OrderingKeys(self._event_cache, key) if key else None
+            kind = partial(GroupQueue, keys_of=keys_of)
+        queue = kind(
             stored.number,
             state,
             window,
@@ -231,7 +243,6 @@ class SubscriptionMaker:
             nothing_yet=nothing_yet,
             latest_due=self._latest_due,
         )
-        extra = Extra.of(stored)
         if extra.suspended_from or extra.replay_from:
             # Readers may come before the replay begins.
             queue.hold_from(extra.replay_from or extra.suspended_from)

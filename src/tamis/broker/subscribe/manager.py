@@ -22,10 +22,12 @@ from tamis.broker.operations.fair_executor import FairExecutor
 from tamis.broker.operations.health import refusal
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
+from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.subscribe.batches import SubscriptionBatches
 from tamis.broker.subscribe.current_rights import SUBSCRIPTIONS_PER_STEP, CurrentRights
 from tamis.broker.subscribe.expiries import ExpiryCalendar
 from tamis.broker.subscribe.filter_reader import FilterReader
+from tamis.broker.subscribe.groups import require_same_group
 from tamis.broker.subscribe.history import LoneFilter, place_of, require_past
 from tamis.broker.subscribe.making import (
     TASK,
@@ -60,6 +62,7 @@ class SubscriptionManager:
         self,
         *,
         store: Storage,
+        event_cache: EventCache,
         engine: Engine,
         subscription_index: SubscriptionIndex,
         matcher: Matcher,
@@ -120,6 +123,7 @@ class SubscriptionManager:
         )
         self.maker = SubscriptionMaker(
             store=store,
+            event_cache=event_cache,
             subscription_index=subscription_index,
             updater=matcher.updater,
             current_rights=self.current_rights,
@@ -172,6 +176,7 @@ class SubscriptionManager:
             known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
             require_settled(known)
+            require_same_group(known, wanted)
             is_shown = known.shows_filter_to(principal, rights)
             shown = f", {known.stored.filter!r}" if is_shown else ""
             # One that was connected before need not know that its filter was replaced.
@@ -186,7 +191,13 @@ class SubscriptionManager:
             return known, True
         since = self._since(wanted)
         asked = SubscriptionRequest(wanted, filter_, mode, principal, rights, effective, since)
-        return await self._supervisor.finish(TASK, self._make(asked, keep)), False
+        try:
+            return await self._supervisor.finish(TASK, self._make(asked, keep)), False
+        except RefusedError:
+            # The members of a group start together: one makes it, and the others join it.
+            if not wanted.group or self._index.find(principal.name, wanted.durable or "") is None:
+                raise
+        return await self.subscribe(wanted, principal, rights, keep)
 
     async def _make(
         self, asked: SubscriptionRequest, keep: Callable[[ActiveSubscription], bool]

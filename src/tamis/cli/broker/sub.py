@@ -31,6 +31,7 @@ tamis sub 'price < 5'
 tamis sub 'symbol = "ACME"' --from earliest --count 10
 tamis sub 'symbol = "ACME"' --from 1h
 tamis sub 'price < 5' --durable laptop-7
+tamis sub 'kind = "order"' --group workers --ordering-key customer
 tamis sub 'kind = "news"' --from 2026-01-31T12:00:00Z | jq .headline
 
 [bold]Durable[/bold]
@@ -38,6 +39,12 @@ tamis sub 'kind = "news"' --from 2026-01-31T12:00:00Z | jq .headline
 With --durable NAME, the broker keeps the subscription and its events while nobody is connected.
 An event is acknowledged once it is written; until then, the broker sends it again. With --roaming,
 a subscription that another broker has, which is linked to this one, moves here with its events.
+
+[bold]Group[/bold]
+
+With --group NAME, any number of consumers share a durable subscription: each event goes to one of
+them, and to another if that one goes before the event is written. With --ordering-key, events with
+the same value of an attribute are handled one after the other.
 
 [bold]Exit code[/bold]
 
@@ -77,6 +84,17 @@ def sub(
         str | None,
         no_default(metavar="NAME", help="Make the subscription durable, under this name."),
     ] = None,
+    group: Annotated[
+        str | None,
+        no_default(metavar="NAME", help="Share the events with the other members of this group."),
+    ] = None,
+    ordering_key: Annotated[
+        str | None,
+        no_default(
+            metavar="ATTRIBUTE",
+            help="Let the group handle events with the same value of it in order.",
+        ),
+    ] = None,
     roaming: Annotated[
         bool,
         typer.Option(
@@ -104,13 +122,15 @@ def sub(
     warn_of_mistakes(filter_, language)
     options: SubscribeOptions = {
         "durable": durable,
-        "acknowledge": "auto" if durable is None else "manual",
+        "acknowledge": "auto" if durable is None and group is None else "manual",
         "start": start,
         "lifetime": duration(lifetime),
         "policy": policy,
         "language": language,
         "mode": mode,
         "roaming": roaming,
+        "group": group,
+        "ordering_key": ordering_key,
     }
     run(while_read(_show(target, filter_, options, number, format_, envelope=envelope)))
     return FINE

@@ -31,7 +31,7 @@ from tamis.cli.console import (
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filter_warnings import warn_of_mistakes
 from tamis.cli.options import FormatOption, Language, argument, mistake
-from tamis.protocol.views import DeadLetterView, SubscriptionView
+from tamis.protocol.views import DeadLetterView, MemberView, SubscriptionView
 from tamis.units import count
 
 if TYPE_CHECKING:
@@ -252,7 +252,16 @@ def _subscription_table(views: Iterable[SubscriptionView]) -> Table:
 def _connection(view: SubscriptionView) -> str | Text:
     if view.suspended_from:
         return Text(f"suspended from {view.suspended_from}", "red")
+    if view.group:
+        return count(len(view.members), "member")
     return yes_or_no(view.connected)
+
+
+def _member(member: MemberView) -> str:
+    return (
+        f"{member.id or 'without a name'} since {format_time(member.connected_at)}, "
+        f"{member.in_flight:,} in flight"
+    )
 
 
 def _dead_letter_table(letters: Iterable[DeadLetterView]) -> Table:
@@ -271,9 +280,11 @@ def _fields(view: SubscriptionView) -> Text:
     fields = msgspec.structs.asdict(view)
     fields["created_at"] = format_time(view.created_at)
     fields["expires_at"] = format_time(view.expires_at)
-    for name in ("suspended_from", "filter_from"):
+    for name in ("suspended_from", "filter_from", "group", "ordering_key", "members"):
         if not fields[name]:
             del fields[name]
+    if view.members:
+        fields["members"] = "; ".join(map(_member, view.members))
     width = max(map(len, fields))
     lines = (
         f"{name.replace('_', ' '):<{width}}  "
