@@ -131,3 +131,16 @@ def test_work_is_limited() -> None:
     with pytest.raises(LimitError, match="work of one evaluation: more than 50,000 exceeds") as no:
         slow.matches(SIBLINGS)
     assert str(no.value).endswith("make the query simpler, or the document smaller")
+
+
+def test_long_texts_are_work() -> None:
+    text = Document.parse("<a>" * 60 + "x y " * 200_000 + "</a>" * 60)
+    start = time.process_time()
+    with pytest.raises(LimitError, match="work of one evaluation"):
+        query("//* = //*").matches(text)
+    assert time.process_time() - start < 5
+
+
+def test_white_space_is_that_of_xml() -> None:
+    spaces = Document.parse("<r><x> a\t\n b </x><x>\u00a0a\u2003 b\u00a0</x></r>")
+    assert query("//x!text()").evaluate(spaces) == ["a b", "\u00a0a\u2003 b\u00a0"]

@@ -37,6 +37,9 @@ COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 
 def without_extra_space(text: str) -> str:
     """Return a text without white space around it, and with one blank for each run inside it."""
+    if text.isascii():
+        # Several times as fast; XML has no other white space in ASCII that this would take.
+        return " ".join(text.split())
     return _SPACE.sub(" ", text).strip(" ")
 
 

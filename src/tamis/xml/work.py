@@ -12,6 +12,9 @@ from tamis.xml.nodes import XMLNode
 MAX_QUERY_DEPTH: Final = 32
 """The largest limit on depth: parsing and evaluating recurse with it."""
 
+CHARACTERS_PER_NODE: Final = 16
+"""How many characters take as long to normalise as it takes to look at a node."""
+
 
 class XMLQueryLimits(NamedTuple):
     """Bounds on one query; the operator can raise text and work, and lower each."""
@@ -21,7 +24,7 @@ class XMLQueryLimits(NamedTuple):
     depth: int = MAX_QUERY_DEPTH
     """Filters, parentheses and calls inside each other."""
     work: int = 2_000_000
-    """Nodes looked at, with those looked at again, in one evaluation."""
+    """Nodes looked at in one evaluation, with those looked at again; 16 characters count as one."""
 
 
 class Focus(NamedTuple):
@@ -72,5 +75,5 @@ class Evaluation:
         """Return all text of a node; looking at it is work."""
         self.spend(1 + node.last - node.number)
         text = node.value
-        self.spend(len(text) // 256)
+        self.spend(len(text) // CHARACTERS_PER_NODE)
         return text
