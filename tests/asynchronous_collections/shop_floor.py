@@ -44,7 +44,7 @@ async def watch_on(url: str, handled: Path) -> None:
         try:
             await watch(url, handled)
         except tamis.DisconnectedError:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # a pace at which to try again
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from broker.server import running
 
 CHAT = Path(__file__).parents[2] / "examples" / "chat"
@@ -41,6 +43,7 @@ async def chat(url: str) -> list[list[str]]:
             await bob.communicate()
 
 
+@pytest.mark.slow
 def test_bob_hears_alice_and_then_only_what_is_about_him(tmp_path: Path) -> None:
     async def in_time(url: str) -> list[list[str]]:
         async with asyncio.timeout(120):

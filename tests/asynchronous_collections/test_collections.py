@@ -24,7 +24,7 @@ from tamis.collections import (
     SyncDAStrongSet,
 )
 from tamis.objects.collection_names import in_collection
-from waiting import eventually
+from waiting import eventually, eventually_async
 
 from .shop_floor import Job
 
@@ -32,9 +32,7 @@ job = message(Job)
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():
-            await asyncio.sleep(0.005)
+    await eventually_async(is_so)
 
 
 def in_process(test: Callable[[tamis.Bus], Any]) -> Callable[[], None]:
@@ -113,7 +111,7 @@ async def test_names_are_hierarchical(bus: tamis.Bus) -> None:
         await DAList[Job](name, bus).add(Job(number))
     await bus.publish(Job(9))  # It is in no collection.
     await until(lambda: len(heard["/*/toys"]) == 2)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # in which more might come
     assert {pattern: [each.number for each in jobs] for pattern, jobs in heard.items()} == {
         "/shop/*": [0],
         "/shop/**": [0, 1],
@@ -134,7 +132,7 @@ async def test_a_watch_may_cancel_itself_and_waits_for_its_function(bus: tamis.B
 
     async def slowly(each: Job) -> None:
         started.set()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # a function that takes a while
         finished.append(each)
 
     watching = await jobs.contains(None, once)

@@ -17,6 +17,7 @@ import pytest
 import tamis
 from broker.server import ServerProcess
 from tamis.collections import DABag, DACertifiedBag, DAList, DASet, DAStrongSet
+from waiting import eventually_async
 
 from .shop_floor import Job
 from .test_collections import until
@@ -95,9 +96,8 @@ async def check_certified(folder: Path, members: int, kills: int, rng: Random) -
                             await watcher.wait()
                             watcher = await start_watcher(server, handled)
                     await jobs.add(Job(number))
-                async with asyncio.timeout(60):
-                    while {*numbers_in(handled)} != {*range(members)}:
-                        await asyncio.sleep(0.02)
+                all_members = {*range(members)}
+                await eventually_async(lambda: {*numbers_in(handled)} == all_members, timeout=60)
         finally:
             watcher.kill()
             await watcher.wait()
@@ -105,9 +105,7 @@ async def check_certified(folder: Path, members: int, kills: int, rng: Random) -
 
 
 async def until_subscribed(bus: tamis.Bus) -> None:
-    async with asyncio.timeout(60):
-        while not await bus.subscriptions():
-            await asyncio.sleep(0.02)
+    await eventually_async(bus.subscriptions, timeout=60)
 
 
 async def start_watcher(server: ServerProcess, handled: Path) -> asyncio.subprocess.Process:

@@ -11,7 +11,7 @@ import pytest
 import tamis
 from tamis.client.options import GROUP_WINDOW_EVENTS, ConsumerOptions
 from tamis.errors import OptionError, RefusedError
-from waiting import eventually_async
+from waiting import eventually_async, let_others_run
 
 from .buses import Connect, events_of, on_every_bus, topic
 
@@ -29,7 +29,7 @@ async def test_members_share_the_events_and_keep_the_order_of_each_key(connect: 
         async for event in bus.subscribe(f"topic = '{name}'", group=name, ordering_key="key"):
             assert event["key"] not in at_work
             at_work.add(event["key"])
-            await asyncio.sleep(0)
+            await let_others_run()
             at_work.discard(event["key"])
             handled[event["key"]].append(event["n"])
             by_member[member] += 1

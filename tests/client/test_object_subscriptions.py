@@ -16,7 +16,7 @@ import tamis
 from broker.server import ServerProcess
 from tamis import EventError, LimitError, OptionError, message, where
 from tamis.client import ObjectConsumer, SyncObjectConsumer
-from waiting import eventually
+from waiting import eventually, eventually_async, let_others_run
 
 from .buses import Connect, on_every_bus, topic
 
@@ -99,9 +99,11 @@ async def test_a_durable_subscription_to_objects_acknowledges_what_does_not_matc
 
 
 async def eventually_empty(bus: tamis.Bus, name: str) -> None:
-    async with asyncio.timeout(20):
-        while (found := await bus.subscription(name)).pending or found.in_flight:
-            await asyncio.sleep(0.01)
+    async def is_empty() -> bool:
+        found = await bus.subscription(name)
+        return not (found.pending or found.in_flight)
+
+    await eventually_async(is_empty)
 
 
 @on_every_bus
@@ -141,9 +143,7 @@ async def test_an_object_that_cannot_be_read_is_reported_and_kept_as_a_dead_lett
         [refusal] = refusals
         assert isinstance(refusal, EventError | LimitError)
         assert "price: it is missing" in str(refusal)
-        async with asyncio.timeout(20):
-            while not (letters := await bus.dead_letters(name)):
-                await asyncio.sleep(0.01)
+        letters = await eventually_async(lambda: bus.dead_letters(name))
         assert "price: it is missing" in letters[0].reason
         await consumer.close(delete=True)
 
@@ -159,11 +159,11 @@ async def test_functions_are_called_with_objects(connect: Connect) -> None:
             seen.append(found)
             done.set()
 
-        await asyncio.sleep(0)
+        await let_others_run()
         async with asyncio.timeout(20):
             while not done.is_set():
                 await bus.publish(Offer(name, Decimal(2)))
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # the pace of a publisher
         assert seen[0] == Offer(name, Decimal(2))
 
 

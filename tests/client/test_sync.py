@@ -219,7 +219,8 @@ def test_the_twins_have_the_same_names() -> None:
         return {name for name in dir(kind) if not name.startswith("_")}
 
     assert names(Bus) - names(SyncBus) == set()
-    assert names(SyncBus) - names(Bus) == set()
+    # Runs what is asynchronous in the bus's own thread, for collections.
+    assert names(SyncBus) - names(Bus) == {"call_async"}
     assert names(tamis.client.Consumer) - names(tamis.client.SyncConsumer) == {
         # Subscribing starts a synchronous consumer.
         "start",

@@ -248,4 +248,4 @@ async def prepare(bus: tamis.Bus) -> None:
 
 
 def test_the_how_to_has_snippets() -> None:
-    assert len(snippets()) == 10
+    assert len(snippets()) == 11

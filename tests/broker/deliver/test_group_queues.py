@@ -17,6 +17,7 @@ from tamis.broker.deliver.group_queues import GroupQueue, KeysOf
 from tamis.broker.deliver.queues import QueuedEvent, UnwrittenQueues
 from tamis.ports import ThreadExecutor
 from tamis.storage import Retry, Storage, StoredSubscription
+from waiting import let_others_run
 
 THREADS = ThreadExecutor("test")
 MEMBERS = ("ann", "bob", "cy", "dora")
@@ -105,7 +106,7 @@ class GroupRun:
         return queue
 
     async def _keys_of(self, sequences: Sequence[int]) -> list[int | None]:
-        await asyncio.sleep(0)
+        await let_others_run()
         return [self.model.keys[one] for one in sequences]
 
     async def run(self) -> None:
