@@ -22,6 +22,7 @@ def test_a_checkout_compared_with_itself_gives_a_row_per_measurement(tmp_path: P
     assert (tmp_path / "compare.svg").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_checkout_without_the_package_is_named_in_a_note(tmp_path: Path) -> None:
     main([str(HERE), str(tmp_path / "nothing"), "parsing", *QUICK, "--out", str(tmp_path)])
     assert "Not compared: parsing" in (tmp_path / "compare.md").read_text("utf-8")

@@ -350,6 +350,7 @@ def test_nothing_is_lost_by_a_kill_at_each_point(tmp_path: Path) -> None:
     assert len(found.deaths.keys() & {*POINTS}) >= len(POINTS) - 2
 
 
+@pytest.mark.slow
 def test_an_acknowledgement_before_the_sync_is_found_out(tmp_path: Path) -> None:
     killing = Killing(tmp_path, 2, pace=0.02)
     found = asyncio.run(killing.run([Plan(LYING, 8, 0.0)] * 2, patience=3.0))

@@ -121,6 +121,7 @@ def test_half_a_million_frames_right_and_wrong_do_no_harm(tmp_path: Path) -> Non
     asyncio.run(fuzz(tmp_path, 500_000))
 
 
+@pytest.mark.slow
 def test_a_crash_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted mistake: one number that is too much for it."""
     real = Session.publish

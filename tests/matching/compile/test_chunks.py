@@ -31,6 +31,7 @@ def test_every_chunk_has_its_own_diagrams(seed: int) -> None:
         assert found[number] == expected
 
 
+@pytest.mark.slow
 def test_programs_whose_like_are_never_small_are_seldom_tried() -> None:
     work = boolean.subscriptions(3_000, 1)
     engine = Engine()
