@@ -36,6 +36,7 @@ def map_case(context: Any, case: Any) -> Any:  # noqa: ARG001
         case.body = _plain(case.body)
         for one in (case.body, *_rows(case.body)):
             _make_printable(one)
+            _leave_out_key_without_group(one)
     if isinstance(case.body, dict):
         _bring_together(case.body)
     return case
@@ -45,6 +46,12 @@ def _make_printable(body: Any) -> None:
     """Make a name printable: JSON Schema's patterns do not know which characters are."""
     if isinstance(body, dict) and isinstance(body.get("id"), str):
         body["id"] = "".join(one if one.isprintable() else "_" for one in body["id"])
+
+
+def _leave_out_key_without_group(body: Any) -> None:
+    """Keep an ordering key only where there is a group: one without is refused with a sentence."""
+    if isinstance(body, dict) and not body.get("group"):
+        body.pop("ordering_key", None)
 
 
 def _bring_together(body: dict[str, Any]) -> None:
