@@ -55,7 +55,7 @@ rewritten: $(READY)
 
 # More processes than processors: many tests wait, for servers and for time.
 unit: kernels rewritten ## Run the default tests
-	$(BIN)/pytest -q -n 4 --dist worksteal
+	$(BIN)/pytest -q -n 5 --no-loadscope-reorder
 
 test: ## Run everything CI runs, checks and tests side by side
 	@$(MAKE) --no-print-directory --jobs 3 check unit
@@ -82,7 +82,7 @@ demo-small: $(READY) ## Match a small market feed against a few subscriptions
 	@$(BIN)/tamis compare --schema examples/market/schema.json \
 	  'symbol = "ACME" and price < 50' 'symbol starts with "A"'
 
-BENCHMARKS := imports parsing objects relations covering sigma paper boolean conjunctions growth churn building storage overlay queries broker spark
+BENCHMARKS := imports parsing objects xml_residue relations covering sigma paper boolean conjunctions growth churn building storage overlay queries broker spark
 
 bench: $(READY) ## Run the benchmarks and write their tables and plots
 	@set -e; for name in $(BENCHMARKS); do $(BIN)/python -m benchmarks.$$name; done

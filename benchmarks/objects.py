@@ -246,6 +246,7 @@ def plot(rows_of: Sequence[tuple[str, str, Sequence[Row]]]) -> Figure:
         axes.set_xscale("log" if varied in ("c", "s") else "linear")
         axes.grid(visible=True, which="both", alpha=0.3)
     every[0].set_ylabel("calls/s, then messages/s")
+    every[0].legend()
     every[-1].legend()
     figure.suptitle(TITLE)
     return figure

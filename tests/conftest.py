@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
 
 from hangs import HangGuard
 from seeds import SlowSeeds, in_volume
+from sharing import SparkInOneProcess, turn_of
 
 # No deadline: the machine may be busy with other tests, and slow tests show in `--durations`.
 # As many examples as find what is to be found over some runs; volume is in the slow suite.
@@ -49,19 +53,25 @@ def pytest_configure(config: pytest.Config) -> None:
     SlowSeeds.are_collected = config.getoption("markexpr") != "not slow"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from looking through what stays to the end, time after time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests in order, and give those that measure time another chance."""
-    put_spark_first(items)
+    """Put long tests first, and give those that measure time another chance."""
+    items.sort(key=lambda item: turn_of(item.path.relative_to(ROOT).as_posix()))
     for item in items:
         if item.get_closest_marker("timing"):
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
 
 
-def put_spark_first(items: list[pytest.Item]) -> None:
-    """Put the tests on Spark first, and then the pages about it, which use the same session.
-
-    Each process that runs some of them starts a JVM, which is slow at first. Those who share the
-    tests (`--dist worksteal`) begin with equal parts in order, and then take from the end of each
-    other's.
-    """
-    items.sort(key=lambda item: "spark" not in str(item.path.relative_to(ROOT)))
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SparkInOneProcess:
+    """Share the tests in our own way, whatever `--dist` says."""
+    return SparkInOneProcess(config, log)

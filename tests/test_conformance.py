@@ -15,7 +15,8 @@ from tamis.events import Schema, schema_of
 from tamis.languages import parse
 from tamis.matching import Engine
 
-FILES = sorted((Path(__file__).parent.parent / "conformance").glob("*.json"))
+FOLDER = Path(__file__).parent.parent / "conformance"
+FILES = [*sorted(FOLDER.glob("*.json")), *sorted(FOLDER.glob("elements/*.json"))]
 
 # Which events match, and which are refused, by name.
 Outcome = tuple[list[str], list[str]]

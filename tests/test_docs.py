@@ -135,6 +135,21 @@ def test_the_navigation_of_the_site_has_every_page_once() -> None:
     assert sorted(pages_in(nav)) == sorted(str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md"))
 
 
+def test_the_index_leads_to_every_page() -> None:
+    linked = {target for target, _ in LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))}
+    assert {str(p.relative_to(DOCS)) for p in DOCS.rglob("*.md")} - linked == {"index.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: Path) -> None:
+    """A `|` in a cell ends it, also in code, unless it is escaped."""
+    columns = 0
+    for line in FENCED.sub("", page.read_text(encoding="utf-8")).splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        assert not (columns and cells) or cells == columns, line
+        columns = cells
+
+
 def test_source_files_named_in_concepts_exist() -> None:
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.py")}
     for page in (DOCS / "concepts").glob("*.md"):

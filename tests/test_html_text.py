@@ -82,3 +82,9 @@ def test_much_is_cut() -> None:
     assert "and 10 more" in shown
     assert "… 300 events in all" in shown
     assert len(read(attr("text") == "x" * 10_000).texts[0]) < 3_000
+
+
+def test_every_space_of_a_filter_is_shown() -> None:
+    shown = parse('a = "x  y"')._repr_html_()
+    assert "white-space:pre-wrap" in shown
+    assert "x  y" in shown

@@ -31,8 +31,24 @@ from tamis.matching.evaluate.single_event.spreading_kernels import match_values
 ROOT = Path(__file__).parent.parent
 
 
-def test_suites_pass_with_the_jit_off() -> None:
-    done = subprocess.run(
+@pytest.mark.parametrize(
+    "suites",
+    [
+        pytest.param(["tests/covering/test_breakpoints.py", "tests/test_bindings.py"], id="quick"),
+        pytest.param(
+            [
+                "tests/covering/test_brute_force.py",
+                "tests/diagrams/test_sharpness.py",
+                "tests/matching/test_differential.py",
+                "tests/matching/store/test_snapshot.py",
+            ],
+            id="engine",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_suites_pass_with_the_jit_off(suites: list[str]) -> None:
+    done = subprocess.run(  # noqa: S603 - ours
         [
             sys.executable,
             "-m",
@@ -42,12 +58,7 @@ def test_suites_pass_with_the_jit_off() -> None:
             "no:cacheprovider",
             "-k",
             "not bounded and not volume and not bindings or reads_and_writes or trailing_zeros",
-            "tests/covering/test_breakpoints.py",
-            "tests/covering/test_brute_force.py",
-            "tests/diagrams/test_sharpness.py",
-            "tests/matching/test_differential.py",
-            "tests/matching/store/test_snapshot.py",
-            "tests/test_bindings.py",
+            *suites,
         ],
         cwd=ROOT,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},

@@ -3,8 +3,9 @@
     python tools/generate_sync.py
 
 They have the same signatures and docstrings, so that editors and type checkers treat both alike.
-`client/sync.py` has the others by hand: those that need a thread of their own. A test checks that
-the generated file is current.
+`client/sync.py` has the others by hand: those that need a thread of their own. The kinds of
+collections are generated, too; what they do is in `collections/synchronous.py`. A test checks that
+the generated files are current.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TypeGuard
 
-CLIENT: Final = Path(__file__).parents[1] / "src" / "tamis" / "client"
+TAMIS: Final = Path(__file__).parents[1] / "src" / "tamis"
+CLIENT: Final = TAMIS / "client"
 TARGET: Final = CLIENT / "sync_methods.py"
+KINDS: Final = TAMIS / "collections" / "kinds.py"
+KINDS_TARGET: Final = TAMIS / "collections" / "sync_kinds.py"
 SOURCES: Final = {"bus.py": "Bus", "management.py": "ManagingBus"}
 CONSUMER: Final = ("consumer.py", "Consumer")
 BY_HAND: Final = {"open", "close", "publish_many", "run", "history"}
@@ -66,6 +70,18 @@ class SyncConsumerProperties:
 
 '''
 
+KINDS_HEADER: Final = '''"""The kinds of synchronous collections, from tools/generate_sync.py."""
+
+from __future__ import annotations
+
+from tamis.collections.kinds import (
+{names})
+from tamis.collections.members import T
+from tamis.collections.synchronous import SyncDACollection
+
+
+'''
+
 
 def generate() -> str:
     """Return the text of the file."""
@@ -80,7 +96,22 @@ def generate() -> str:
         for node in _public(CLIENT / name, kind)
         if isinstance(node, ast.FunctionDef) and node.name not in NOT_SHARED
     ]
-    return _formatted(HEADER + "\n".join(methods) + CONSUMER_HEADER + "\n".join(properties))
+    text = HEADER + "\n".join(methods) + CONSUMER_HEADER + "\n".join(properties)
+    return _formatted(text, TARGET)
+
+
+def generate_kinds() -> str:
+    """Return the text of the file with the kinds of collections."""
+    tree = ast.parse(KINDS.read_text(encoding="utf-8"))
+    kinds = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    names = "".join(f"    {name},\n" for name in sorted(node.name for node in kinds))
+    classes = [
+        f"class Sync{node.name}(SyncDACollection[T]):\n"
+        f'    """{ast.get_docstring(node, clean=False)}"""\n\n'
+        f"    KIND = {node.name}\n"
+        for node in kinds
+    ]
+    return _formatted(KINDS_HEADER.format(names=names) + "\n\n".join(classes), KINDS_TARGET)
 
 
 def _public(path: Path, kind: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -120,8 +151,8 @@ def _method(node: ast.AsyncFunctionDef) -> str:
     return f"{_head(node)}        {result}{call}\n"
 
 
-def _formatted(text: str) -> str:
-    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(TARGET), "-"]
+def _formatted(text: str, target: Path) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "--stdin-filename", str(target), "-"]
     done = subprocess.run(  # noqa: S603 - our own command
         command, input=text, capture_output=True, text=True, check=True
     )
@@ -129,12 +160,12 @@ def _formatted(text: str) -> str:
 
 
 def main() -> None:
-    """Write the file, or with `--check` only compare it."""
-    text = generate()
-    if "--check" not in sys.argv:
-        TARGET.write_text(text, encoding="utf-8")
-    elif TARGET.read_text(encoding="utf-8") != text:
-        sys.exit(f"{TARGET} is not current: run python tools/generate_sync.py")
+    """Write the files, or with `--check` only compare them."""
+    for target, text in ((TARGET, generate()), (KINDS_TARGET, generate_kinds())):
+        if "--check" not in sys.argv:
+            target.write_text(text, encoding="utf-8")
+        elif target.read_text(encoding="utf-8") != text:
+            sys.exit(f"{target} is not current: run python tools/generate_sync.py")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from benchmarks.spark.contenders import (
     joined_by_loops,
     matched,
     matched_in_files,
+    matched_in_sql,
     rows_of,
 )
 from benchmarks.spark.data import Numbers, Place, Truth, settle, truth_of, write_rules
@@ -50,10 +51,12 @@ IDENTITIES: Final[Mapping[str, Make]] = {
     ALL_COLUMNS: handed_over,
     USED_COLUMNS: partial(handed_over, columns=("f0", "f1", "f2")),
 }
+SQL: Final = "function of SQL, ids"
 IDS: Final[Mapping[str, Make]] = {
     "mapInArrow, ids, 8 columns kept": partial(matched, output="ids", keep=None),
     "mapInArrow, ids": partial(matched, output="ids"),
     "files, ids": partial(matched_in_files, output="ids"),
+    SQL: matched_in_sql,
 }
 COUNTS: Final[Mapping[str, Make]] = {
     "mapInArrow, counts": partial(matched, output="counts"),
@@ -304,6 +307,8 @@ def requirements(found: Conjunctions, papers: Sequence[Row], memory: Sequence[Ma
         (f"{name} / {ALL_COLUMNS}", f"{rate[name] / identity:.2f}", "> 1")
         for name in ("files, ids", "files, counts")
     ]
+    by_rows = rate["mapInArrow, ids, 8 columns kept"]
+    lines += [(f"{SQL} / mapInArrow, ids, 8 columns kept", f"{rate[SQL] / by_rows:.2f}", "≥ 0.80")]
     lines += [
         (f"{name}, local[2] / local[1]", f"{rate[name] / alone[name]:.2f}", "≥ 1.70")
         for name in ON_ONE_CORE

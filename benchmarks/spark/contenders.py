@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.pandas.functions import pandas_udf
 
 from benchmarks.spark.data import Numbers, Place
-from tamis.spark import match, match_files
+from tamis.spark import match, match_files, register
 
 Make = Callable[[SparkSession, Place], DataFrame]
 
@@ -49,6 +49,13 @@ def matched(
 ) -> DataFrame:
     """Match rows that Spark hands over."""
     return scanned(spark, place).transform(match(place.library, output=output, keep=keep))
+
+
+def matched_in_sql(spark: SparkSession, place: Place) -> DataFrame:
+    """Match rows by a function of SQL."""
+    register(spark, place.library, "alerts")
+    scanned(spark, place).createOrReplaceTempView("events")
+    return spark.sql("SELECT *, alerts(struct(*)) AS subscriptions FROM events")
 
 
 def matched_in_files(spark: SparkSession, place: Place, output: str) -> DataFrame:

@@ -22,8 +22,9 @@ def html_escaped(given: object) -> str:
 
 
 def html_code(given: object) -> str:
-    """Return something as code."""
-    return f"<code>{html_escaped(given)}</code>"
+    """Return something as code: every space counts, and long texts are broken."""
+    style = "white-space:pre-wrap;overflow-wrap:anywhere"
+    return f"<code style='{style}'>{html_escaped(given)}</code>"
 
 
 def html_list(items: Iterable[str]) -> str:

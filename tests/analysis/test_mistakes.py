@@ -18,7 +18,8 @@ def found(text: str, language: str = "tamis") -> list[str]:
         (
             "date > 2026-01-01",
             (
-                '2026-01-01 subtracts, and is 2024; write timestamp "2026-01-01" for the day, '
+                '2026-01-01 subtracts, and is 2024; write date "2026-01-01" for the day, '
+                'timestamp "2026-01-01" for its beginning, '
                 '"2026-01-01" for the text, or 2026 - 1 - 1 for the number'
             ),
         ),

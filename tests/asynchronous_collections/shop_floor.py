@@ -1,4 +1,4 @@
-"""What the tests add to collections, and a program that watches one until it is killed."""
+"""What the tests add to collections, and programs that watch one until they are killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tamis
 from tamis import message_class
-from tamis.collections import DACertifiedBag
+from tamis.collections import DACertifiedBag, DAQueue
 
 
 @message_class("tests.Job")
@@ -23,7 +23,7 @@ class Job:
         return self.number % 2 == 1
 
 
-async def watch(url: str, handled: Path) -> None:
+async def watch(url: str, handled: Path, kind: str) -> None:
     """Write the number of each job to a file, which survives the process."""
     async with tamis.connect(url) as bus:
         with handled.open("a", encoding="utf-8") as file:
@@ -33,19 +33,22 @@ async def watch(url: str, handled: Path) -> None:
                 file.flush()
                 os.fsync(file.fileno())
 
-            jobs = DACertifiedBag[Job]("/jobs", bus)
-            watching = await jobs.contains(None, handle, name="writer")
+            if kind == "queue":
+                watching = await DAQueue[Job]("/jobs", bus).contains(None, handle)
+            else:
+                jobs = DACertifiedBag[Job]("/jobs", bus)
+                watching = await jobs.contains(None, handle, name="writer")
             await watching.wait()
 
 
-async def watch_on(url: str, handled: Path) -> None:
+async def watch_on(url: str, handled: Path, kind: str) -> None:
     """Watch again if the broker is not there at the start, as whoever starts the program would."""
     while True:
         try:
-            await watch(url, handled)
+            await watch(url, handled, kind)
         except tamis.DisconnectedError:
             await asyncio.sleep(0.1)  # a pace at which to try again
 
 
 if __name__ == "__main__":
-    asyncio.run(watch_on(sys.argv[1], Path(sys.argv[2])))
+    asyncio.run(watch_on(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))

@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 import tamis
-from tamis import EventError, FilterTypeError, OptionError, message, open_bus, open_bus_sync
+from tamis import (
+    EventError,
+    FilterTypeError,
+    OptionError,
+    RefusedError,
+    message,
+    open_bus,
+    open_bus_sync,
+)
 from tamis.collections import (
     DABag,
     DACertifiedBag,
@@ -20,6 +28,7 @@ from tamis.collections import (
     DASet,
     DAStrongSet,
     SyncDACertifiedBag,
+    SyncDAQueue,
     SyncDASet,
     SyncDAStrongSet,
 )
@@ -149,6 +158,19 @@ async def test_a_watch_may_cancel_itself_and_waits_for_its_function(bus: tamis.B
 
 
 @in_process
+async def test_a_certified_name_is_for_one_collection(bus: tamis.Bus) -> None:
+    seen: list[Job] = []
+    watching = await DACertifiedBag[Job]("/jobs", bus).contains(None, seen.append, name="eve")
+    await watching.cancel()
+    with pytest.raises(RefusedError, match="the subscription 'eve' has another filter"):
+        await DACertifiedBag[Job]("/toys", bus).contains(None, seen.append, name="eve")
+    await DACertifiedBag[Job]("/jobs", bus).add(Job(1))
+    await DACertifiedBag[Job]("/toys", bus).add(Job(2))
+    await DACertifiedBag[Job]("/jobs", bus).contains(None, seen.append, name="eve")
+    await until(lambda: seen == [Job(1)])
+
+
+@in_process
 async def test_a_function_that_fails_gets_a_certified_member_again(bus: tamis.Bus) -> None:
     jobs, seen = DACertifiedBag[Job]("/jobs", bus), []
 
@@ -206,6 +228,12 @@ def test_synchronous_collections_do_the_same() -> None:
         kept.add(Job(7))
         kept.contains(None, again.append, name="eve")
         assert eventually(lambda: again == [Job(7)])
+        queue = SyncDAQueue[Job]("/queue", bus)
+        queue.add(Job(8))
+        assert (queue.pull(), queue.pull()) == (Job(8), None)
+        queue.contains(None, again.append)
+        queue.add(Job(9))
+        assert eventually(lambda: again == [Job(7), Job(9)])
     assert seen == [Job(2), Job(3)]
 
 
@@ -270,3 +298,19 @@ async def test_mistakes_are_refused(bus: tamis.Bus) -> None:
 @in_process
 async def test_the_class_of_members_is_known(bus: tamis.Bus) -> None:
     assert Jobs("/jobs", bus).member_class is DASet[Job]("/jobs", bus).member_class is Job
+
+
+@in_process
+async def test_members_of_sets_are_equal_whoever_wrote_them(bus: tamis.Bus) -> None:
+    jobs = DAStrongSet[Job]("/jobs/today", bus)
+    heard: list[Job] = []
+    await jobs.contains(None, heard.append)
+    await jobs.add(Job(1))
+    [written] = [one.data async for one in bus.history("number = 1", start="earliest")]
+    # With a field that this version of the class does not have, and by another version.
+    await bus.publish({**written, "note": "new"})
+    await bus.publish({**written, "_object": {**written["_object"], "schema": "0123456789abcdef"}})
+    await jobs.add(Job(2))
+    await until(lambda: Job(2) in heard)
+    assert heard == [Job(1), Job(2)]
+    assert [one async for one in jobs] == [Job(1), Job(2)]

@@ -28,6 +28,7 @@ from benchmarks import (
     plans,
     queries,
     sigma,
+    xml_residue,
 )
 from tamis.filters.build import compare
 from tamis.matching import Engine, Subscription
@@ -52,6 +53,11 @@ SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
         objects.main,
         "--largest 10 --repeats 1",
         ["20(b): messages/s, by s", "dynamic with look-up", "combined, times as fast as"],
+    ),
+    "xml_residue": (
+        xml_residue.main,
+        "--subscriptions 100 200 --publications 40 --repeats 1",
+        ["with keys", "engine and exact check", "every query, by lxml"],
     ),
     "growth": (growth.main, "--largest 30000", ["slope", "30,000: counting"]),
     "queries": (
@@ -85,6 +91,7 @@ SLOW = {
     "paper",
     "plans",
     "sigma",
+    "xml_residue",
 }
 BENCHMARKS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in SMALL]
 

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,6 +132,22 @@ def running(folder: Path, **settings: object) -> Iterator[ServerProcess]:
     finally:
         with contextlib.suppress(AssertionError):
             server.kill()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Return a certificate for this machine that signs itself, and its key."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    subprocess.run(  # noqa: S603
+        [
+            *command.split(),
+            *("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"),
+            *("-out", str(certificate), "-keyout", str(key)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return certificate, key
 
 
 def make_token(folder: Path, policy: Path, principal: str, *roles: str) -> str:

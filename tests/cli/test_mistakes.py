@@ -36,6 +36,7 @@ TAMIS = (sys.executable, "-m", "tamis.cli")
         (("match", "x = 1", "--language", "sql"), "'sql' is not a language that Tamis reads"),
         (("match", "x = 1", "--schema", "no-such-file"), "no-such-file cannot be read"),
         (("match", "x = 1", "--nope"), "No such option: --nope"),
+        (("check", "-x < 5"), "before a filter that begins with a hyphen, write --"),
         (("check", "x = 1", "--file", "f"), "give a filter or --filters FILE, not both"),
         (("check", "("), "column"),
         (("check", "x matches '('"), "has a ( that nothing closes"),

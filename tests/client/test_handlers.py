@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,10 @@ async def test_run_raises_what_is_wrong_with_a_filter(connect: Connect) -> None:
                 await bus.run()
     finally:
         logging.getLogger("tamis.client").disabled = False
+
+
+def test_a_function_without_parentheses_is_refused(tmp_path: Path) -> None:
+    with tamis.open_bus_sync(tmp_path) as bus:
+        for one in (bus, tamis.connect("http://localhost:1")):
+            with pytest.raises(tamis.OptionError, match=r"write @bus.on\(\), with parentheses"):
+                one.on(print)  # type: ignore[arg-type]

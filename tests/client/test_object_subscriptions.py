@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,8 +16,10 @@ import pytest
 
 import tamis
 from broker.server import ServerProcess
-from tamis import EventError, LimitError, OptionError, message, where
+from tamis import EventError, LimitError, OptionError, RefusedError, message, where
+from tamis.broker import BrokerSettings
 from tamis.client import ObjectConsumer, SyncObjectConsumer
+from tamis.collections import SyncDABag
 from waiting import eventually, eventually_async, let_others_run
 
 from .buses import Connect, on_every_bus, topic
@@ -307,3 +311,29 @@ def test_objects_arrive_over_kills_of_the_broker(tmp_path: Any) -> None:
             server.kill()
 
     asyncio.run(main())
+
+
+def test_a_schema_declares_what_filters_over_objects_ask_for(tmp_path: Path) -> None:
+    fields = {"topic": "str", "price": "float", "quantity": "int"}
+    header = {
+        "_object.type": {"type": "str", "many": True},
+        "_object.schema": "str",
+        "_object.collection": "str",
+    }
+    schema = tmp_path / "schema.json"
+    cheap = (offer.topic == "a") & (offer.quantity > 1)
+    schema.write_text(json.dumps(fields))
+    with tamis.open_bus_sync(settings=BrokerSettings(schema_file=schema)) as bus:
+        bus.publish(Offer("a", Decimal(1), 2))  # It may have more than the schema declares.
+        with pytest.raises(RefusedError, match=r"no attribute '_object\.type'"):
+            bus.subscribe(cheap)
+    schema.write_text(json.dumps(fields | header))
+    with tamis.open_bus_sync(settings=BrokerSettings(schema_file=schema)) as bus:
+        offers, members = bus.subscribe(cheap), SyncDABag[Offer]("/offers", bus)
+        seen: list[Offer] = []
+        members.contains(cheap, seen.append)
+        bus.publish(Offer("a", Decimal(1), 2))
+        members.add(Offer("a", Decimal(2), 3))
+        assert [offers.next(20).quantity, offers.next(20).quantity] == [2, 3]
+        assert eventually(lambda: [one.quantity for one in seen] == [3])
+        assert [one.quantity for one in members] == [3]

@@ -247,6 +247,33 @@ async def test_without_sources_the_answer_is_empty_and_complete(connect: Connect
 
 
 @on_every_bus
+async def test_a_misspelt_attribute_is_guessed_if_no_row_comes(connect: Connect) -> None:
+    name = topic().replace("-", "_")
+    async with connect() as bus:
+        advertised = f"shelf_{name} = 1 and edition between 1 and 3"
+        rows = [{f"shelf_{name}": 1, **row} for row in BOOKS]
+        async with bus.serve(advertised, serving(rows)):
+            for asked, rows_found, hint in [
+                ("editon = 1", 0, "no data is advertised that has 'editon'; did you mean "),
+                ("edition = 7", 0, ""),
+                # It is right, although nobody says so.
+                ("title = 'Emma'", 1, ""),
+                ("color = 'red'", 0, ""),
+                ("any contains 'nothing'", 0, ""),
+            ]:
+                result = bus.query(f"shelf_{name} = 1 and {asked}")
+                assert len(await result.all()) == rows_found
+                assert result.hint.startswith(hint)
+                assert bool(result.hint) is bool(hint)
+            counted = bus.query(f"shelf_{name} = 1 and editon = 1", aggregate="count")
+            assert await counted.value() == 0
+            assert "'editon'" in counted.hint
+        # What is advertised no more is not guessed.
+        result = bus.query(f"shelf_{name}x = 1")
+        assert (await result.all(), result.hint) == ([], "")
+
+
+@on_every_bus
 async def test_mistakes_are_answered_with_a_sentence(connect: Connect) -> None:
     async with connect() as bus:
         with pytest.raises(tamis.RefusedError, match="a condition or value is missing at the end"):

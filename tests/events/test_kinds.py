@@ -50,6 +50,7 @@ SPECIAL = {
     "objects/": "the classes of Python that are of each kind; decimals are numbers",
     "sources/": "what Arrow and SQLite compare exactly as filters do",
     "spark/library/": "a shard key is text",
+    "xml/": "what the text of a node may be compared as, and texts that stand for several values",
     "workloads/": "each type that is drawn has distributions of its own",
 }
 """Where a single kind or type is mentioned, and what is special about it there."""

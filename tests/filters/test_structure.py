@@ -154,10 +154,10 @@ MISTAKES: list[tuple[Any, int | None, str]] = [
     ({}, None, "the structure of a filter is a list of its version and its nodes, not {}"),
     ([], None, "the structure of a filter is a list of its version and its nodes, not []"),
     (
-        [2, ["true"]],
+        [3, ["true"]],
         None,
         (
-            "the structure of a filter has version 2, but this Tamis knows only version 1: "
+            "the structure of a filter has version 3, but this Tamis knows only versions 1 and 2: "
             "update the older of the two"
         ),
     ),
@@ -165,8 +165,8 @@ MISTAKES: list[tuple[Any, int | None, str]] = [
         [True, ["true"]],
         None,
         (
-            "the structure of a filter has version True, but this Tamis knows only version "
-            "1: update the older of the two"
+            "the structure of a filter has version True, but this Tamis knows only versions 1 and "
+            "2: update the older of the two"
         ),
     ),
     ([1], None, "the filter has no nodes; one that always holds is ['true']"),

@@ -157,6 +157,25 @@ def test_plain_classes_and_generic_ones_travel(given: Any) -> None:
     assert [getattr(back, name) for name in names] == [getattr(given, name) for name in names]
 
 
+@dataclass
+class Careful:
+    symbol: str
+    _hidden: str = "of its own"
+
+
+@dataclass
+class Careless:
+    _hidden: str
+
+
+def test_private_state_stays_where_it_is() -> None:
+    sent = encode_object(Careful("a", "known to nobody"))
+    assert b"hidden" not in sent
+    assert there_and_back(Careful("a", "known to nobody")) == Careful("a")
+    with pytest.raises(EventError, match="the field '_hidden' is private, so it stays here"):
+        encode_object(Careless("a"))
+
+
 def test_decimals_keep_every_digit() -> None:
     for amount in [*POOLS[Decimal], Decimal("-0.0"), Decimal(2**63), Decimal(f"{2**63}.5")]:
         back = there_and_back(Everything(amount=amount)).amount

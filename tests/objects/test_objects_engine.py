@@ -23,7 +23,7 @@ from tamis import (
     equivalent,
     intersects,
 )
-from tamis.objects import FAILURES, message, register_comparison, where
+from tamis.objects import FAILURES, message, register_comparison, source, where
 
 from .shop import (
     Address,
@@ -400,3 +400,22 @@ def test_classes_that_are_gone_are_forgotten_in_the_end() -> None:
         made = type(f"Made{number}", (), {"size": 6})
         assert engine.match(made()) == ["it"]
     gc.collect()
+
+
+def test_accessors_of_filters_that_are_gone_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "MIN_FORGOTTEN_ACCESSORS", 10)
+    engine = Engine()
+    engine.add("kept", message().scaled(7) > 1)
+    for number in range(100):
+        engine.add(number, message().scaled(number + 100) > 1)
+        if number % 3 == 0:
+            engine.match({"price": 1})  # It compiles what is there.
+        engine.remove(number)
+    assert len(engine._objects.reader._known.ways) <= 12
+    engine.add("new", message().scaled(500) > 1)
+    assert engine.match(Scaled()) == ["kept", "new"]
+
+
+class Scaled:
+    def scaled(self, by: int) -> int:
+        return by

@@ -82,7 +82,57 @@ class HangUp(NamedTuple):
     """The last frame: the other side has ended the connection."""
 
 
-Frame = LinkMessage | Events | Acknowledgement | HangUp
+class QueryFrame(NamedTuple):
+    """A message about queries, as it goes over a network."""
+
+    message: bytes
+
+
+Frame = LinkMessage | Events | Acknowledgement | HangUp | QueryFrame
+
+
+class QueryPort(Protocol):
+    """What a broker tells those who route queries."""
+
+    def link_opened(self, peer: str) -> None:
+        """A connection begins, perhaps before the end of the last one was noticed."""
+
+    def link_closed(self, peer: str) -> None:
+        """The end of a connection is noticed."""
+
+    def link_removed(self, peer: str) -> None:
+        """There is no such link any longer."""
+
+    def receive(self, peer: str, message: bytes) -> None:
+        """Take a message of a peer."""
+
+    def crash(self) -> None:
+        """Lose what is in memory."""
+
+    def restart(self) -> None:
+        """Begin again."""
+
+
+class NoQueries:
+    """Nobody asks anything."""
+
+    def link_opened(self, peer: str) -> None:
+        pass
+
+    def link_closed(self, peer: str) -> None:
+        pass
+
+    def link_removed(self, peer: str) -> None:
+        pass
+
+    def receive(self, peer: str, message: bytes) -> None:
+        pass
+
+    def crash(self) -> None:
+        pass
+
+    def restart(self) -> None:
+        pass
 
 
 class Wire(Protocol):
@@ -153,6 +203,7 @@ class ModelBroker:
         self.moving: dict[str, str] = {}
         """Filters of subscriptions on their way to or from this broker, by id."""
         self.take_letter: Callable[[Letter], None] = lambda _letter: None
+        self.queries: QueryPort = NoQueries()
         # In memory.
         self.is_up = True
         self.router = self._new_router()
@@ -236,9 +287,11 @@ class ModelBroker:
         end = self.links.pop(peer, None)
         if end is None:
             return
+        self.queries.link_removed(peer)
         if end.wire is not None and end.wire is not wire:
             self.links[peer] = LinkEndpoint()
             self.links[peer].wire = end.wire
+            self.queries.link_opened(peer)
         elif end.wire is not None:
             end.wire.send(HangUp())
 
@@ -250,11 +303,13 @@ class ModelBroker:
         end.wire = wire
         end.sent = 0
         self.handle(LinkOpened(peer))
+        self.queries.link_opened(peer)
 
     def closed(self, peer: str) -> None:
         """The end of a connection is noticed."""
         self.links[peer].wire = None
         self.handle(LinkClosed(peer))
+        self.queries.link_closed(peer)
 
     def remove_link(self, peer: str) -> None:
         """Somebody removes a link."""
@@ -267,6 +322,8 @@ class ModelBroker:
                 self._receive_events(peer, events)
             case HangUp():
                 self.closed(peer)
+            case QueryFrame(message=message):
+                self.queries.receive(peer, message)
             case Acknowledgement(number=number):
                 queue = self.links[peer].queue
                 while queue and queue[0].number <= number:
@@ -353,6 +410,7 @@ class ModelBroker:
                 del self.subscriptions[id_]
         for end in self.links.values():
             end.wire = None
+        self.queries.crash()
 
     def restart(self) -> None:
         """Begin again with what is on disk."""
@@ -363,6 +421,7 @@ class ModelBroker:
         held = {one.id: one.filter for one in self.subscriptions.values()}
         for id_, name in (held | self.moving).items():
             self.handle(LocalFilterAdded(id_, self.pool.filters[name]))
+        self.queries.restart()
         self._wake(self)
 
 

@@ -33,7 +33,7 @@ from tamis.routing.query_messages import (
 from tamis.routing.running_query import QueryBounds
 
 Row = dict[str, Any]
-_decode = msgspec.json.Decoder(
+decode_query = msgspec.json.Decoder(
     QUERY_MESSAGES[0]
     | QUERY_MESSAGES[1]
     | QUERY_MESSAGES[2]
@@ -235,7 +235,7 @@ class QueryWorld:
                 (here, there), link = self.rng.choice(busy)
                 self.messages += 1
                 router = self.routers[there]
-                self.do(there, router.receive(f"broker {here}", _decode(link.popleft())))
+                self.do(there, router.receive(f"broker {here}", decode_query(link.popleft())))
             case "source":
                 self.work(self.rng.choice(working))
             case _:
@@ -263,7 +263,7 @@ class QueryWorld:
             (here, there), link = busy[0]
             self.messages += 1
             router = self.routers[there]
-            self.do(there, router.receive(f"broker {here}", _decode(link.popleft())))
+            self.do(there, router.receive(f"broker {here}", decode_query(link.popleft())))
         return bool(busy)
 
     def settle(self, most: int = 100_000) -> None:

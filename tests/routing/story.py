@@ -13,6 +13,7 @@ from routing.checks import (
     check_traffic,
     neighbours,
 )
+from routing.overlay_queries import ENOUGH_SECONDS, OverlayQueries
 from routing.pool import PoolIndex
 from routing.world import World
 from tamis.covering import CoveringOrder
@@ -55,6 +56,38 @@ def simulate(seed: int, make_index: Callable[[], CoveringOrder] = PoolIndex) -> 
     )
 
 
+def simulate_queries(seed: int) -> Outcome:
+    """Run a world in which queries are asked as well, over the same links."""
+    world = World(seed)
+    make_brokers(world, size_of(world.rng, is_small=seed < SMALL_SEEDS))
+    queries = OverlayQueries(world)
+    add_clients(world)
+    for _ in range(len(world.brokers)):
+        queries.add_source()
+    asked = 0
+    for _ in range(ROUNDS):
+        world.run()
+        for _ in range(world.rng.randint(2, 8)):
+            world.later(queries.act, world.rng.random() * 20)
+        live(world)
+        asked += len(queries.queries)
+        queries.check(is_complete=False)
+        for _ in range(3):
+            queries.ask_somewhere(ENOUGH_SECONDS)
+        rest(world)
+        asked += len(queries.queries)
+        queries.check(is_complete=True)
+        if world.violations:
+            break
+        move_a_broker(world)
+        queries.removed.clear()
+    if not world.violations:
+        queries.leave()
+        leave(world)
+        queries.check_gone()
+    return Outcome(world.violations, asked, queries.messages, world.messages, len(world.brokers))
+
+
 def size_of(rng: Random, *, is_small: bool) -> int:
     roll = rng.random()
     if is_small:
@@ -68,6 +101,12 @@ def size_of(rng: Random, *, is_small: bool) -> int:
 
 def make_overlay(world: World, size: int) -> None:
     """Make a tree of brokers, with some clients."""
+    make_brokers(world, size)
+    add_clients(world)
+
+
+def make_brokers(world: World, size: int) -> None:
+    """Make a tree of brokers."""
     rng = world.rng
     policy: AdvertisementPolicy | Literal["mixed"] = rng.choice((*POLICIES, "mixed"))
     shape = rng.choice(("line", "star", "random", "random"))
@@ -80,6 +119,11 @@ def make_overlay(world: World, size: int) -> None:
     policies = {broker.policy for broker in world.brokers.values()}
     world.needs_advertisements = "require" in policies
     world.has_one_policy = len(policies) == 1
+
+
+def add_clients(world: World) -> None:
+    """Let clients subscribe and advertise."""
+    rng, size = world.rng, len(world.brokers)
     for broker in rng.choices([*world.brokers.values()], k=2 * size):
         world.subscribe(broker)
     for broker in rng.choices([*world.brokers.values()], k=size):

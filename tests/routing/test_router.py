@@ -321,10 +321,10 @@ REFUSED: list[tuple[list[LinkMessage], str]] = [
         "node 1 of the filter, ['maybe']: 'maybe' is not a word that begins a node",
     ),
     (
-        [*GREETED, AdvertisementChanges(([2],))],
+        [*GREETED, AdvertisementChanges(([3],))],
         (
-            "the structure of a filter has version 2, but this Tamis knows only version 1: update "
-            "the older of the two"
+            "the structure of a filter has version 3, but this Tamis knows only versions 1 and 2: "
+            "update the older of the two"
         ),
     ),
     (

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from routing.bugs import BUGS
 from routing.pool import Pool, PoolIndex, the_pool
-from routing.story import SMALL_SEEDS, simulate
+from routing.story import SMALL_SEEDS, simulate, simulate_queries
 from seeds import seeds
 from tamis.covering import CoveringIndex, ExhaustiveCoveringIndex
 from tamis.diagrams import Space
+from tamis.routing.data_advertisements import DataAdvertisements
 
 SLOW_SEEDS = 20_000
 SEEDS_PER_TEST = 50
@@ -52,6 +56,37 @@ def test_an_overlay_keeps_its_promises_in_thousands_of_worlds(first: int) -> Non
 def test_an_overlay_keeps_its_promises_with_the_covering_index(first: int) -> None:
     for seed in range(first, first + 10):
         assert not simulate(seed, CoveringIndex).violations, seed
+
+
+@pytest.mark.parametrize("first", seeds(2_000, by_default=10)[::10])
+def test_queries_are_answered_while_links_break_brokers_crash_and_clients_roam(first: int) -> None:
+    queries = 0
+    for seed in range(first, first + 10):
+        outcome = simulate_queries(seed)
+        assert not outcome.violations, f"seed {seed}: {outcome.violations[:5]}"
+        queries += outcome.events
+    assert queries > 50
+
+
+def test_it_is_found_if_peers_are_not_told_again_of_data_after_a_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: dict[tuple[int, str], set[str]] = {}
+    begin, end = DataAdvertisements.open, DataAdvertisements.close
+
+    def begin_as_it_was(
+        self: DataAdvertisements, peer: str, held: Iterable[str], *more: Any
+    ) -> None:
+        begin(self, peer, told.get((id(self), peer), held), *more)
+
+    def end_and_remember(self: DataAdvertisements, peer: str) -> None:
+        if peer in self._forwarded:
+            told[id(self), peer] = self._forwarded[peer]
+        end(self, peer)
+
+    monkeypatch.setattr(DataAdvertisements, "open", begin_as_it_was)
+    monkeypatch.setattr(DataAdvertisements, "close", end_and_remember)
+    assert any(simulate_queries(seed).violations for seed in range(60))
 
 
 @pytest.mark.parametrize("seed", [3, 17])

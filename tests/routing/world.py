@@ -121,6 +121,11 @@ class World:
         self.settled_advertisements: set[str] = set()
         self.slowness = self.rng.choice((0.1, 1.0, 1.0, 5.0))
 
+    @property
+    def now(self) -> float:
+        """Return the time of the world, in seconds."""
+        return self._now
+
     # --- time --------------------------------------------------------------------------------
 
     def later(self, action: Callable[[], None], delay: float | None = None) -> None:

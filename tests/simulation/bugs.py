@@ -16,6 +16,7 @@ from simulation.clock import SimulatedClock
 from storage.disk import Disk, DiskFile, _apply
 from tamis.broker import Broker
 from tamis.broker.deliver import notifier as notifying
+from tamis.broker.deliver.attachments import may_read
 from tamis.broker.deliver.group_queues import GroupQueue
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
@@ -338,7 +339,7 @@ def endless_lease() -> Iterator[None]:
         async def lease(
             self: Notifier, subscription: Any, reader: Any, limit: int, now: float
         ) -> Any:
-            if not notifying._may_read(subscription, reader):
+            if not may_read(subscription, reader):
                 return []
             self.leased.add(subscription)
             digest = reader.rights.digest

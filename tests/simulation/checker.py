@@ -244,9 +244,12 @@ class Checker(DeliveryChecker):
         if known is not None and known.is_ended == NO:
             known.is_ended = MAYBE
 
-    def is_gone(self, key: tuple[str, str]) -> None:
-        """Note that a subscription was deleted, as the broker says."""
+    def is_gone(self, key: tuple[str, str], asked: SubscriptionModel | None) -> None:
+        """Note that the subscription asked for was deleted, as the broker says."""
         known = self.subscriptions.get(key)
+        if known is not None and asked is not None and known is not asked:
+            # The answer was slow: another one has been made meanwhile.
+            return
         if known is not None:
             known.is_ended, known.ended_at = YES, self.now
         self._forget(key)

@@ -84,8 +84,7 @@ class ConnectionWatch:
                 self._subscribed(frame)
             case Unsubscribed() as frame:
                 if frame.ref in self._deleting:
-                    meant, _ = self._deleting.pop(frame.ref)
-                    checker.is_gone(meant)
+                    checker.is_gone(*self._deleting.pop(frame.ref))
                 self._attached.pop(frame.subscription, None)
             case Deliver() as frame:
                 self._deliver(frame)

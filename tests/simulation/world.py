@@ -36,7 +36,7 @@ from simulation.verdict import Verdict
 from storage.disk import no_fault
 from tamis import ports
 from tamis.broker import Broker, BrokerSettings, Session
-from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.subscribe import replay

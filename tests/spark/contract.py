@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from tamis.errors import EventError
 from tamis.events import Event, Schema, Type
 from tamis.languages import parse
 from tamis.spark import CompileReport, Tally, compile_subscriptions, match
+from tamis.spark.runtime.versions import SPARK
 
 Pairs = set[tuple[str, str]]
 
@@ -27,7 +30,9 @@ class Sub(NamedTuple):
 
 def compiled(spark: SparkSession, subs: Sequence[Sub], path: Path, **options: Any) -> CompileReport:
     names = "id string, filter string, language string, mode string"
-    return compile_subscriptions(spark.createDataFrame(subs, names), path, **options)
+    # Spark 3.5 refuses members of enumerations, though they are texts.
+    rows = [tuple(None if value is None else str(value) for value in sub) for sub in subs]
+    return compile_subscriptions(spark.createDataFrame(rows, names), path, **options)
 
 
 class Answer(NamedTuple):
@@ -92,7 +97,19 @@ def as_columns(spark: SparkSession, events: Mapping[str, Event], schema: Schema)
         type_ = ARROW[declared.type]
         values = [_plain(event.get(name), many=declared.many) for event in events.values()]
         columns[name] = pa.array(values, pa.list_(type_) if declared.many else type_)
-    return spark.createDataFrame(pa.table(columns))
+    return frame_of(spark, pa.table(columns))
+
+
+def frame_of(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return an Arrow table as a DataFrame, which Spark 3.5 makes of a file only."""
+    if SPARK >= (4, 0):
+        return spark.createDataFrame(table)
+    with TemporaryDirectory() as folder:
+        pq.write_table(table, Path(folder) / "table.parquet")
+        # Otherwise it refuses dates of the old calendar.
+        frame = spark.read.option("datetimeRebaseMode", "CORRECTED").parquet(folder).cache()
+        assert frame.count() == table.num_rows
+        return frame
 
 
 def _plain(values: Sequence[Any] | None, *, many: bool) -> Any:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from spark.contract import Answer
 from tamis.spark import CompileReport, Library, read_batches, read_results, stream, stream_files
 from tamis.spark import total as total_of
+from tamis.spark.runtime.versions import collect_table
 
 
 def by_stream(events: DataFrame, report: CompileReport, **options: Any) -> Answer:
@@ -34,7 +35,7 @@ def by_stream(events: DataFrame, report: CompileReport, **options: Any) -> Answe
 
 def _write(events: DataFrame, folder: Path) -> None:
     folder.mkdir()
-    table = events.toArrow()
+    table = collect_table(events)
     half = table.num_rows // 2
     pq.write_table(table.slice(0, half), folder / "a.parquet")
     pq.write_table(table.slice(half), folder / "b.parquet")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
+from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError, TamisError
 from tamis.xml import Document, XMLQueryLimits, query
 from xml_cases import cases, check
 
@@ -69,7 +70,13 @@ def test_users_have_their_own_operators_and_functions() -> None:
         ({"functions": {"text": max}}, 'XQL has "text" itself: give your function another name'),
         ({"operators": {"a b": max}}, "'a b' cannot be the name of an operator"),
         ({"functions": {"f": 5}}, 'the function "f" is not a function: 5'),
-        ({"language": "xqll"}, 'there is no query language "xqll"; did you mean "xql"?'),
+        (
+            {"language": "xqll"},
+            (
+                "'xqll' is not a language of queries; they are 'xql' and 'xpath'; did you mean "
+                '"xql"?'
+            ),
+        ),
         ({"namespaces": {"a b": "u"}}, "'a b' cannot be the prefix of a namespace"),
         ({"namespaces": {"a": ""}}, 'the prefix "a" must stand for a namespace'),
     ],
@@ -144,3 +151,19 @@ def test_long_texts_are_work() -> None:
 def test_white_space_is_that_of_xml() -> None:
     spaces = Document.parse("<r><x> a\t\n b </x><x>\u00a0a\u2003 b\u00a0</x></r>")
     assert query("//x!text()").evaluate(spaces) == ["a b", "\u00a0a\u2003 b\u00a0"]
+
+
+@pytest.mark.parametrize(
+    ("work", "sentence"),
+    [
+        (lambda: query("a").matches("<a/>"), "evaluated on a document, not on 'str'"),  # type: ignore[arg-type]
+        (lambda: query("a").select(None), "evaluated on a document, not on 'NoneType'"),  # type: ignore[arg-type]
+        (lambda: query(5), "a query is a text, not 'int'"),  # type: ignore[arg-type]
+        (lambda: query("a", language="xquery"), "'xquery' is not a language of queries"),
+        (lambda: query("a[last()]"), 'it is one of XPath: write language="xpath"'),
+        (lambda: Document.parse(None), "XML is a text or bytes, not 'NoneType'"),  # type: ignore[arg-type]
+    ],
+)
+def test_wrong_arguments_get_a_sentence(work: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(TamisError, match=re.escape(sentence)):
+        work()

@@ -26,6 +26,7 @@ from tamis.errors import AccessError, FilterError, LimitError, PolicyError
 from tamis.events import Schema
 from tamis.events.schema import did_you_mean
 from tamis.filters import Mode
+from tamis.filters.element_test import refuse_element_tests
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
 from tamis.misfits import find_misfit
@@ -180,6 +181,7 @@ class _PolicyReader:
             )
         try:
             filter_ = parse(written.filter, written.language)
+            refuse_element_tests(filter_, "a policy")
             bound = filter_ if self._schema is None else filter_.bind(self._schema)
         except (FilterError, LimitError) as error:
             raise self._error(str(error), f"{place}.filter") from None

@@ -31,6 +31,7 @@ from tamis.filters.atoms import (
     TextTest,
     ValueAtom,
 )
+from tamis.filters.element_test import has_element_tests
 from tamis.filters.folding import CASELESS_FLAG
 from tamis.filters.modes import View, view_of
 from tamis.filters.printing import show_name, show_value
@@ -77,7 +78,7 @@ class Explanation(NamedTuple):
     cut_off: bool = False
     """Whether the search for a change took too long, so that there may be a nearer one or one."""
     residual: str = ""
-    """What does not hold beside the filter, which is only a translation of it."""
+    """What holds, or does not hold, beside the filter, which is only a translation of it."""
 
     def __bool__(self) -> bool:
         return self.matched
@@ -89,7 +90,8 @@ class Explanation(NamedTuple):
             reasons.append(f"- and {len(self.reasons) - MAX_SHOWN} more")
         subject = "The filter" if self.id == "" else repr(self.id)
         if self.residual:
-            return f"{subject} does not match:\n- this does not hold exactly: {self.residual}"
+            holds = "holds" if self.matched else "does not hold exactly"
+            return f"{subject} {said}:\n- this {holds}: {self.residual}"
         head = f"{subject} {said}" + (":" if reasons else ", whatever the event holds.")
         late = ["The subscription has expired, so it is not reported."] if self.expired else []
         return "\n".join((head, *reasons, self._turn(), *late))
@@ -166,6 +168,8 @@ def explain_in_pieces(
     """Do the same, and yield between tests: each may take long, and a filter may have many."""
     given = view_of(event, Mode.TOTAL if total else Mode.SQL, schema).event
     view = view_of(given, mode, schema)
+    if has_element_tests(filter_):
+        return _of_elements(id_, filter_, mode, view, expired=expired)
     truths: dict[Filter, bool | None] = {}
     for atom in dict.fromkeys(filter_.atoms()):
         yield
@@ -188,6 +192,23 @@ def explain_in_pieces(
         mode=mode,
         expired=expired,
         cut_off=change is not False and is_late(),
+    )
+
+
+def _of_elements(id_: Id, filter_: Filter, mode: Mode, view: View, *, expired: bool) -> Explanation:
+    """Explain a filter that tests elements: no change of flat attributes says what would help."""
+    is_known = mode is not Mode.STRICT or filter_.is_adequate(view)
+    return Explanation(
+        id=id_,
+        matched=is_known and filter_.truth_in(view) is True,
+        reasons=(),
+        change=None,
+        changed=None,
+        fixed=False,
+        filter=filter_,
+        mode=mode,
+        expired=expired,
+        residual=str(filter_),
     )
 
 

@@ -3,7 +3,8 @@
 The diagram of each filter shows whether it can be true and can be false, with an event for each.
 Filters with equal diagrams match the same events, so hashing finds these. Only covering needs
 pairs; required values and the events refute most of them, and the rest is decided within a limit.
-Filters for which no event was found come last, so that they use up nobody else's share.
+Filters for which no event was found come last, so that they use up nobody else's share. Among many
+filters, a covering index knows the answers about all pairs that have exact ones.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tamis.analysis.counterfactuals import near_misses, satisfies
 from tamis.analysis.pinned_values import PinIndex, Requirements
 from tamis.analysis.redundancy import RedundantPart, brief_filter, redundant_parts
 from tamis.analysis.rules import LintRule
+from tamis.covering import CoveringIndex
 from tamis.diagrams import Answer, Space
 from tamis.diagrams.atom_intervals import TextPredicate
 from tamis.diagrams.diagram import BudgetExceededError, Node
@@ -33,8 +35,10 @@ from tamis.diagrams.kernels import FALSE, TRUE
 from tamis.diagrams.variable_order import Variable
 from tamis.diagrams.witness import Values, find_witness
 from tamis.events import Event, Schema
+from tamis.events.event import NOTHING_NESTED
 from tamis.filters import Filter, Id, Mode
-from tamis.filters.atoms import HasKind, Present
+from tamis.filters.atoms import Between, Compare, HasKind, In, Present
+from tamis.filters.element_test import has_element_tests
 from tamis.filters.printing import ANY
 from tamis.filters.simplify import simplify
 from tamis.html_text import html_code, html_escaped, html_table
@@ -48,10 +52,13 @@ MAX_REFUTATIONS: Final = 500_000
 # Larger diagrams are not hashed.
 MAX_HASHED_NODES: Final = 2_000
 EVENTS_PER_BATCH: Final = 256
+# Fewer filters are compared sooner than they are put into an index.
+INDEXED_FROM: Final = 100
 # Ids that a sentence lists.
 MAX_IDS_SHOWN: Final = 3
 
 _ADDED: Final = (Present, HasKind)
+_INDEXED: Final = (Compare, Between, In, Present, HasKind)
 
 UNLESS_SEVERAL: Final = ", unless an attribute holds several values"
 
@@ -237,11 +244,14 @@ class Linter:
     ) -> tuple[list[Finding], list[LintedFilter]]:
         """Return findings about single filters, and the filters worth comparing.
 
-        A filter that equals another once simplified is not.
+        A filter that equals another once simplified is not. Filters with tests of elements are not
+        examined.
         """
         findings: list[Finding] = []
         distinct: dict[tuple[Mode, Filter], LintedFilter] = {}
         for one in subjects:
+            if has_element_tests(one.filter):
+                continue
             first = distinct.setdefault((one.mode, simplify(one.filter, one.mode)), one)
             repeats = first is not one
             profile = self._profiles[one.id] = (
@@ -333,16 +343,17 @@ class Linter:
         known_same: set[tuple[Id, Id]] = set()
         glances = MAX_REFUTATIONS
         for narrow, candidates in self._candidates(subjects):
-            for wide in candidates:
-                if (narrow.id, wide.id) in known_same:
+            for wide, is_known in candidates:
+                if (narrow.id, wide.id) in known_same or self._are_same(wide, narrow):
                     continue
-                glances -= 1
-                if glances >= 0 and self._is_refuted(wide, narrow):
-                    continue
-                if limit <= 0 or glances < 0:
+                if not is_known:
+                    glances -= 1
+                    if glances >= 0 and self._is_refuted(wide, narrow):
+                        continue
+                if (not is_known or every) and (limit <= 0 or glances < 0):
                     self.unasked[narrow.id] = self.unasked.get(narrow.id, 0) + 1
                     continue
-                limit -= 1
+                limit -= not is_known or every
                 finding = self._ask(wide, narrow, swapped=order[wide.id] > order[narrow.id])
                 if finding is None:
                     continue
@@ -382,13 +393,16 @@ class Linter:
         self.undecided += not answer.exact
         return answer._replace(reason=self._proviso(wide.mode, question)) if answer else answer
 
+    def _are_same(self, one: LintedFilter, other: LintedFilter) -> bool:
+        """Return whether two filters have the same key: they are equivalent, which was reported."""
+        key = self._profiles[one.id].key
+        return key is not None and key == self._profiles[other.id].key
+
     def _is_refuted(self, wide: LintedFilter, narrow: LintedFilter) -> bool:
         """Return whether an event refutes that a filter covers another."""
-        one, other = self._profiles[wide.id], self._profiles[narrow.id]
-        if one.key is not None and one.key == other.key:
-            # They are equivalent, which was reported.
+        if self._are_same(wide, narrow):
             return True
-        example = other.example
+        example = self._profiles[narrow.id].example
         if example is None:
             return False
         return not self._matches(wide, example) or any(
@@ -405,7 +419,7 @@ class Linter:
             )
         for name, values in self._misses[wide.id]:
             held = {**example, name: values}
-            yield Event.of_checked({n: v for n, v in held.items() if v})
+            yield Event.of_checked({n: v for n, v in held.items() if v}, nested=NOTHING_NESTED)
 
     def _matches(self, one: LintedFilter, event: Event) -> bool:
         return satisfies(one.filter, one.mode, event, self._schema)
@@ -418,18 +432,40 @@ class Linter:
 
     def _candidates(
         self, subjects: Sequence[LintedFilter]
-    ) -> Iterator[tuple[LintedFilter, Iterable[LintedFilter]]]:
-        """Yield each filter with those that may cover it; those without an example last."""
+    ) -> Iterator[tuple[LintedFilter, Iterable[tuple[LintedFilter, bool]]]]:
+        """Yield each filter with those that may cover it, and whether they are known to.
+
+        Those without an example come last.
+        """
         by_id = {one.id: one for one in subjects}
         requirements = {one.id: Requirements.of(one.filter) for one in subjects}
         pins = PinIndex(requirements, self._schema, many=self._many)
         easy = [one for one in subjects if self._profiles[one.id].example is not None]
         hard = [one for one in subjects if self._profiles[one.id].example is None]
+        coverings = self._coverings(subjects)
         for narrow, ids in chain(
             self._matched(easy, pins), ((one, pins.may_cover(one.id, one.mode)) for one in hard)
         ):
             wide = (by_id[id_] for id_ in ids if id_ in by_id)
-            yield narrow, (one for one in wide if one.mode is narrow.mode and one is not narrow)
+            others = (one for one in wide if one.mode is narrow.mode and one is not narrow)
+            known = coverings.get(narrow.mode)
+            yield narrow, known.among(narrow, others) if known else ((one, False) for one in others)
+
+    def _coverings(self, subjects: Sequence[LintedFilter]) -> Mapping[Mode, KnownCoverings]:
+        """Return what is known of the filters of each mode that has many."""
+        by_mode: dict[Mode, list[LintedFilter]] = {}
+        for one in subjects:
+            # Others seldom have exact answers, and take the index long.
+            if all(isinstance(atom, _INDEXED) for atom in one.filter.atoms()):
+                by_mode.setdefault(one.mode, []).append(one)
+        return {
+            mode: KnownCoverings(
+                own,
+                CoveringIndex(mode=mode, schema=self._schema, many=self._many, budget=self._steps),
+            )
+            for mode, own in by_mode.items()
+            if len(own) >= INDEXED_FROM
+        }
 
     def _matched(
         self, subjects: Sequence[LintedFilter], pins: PinIndex
@@ -445,6 +481,32 @@ class Linter:
                 # An engine may refuse an example that its own schema does not admit.
                 refused = number in matches.errors
                 yield one, pins.may_cover(one.id, one.mode, None if refused else matches[number])
+
+
+class KnownCoverings:
+    """Which of many filters cover which, as far as a covering index has exact answers."""
+
+    def __init__(self, subjects: Iterable[LintedFilter], index: CoveringIndex) -> None:
+        self._index: Final = index
+        self._is_exact: Final[dict[Id, bool]] = {}
+        for one in subjects:
+            index.add(one.id, one.filter)
+            number = index.number_of(one.id)
+            self._is_exact[one.id] = number is not None and index.is_regular(number)
+
+    def among(
+        self, narrow: LintedFilter, candidates: Iterable[LintedFilter]
+    ) -> Iterator[tuple[LintedFilter, bool]]:
+        """Yield those that may cover a filter, and whether they are known to."""
+        if not self._is_exact.get(narrow.id):
+            yield from ((one, False) for one in candidates)
+            return
+        covering = {*self._index.covering(narrow.filter)}
+        for one in candidates:
+            if not self._is_exact.get(one.id):
+                yield one, False
+            elif one.id in covering:
+                yield one, True
 
 
 def _same(first: LintedFilter, second: LintedFilter, proviso: str) -> Finding:

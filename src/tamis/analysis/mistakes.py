@@ -59,7 +59,7 @@ class _Wording(NamedTuple):
     unequal: str = "!="
     absent: str = "is absent"
     present: str = "is present"
-    date: str = 'timestamp "{}"'
+    date: str = 'date "{0}" for the day, timestamp "{0}" for its beginning'
     network: str = "{} in {}"
 
     def shown(self, filter_: Filter) -> str:
@@ -267,7 +267,7 @@ def _hyphenated_numbers(text: str, wording: _Wording) -> Iterator[ProbableMistak
         numbers = first, *rest = [int(part) for part in found.split("-")]
         quoted = wording.text.format(found)
         is_date = bool(wording.date) and _DATE.fullmatch(found) is not None
-        meant = f"{wording.date.format(found)} for the day, " if is_date else ""
+        meant = f"{wording.date.format(found)}, " if is_date else ""
         yield ProbableMistake(
             LintRule.HYPHENATED_NUMBER,
             f"{found} subtracts, and is {first - sum(rest)}; write {meant}{quoted} for the text, "

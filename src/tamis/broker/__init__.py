@@ -5,7 +5,7 @@ from tamis.lazy import require_extra
 require_extra("broker")
 
 from tamis.broker.broker import Broker
-from tamis.broker.deliver.notifier import Attachment, DeliverySink
+from tamis.broker.deliver.attachments import Attachment, DeliverySink
 from tamis.broker.operations.settings import BrokerSettings, load_settings
 from tamis.broker.sessions import Session
 

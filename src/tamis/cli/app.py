@@ -13,7 +13,7 @@ import tamis
 from tamis.cli.console import say_error
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
 from tamis.cli.lazy_commands import HELP_NAMES, LazyCommands
-from tamis.errors import TamisError
+from tamis.errors import OptionError, TamisError
 
 
 class CommandGroup(LazyCommands):
@@ -37,6 +37,8 @@ class CommandGroup(LazyCommands):
             # The reader of our output is gone; the interpreter must not find out again at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
+        except OptionError as error:
+            return _report_mistake(f"{_FLAGS.get(error.option, error.option)} {error.reason}")
         except TamisError as error:
             return _report_mistake(str(error))
         except OSError as error:
@@ -46,8 +48,19 @@ class CommandGroup(LazyCommands):
         return code
 
 
+# What the command line calls options of the client.
+_FLAGS: Final = {
+    "start": "--from",
+    "end": "--to",
+    "ordering_key": "--ordering-key",
+    "max_attempts": "--max-attempts",
+    **{name: f"--{name}" for name in ("durable", "group", "lifetime", "roaming", "timeout")},
+}
+
 # What the library that checks Typer's values says, and what we say.
 _PHRASES: Final = (
+    # It could be a filter: options have two hyphens, but for some of one letter.
+    (r"^(No such option: -\w)$", r"\1; before a filter that begins with a hyphen, write --"),
     (r": Value error, ", ": "),
     (r"Input should be a valid integer, .*", "it is not a whole number"),
     (r"Input should be a valid number, .*", "it is not a number"),

@@ -21,7 +21,8 @@ def parse_argument(text: str, language: str) -> Filter:
     except FilterError:
         if os.path.isfile(text):
             raise mistake(
-                f"{text} is a file, not a filter: the filter comes first, then the file"
+                f"{text} is a file, not a filter: a file of filters goes with --filters, and a "
+                "file of events comes after the filter"
             ) from None
         raise
 

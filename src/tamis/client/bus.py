@@ -34,7 +34,13 @@ from tamis.client.object_consumer import (
     object_of,
 )
 from tamis.client.option_checks import check_integer, check_tls
-from tamis.client.options import ClientOptions, ConnectOptions, ConsumerOptions, SubscribeOptions
+from tamis.client.options import (
+    ClientOptions,
+    ConnectOptions,
+    ConsumerOptions,
+    SubscribeOptions,
+    refuse_function,
+)
 from tamis.client.query_results import Queryable, QueryOptions, QueryResult
 from tamis.client.queues import Outbox, PendingPublication
 from tamis.client.reconnector import Reconnector, time_to_connect
@@ -358,6 +364,7 @@ class Bus(ManagingBus):
 
         One event at a time. If the function raises an exception, log it and reject the event.
         """
+        refuse_function(filter)
         consumer: Consumer | ObjectConsumer = self.subscribe(filter, **options)
 
         def decorate(function: AnyHandler) -> AnyHandler:

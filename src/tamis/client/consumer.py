@@ -101,7 +101,9 @@ class Consumer:
         self._timer: asyncio.TimerHandle | None = None
         self._expires_at: float | None = None
         self._missed = 0
-        self._member = _member_name() if request.group else ""
+        self._grants_credit = True
+        self.member: Final = _member_name() if request.group else ""
+        """What a member of a group calls itself."""
 
     # --- properties ------------------------------------------------------------------------------
 
@@ -313,6 +315,10 @@ class Consumer:
         if self._is_active and self._inbox.has_news:
             self._registry.schedule_flush(self)
 
+    def ask_for_no_more(self) -> None:
+        """Let the broker send no more events, so that others in a group get them."""
+        self._grants_credit = False
+
     # --- called by the connection ----------------------------------------------------------------
 
     def request(self, ref: int) -> Subscribe:
@@ -329,13 +335,13 @@ class Consumer:
             start=self._start(),
             policy=request.policy,
             acknowledge="manual" if request.settles else "auto",
-            credit=credit,
+            credit=credit if self._grants_credit else 0,
             max_attempts=request.max_attempts,
             resumes=self.durable is not None and self.was_confirmed,
             roaming=request.roaming,
             group=request.group,
             ordering_key=request.ordering_key,
-            member=self._member,
+            member=self.member,
         )
 
     def _start(self) -> int | str:
@@ -382,7 +388,7 @@ class Consumer:
         """Return the frames to send: acknowledgements, rejections and credit."""
         if not self._is_active or self._id is None:
             return []
-        return self._inbox.frames(self._id)
+        return self._inbox.frames(self._id, with_credit=self._grants_credit)
 
     def end(self, error: TamisError | None = None) -> None:
         """Close it for good; raise the error, if any, to callers that wait for events."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
+from types import BuiltinFunctionType, FunctionType
 from typing import Final, Literal, NamedTuple, TypedDict, get_args
 
 import msgspec
@@ -230,3 +231,9 @@ def _check_group(group: str | None, durable: str | None, ordering_key: str | Non
         raise OptionError("group", "is the name of a durable subscription: leave out durable")
     if group is None and ordering_key is not None:
         raise OptionError("ordering_key", "needs group: without one, all events come in order")
+
+
+def refuse_function(given: object) -> None:
+    """Refuse a function where a filter is expected: `@bus.on` decorates with parentheses."""
+    if isinstance(given, FunctionType | BuiltinFunctionType):
+        raise OptionError("filter", "is a function: write @bus.on(), with parentheses")

@@ -137,6 +137,11 @@ class QueryResult:
         """Return whether rows were left out, because of the limit or of the broker's bounds."""
         return self._end is not None and self._end.cut
 
+    @property
+    def hint(self) -> str:
+        """Return what may be wrong with a query to which no row was the answer; usually empty."""
+        return "" if self._end is None else self._end.hint
+
     def __repr__(self) -> str:
         filter_ = self._options.filter
         if self._end is None:

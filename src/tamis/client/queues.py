@@ -120,7 +120,7 @@ class Inbox:
         """Return whether there is anything to report to the broker."""
         return bool(self._rejected or self._acknowledged or self._consumed)
 
-    def frames(self, subscription: str) -> list[Settlement]:
+    def frames(self, subscription: str, *, with_credit: bool = True) -> list[Settlement]:
         """Return the frames that report to the broker, once."""
         frames: list[Settlement] = []
         acknowledged = iter(self._acknowledged)
@@ -130,7 +130,7 @@ class Inbox:
             Reject(subscription=subscription, sequence=sequence, delay=delay, reason=reason)
             for sequence, delay, reason in self._rejected
         ]
-        if self._consumed:
+        if self._consumed and with_credit:
             frames.append(Credit(subscription=subscription, events=self._consumed))
         self._consumed = 0
         self._acknowledged.clear()

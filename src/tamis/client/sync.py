@@ -32,7 +32,12 @@ from tamis.client.object_consumer import (
     FilterOverObjects,
 )
 from tamis.client.option_checks import check_tls
-from tamis.client.options import ClientOptions, ConnectOptions, SubscribeOptions
+from tamis.client.options import (
+    ClientOptions,
+    ConnectOptions,
+    SubscribeOptions,
+    refuse_function,
+)
 from tamis.client.query_results import Queryable
 from tamis.client.sync_advertisements import SyncAdvertisement
 from tamis.client.sync_consumers import LoopThread, SyncConsumer, SyncMessage, SyncObjectConsumer
@@ -200,6 +205,7 @@ class SyncBus(SyncMethods):
         **options: Unpack[SubscribeOptions],
     ) -> Callable[[AnyFunction], AnyFunction]:
         """Call the decorated function with every event that matches, while `run` runs."""
+        refuse_function(filter)
         thread, bus = self._open
 
         def decorate(function: AnyFunction) -> AnyFunction:

@@ -81,6 +81,11 @@ class SyncQueryResult:
         """Return whether rows were left out, because of the limit or of the broker's bounds."""
         return self._result.cut
 
+    @property
+    def hint(self) -> str:
+        """Return what may be wrong with a query to which no row was the answer; usually empty."""
+        return self._result.hint
+
     def close(self) -> None:
         """End the query, if it still runs."""
         self._thread.soon(self._result.close)

@@ -7,32 +7,36 @@ from tamis.lazy import require_extra
 
 require_extra("client")
 
-from tamis.collections.asynchronous import (
+from tamis.collections.kinds import (
     DABag,
     DACertifiedBag,
     DAList,
+    DAQueue,
     DASet,
     DAStrongSet,
 )
-from tamis.collections.synchronous import (
+from tamis.collections.sync_kinds import (
     SyncDABag,
     SyncDACertifiedBag,
     SyncDAList,
+    SyncDAQueue,
     SyncDASet,
     SyncDAStrongSet,
-    SyncWatch,
 )
+from tamis.collections.synchronous import SyncWatch
 from tamis.collections.watching import Watch
 
 __all__ = [
     "DABag",
     "DACertifiedBag",
     "DAList",
+    "DAQueue",
     "DASet",
     "DAStrongSet",
     "SyncDABag",
     "SyncDACertifiedBag",
     "SyncDAList",
+    "SyncDAQueue",
     "SyncDASet",
     "SyncDAStrongSet",
     "SyncWatch",

@@ -16,9 +16,12 @@ class Quality(NamedTuple):
     """Whether a member that equals an earlier one is left out."""
     is_certified: bool = False
     """Whether members are kept for a watcher that is away, until it has handled them."""
+    is_shared: bool = False
+    """Whether each member comes to only one of those who watch, and to another if that one goes."""
 
 
 BEST_EFFORT_SET = Quality(policy="drop", is_distinct=True)
 RELIABLE_SET = Quality(is_distinct=True)
 RELIABLE = Quality()
 CERTIFIED = Quality(is_certified=True)
+SHARED = Quality(is_shared=True)

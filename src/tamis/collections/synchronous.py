@@ -1,30 +1,20 @@
-"""Collections without asyncio: functions are called in other threads."""
+"""What all collections without asyncio have in common: functions are called in other threads."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
-from typing import Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import Any, ClassVar, Final, Self
 
 from tamis.client.bus import Bus
 from tamis.client.sync import SyncBus, connect_sync
-from tamis.collections.asynchronous import (
-    DABag,
-    DACertifiedBag,
-    DACollection,
-    DAList,
-    DASet,
-    DAStrongSet,
-)
-from tamis.collections.members import MemberCondition, member_class
+from tamis.collections.asynchronous import DACollection
+from tamis.collections.members import MemberCondition, NamedCollection, T
 from tamis.collections.watching import Watch
 from tamis.errors import OptionError
 from tamis.events.values import brief
-from tamis.objects.collection_names import levels_of
 from tamis.protocol.views import Receipt
-
-T = TypeVar("T")
 
 _MEMBERS_PER_FETCH: Final = 64
 
@@ -35,6 +25,11 @@ class SyncWatch:
     def __init__(self, bus: SyncBus, watch: Watch) -> None:
         self._bus: Final = bus
         self._watch: Final = watch
+
+    @property
+    def name(self) -> str | None:
+        """Return the name under which the broker keeps members, None if it keeps none."""
+        return self._watch.name
 
     @property
     def missed(self) -> int:
@@ -57,7 +52,7 @@ class SyncWatch:
     def cancel(self, *, forget: bool = False) -> None:
         """Call the function no more, once a call that is under way has returned.
 
-        What a certified collection keeps for this name stays, unless you `forget` it.
+        What is kept for this name, or for all who share a queue, stays unless you `forget` it.
         """
         self._bus.call_async(lambda _: self._watch.cancel(forget=forget))
 
@@ -66,7 +61,7 @@ class SyncWatch:
         self._bus.call_async(lambda _: self._watch.wait())
 
 
-class SyncDACollection(Generic[T]):
+class SyncDACollection(NamedCollection[T]):
     """A collection that all share who give its name: `SyncDASet[Trade]("/market/acme", bus)`.
 
     Without a bus it connects to a broker as `tamis.connect_sync()` does, while it is used with
@@ -76,16 +71,12 @@ class SyncDACollection(Generic[T]):
     KIND: ClassVar[type[DACollection[Any]]] = DACollection
 
     def __init__(self, name: str, bus: SyncBus | None = None) -> None:
-        levels_of(name)
+        super().__init__(name)
         if not isinstance(bus, SyncBus | None):
             raise OptionError("bus", f"is {brief(bus)}; it must be a synchronous bus, or None")
-        self.name: Final = name
         self._is_own: Final = bus is None
         self._bus: Final = connect_sync() if bus is None else bus
         self._made: DACollection[T] | None = None
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name}>"
 
     def __enter__(self) -> Self:
         if self._is_own:
@@ -105,7 +96,7 @@ class SyncDACollection(Generic[T]):
         if self._made is None:
             # The class of the members is known only after `__init__`.
             kind: Any = self.KIND
-            self._made = kind[member_class(self)](self.name, bus)
+            self._made = kind[self.member_class](self.name, bus)
         return self._made
 
     def add(self, member: T) -> Receipt:
@@ -154,33 +145,3 @@ async def _next_of(members: AsyncIterator[T]) -> list[T]:
         if len(some) == _MEMBERS_PER_FETCH:
             break
     return some
-
-
-class SyncDASet(SyncDACollection[T]):
-    """A best-effort set: members come to those who watch and keep up; equal ones come once."""
-
-    KIND = DASet
-
-
-class SyncDAStrongSet(SyncDACollection[T]):
-    """A reliable set: every member comes to all who watch while they live; equal ones once."""
-
-    KIND = DAStrongSet
-
-
-class SyncDABag(SyncDACollection[T]):
-    """A reliable bag: every member comes to all who watch while they live, also equal ones."""
-
-    KIND = DABag
-
-
-class SyncDAList(SyncDACollection[T]):
-    """A reliable list: members come to all who watch in the same order, one at a time."""
-
-    KIND = DAList
-
-
-class SyncDACertifiedBag(SyncDACollection[T]):
-    """A certified bag: every member comes at least once to each who watches under a name."""
-
-    KIND = DACertifiedBag

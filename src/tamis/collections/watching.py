@@ -35,6 +35,11 @@ class Watch:
         self._forgets = False
 
     @property
+    def name(self) -> str | None:
+        """Return the name under which the broker keeps members, None if it keeps none."""
+        return self._consumer.checked.durable
+
+    @property
     def missed(self) -> int:
         """Return how many members are known to be missing."""
         return self._consumer.missed
@@ -67,7 +72,7 @@ class Watch:
                 return
 
     async def _handle(self, member: object, received: Message) -> None:
-        if self._distinct is not None and not self._distinct.is_new(received.text):
+        if self._distinct is not None and not self._distinct.is_new(member, received.text):
             return
         try:
             result = self._callback(member)
@@ -82,7 +87,7 @@ class Watch:
     async def cancel(self, *, forget: bool = False) -> None:
         """Call the function no more, once a call that is under way has returned.
 
-        What a certified collection keeps for this name stays, unless you `forget` it.
+        What is kept for this name, or for all who share a queue, stays unless you `forget` it.
         """
         self._is_cancelled, self._forgets = True, forget
         if self._task is None or self._task.done() or self._task is asyncio.current_task():

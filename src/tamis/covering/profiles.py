@@ -34,6 +34,7 @@ from tamis.filters import TRUE, Filter, Mode
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.boolean import And, Constant, Not, Or, Xor, require_filter
+from tamis.filters.element_test import refuse_element_tests
 from tamis.filters.modes import as_mode
 
 # What an atom or filter may be somewhere in a cube.
@@ -121,6 +122,7 @@ class FilterRelations:
     def profile(self, filter_: Filter) -> ComparedFilter:
         """Return what there is to know about a filter before it meets others."""
         checked = require_filter(filter_)
+        refuse_element_tests(checked, "an index of covering")
         bound = checked if self._schema is None else checked.bind(self._schema)
         form = self._inner.where(bound, truth=True)
         outer = form.cubes if form.complete else self._outer.where(bound, truth=True)

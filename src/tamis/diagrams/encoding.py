@@ -31,6 +31,7 @@ from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, Caseless, HasBits, HasKind, InNetwork, ValueAtom, can_compare
 from tamis.filters.boolean import TruthSets
+from tamis.filters.element_test import refuse_element_tests
 from tamis.filters.printing import ANY
 
 
@@ -63,6 +64,8 @@ class Encoding(TruthSets[Node]):
         many: bool,
         budget: int,
     ) -> None:
+        for filter_ in filters:
+            refuse_element_tests(filter_, "a diagram")
         self.mode: Final = mode
         self.variable_order: Final = VariableOrder(filters, mode, schema, many=many)
         self.diagram: Final = Diagram(self.variable_order.chains, budget)

@@ -21,6 +21,8 @@ from tamis.diagrams.witness import find_witness
 from tamis.events import Event, Schema
 from tamis.filters import Filter, Mode
 from tamis.filters.boolean import require_filter
+from tamis.filters.element_bounds import upper_bound
+from tamis.filters.element_test import has_element_tests
 from tamis.filters.modes import as_mode, require_schema
 from tamis.filters.translations import Relatable, translation_of
 from tamis.html_text import html_escaped, html_table
@@ -118,6 +120,8 @@ class Space:
         """Return whether no event matches exactly the wanted filters; unsure is no."""
         if not _are_filters(wanted):
             return self._none_translated(wanted)
+        if any(has_element_tests(require_filter(filter_)) for filter_, _ in wanted):
+            return self._none_of_elements(wanted)
         bound, encoding = self._encoded(*wanted)
         try:
             root = encoding.matching_just(bound)
@@ -151,10 +155,31 @@ class Space:
         answer = Space(Mode.SQL, many=True, budget=self._budget)._none(*bounds)  # noqa: SLF001
         return unsure if not answer.yes and any(t.residual for t, _ in translated) else answer
 
+    def _none_of_elements(self, wanted: Sequence[tuple[Any, bool]]) -> Answer:
+        """Answer for filters that test elements: from above, by what they say of flat events."""
+        for filter_, _ in wanted:
+            self._bind(filter_)
+        if any(one == other and a is not b for (one, a), (other, b) in combinations(wanted, 2)):
+            return Answer(True)
+        bounds = [
+            (upper_bound(filter_, self._mode) if truth else filter_, truth)
+            for filter_, truth in wanted
+            if truth or not has_element_tests(filter_)
+        ]
+        unsure = Answer(False, False, reason="tests of elements are not compared")
+        # What `strict` asks of elements is not what it asks of a flat event.
+        if not bounds or self._mode is Mode.STRICT:
+            return unsure
+        # A list of elements holds several values of each attribute.
+        space = Space(self._mode, self._schema, many=True, budget=self._budget)
+        return Answer(True) if space._impossible(*bounds) else unsure
+
     def _impossible(self, *wanted: tuple[Relatable, bool]) -> bool:
         """Return whether it is proved that no event matches exactly the wanted filters."""
         if not _are_filters(wanted):
             return self._none_translated(wanted).yes
+        if any(has_element_tests(require_filter(filter_)) for filter_, _ in wanted):
+            return self._none_of_elements(wanted).yes
         bound, encoding = self._encoded(*wanted)
         try:
             return encoding.matching_just(bound) == FALSE

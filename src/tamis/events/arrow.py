@@ -387,7 +387,7 @@ class _Conversion:
             errors = self._errors()
             right = {name: column.without(self.wrong) for name, column in filled.items()}
             filled = {name: column for name, column in right.items() if column.entries}
-        return EventBatch(len(self.wrong), filled, errors)
+        return EventBatch(len(self.wrong), filled, errors, self._row)
 
     def _column(self, name: str, flat: FlatArray) -> Column:
         schema = self.projection.schema
@@ -456,7 +456,12 @@ class _Conversion:
         rows = self._rows(np.ones(len(self.wrong), np.bool_))
         batch = EventBatch.of_events(rows, self.projection.schema, total=self.projection.total)
         kept = {name: column for name, column in batch.columns.items() if self._keeps(name)}
-        return EventBatch(batch.length, kept, batch.errors)
+        return EventBatch(batch.length, kept, batch.errors, rows.__getitem__)
+
+    def _row(self, number: int) -> dict[str, Any]:
+        chosen = np.zeros(len(self.wrong), np.bool_)
+        chosen[number] = True
+        return self._rows(chosen)[0]
 
     def _all_chunks(self) -> Mapping[str, list[pa.Array]]:
         if self.layout is None:

@@ -6,7 +6,7 @@ events, `arrow` from Arrow's columns, `json_source` from JSON lines.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, Protocol, runtime_checkable
@@ -86,17 +86,14 @@ class EventObjects:
     ) -> None:
         self._events = events
         self._objects = objects
-        self.taken: Sequence[object] = ()
-        """The events of the last batch, as they were given."""
 
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
         """Yield the events, some thousands at a time."""
         remaining = iter(self._events)
         admission = Admission(projection.schema, total=projection.total, objects=self._objects)
         while taken := list(islice(remaining, EVENTS_PER_BATCH)):
-            self.taken = taken
             columns, errors = gather(taken, admission, projection.wanted)
-            yield EventBatch(len(taken), columns, errors)
+            yield EventBatch(len(taken), columns, errors, taken.__getitem__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,6 +103,8 @@ class EventBatch:
     length: int
     columns: Mapping[str, Column]
     errors: dict[int, TamisError] = field(default_factory=dict)
+    given: Callable[[int], object] | None = None
+    """Returns an event as it was given, for what columns do not tell; None: that is not known."""
 
     def __len__(self) -> int:
         return self.length
@@ -126,7 +125,7 @@ class EventBatch:
         """
         held = events if isinstance(events, list) else list(events)
         columns, errors = gather(held, Admission(schema, total=total), wanted)
-        return cls(len(held), columns, errors)
+        return cls(len(held), columns, errors, held.__getitem__)
 
     def event_batches(self, _: Projection) -> Iterator[EventBatch]:
         """Yield this batch: it is a source of events itself."""
@@ -136,7 +135,11 @@ class EventBatch:
         """Return the events from `first` to before `last` as a batch of their own."""
         columns = {name: column.part(first, last) for name, column in self.columns.items()}
         errors = {n - first: error for n, error in self.errors.items() if first <= n < last}
-        return EventBatch(last - first, columns, errors)
+        return EventBatch(last - first, columns, errors, self._given_from(first))
+
+    def _given_from(self, first: int) -> Callable[[int], object] | None:
+        given = self.given
+        return None if given is None else lambda number: given(first + number)
 
     def lacking(self, name: str) -> NDArray[np.intp]:
         """Return the events that lack an attribute."""

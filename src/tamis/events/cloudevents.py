@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from tamis.errors import CloudEventError, EventError, LimitError
 from tamis.events import places
-from tamis.events.event import Event, EventLimits, flatten
+from tamis.events.event import Event, EventLimits
 from tamis.events.json_text import check_finite, dump_json, kind_of_json, parse_json
 from tamis.events.values import RejectedValue, brief, parse_rfc3339
 
@@ -305,7 +305,7 @@ def encode_cloudevents(cloudevents: Iterable[CloudEvent]) -> str:
 def _event(context: dict[str, object], data: object, limits: EventLimits) -> Event:
     visible = {} if data is UNSET or isinstance(data, bytes) else {"data": data}
     try:
-        event = Event.of_checked(flatten({**context, **visible}, limits))
+        event = Event.of_data({**context, **visible}, limits)
         for name, values in event.items():
             check_finite(name, values)
     except EventError as error:

@@ -55,8 +55,12 @@ def flatten(
     `masks` names attributes that hold bit sets: an integer there may use the 64th bit.
     """
     plain = _plain(data, limits)
-    if plain is not None:
-        return plain
+    return _walked(data, limits, masks) if plain is None else plain
+
+
+def _walked(
+    data: Mapping[str, object], limits: EventLimits, masks: Container[str]
+) -> dict[str, tuple[Value, ...]]:
     flattening = _Flattening(limits, masks)
     try:
         flattening.walk_mapping("", (), data)
@@ -87,6 +91,10 @@ def _plain(data: Mapping[str, object], limits: EventLimits) -> dict[str, tuple[V
             return None
         found[name] = (item,)
     return found
+
+
+NOTHING_NESTED: Final[Mapping[str, object]] = {}
+"""The nested data of a flat event."""
 
 
 class _Flattening:
@@ -198,20 +206,22 @@ class Event(Mapping[str, tuple[Value, ...]]):
     ('a', 'b')
     """
 
-    __slots__ = ("conforms_to", "held")
+    __slots__ = ("_elements", "conforms_to", "held", "nested")
 
     held: Mapping[str, tuple[Value, ...]]
     """The values by attribute, in a dict, which is faster to read than the event."""
     conforms_to: object
     """The schema that last checked the event, so that it need not do so again; None: none."""
+    nested: Mapping[str, object] | None
+    """The data that it was made of, for tests of elements; None: that is not known."""
+    _elements: dict[str, tuple[object, Sequence[Event]]] | None
 
     def __init__(
         self, attributes: Mapping[str, object], *, limits: EventLimits | None = None
     ) -> None:
         if not isinstance(attributes, Mapping):
             raise EventError(f"an event is a mapping of names to values, not {brief(attributes)}")
-        self.held = flatten(attributes, limits or EventLimits())
-        self.conforms_to = None
+        self._hold(attributes, limits or EventLimits(), ())
 
     @classmethod
     def of(cls, event: Event | Mapping[str, object]) -> Event:
@@ -219,16 +229,46 @@ class Event(Mapping[str, tuple[Value, ...]]):
         return event if isinstance(event, Event) else cls(event)
 
     @classmethod
-    def of_checked(cls, values: dict[str, tuple[Value, ...]]) -> Self:
+    def of_data(
+        cls, data: Mapping[str, object], limits: EventLimits, *, masks: Container[str] = ()
+    ) -> Self:
+        """Return the event that nested data describes; `masks` is as for `flatten`."""
+        event = object.__new__(cls)
+        event._hold(data, limits, masks)
+        return event
+
+    def _hold(self, data: Mapping[str, object], limits: EventLimits, masks: Container[str]) -> None:
+        plain = _plain(data, limits)
+        if plain is None:
+            self.held, self.nested = _walked(data, limits, masks), data
+        else:
+            self.held, self.nested = plain, NOTHING_NESTED
+        self.conforms_to = self._elements = None
+
+    @classmethod
+    def of_checked(
+        cls,
+        values: Mapping[str, tuple[Value, ...]],
+        *,
+        nested: Mapping[str, object] | None = None,
+    ) -> Self:
         """Return the event with exactly these values, which a decoder has already checked."""
         event = object.__new__(cls)
         event.held = values
-        event.conforms_to = None
+        event.nested = nested
+        event.conforms_to = event._elements = None
         return event
 
     def with_values(self, values: Mapping[str, tuple[Value, ...]]) -> Self:
         """Return a copy with other values added or replaced, which are already checked."""
-        return self.of_checked({**self.held, **values})
+        return self.of_checked({**self.held, **values}, nested=self.nested)
+
+    @property
+    def elements(self) -> dict[str, tuple[object, Sequence[Event]]]:
+        """Return the elements that were looked for, with their schema, so that they are kept."""
+        if self._elements is None:
+            self._elements = {}
+        return self._elements
 
     def of_kind(self, name: str, kind: Kind) -> tuple[Value, ...]:
         """Return the attribute's values of one kind: those a comparison of that kind can see."""
@@ -265,7 +305,15 @@ class Event(Mapping[str, tuple[Value, ...]]):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Without the schema, which would be another object in a copy.
-        return type(self).of_checked, (self.held,)
+        return _copied, (type(self), self.held, self.nested)
 
     def __repr__(self) -> str:
         return f"Event({self.as_dict()!r})"
+
+
+def _copied(
+    cls: type[Event],
+    held: Mapping[str, tuple[Value, ...]],
+    nested: Mapping[str, object] | None,
+) -> Event:
+    return cls.of_checked(held, nested=nested)

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import TamisError
 from tamis.events.columns import Column, Entries, entries_of, float_entries, integer_entries, joined
-from tamis.events.event import Event, EventLimits, flatten
-from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, check_value, is_value, kind_of
+from tamis.events.event import NOTHING_NESTED, Event, EventLimits
+from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, Value, check_value, is_value, kind_of
 from tamis.events.schema import Attribute, Schema, fit
 from tamis.events.values import INT64_MAX, INT64_MIN
 
@@ -27,6 +27,15 @@ LIMITS: Final = EventLimits()
 _SCALAR: Final = frozenset({int, float, str, bool})
 _MAX_EXACT_INTEGER: Final = 1 << 53
 """Below this, every integer is a float of its own."""
+
+
+@runtime_checkable
+class HoldsAttributes(Protocol):
+    """An object that is an event in its own way; not a method, which would hide a member."""
+
+    def __attributes__(self, wanted: Collection[str] | None) -> dict[str, tuple[Value, ...]]:
+        """Return the wanted attributes that it has, or all."""
+        ...
 
 
 class ReadsObjects(Protocol):
@@ -57,14 +66,15 @@ class Admission:
     def admit(self, event: Event | Mapping[str, object]) -> Event:
         """Return an event with its values as declared, or raise an error."""
         if type(event) is dict and self._is_plain(event):
-            checked = Event.of_checked({name: (value,) for name, value in event.items()})
+            held = {name: (value,) for name, value in event.items()}
+            checked = Event.of_checked(held, nested=NOTHING_NESTED)
             if self.total and self.schema is not None:
                 self.schema.require_all(checked)
             return checked
         if type(event) is Event:
             checked = event
         elif isinstance(event, Mapping) and not isinstance(event, Event):
-            checked = Event.of_checked(flatten(event, LIMITS, masks=self._masks))
+            checked = Event.of_data(event, LIMITS, masks=self._masks)
         else:
             checked = Event.of(event)
         if self.schema is not None:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from tamis.errors import EventError, LimitError, TamisError
 from tamis.events.batch import EVENTS_PER_BATCH, EventBatch, Projection
-from tamis.events.event import EventLimits
+from tamis.events.event import Event, EventLimits
 from tamis.events.json_columns import JsonColumnReader
 from tamis.events.json_lines import ended, in_line, is_blank
+from tamis.events.json_text import decode_json
+from tamis.events.schema import Schema
 
 JsonLinesData = bytes | bytearray | memoryview | str | Iterable[bytes | str]
 
@@ -75,7 +77,8 @@ class JsonLineEvents:
             numbers = block.numbers + self._before
             self._numbers.append(numbers)
             errors = {n: _in_line(numbers[n], error) for n, error in batch.errors.items()}
-            yield EventBatch(len(batch), batch.columns, errors)
+            given = _GivenLines(block, projection.schema, self._limits).event
+            yield EventBatch(len(batch), batch.columns, errors, given)
 
     def numbers(self) -> NDArray[np.int64]:
         """Return for each event that was read the number of its line, from 1."""
@@ -89,6 +92,22 @@ class JsonLineEvents:
                 return _blocks_of_bytes(bytes(data))
             case lines:
                 return _blocks_of_lines(lines)
+
+
+class _GivenLines(NamedTuple):
+    """Lines of a batch, to be decoded one by one."""
+
+    block: LineBlock
+    schema: Schema | None
+    limits: EventLimits
+
+    def event(self, number: int) -> Event:
+        block = self.block
+        if block.original is not None:
+            text = block.original(number)
+        else:
+            text = block.data[block.starts[number] : block.ends[number]]
+        return decode_json(text, schema=self.schema, limits=self.limits)
 
 
 @lru_cache(maxsize=16)

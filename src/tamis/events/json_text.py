@@ -14,7 +14,7 @@ from typing import Final
 
 from tamis.errors import EventError, JSONError, LimitError, SchemaError
 from tamis.events import places
-from tamis.events.event import SINGLE, Event, EventLimits, flatten, too_deep
+from tamis.events.event import SINGLE, Event, EventLimits, too_deep
 from tamis.events.kinds import Value, check_value, traits_of
 from tamis.events.places import path
 from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
@@ -150,8 +150,8 @@ def kind_of_json(data: object) -> str:
 
 def _event(data: Mapping[str, object], schema: Schema | None, limits: EventLimits) -> Event:
     if schema is None:
-        return Event.of_checked(flatten(data, limits))
-    return schema.conform(Event.of_checked(flatten(data, limits, masks=schema.masks)))
+        return Event.of_data(data, limits)
+    return schema.conform(Event.of_data(data, limits, masks=schema.masks))
 
 
 def require_json_text(text: object) -> None:

@@ -69,6 +69,7 @@ class Schema(Mapping[str, Attribute]):
             _check_name(name): _declared(name, declaration)
             for name, declaration in (attributes or {}).items()
         }
+        self._below: Final[dict[str, Schema]] = {}
 
     @classmethod
     def of(cls, described: type) -> Schema:
@@ -97,6 +98,20 @@ class Schema(Mapping[str, Attribute]):
     def masks(self) -> frozenset[str]:
         """Return the attributes that hold bit sets: an integer there may use the 64th bit."""
         return frozenset(n for n, a in self._attributes.items() if a.type is Type.BITS)
+
+    def below(self, name: str) -> Schema:
+        """Return what is declared for the elements of a list, under their own names.
+
+        >>> Schema({"price": "float", "items.sku": "str"}).below("items")
+        Schema({'sku': 'str'})
+        """
+        found = self._below.get(name)
+        if found is None:
+            prefix = f"{name}."
+            declared = self._attributes.items()
+            found = Schema({n.removeprefix(prefix): a for n, a in declared if n.startswith(prefix)})
+            self._below[name] = found
+        return found
 
     def __getitem__(self, name: str) -> Attribute:
         return self._attributes[name]

@@ -34,7 +34,8 @@ from tamis.filters.atoms import (
     can_compare,
     caseless,
 )
-from tamis.filters.boolean import And, Constant, Filter, Not
+from tamis.filters.boolean import And, Constant, Filter, Not, require_filter
+from tamis.filters.element_test import ElementTest
 from tamis.filters.like import compile_like
 from tamis.filters.networks import network_of
 from tamis.filters.patterns import compile_pattern
@@ -359,6 +360,14 @@ class Attr(Term):
     def has_any_bit(self, bits: Bits | int | Iterable[int]) -> Filter:
         """The bit set has at least one bit of a mask, or one of some bit numbers."""
         return has_bits(self.name, "any", bits)
+
+    def some(self, condition: Filter) -> Filter:
+        """Some element of the attribute, which is a list of objects, satisfies `condition` alone.
+
+        >>> attr("items").some((attr("sku") == "a") & (attr("price") > 3))
+        <Filter items[sku = "a" and price > 3]>
+        """
+        return ElementTest.of(self.name, require_filter(condition, "some"))
 
     def is_present(self) -> Filter:
         """The event has the attribute."""

@@ -18,6 +18,7 @@ from tamis.filters.atoms import (
     TextTest,
 )
 from tamis.filters.boolean import MAX_DEPTH, Filter
+from tamis.filters.element_test import conditions_in
 from tamis.filters.patterns import pattern_steps
 
 # The longest that RE2 was seen to take for a step, on one core of a small server.
@@ -44,14 +45,15 @@ class FilterLimits(NamedTuple):
     def check(self, filter_: Filter) -> None:
         """Refuse a filter with too many atoms, levels or steps; linear in its size."""
         self.check_depth(filter_)
-        cost = sum(map(atom_cost, filter_.atoms()))
+        cost = sum(map(atom_cost, conditions_in(filter_)))
         if cost > self.atoms:
             raise LimitError("atoms in the filter", actual=cost, limit=self.atoms)
         self.check_steps(filter_)
 
     def check_steps(self, filter_: Filter) -> None:
         """Refuse a filter whose regular expressions may take too long."""
-        tests = [bare_test(a) for a in filter_.atoms() if isinstance(a, _MAY_BE_PATTERNS)]
+        atoms = conditions_in(filter_)
+        tests = [bare_test(atom) for atom in atoms if isinstance(atom, _MAY_BE_PATTERNS)]
         steps = sum(pattern_steps(test.pattern) for test in tests if isinstance(test, Regex))
         if steps > self.steps:
             raise LimitError(

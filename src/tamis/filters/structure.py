@@ -39,17 +39,20 @@ from tamis.filters.atoms import (
 )
 from tamis.filters.boolean import Connective, Constant, Filter, Not, require_filter
 from tamis.filters.build import constant
+from tamis.filters.element_test import ElementTest
 from tamis.filters.limits import FilterLimits
 from tamis.filters.printing import ANY
 from tamis.filters.structure_nodes import IGNORING_CASE, PLAIN, Stack, read_node
 
 VERSION: Final = 1
+VERSION_WITH_ELEMENTS: Final = 2
+"""What has tests of elements says so: older readers know none."""
 
 Structure = list[Any]
 """A filter as data: the version, then the nodes."""
 
 # A filter within its limits has at most this many nodes for each of its atoms: the operands of
-# arithmetic and what joins them, a negation of each, and what joins the atoms.
+# arithmetic and what joins them, a negation of each, and what joins the atoms or is of elements.
 NODES_PER_ATOM: Final = 6
 
 # Parts of a filter may be shared, and are written out wherever they occur.
@@ -100,6 +103,10 @@ def _write(filter_: Filter, structure: Structure) -> None:
             _write_expression(left, structure)
             _write_expression(right, structure)
             structure.append(["compare", op])
+        case ElementTest(attribute=name, condition=condition):
+            structure[0] = VERSION_WITH_ELEMENTS
+            _write(condition, structure)
+            structure.append(["some", name])
         case Present(attribute=name):
             structure.append(["present", name])
         case HasKind(attribute=name, kind=kind):
@@ -201,10 +208,10 @@ def _nodes_of(structure: object, limits: FilterLimits) -> list[object]:
             f"{brief(structure)}"
         )
     version, *nodes = structure
-    if type(version) is not int or version != VERSION:
+    if type(version) is not int or version not in {VERSION, VERSION_WITH_ELEMENTS}:
         raise FilterStructureError(
             f"the structure of a filter has version {brief(version)}, but this Tamis knows only "
-            f"version {VERSION}: update the older of the two"
+            f"versions {VERSION} and {VERSION_WITH_ELEMENTS}: update the older of the two"
         )
     most = NODES_PER_ATOM * limits.atoms
     if len(nodes) > most:

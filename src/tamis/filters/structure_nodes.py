@@ -41,6 +41,7 @@ from tamis.filters.build import (
     regular,
     text_test,
 )
+from tamis.filters.element_test import ElementTest
 from tamis.filters.folding import CASELESS_FLAG
 from tamis.filters.printing import ANY
 
@@ -94,6 +95,11 @@ def _negated(operands: list[object], stack: Stack) -> Filter:
     _operands(operands, 0)
     term = _as_filter(_popped(stack))
     return Not(term, depth=one_deeper((term,)))
+
+
+def _of_elements(operands: list[object], stack: Stack) -> Filter:
+    [name] = _operands(operands, 1)
+    return ElementTest.of(_name(name), _as_filter(_popped(stack)))
 
 
 def _computed(operands: list[object], stack: Stack) -> Expression:
@@ -158,6 +164,7 @@ _READERS: Final[dict[str, Callable[[list[object], Stack], Filter | Expression]]]
     "true": _always,
     "false": _never,
     "not": _negated,
+    "some": _of_elements,
     "present": _present,
     "kind": _of_kind,
     "attribute": _reference,

@@ -22,6 +22,15 @@ class Residual(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadableResidual(Residual, Protocol):
+    """A residual that knows which part of its filter people can read."""
+
+    def readable(self, filter_: Filter) -> Filter:
+        """Return the filter without what only tells it sooner that an event fails."""
+        ...
+
+
 class Translation(NamedTuple):
     """A filter that holds wherever something else does, and what is left to check."""
 

@@ -18,7 +18,9 @@ from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference
 from tamis.filters.atoms import Caseless, In, InNetwork
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.filters.build import between_expressions, compare_expressions
+from tamis.filters.element_test import ElementTest
 from tamis.filters.limits import atom_cost
+from tamis.filters.printing import ANY
 from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe
 
 Operand = Filter | Expression
@@ -101,6 +103,8 @@ class ExpressionParser:
     """For each infix word: its precedence, and its operator."""
     predicates: ClassVar[Mapping[str, Callable[..., Filter]]]
     """For each predicate's first word: the method that parses the rest."""
+    has_elements: ClassVar[bool] = False
+    """Whether `name[…]` tests the elements of a list."""
     suggestions: ClassVar[frozenset[str]] = frozenset()
     """Words to suggest where an operator is missing."""
     hints: ClassVar[OtherLanguages]
@@ -114,6 +118,8 @@ class ExpressionParser:
         # Each operand with its first token; each operator with its precedence and token.
         self._operands: list[tuple[Operand, int]] = []
         self._operators: list[tuple[int, str, int]] = []
+        # The attributes whose elements are being tested.
+        self._lists: list[str] = []
 
     def parse(self) -> Filter:
         """Parse the text."""
@@ -155,14 +161,18 @@ class ExpressionParser:
     def _read_operand(self) -> None:
         """Parse the prefixes of an operand, and the operand."""
         tokens = self.tokens
-        word = tokens.take()
-        while word in PREFIXES:
-            self._read_prefix(word)
+        while True:
             word = tokens.take()
-        at = tokens.at - 1
-        operand = self.operand(word)
-        if operand is None:
-            raise self._unexpected_operand(word)
+            while word in PREFIXES:
+                self._read_prefix(word)
+                word = tokens.take()
+            at = tokens.at - 1
+            operand = self.operand(word)
+            if operand is None:
+                raise self._unexpected_operand(word)
+            if tokens.current != "[" or not self.has_elements or type(operand) is not Reference:
+                break
+            self._open_elements(operand.name)
         atom = self._simple_atom(operand) if isinstance(operand, Reference) else None
         self._operands.append((self._with_sign(operand) if atom is None else atom, at))
 
@@ -190,8 +200,17 @@ class ExpressionParser:
         tokens.at = at + 1
         return self.counted(self.predicates[op](self, left.name))
 
+    def _open_elements(self, name: str) -> None:
+        """Begin the condition of a test of elements, which ends like a parenthesis."""
+        if name == ANY:
+            raise self.tokens.error(
+                "elements belong to one attribute, not to any", at=self.tokens.at
+            )
+        self._read_prefix(self.tokens.take())
+        self._lists.append(name)
+
     def _read_prefix(self, word: str) -> None:
-        self._operators.append((PREFIXES[word], word, self.tokens.at - 1))
+        self._operators.append((PREFIXES.get(word, OPEN), word, self.tokens.at - 1))
         self._open += 1
         if self._open > self._limits.depth:
             raise LimitError(
@@ -271,11 +290,14 @@ class ExpressionParser:
                 self._read_infix(*found)
                 return False
             if word == ")":
-                self._close_parenthesis()
+                self._close(word, "(")
+            elif word == "]" and self.has_elements:
+                self._close(word, "[")
             elif not word:
                 self._reduce(OPEN + 1)
                 if operators:
-                    raise tokens.error('this "(" is never closed', at=operators[-1][2])
+                    _, opening, at = operators[-1]
+                    raise tokens.error(f'this "{opening}" is never closed', at=at)
                 return True
             else:
                 self._read_predicate(word)
@@ -304,12 +326,21 @@ class ExpressionParser:
             )
         operators.append((level, op, at))
 
-    def _close_parenthesis(self) -> None:
+    def _close(self, word: str, opening: str) -> None:
         self._reduce(OPEN + 1)
+        at = self.tokens.at - 1
         if not self._operators:
-            raise self.tokens.error('this ")" has no matching "("', at=self.tokens.at - 1)
-        self._operators.pop()
+            raise self.tokens.error(f'this "{word}" has no matching "{opening}"', at=at)
+        if self._operators[-1][1] != opening:
+            found = self._operators[-1][1]
+            raise self.tokens.error(
+                f'this "{word}" closes nothing: the last that is open is a "{found}"', at=at
+            )
+        _, _, start = self._operators.pop()
         self._open -= 1
+        if opening == "[":
+            condition = self._filter(*self._operands.pop())
+            self._operands.append((ElementTest.of(self._lists.pop(), condition), start - 1))
 
     def _read_predicate(self, word: str) -> None:
         tokens = self.tokens

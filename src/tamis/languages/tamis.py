@@ -5,6 +5,7 @@
     company in ("IBM", "Dell") and product contains "PC" and price <= 1000
     not (year between 79 and 90) and name starts with "x" or price is present
     price * quantity > budget xor flags has all bits 0b101
+    items[sku = "a" and quantity > 3]
 """
 
 from __future__ import annotations
@@ -160,6 +161,8 @@ class TamisParser(ExpressionParser):
         "/": (MULTIPLY, "/"),
         "div": (MULTIPLY, "div"),
     }
+
+    has_elements: ClassVar[bool] = True
 
     hints: ClassVar[OtherLanguages] = OtherLanguages(
         operators=OPERATOR_HINTS

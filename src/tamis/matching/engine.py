@@ -29,27 +29,30 @@ from tamis.events.batch import (
     LIMITS,
     Admission,
     Column,
-    EventBatch,
     EventObjects,
     EventSource,
     Projection,
     is_arrow,
 )
-from tamis.events.gathering import is_object
+from tamis.events.columns import joined
+from tamis.events.gathering import HoldsAttributes, gather_checked, is_object
 from tamis.events.json_source import JsonLineEvents, JsonLinesData, reader_of
 from tamis.events.json_text import require_json_text
+from tamis.events.kinds import Value
 from tamis.filters import Filter, FilterLimits, Id, Mode
 from tamis.filters.any_text import text_attributes
+from tamis.filters.element_bounds import ElementResidual, bound_mode, element_translation
+from tamis.filters.element_test import has_element_tests
 from tamis.filters.modes import UNKNOWN, View, as_mode, require_schema
 from tamis.filters.printing import ANY
-from tamis.filters.translations import Residual, Translatable, Translation
-from tamis.languages import parse
+from tamis.filters.translations import ReadableResidual, Residual, Translatable, Translation
+from tamis.languages import QUERY_LANGUAGES, translate
 from tamis.matching.compile.programs import compile_filter, decompile
 from tamis.matching.compile.texts import TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.matches import LineMatches, MatchedBatch, Matches
-from tamis.matching.residuals import ResidualIndex
+from tamis.matching.residuals import EventsAsGiven, ResidualIndex
 from tamis.matching.store import snapshot
 from tamis.matching.store.additions import Addition
 from tamis.matching.store.collection import Collection, CollectionState
@@ -71,6 +74,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tamis.objects.source import ObjectReader
+    from tamis.xml import Document, XMLLimits
 
 # Filters given as texts are compiled together if they are many: kernels take time to load.
 MIN_TEXTS: Final = 1_024
@@ -120,7 +124,10 @@ class Engine:
         subscriptions; then it decides as before or as after the change.
         """
         self._residual_index = ResidualIndex()
-        self._objects = _Objects()
+        self._objects = _Objects(self._tested_attributes)
+
+    def _tested_attributes(self) -> AnyCollection[str]:
+        return self._collection.attributes()
 
     def __len__(self) -> int:
         return self._collection.count
@@ -272,8 +279,11 @@ class Engine:
                 "mode 'total' is a promise about all events: give it to the engine, not to one "
                 "subscription"
             )
-        translation = self._translation(given)
-        if not isinstance(given.filter, Filter | str):
+        translation = self._translation(given, mode)
+        is_query = isinstance(given.filter, str) and given.language in QUERY_LANGUAGES
+        if isinstance(translation.residual, ElementResidual):
+            mode = bound_mode(mode)
+        elif is_query or not isinstance(given.filter, Filter | str):
             # What is translated says itself what absence means, and is translated to this mode.
             if given.mode is not None and mode is not Mode.SQL:
                 raise FilterError(
@@ -281,6 +291,11 @@ class Engine:
                 )
             mode = Mode.SQL
         expires_at = seconds_of(given.expires_at)
+        if is_query and self.schema is not None:
+            raise FilterError(
+                "a query over documents asks for places in them, which no schema declares; add it "
+                "to an engine without a schema"
+            )
         if translation.ways and self.schema is not None:
             raise FilterError(
                 "a filter over objects is checked against their classes, and asks for more than a "
@@ -289,12 +304,13 @@ class Engine:
         codes = compile_filter(translation.filter, mode, vocabulary)
         entry = CompiledSubscription(given.id, np.array(codes, np.int32), mode, expires_at)
         if translation.ways:
-            self._objects.reader.learn(translation.ways)
+            self._objects.reader.learn(translation.ways, self._collection.attributes)
         return entry, translation
 
-    def _translation(self, given: Subscription) -> Translation:
+    def _translation(self, given: Subscription, mode: Mode) -> Translation:
         if isinstance(given.filter, str):
-            return Translation(parse(given.filter, given.language, limits=self._limits))
+            translation = translate(given.filter, given.language, limits=self._limits)
+            return self._over_flat_events(translation, mode)
         if isinstance(given.filter, Filter):
             translation = Translation(given.filter)
         elif hasattr(type(given.filter), "__translation__"):
@@ -302,10 +318,23 @@ class Engine:
         else:
             raise FilterError(f"a filter is a text or a Filter, not {given.filter!r:.60}")
         self._limits.check(translation.filter)
-        return translation
+        return self._over_flat_events(translation, mode)
+
+    def _over_flat_events(self, translation: Translation, mode: Mode) -> Translation:
+        """Return a filter without tests of elements, which are left to check."""
+        if translation.residual is not None or not has_element_tests(translation.filter):
+            return translation
+        return element_translation(translation.filter, mode, self.schema)
 
     def filter(self, id_: Id) -> tuple[Filter, Mode]:
         """Return a subscription's filter, bound to the schema, and its mode."""
+        flat = self._flat_filter(id_)
+        residual = self._residuals.get(id_)
+        if isinstance(residual, ElementResidual):
+            return residual.filter, residual.mode
+        return flat
+
+    def _flat_filter(self, id_: Id) -> tuple[Filter, Mode]:
         entry, vocabulary = self._collection.find(id_)
         return decompile(entry.program.tolist(), entry.mode, vocabulary), entry.mode
 
@@ -322,9 +351,12 @@ class Engine:
         if isinstance(id_, Event | Mapping):
             raise FilterError("explain takes the id of a subscription first, and then the event")
         expired = self._collection.find(id_)[0].expires_at <= self._clock()
-        (filter_, mode), given = self.filter(id_), event
+        (filter_, mode), given = self._flat_filter(id_), event
+        residual = self._residuals.get(id_)
+        if isinstance(residual, ReadableResidual):
+            filter_ = residual.readable(filter_)
         if not isinstance(given, Mapping) and is_object(given):
-            given = self._objects.reader.event(given, {*filter_.attributes(), *(self.schema or ())})
+            given = self._objects.event(given, {*filter_.attributes(), *(self.schema or ())})
         found = explain(
             id_,
             filter_,
@@ -334,10 +366,15 @@ class Engine:
             total=self._total,
             expired=expired,
         )
-        residual = self._residuals.get(id_)
-        if found.matched and residual is not None and not residual.holds(event):
-            return found._replace(matched=False, change=None, changed=None, residual=str(residual))
-        return found
+        if residual is None:
+            return found
+        if not found.matched:
+            # After a change, what is left to check might not hold.
+            return found._replace(change=None, changed=None)
+        matched = _holds(residual, event, event)
+        if matched and not isinstance(residual, ElementResidual):
+            return found
+        return found._replace(matched=matched, change=None, changed=None, residual=str(residual))
 
     def lint(self, **limits: Unpack[LintLimits]) -> Findings:
         """Find filters that are never or always true, equal to another, or covered by one.
@@ -360,7 +397,7 @@ class Engine:
 
     def draw(self, *ids: Id, breakpoints: bool = False) -> Picture:
         """Draw the diagram of some subscriptions, or of all; with `breakpoints`, node by node."""
-        chosen = {str(id_): self.filter(id_) for id_ in ids or self.ids()}
+        chosen = {str(id_): self._flat_filter(id_) for id_ in ids or self.ids()}
         modes = {mode for _, mode in chosen.values()}
         if len(modes) > 1:
             raise FilterError(
@@ -392,8 +429,11 @@ class Engine:
         limits: FilterLimits | None = None,
         clock: Callable[[], float] = time.time,
         threads: int = 1,
+        without: NDArray[np.int64] | None = None,
     ) -> Engine:
         """Open a saved engine; its arrays are mapped into memory, not read.
+
+        The subscriptions whose numbers are in `without` are left out, and the others keep theirs.
 
         >>> import tempfile
         >>> engine = Engine()
@@ -405,7 +445,8 @@ class Engine:
         """
         found = snapshot.load(Path(path))
         engine = cls(found.schema, found.mode, limits=limits, clock=clock, threads=threads)
-        engine._collection = Collection(found.vocabulary, found.segment)
+        segment = found.segment if without is None else found.segment.without_all(without)
+        engine._collection = Collection(found.vocabulary, segment)
         return engine
 
     # --- matching ----------------------------------------------------------------------------
@@ -449,7 +490,9 @@ class Engine:
             if is_satisfied and entry.expires_at > now:
                 found.append(entry.id)
         if residuals:
-            found = [id_ for id_ in found if id_ not in residuals or residuals[id_].holds(given)]
+            found = [
+                id_ for id_ in found if id_ not in residuals or _holds(residuals[id_], given, event)
+            ]
         return found
 
     def _admitted(self, given: Any, state: CollectionState) -> Event:
@@ -459,11 +502,11 @@ class Engine:
             if known is not state.segments:
                 projection = self._project(state.segments)
             wanted = projection.wanted
-            if wanted is not None:
+            if wanted is not None and (state.open or self.schema):
                 tested = (one.filter.attributes() for one in state.open)
                 wanted = wanted.union(*tested, self.schema or ())
                 wanted = None if ANY in wanted else wanted
-            given = self._objects.reader.event(given, wanted)
+            given = self._objects.event(given, wanted)
         return self._admission.admit(given)
 
     def _is_all_compiled(self, state: CollectionState) -> bool:
@@ -532,6 +575,42 @@ class Engine:
         matches = self.match_batch(source, now=now)
         return matches.with_lines(source.numbers())
 
+    def match_xml(
+        self, text: str | bytes | Document, *, limits: XMLLimits | None = None
+    ) -> list[Id]:
+        """Return the ids of the subscriptions that an XML document satisfies, in order of adding.
+
+        >>> engine = Engine()
+        >>> engine.add("dear", "//book[price > 30]", language="xql")
+        >>> engine.match_xml("<shop><book><price>35</price></book></shop>")
+        ['dear']
+        """
+        from tamis.xml import Document  # noqa: PLC0415 - needs the extra `xml`
+
+        return self.match(
+            text if isinstance(text, Document) else Document.parse(text, limits=limits)
+        )
+
+    def match_xml_batch(
+        self,
+        texts: Iterable[str | bytes | Document | None],
+        *,
+        limits: XMLLimits | None = None,
+        now: float | None = None,
+    ) -> Matches:
+        """Return for each XML document the subscriptions it satisfies.
+
+        They may be the texts of an Arrow column. `errors` has those that were refused.
+        """
+        from tamis.xml.document_events import DocumentEvents  # noqa: PLC0415 - needs the extra
+
+        if isinstance(texts, str | bytes) or not isinstance(texts, Iterable):
+            raise EventError(
+                f"documents are an iterable of texts or an Arrow column, not {texts!r:.60}; "
+                "for one document, call match_xml"
+            )
+        return self.match_batch(DocumentEvents(texts, limits), now=now)
+
     def match_batch(
         self,
         events: EventSource | Iterable[object] | pa.RecordBatch | pa.Table,
@@ -578,8 +657,8 @@ class Engine:
                         meter = segment.meter(budget, count)
                     matched_rows = segment.evaluator.evaluate(part, self._threads, meter)
                     if checks:
-                        event_at = _events_as_given(source, part, first)
-                        matched_rows = checks[number].checked(matched_rows, event_at)
+                        events_at = EventsAsGiven(part)
+                        matched_rows = checks[number].checked(matched_rows, events_at)
                     matches.append(matched_rows)
                 matched = MatchedBatch(part.length, matches)
                 found.append(matched.condensed() if found else matched)
@@ -591,10 +670,13 @@ class Engine:
         """Return what other segments want of events; the same object unless that differs."""
         _, projection = self._projected
         asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
-        mentioned = frozenset[str]().union(*asked)
+        left = [one for one in self._residuals.values() if isinstance(one, ElementResidual)]
+        mentioned = frozenset[str]().union(*asked, *(one.filter.attributes() for one in left))
         wanted: frozenset[str] | None = mentioned
         named = None
-        if any(segment.evaluator.compiled.variables.tests_any for segment in segments):
+        tests_any = any(s.evaluator.compiled.variables.tests_any for s in segments)
+        if tests_any or ANY in mentioned:
+            mentioned -= {ANY}
             if self.schema is None:
                 wanted, named = None, mentioned
             else:
@@ -612,6 +694,10 @@ class Engine:
 class _Objects:
     """What an engine needs once it meets an object that is no mapping; most never do."""
 
+    def __init__(self, names: Callable[[], AnyCollection[str]]) -> None:
+        self._names = names
+        """Returns the attributes that filters ask for."""
+
     @cached_property
     def reader(self) -> ObjectReader:
         """Return what finds attributes in objects."""
@@ -621,7 +707,16 @@ class _Objects:
 
     def event(self, given: object, wanted: AnyCollection[str] | None) -> Event:
         """Return an object as an event that has the wanted attributes."""
+        if isinstance(given, HoldsAttributes):
+            return Event.of_checked(self._held(given, wanted))
         return self.reader.event(given, wanted)
+
+    def _held(
+        self, given: HoldsAttributes, wanted: AnyCollection[str] | None
+    ) -> dict[str, tuple[Value, ...]]:
+        found = given.__attributes__(wanted)
+        # All attributes are those under plain names; filters may ask for others.
+        return found if wanted is not None else {**found, **given.__attributes__(self._names())}
 
     def columns(
         self,
@@ -630,18 +725,27 @@ class _Objects:
         wanted: AnyCollection[str] | None,
     ) -> dict[str, Column]:
         """Return the wanted attributes of objects, given the number of each."""
-        return self.reader.columns(objects, numbers, wanted)
+        own = [place for place, each in enumerate(objects) if isinstance(each, HoldsAttributes)]
+        if not own:
+            return self.reader.columns(objects, numbers, wanted)
+        events = [self.event(objects[place], wanted) for place in own]
+        found = gather_checked(events, numbers[own].tolist(), wanted)
+        if len(own) == len(objects):
+            return found
+        is_own = set(own)
+        others = [place for place in range(len(objects)) if place not in is_own]
+        left = self.reader.columns([objects[place] for place in others], numbers[others], wanted)
+        names = dict.fromkeys((*found, *left))
+        return {name: joined(found.get(name), left.get(name)) for name in names}
 
     def source(self, events: Any) -> EventObjects:
         """Return events and objects one by one as a source."""
         return EventObjects(_events(events), self)
 
 
-def _events_as_given(source: EventSource, batch: EventBatch, first: int) -> Callable[[int], object]:
-    if isinstance(source, EventObjects):
-        taken = source.taken
-        return lambda number: taken[first + number]
-    return batch.event
+def _holds(residual: Residual, given: object, event: object) -> bool:
+    """Return whether what is left to check holds: elements are found once in the event."""
+    return residual.holds(event if isinstance(residual, ElementResidual) else given)
 
 
 def _encoded(text: object) -> bytes | None:

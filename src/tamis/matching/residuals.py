@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.events import Event
+from tamis.events.batch import EventBatch
 from tamis.filters import Id
+from tamis.filters.element_bounds import ElementResidual
 from tamis.filters.translations import Residual
 from tamis.matching.evaluate.segment_matches import SegmentMatches
 from tamis.matching.store.segments import Segment
 
-EventAt = Callable[[int], object]
-"""Returns an event of a batch as it was given."""
+
+class EventsAsGiven:
+    """The events of a batch, to check what is left of filters."""
+
+    def __init__(self, batch: EventBatch) -> None:
+        self._batch = batch
+        self._events: dict[int, Event] = {}
+
+    def satisfies(self, residual: Residual, number: int) -> bool:
+        """Return whether an event satisfies what is left to check; refused ones are not asked."""
+        return residual.holds(
+            self._event(residual, number)
+            if isinstance(residual, ElementResidual)
+            else self._given(number)
+        )
+
+    def _given(self, number: int) -> object:
+        batch = self._batch
+        return batch.event(number) if batch.given is None else batch.given(number)
+
+    def _event(self, residual: ElementResidual, number: int) -> Event:
+        """Return an event that keeps its elements for all filters that ask for them."""
+        event = self._events.get(number)
+        if event is None:
+            given = self._given(number)
+            # Of what is neither a mapping nor JSON, only attributes are known.
+            is_nested = isinstance(given, Mapping)
+            event = residual.event_of(given) if is_nested else self._batch.event(number)
+            self._events[number] = event
+        return event
 
 
 class SegmentResiduals(NamedTuple):
@@ -32,31 +63,31 @@ class SegmentResiduals(NamedTuple):
         has_residual[[*by_place]] = True
         return cls(has_residual, by_place)
 
-    def checked(self, found: SegmentMatches, event_at: EventAt) -> SegmentMatches:
+    def checked(self, found: SegmentMatches, events: EventsAsGiven) -> SegmentMatches:
         """Return the matches whose residual holds, or that have none."""
         if not self.by_place:
             return found
-        self._check_rows(found, event_at)
-        return self._checked_lists(found, event_at)
+        self._check_rows(found, events)
+        return self._checked_lists(found, events)
 
-    def _check_rows(self, found: SegmentMatches, event_at: EventAt) -> None:
+    def _check_rows(self, found: SegmentMatches, events: EventsAsGiven) -> None:
         nothing = np.zeros(1, np.bool_)
         for row in np.flatnonzero(self.has_residual[found.unindexed]).tolist():
             residual = self.by_place[int(found.unindexed[row])]
             words = np.ascontiguousarray(found.bitmap[:, row, :]).view(np.uint8)
             bits = np.unpackbits(words.ravel(), bitorder="little", count=None)
             for event in np.flatnonzero(bits[: len(found.ends)]).tolist():
-                if not residual.holds(event_at(event)):
+                if not events.satisfies(residual, event):
                     found.set_bits(event, np.array([row]), nothing)
 
-    def _checked_lists(self, found: SegmentMatches, event_at: EventAt) -> SegmentMatches:
+    def _checked_lists(self, found: SegmentMatches, given: EventsAsGiven) -> SegmentMatches:
         candidates = np.flatnonzero(self.has_residual[found.indexed])
         if not len(candidates):
             return found
         events, kept = found.events(), np.ones(len(found.indexed), np.bool_)
         for place in candidates.tolist():
             residual = self.by_place[int(found.indexed[place])]
-            kept[place] = residual.holds(event_at(int(events[place])))
+            kept[place] = given.satisfies(residual, int(events[place]))
         counts = np.bincount(events[kept], minlength=len(found.ends))
         return found._replace(ends=np.cumsum(counts), indexed=found.indexed[kept])
 

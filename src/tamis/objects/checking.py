@@ -98,10 +98,10 @@ def check_membership(
 
 def check_text_test(accessor: Accessor, promise: Promise, op: str, constant: object) -> None:
     """Refuse a test of text on what is no text, or with what is no text."""
-    if not isinstance(constant, str):
-        raise FilterTypeError(f"{accessor} {op} {constant!r:.60}: {op} takes a text")
     if Kind.TEXT not in kinds_of(promise):
         raise FilterTypeError(f"{accessor} is {promise}, which has no test {op!r}: only texts do")
+    if not isinstance(constant, str):
+        raise FilterTypeError(f"{accessor} {op} {constant!r:.60}: {op} takes a text")
 
 
 def _check_single(accessor: Accessor, promise: Promise, constant: object) -> None:

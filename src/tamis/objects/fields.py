@@ -36,6 +36,11 @@ class DeclaredField(NamedTuple):
     argument: str | None
     """What its constructor calls it; None: it is set afterwards."""
 
+    @property
+    def is_private(self) -> bool:
+        """Return whether it is private: what a constructor takes under a public name is not."""
+        return (self.argument or self.name).startswith("_")
+
 
 class DeclaredFields(NamedTuple):
     """The fields of a class, and what makes an object of their values."""
@@ -69,7 +74,20 @@ def fields_of(cls: type) -> DeclaredFields:
         )
     if any(field.name == RESERVED for field in found.fields):
         raise EventError(f"the field {RESERVED!r} of {cls.__qualname__} has a reserved name")
-    return found
+    return _without_private(found, cls)
+
+
+def _without_private(found: DeclaredFields, cls: type) -> DeclaredFields:
+    """Return the fields that travel: private state stays in the program that has it."""
+    private = [field for field in found.fields if field.is_private]
+    needed = next((field.name for field in private if field.is_required), None)
+    if needed is not None:
+        raise EventError(
+            f"objects of the class {cls.__qualname__!r} cannot travel: the field {needed!r} is "
+            "private, so it stays here, and nobody can make one without it; give it a default, or "
+            "a public name"
+        )
+    return found._replace(fields=tuple(one for one in found.fields if not one.is_private))
 
 
 @lru_cache(maxsize=1024)

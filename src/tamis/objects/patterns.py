@@ -109,8 +109,8 @@ class ObjectFilter(Combinable):
     def __bool__(self) -> NoReturn:
         raise FilterTypeError(
             f"the filter {self!r} is neither true nor false before it meets an object: combine "
-            "filters with & | ^ ~ instead of and, or, not (comparisons in parentheses), or write "
-            "them as where(cls, lambda …)"
+            "filters with & | ^ ~ instead of and, or, not (comparisons in parentheses); x in "
+            "(a, b) is x.in_(a, b); or write them as where(cls, lambda …)"
         )
 
 

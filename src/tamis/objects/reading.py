@@ -80,8 +80,9 @@ class _Source:
         found = known.get(code.co_firstlineno, ())
         positions = {tuple(position) for position in code.co_positions()}
         exact = [node for node in found if _extent(node) in positions]
-        chosen = exact or (found if len(found) == 1 else ())
-        if len(chosen) != 1 or not _is_same(chosen[0], code):
+        # Of some expressions, such as `a if b else c`, no instruction has the extent.
+        chosen = [node for node in exact or found if _is_same(node, code)]
+        if len(chosen) != 1:
             raise FilterFunctionError(
                 "the source of this function cannot be found, or is not what was compiled; write "
                 "the filter with message() instead",
@@ -257,8 +258,10 @@ class _FunctionReading:
             return found
         if any(found is one for one in (any, all, isinstance)):
             return found
+        shown = ast.unparse(node)
+        hint = "; add a property that returns the length" if found is len else ""
         raise self._source.error(
-            node, f"{ast.unparse(node)} is {brief(found)}, which is no constant of a filter"
+            node, f"{shown} is {brief(found)}, which is no constant of a filter{hint}"
         )
 
     def _read_tuple(self, node: ast.Tuple | ast.List | ast.Set) -> tuple[object, ...]:

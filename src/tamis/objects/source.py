@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -29,6 +29,8 @@ from tamis.objects.generation import Extraction, generate
 
 MAX_EXTRACTIONS: Final = 1_024
 """Generated functions that are kept; a program with more classes generates some again."""
+MIN_FORGOTTEN_ACCESSORS: Final = 1_024
+"""Accessors that are kept, needed or not."""
 MAX_PUBLIC_DEPTH: Final = 8
 """Objects inside each other, where every attribute is wanted."""
 
@@ -47,13 +49,25 @@ class ObjectReader:
 
     def __init__(self) -> None:
         self._known = _KnownAccessors({}, {})
+        self._most_known = MIN_FORGOTTEN_ACCESSORS
         self._by_name: Final = ByName()
 
-    def learn(self, ways: Mapping[str, AccessorSteps]) -> None:
-        """Take note of accessors: only these may call methods, names in texts never do."""
-        if not ways.keys() <= self._known.ways.keys():
-            # Together: a function that was generated without them must not be kept.
-            self._known = _KnownAccessors({**self._known.ways, **ways}, {})
+    def learn(
+        self, ways: Mapping[str, AccessorSteps], names_in_use: Callable[[], Collection[str]]
+    ) -> None:
+        """Take note of accessors: only these may call methods, names in texts never do.
+
+        Once there are many, those that are not in use any more are forgotten.
+        """
+        known = self._known.ways
+        if ways.keys() <= known.keys():
+            return
+        if len(known) >= self._most_known:
+            names = names_in_use()
+            known = {name: steps for name, steps in known.items() if name in names}
+            self._most_known = max(MIN_FORGOTTEN_ACCESSORS, 2 * len(known))
+        # Together: a function that was generated without them must not be kept.
+        self._known = _KnownAccessors({**known, **ways}, {})
 
     def event(self, given: object, wanted: Collection[str] | None) -> Event:
         """Return an object as an event that has the wanted attributes."""

@@ -113,6 +113,8 @@ def _no_member(owner: Recorded, name: str) -> FilterTypeError:
         hint = f"for a key write [{name!r}]"
     elif any(is_collection(one.cls) for one in promise.classes):
         hint = f"for its elements write .any(lambda each: each.{name} …)"
+    elif name == "between":
+        hint = f"write (low <= {accessor}) & ({accessor} <= high)"
     elif not hint and known:
         hint = f"it has {', '.join(sorted(known)[:8])}"
     return FilterTypeError(f"{what} has no member {name!r}{'; ' + hint if hint else ''}")

@@ -171,6 +171,13 @@ class NewSubscription(
         ) -> None: ...
 
 
+class RoamingSubscription(NewSubscription, kw_only=True, forbid_unknown_fields=True):
+    """A subscription to create, or to bring from another broker."""
+
+    roaming: bool = False
+    """Whether to bring it here, with what waits, if a linked broker has it; it needs an `id`."""
+
+
 # --- responses that are more than the result -----------------------------------------------------
 
 

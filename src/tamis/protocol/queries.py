@@ -150,3 +150,5 @@ class ResultEnd(Frame, tag="result_end"):
     """How many more sources there are than are named."""
     cut: bool = False
     """Whether rows were left out because there were too many."""
+    hint: str = ""
+    """What may be wrong with a query to which no row was the answer."""

@@ -6,6 +6,7 @@ the one that covers it, too.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final, NamedTuple
@@ -55,6 +56,8 @@ class DataAdvertisements:
     """The advertisements of sources here, those received from peers, and those sent to them."""
 
     def __init__(self) -> None:
+        self.attributes: Final[Counter[str]] = Counter()
+        """How many advertisements mention each attribute."""
         self._local: dict[int, DataAdvertisement] = {}
         self._received: dict[str, dict[str, DataAdvertisement]] = {}
         self._forwarded: dict[str, set[str]] = {}
@@ -70,20 +73,23 @@ class DataAdvertisements:
 
     def put(self, source: int, advertisement: DataAdvertisement) -> None:
         """Advertise the data of a source, in place of what it advertised before."""
+        self._count(self._local.get(source), advertisement)
         self._local[source] = advertisement
 
     def remove(self, source: int) -> None:
         """Withdraw the advertisement of a source."""
-        self._local.pop(source, None)
+        self._count(self._local.pop(source, None), None)
 
     def receive(self, peer: str, advertisement: DataAdvertisement) -> None:
         """Note what a peer has advertised."""
-        self._received.setdefault(peer, {})[advertisement.digest] = advertisement
+        held = self._received.setdefault(peer, {})
+        self._count(held.get(advertisement.digest), advertisement)
+        held[advertisement.digest] = advertisement
 
     def withdraw(self, peer: str, digest_: str) -> None:
         """Note that a peer has withdrawn an advertisement."""
         held = self._received.get(peer, {})
-        held.pop(digest_, None)
+        self._count(held.pop(digest_, None), None)
         if not held:
             self._received.pop(peer, None)
 
@@ -110,7 +116,15 @@ class DataAdvertisements:
     def forget(self, peer: str) -> None:
         """Forget a peer and all data behind it."""
         self.close(peer)
-        self._received.pop(peer, None)
+        for one in self._received.pop(peer, {}).values():
+            self._count(one, None)
+
+    def _count(self, former: DataAdvertisement | None, new: DataAdvertisement | None) -> None:
+        for one, change in ((former, -1), (new, 1)):
+            for name in () if one is None else one.filter.attributes():
+                self.attributes[name] += change
+                if not self.attributes[name]:
+                    del self.attributes[name]
 
     # --- what to send ----------------------------------------------------------------------------
 

@@ -64,6 +64,8 @@ MAX_HOP_SECONDS: Final = 0.5
 LATE: Final = "it did not answer in time"
 LOST: Final = "the link to it was lost"
 DOWN: Final = "there is no connection to it"
+TOO_MANY_QUERIES: Final = "it has too many queries to answer"
+ABOUT_HIDDEN: Final = "the role of the link hides attributes that the query mentions"
 GONE: Final = "it went away"
 GREEDY: Final = "it sent more than it was allowed to"
 
@@ -320,12 +322,14 @@ class QueryRouter:
         if not 0 <= message.seconds < float("inf"):
             raise ValueError(f"{message.seconds} is not a time to wait")
         if sum(asker == peer for asker, _ in self._asked) >= self._bounds.queries_per_peer:
-            missing = {self._name: "it has too many queries to answer"}
-            self._send(peer, QueryDone(query=message.query, missing=missing))
+            self._refuse(peer, message, TOO_MANY_QUERIES)
             return
         filter_ = from_structure(message.filter, self._filter_limits)
         aggregate = None if message.aggregate is None else message.aggregate.check()
-        sight = self._peers[peer].sight
+        sight, may_ask = self._peers[peer].sight, self._peers[peer].may_ask
+        if not may_ask(filter_):
+            self._refuse(peer, message, ABOUT_HIDDEN)
+            return
         self._begin(
             filter_,
             aggregate=aggregate,
@@ -335,6 +339,9 @@ class QueryRouter:
             credit=message.credit,
             asker=key,
         )
+
+    def _refuse(self, peer: str, asked: QueryAsked, reason: str) -> None:
+        self._send(peer, QueryDone(query=asked.query, missing={self._name: reason}))
 
     def _take_from_peer(self, peer: str, answer: QueryRows, skipped: int, problem: str) -> None:
         query, target = self._answering(peer, answer.query), QueryTarget(peer=peer)

@@ -51,6 +51,8 @@ class PeerTerms(NamedTuple):
     """Of rows; None: everything."""
     without_hidden: Callable[[Filter], Filter] | None = None
     """Makes of an advertisement a wider one that says nothing hidden; None: nothing is."""
+    may_ask: Callable[[Filter], bool] = lambda _: True
+    """Says whether a query mentions only what it may see: who is asked tells of values, too."""
 
 
 ANY_PEER: Final = PeerTerms()

@@ -14,15 +14,17 @@ require_extra("spark")
 if TYPE_CHECKING:
     from tamis.spark.connectors.batches import Batch, Pin, total
     from tamis.spark.connectors.broker_sink import BrokerSink
-    from tamis.spark.connectors.broker_source import read_broker
+    from tamis.spark.connectors.broker_stream import read_broker
     from tamis.spark.connectors.folder import read_batches, read_results
     from tamis.spark.files.generate import Generated, event_rows, generate, subscription_rows
     from tamis.spark.files.match_files import match_files
+    from tamis.spark.library.changes import ChangeReport, change_subscriptions
     from tamis.spark.library.compile import CompileReport, compile_subscriptions
     from tamis.spark.library.library import Library, Version
     from tamis.spark.matching.counts import Counts, Tally, outcome, split, write
     from tamis.spark.matching.match import match
     from tamis.spark.matching.outputs import Output
+    from tamis.spark.matching.sql_function import register
     from tamis.spark.report.experiment import density_experiment
     from tamis.spark.report.report import MatchRun, write_report
     from tamis.spark.runtime.session import local_session
@@ -33,15 +35,17 @@ else:
         {
             "tamis.spark.connectors.batches": "Batch Pin total",
             "tamis.spark.connectors.broker_sink": "BrokerSink",
-            "tamis.spark.connectors.broker_source": "read_broker",
+            "tamis.spark.connectors.broker_stream": "read_broker",
             "tamis.spark.connectors.folder": "read_batches read_results",
             "tamis.spark.files.generate": "Generated event_rows generate subscription_rows",
             "tamis.spark.files.match_files": "match_files",
+            "tamis.spark.library.changes": "ChangeReport change_subscriptions",
             "tamis.spark.library.compile": "CompileReport compile_subscriptions",
             "tamis.spark.library.library": "Library Version",
             "tamis.spark.matching.counts": "Counts Tally outcome split write",
             "tamis.spark.matching.match": "match",
             "tamis.spark.matching.outputs": "Output",
+            "tamis.spark.matching.sql_function": "register",
             "tamis.spark.report.experiment": "density_experiment",
             "tamis.spark.report.report": "MatchRun write_report",
             "tamis.spark.runtime.session": "local_session",
@@ -52,6 +56,7 @@ else:
 __all__ = [
     "Batch",
     "BrokerSink",
+    "ChangeReport",
     "CompileReport",
     "Counts",
     "Generated",
@@ -62,6 +67,7 @@ __all__ = [
     "StreamOptions",
     "Tally",
     "Version",
+    "change_subscriptions",
     "compile_subscriptions",
     "density_experiment",
     "event_rows",
@@ -73,6 +79,7 @@ __all__ = [
     "read_batches",
     "read_broker",
     "read_results",
+    "register",
     "split",
     "stream",
     "stream_files",

@@ -1,4 +1,4 @@
-"""XML documents, and queries over them: XQL (1998), evaluated exactly."""
+"""XML documents, and queries over them: XQL (1998) and XPath 1.0, evaluated exactly."""
 
 from tamis.lazy import require_extra
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
 from lxml import etree
 
 from tamis.errors import EventError, LimitError, XMLError
+from tamis.events.kinds import Value
+from tamis.xml.extraction import DocumentExtraction, all_attributes
 from tamis.xml.nodes import XMLNode, add_tree
 
 MAX_DEPTH: Final = 200
@@ -22,6 +26,15 @@ _ENCODING: Final = re.compile(
 )
 _ENCODINGS: Final = ("utf-8", "us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252")
 _CHUNK_BYTES: Final = 64 * 1024
+_OPTIONS: Final = {
+    "resolve_entities": False,
+    "no_network": True,
+    "load_dtd": False,
+    "dtd_validation": False,
+    "attribute_defaults": False,
+    "huge_tree": False,
+}
+_PARSER: Final = etree.XMLParser(encoding="utf-8", **_OPTIONS)
 
 
 class XMLLimits(NamedTuple):
@@ -42,11 +55,13 @@ class XMLLimits(NamedTuple):
 class Document:
     """A parsed document: its text as it was given, and its nodes in document order."""
 
-    __slots__ = ("nodes", "text")
+    __slots__ = ("_nodes", "_top", "text")
 
-    def __init__(self, text: str, nodes: list[XMLNode]) -> None:
+    def __init__(self, text: str, top: Any, nodes: list[XMLNode] | None = None) -> None:
         self.text = text
-        self.nodes = nodes
+        self._top = top
+        """The outermost element, as lxml has it."""
+        self._nodes = nodes
 
     @classmethod
     def parse(cls, text: str | bytes, *, limits: XMLLimits | None = None) -> Self:
@@ -60,6 +75,8 @@ class Document:
             raise ValueError(
                 f"the limit on depth can be {MAX_DEPTH} at the most, not {bounds.depth}"
             )
+        if not isinstance(text, str | bytes):
+            raise XMLError(f"XML is a text or bytes, not {type(text).__name__!r}")
         if len(text) > 4 * bounds.size:
             raise LimitError("bytes of XML", actual=len(text), limit=bounds.size)
         decoded = _decoded(text) if isinstance(text, bytes) else text
@@ -69,11 +86,23 @@ class Document:
         if not decoded.strip("\ufeff \t\r\n"):
             raise XMLError("there is no element in it: it is empty")
         _refuse_document_type(decoded)
-        nodes = add_tree(_Parsing(bounds).parse(encoded))
+        top = _parsed_at_once(encoded, bounds)
+        if top is not None:
+            return cls(decoded, top)
+        top = _Parsing(bounds).parse(encoded)
+        nodes = add_tree(top)
         # The parser has not counted texts: there are at most two for each of the others.
         if len(nodes) - 1 > bounds.nodes:
             raise LimitError("nodes of the document", actual=len(nodes) - 1, limit=bounds.nodes)
-        return cls(decoded, nodes)
+        return cls(decoded, top, nodes)
+
+    @property
+    def nodes(self) -> list[XMLNode]:
+        """Return all nodes, in document order."""
+        # Most documents are only looked at by the engine, which does not need them.
+        if self._nodes is None:
+            self._nodes = add_tree(self._top)
+        return self._nodes
 
     @property
     def root(self) -> XMLNode:
@@ -82,6 +111,49 @@ class Document:
 
     def __repr__(self) -> str:
         return f"<Document of {len(self.nodes):,} nodes>"
+
+    def __attributes__(self, wanted: Collection[str] | None) -> dict[str, tuple[Value, ...]]:
+        """Return the document as an event: the wanted attributes, or all."""
+        if wanted is None:
+            return all_attributes(self._top)
+        return _extraction(frozenset(wanted)).attributes(self._top)
+
+
+@lru_cache(maxsize=64)
+def _extraction(wanted: frozenset[str]) -> DocumentExtraction:
+    return DocumentExtraction(wanted)
+
+
+def _parsed_at_once(encoded: bytes, limits: XMLLimits) -> Any:
+    """Return the outermost element of a document that is small, and certainly within limits.
+
+    Counting while parsing takes several times as long; a mistake is explained there, too.
+    """
+    # A node takes two bytes at the least.
+    if len(encoded) > min(_CHUNK_BYTES, 2 * limits.nodes, limits.value):
+        return None
+    try:
+        top = etree.fromstring(encoded, _PARSER)
+    except etree.XMLSyntaxError:
+        return None
+    # So many attributes take five bytes each, and so many elements inside each other seven.
+    if len(encoded) > 5 * limits.attributes and _more_attributes_than(limits.attributes)(top):
+        return None
+    if len(encoded) > 7 * limits.depth and _deeper_than(limits.depth)(top):
+        return None
+    return top
+
+
+@lru_cache(maxsize=16)
+def _more_attributes_than(limit: int) -> Any:
+    """Return what finds out whether an element may have more attributes and declarations."""
+    return etree.XPath(f"boolean(//*[count(@*) + count(namespace::*) > {limit}])")
+
+
+@lru_cache(maxsize=16)
+def _deeper_than(depth: int) -> Any:
+    """Return what finds out whether more elements lie inside each other."""
+    return etree.XPath("boolean(" + "/*" * (depth + 1) + ")")
 
 
 def _decoded(given: bytes) -> str:
@@ -135,12 +207,7 @@ class _Parsing:
         self._parser = etree.XMLPullParser(
             events=("start-ns", "start", "end", "comment", "pi"),
             encoding="utf-8",
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            dtd_validation=False,
-            attribute_defaults=False,
-            huge_tree=False,
+            **_OPTIONS,
         )
 
     def parse(self, encoded: bytes) -> Any:

@@ -1,8 +1,10 @@
-"""Conditions on nodes, and, or, not; subscripts."""
+"""Conditions on nodes, and, or, not; subscripts: what XQL and XPath share."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import isnan
 from typing import NamedTuple
 
 from tamis.xml.nodes import XMLNode
@@ -12,7 +14,8 @@ from tamis.xml.work import Evaluation, Focus
 
 def truth_of(result: object) -> bool:
     """Return whether a result counts as true: nodes, values or a text if there are any."""
-    return bool(result)
+    # NaN, of which Python says that it is true, is false in XPath.
+    return bool(result) and not (isinstance(result, float) and isnan(result))
 
 
 class AllHold(NamedTuple):
@@ -27,6 +30,7 @@ class AllHold(NamedTuple):
 
     def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
         """Return whether every term is true."""
+        evaluation.spend(len(self.terms))
         return all(truth_of(term.evaluate(evaluation, focus)) for term in self.terms)
 
 
@@ -42,6 +46,7 @@ class SomeHold(NamedTuple):
 
     def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
         """Return whether some term is true."""
+        evaluation.spend(len(self.terms))
         return any(truth_of(term.evaluate(evaluation, focus)) for term in self.terms)
 
 
@@ -60,15 +65,17 @@ class Negation(NamedTuple):
         return not truth_of(self.term.evaluate(evaluation, focus))
 
 
-class NodeCondition(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class NodeCondition:
     """A filter `[ … ]`: keeps the nodes for which an expression is true."""
 
     expression: XMLExpression
+    is_positional: bool = field(init=False)
+    """Whether it depends on places: asked for each node, so it is known."""
+    looks_at: None = field(init=False, default=None)
 
-    @property
-    def is_positional(self) -> bool:
-        """Return whether it depends on places."""
-        return self.expression.is_positional
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_positional", self.expression.is_positional)
 
     def kept(self, evaluation: Evaluation, nodes: Sequence[XMLNode]) -> Sequence[XMLNode]:
         """Return the nodes for which it holds."""
@@ -78,12 +85,17 @@ class NodeCondition(NamedTuple):
             focuses = [Focus(node, place, size) for place, node in enumerate(nodes)]
         else:
             focuses = [Focus(node) for node in nodes]
-        evaluate = self.expression.evaluate
-        return [focus.node for focus in focuses if truth_of(evaluation.once(self, focus, evaluate))]
+        return [focus.node for focus in focuses if evaluation.once(self, focus, self._holds)]
+
+    def _holds(self, evaluation: Evaluation, focus: Focus) -> bool:
+        return truth_of(self.expression.evaluate(evaluation, focus))
 
 
 class Subscript(NamedTuple):
-    """XQL's `[0, 2 $to$ 4, -1]`: keeps nodes by their places, counted from 0 or from the end."""
+    """XQL's `[0, 2 $to$ 4, -1]`: keeps nodes by their places, counted from 0 or from the end.
+
+    XPath's `[1]` and `[last()]` are such, too.
+    """
 
     ranges: tuple[tuple[int, int], ...]
 
@@ -91,6 +103,12 @@ class Subscript(NamedTuple):
     def is_positional(self) -> bool:
         """Return that it depends on places."""
         return True
+
+    @property
+    def looks_at(self) -> int | None:
+        """Return how many nodes are enough, None if a place is counted from the end."""
+        ends = [end for places in self.ranges for end in places]
+        return None if min(ends) < 0 else max(ends) + 1
 
     def kept(self, evaluation: Evaluation, nodes: Sequence[XMLNode]) -> Sequence[XMLNode]:
         """Return the nodes at the places, in their order."""

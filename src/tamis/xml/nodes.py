@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
@@ -22,12 +23,15 @@ class XMLKind(StrEnum):
     COMMENT = "comment"
     INSTRUCTION = "instruction"
     """A processing instruction."""
+    NAMESPACE = "namespace"
+    """A namespace that an element can use: only XPath knows such nodes."""
 
 
 class XMLNode:
     """One node of a document."""
 
     __slots__ = (
+        "_namespaces",
         "_source",
         "attributes",
         "children",
@@ -71,6 +75,7 @@ class XMLNode:
         self.last = self.number
         """The place of the last node in it."""
         self._source = source
+        self._namespaces: Sequence[NamespaceNode] | None = None
         nodes.append(self)
 
     def __repr__(self) -> str:
@@ -81,6 +86,21 @@ class XMLNode:
     def qualified_name(self) -> str:
         """Return the name as it is written, with its prefix."""
         return f"{self.prefix}:{self.name}" if self.prefix else self.name
+
+    @property
+    def namespaces(self) -> Sequence[NamespaceNode]:
+        """Return a node for each namespace that the element can use, in the order of prefixes."""
+        if self._namespaces is None:
+            known: dict[str | None, str | None] = {}
+            if self.kind is XMLKind.ELEMENT:
+                known = {**self._source.nsmap, "xml": XML_NAMESPACE}
+            # The namespace None takes back a default one.
+            found = sorted((prefix or "", uri) for prefix, uri in known.items() if uri)
+            self._namespaces = [
+                NamespaceNode(self, prefix, uri, place)
+                for place, (prefix, uri) in enumerate(found, start=1)
+            ]
+        return self._namespaces
 
     @property
     def value(self) -> str:
@@ -100,8 +120,28 @@ class XMLNode:
                 return f"{self.qualified_name}={quoteattr(self.content)}"
             case XMLKind.TEXT:
                 return escape(self.content)
+            case XMLKind.NAMESPACE:
+                name = f"xmlns:{self.name}" if self.name else "xmlns"
+                return f"{name}={quoteattr(self.content)}"
             case _:
                 return str(etree.tostring(self._source, encoding="unicode", with_tail=False))
+
+
+class NamespaceNode(XMLNode):
+    """A namespace that an element can use, by its prefix; it is not one of the document's nodes.
+
+    They are made when a query asks for them: there can be as many for each element as
+    declarations in the whole document.
+    """
+
+    __slots__ = ("place",)
+
+    def __init__(self, element: XMLNode, prefix: str, uri: str, place: int) -> None:
+        super().__init__(XMLKind.NAMESPACE, [], element, name=prefix, content=uri)
+        self.nodes = element.nodes
+        self.number = self.last = element.number
+        self.place = place
+        """Its place among those of its element, from 1: they come after it, before attributes."""
 
 
 def add_tree(root: Any) -> list[XMLNode]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, Protocol, cast
 
 from tamis.xml.axes import Axis, in_document_order
 from tamis.xml.nodes import XMLKind, XMLNode
@@ -40,6 +40,11 @@ class Selection(Protocol):
     @property
     def is_positional(self) -> bool:
         """Return whether it depends on places, so that nodes cannot be looked at together."""
+        ...
+
+    @property
+    def looks_at(self) -> int | None:
+        """Return how many of the first nodes are enough to know which are kept; None: all."""
         ...
 
     def kept(self, evaluation: Evaluation, nodes: Sequence[XMLNode]) -> Sequence[XMLNode]:
@@ -87,23 +92,47 @@ class AxisStep(NamedTuple):
 
     def from_one(self, evaluation: Evaluation, focus: Focus) -> Sequence[XMLNode]:
         """Return the nodes that it finds from one node, in the order in which places count."""
-        return self._kept(evaluation, self.axis.from_one(focus.node))
+        found = self.axis.from_one(focus.node)
+        if not self.selections or self.selections[0].looks_at is None:
+            return self._kept(evaluation, [*found])
+        return self._kept(evaluation, self._first(self.selections[0].looks_at, evaluation, found))
 
     def from_many(self, evaluation: Evaluation, nodes: OrderedNodes) -> OrderedNodes:
         """Return the nodes that it finds from many."""
         evaluation.spend(len(nodes))
-        if any(selection.is_positional for selection in self.selections):
+        if self.axis.from_many is None or any(each.is_positional for each in self.selections):
             parts = [self.from_one(evaluation, Focus(node)) for node in nodes]
             return in_document_order(node for part in parts for node in part)
         return self._kept(evaluation, self.axis.from_many(nodes))
 
+    def _first(
+        self, count: int, evaluation: Evaluation, found: Iterable[XMLNode]
+    ) -> Sequence[XMLNode]:
+        """Return the first nodes that pass the test, without looking at others."""
+        passing: list[XMLNode] = []
+        for node in found:
+            if len(passing) == count:
+                break
+            evaluation.spend(1)
+            if self.test.passes(node):
+                passing.append(node)
+        return passing
+
     def _kept(self, evaluation: Evaluation, found: Sequence[XMLNode]) -> Sequence[XMLNode]:
-        evaluation.spend(len(found))
+        evaluation.spend(len(found) * self.axis.work)
         if self.test != ANY_NODE:
             found = [node for node in found if self.test.passes(node)]
-        for selection in self.selections:
-            found = selection.kept(evaluation, found)
-        return found
+        return _selected(evaluation, found, self.selections)
+
+
+def _selected(
+    evaluation: Evaluation, found: Sequence[XMLNode], selections: tuple[Selection, ...]
+) -> Sequence[XMLNode]:
+    for selection in selections:
+        if not found:
+            break
+        found = selection.kept(evaluation, found)
+    return found
 
 
 class GroupStep(NamedTuple):
@@ -115,10 +144,8 @@ class GroupStep(NamedTuple):
     def from_one(self, evaluation: Evaluation, focus: Focus) -> Sequence[XMLNode]:
         """Return the nodes that it finds from one node, in document order."""
         found = self.inner.nodes(evaluation, focus)
-        evaluation.spend(len(found))
-        for selection in self.selections:
-            found = selection.kept(evaluation, found)
-        return found
+        evaluation.spend(1 + len(found))
+        return _selected(evaluation, found, self.selections)
 
     def from_many(self, evaluation: Evaluation, nodes: OrderedNodes) -> OrderedNodes:
         """Return the nodes that it finds from many."""
@@ -144,6 +171,13 @@ class NodePath(NamedTuple):
 
     def nodes(self, evaluation: Evaluation, focus: Focus) -> OrderedNodes:
         """Return the nodes that it finds from a node."""
+        if not self.is_absolute:
+            return self._through(self.steps, evaluation, focus)
+        # The same from everywhere, and often in a filter.
+        found = evaluation.once(self, Focus(evaluation.document.root), self._from_document)
+        return cast("OrderedNodes", found)
+
+    def _from_document(self, evaluation: Evaluation, focus: Focus) -> OrderedNodes:
         return self._through(self.steps, evaluation, focus)
 
     def placed(self, evaluation: Evaluation, focus: Focus) -> list[Focus]:
@@ -162,6 +196,8 @@ class NodePath(NamedTuple):
     ) -> OrderedNodes:
         nodes = self._start(evaluation, focus)
         for number, step in enumerate(steps):
+            if not nodes:
+                break
             # Only the first step may look at the place of the node at hand.
             if number == 0 and not self.is_absolute and isinstance(step, GroupStep):
                 nodes = step.from_one(evaluation, focus)
@@ -190,7 +226,7 @@ class NodeUnion(NamedTuple):
     def nodes(self, evaluation: Evaluation, focus: Focus) -> OrderedNodes:
         """Return the nodes that some of the terms find."""
         parts = [term.nodes(evaluation, focus) for term in self.terms]
-        evaluation.spend(sum(map(len, parts)))
+        evaluation.spend(len(parts) + sum(map(len, parts)))
         return in_document_order(node for part in parts for node in part)
 
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tamis.errors import FilterTypeError
 from tamis.events.schema import did_you_mean
+from tamis.filters.boolean import Filter
+from tamis.filters.translations import Translation
+from tamis.xml.correlation import without_keys
 from tamis.xml.documents import Document
 from tamis.xml.logic import truth_of
 from tamis.xml.nodes import XMLNode
 from tamis.xml.paths import NodeIntersection, NodePath, NodeUnion, XMLExpression
 from tamis.xml.scanning import NAME
+from tamis.xml.translating import approximate
 from tamis.xml.work import Evaluation, Focus, XMLQueryLimits
+from tamis.xml.xpath import XPathParser
 from tamis.xml.xql import XQLParser
 from tamis.xml.xql_terms import UserFunction, UserOperator
 from tamis.xml.xql_words import KEYWORDS, OPERATORS, TAKEN_NAMES
 
-LANGUAGES: Final = ("xql",)
+LANGUAGES: Final = ("xql", "xpath")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -44,18 +49,58 @@ class XMLQuery:
                 f"this query finds values, or is true or false, rather than nodes: use evaluate or "
                 f"matches ({self.text:.60})"
             )
-        return [*self.expression.nodes(self._evaluation(document), Focus(document.root))]
+        evaluation = self._evaluation(document)
+        return [*self.expression.nodes(evaluation, Focus(document.root))]
 
     def matches(self, document: Document) -> bool:
         """Return whether the query is true, or finds something."""
         return truth_of(self.evaluate(document))
 
     def evaluate(self, document: Document) -> Any:
-        """Return what the query gives: nodes, values, or a truth value."""
-        return self.expression.evaluate(self._evaluation(document), Focus(document.root))
+        """Return what the query gives: nodes, values, or a truth value; in XPath also a number."""
+        evaluation = self._evaluation(document)
+        found = self.expression.evaluate(evaluation, Focus(document.root))
+        return [*found] if isinstance(found, tuple) else found
 
     def _evaluation(self, document: Document) -> Evaluation:
+        if not isinstance(document, Document):
+            raise FilterTypeError(
+                f"a query is evaluated on a document, not on {type(document).__name__!r}: write "
+                "Document.parse(text)"
+            )
         return Evaluation(document, self._work)
+
+    def __translation__(self) -> Translation:
+        """Return a filter that holds wherever the query matches, and what is left to check."""
+        return self.translation()
+
+    def translation(self, *, correlated: bool = True) -> Translation:
+        """Return a filter that holds wherever the query matches, and what is left to check.
+
+        Without `correlated`, the filter cannot tell which values lie in one element.
+
+        >>> print(query("order[@number > 5]/line/sku = 'chair'").translation().filter)
+        `/order/@number` > 5 and `/order/line/sku` = "chair"
+        """
+        found = approximate(self.expression, correlated=correlated)
+        return Translation(found.filter, None if found.exact else QueryResidual(self))
+
+
+class QueryResidual(NamedTuple):
+    """A query that is left to check where its translation holds."""
+
+    query: XMLQuery
+
+    def __str__(self) -> str:
+        return f"{self.query.language} {self.query.text}"
+
+    def holds(self, event: object) -> bool:
+        """Return whether an event is a document that the query matches."""
+        return isinstance(event, Document) and self.query.matches(event)
+
+    def readable(self, filter_: Filter) -> Filter:
+        """Return the translation without keys of elements."""
+        return without_keys(filter_)
 
 
 def query(
@@ -75,16 +120,28 @@ def query(
 
     Args:
         text: The query.
-        language: `xql`.
+        language: `xql` or `xpath`.
         namespaces: The namespaces that prefixes in the query stand for.
         operators: XQL's user-defined operators: `{"starts": str.startswith}` is `$starts$`.
         functions: XQL's user-defined functions.
         limits: Bounds on the text, on nesting, and on the work of one evaluation.
     """
     bounds = limits or XMLQueryLimits()
-    if language != "xql":
-        hint = did_you_mean(language, LANGUAGES) or f"the languages are {', '.join(LANGUAGES)}"
-        raise FilterTypeError(f'there is no query language "{language}"; {hint}')
+    if not isinstance(text, str):
+        raise FilterTypeError(f"a query is a text, not {type(text).__name__!r}")
+    if language not in LANGUAGES:
+        hint = did_you_mean(str(language), LANGUAGES)
+        raise FilterTypeError(
+            f"{language!r:.60} is not a language of queries; they are 'xql' and 'xpath'"
+            f"{'; ' + hint if hint else ''}"
+        )
+    if language == "xpath":
+        if operators or functions:
+            raise FilterTypeError(
+                "operators and functions of your own are a matter of XQL: XPath 1.0 has none"
+            )
+        found = XPathParser(text, limits=bounds, namespaces=namespaces).parse()
+        return XMLQuery(text, language, found, bounds.work)
     _check_own("operator", operators, (name.strip("$") for name in (*OPERATORS, *KEYWORDS)))
     _check_own("function", functions, TAKEN_NAMES)
     parser = XQLParser(

@@ -14,6 +14,7 @@ from tamis.xml.work import MAX_QUERY_DEPTH, XMLQueryLimits
 
 NAME: Final = r"[^\W\d][\w.\-·]*+"
 QUOTED: Final = r"\"[^\"]*+\"?|'[^']*+'?"
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
 class QueryToken(NamedTuple):
@@ -51,6 +52,7 @@ class QueryTokens:
         self.text = text
         self._limits = limits
         self._depth = 0
+        _refuse_control_characters(text)
         self._words = [QueryToken(found[0], found.start()) for found in pattern.finditer(text)]
         self._end = QueryToken("", len(text.rstrip()))
         self._at = 0
@@ -129,6 +131,16 @@ class QueryTokens:
             raise LimitError("levels of the query", actual=None, limit=self._limits.depth)
         yield
         self._depth -= 1
+
+
+def _refuse_control_characters(text: str) -> None:
+    found = _CONTROL.search(text)
+    if found:
+        raise FilterSyntaxError(
+            f"the character U+{ord(found[0]):04X} cannot be in XML, nor in a query over it",
+            text=text,
+            offset=found.start(),
+        )
 
 
 class Namespaces:

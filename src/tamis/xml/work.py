@@ -65,9 +65,9 @@ class Evaluation:
         self, owner: object, focus: Focus, evaluate: Callable[[Evaluation, Focus], object]
     ) -> object:
         """Return what an expression is for a focus, evaluating it at most once."""
-        key = (id(owner), focus.node.number, focus.position, focus.size)
+        key = (id(owner), id(focus.node), focus.position, focus.size)
+        self.spend(1)
         if key not in self._known:
-            self.spend(1)
             self._known[key] = evaluate(self, focus)
         return self._known[key]
 
@@ -75,5 +75,9 @@ class Evaluation:
         """Return all text of a node; looking at it is work."""
         self.spend(1 + node.last - node.number)
         text = node.value
-        self.spend(len(text) // CHARACTERS_PER_NODE)
+        self.read(text)
         return text
+
+    def read(self, text: str) -> None:
+        """Count the work of going through a text."""
+        self.spend(len(text) // CHARACTERS_PER_NODE)

@@ -27,6 +27,7 @@ from tamis.xml.paths import (
 from tamis.xml.scanning import Namespaces, QueryToken, QueryTokens
 from tamis.xml.values import date_in, number_in
 from tamis.xml.work import XMLQueryLimits
+from tamis.xml.xpath_functions import CORE_FUNCTIONS
 from tamis.xml.xql_terms import (
     METHOD_NAMES,
     NUMBER_METHODS,
@@ -345,8 +346,9 @@ class XQLParser:
             return self._node_function(name, token)
         if name in {"ancestor", "id", "date"}:
             return self._other_function(name, token)
+        hint = '; it is one of XPath: write language="xpath"' if name in CORE_FUNCTIONS else ""
         raise self._tokens.error(
-            f"{name}() is not a function of XQL, nor one of yours",
+            f"{name}() is not a function of XQL, nor one of yours{hint}",
             at=token,
             meant=name,
             known=(*TAKEN_NAMES, *self._functions),

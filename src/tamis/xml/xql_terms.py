@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 
+from tamis.xml.axes import in_document_order
 from tamis.xml.nodes import XML_NAMESPACE, XMLKind, XMLNode
 from tamis.xml.paths import NodeExpression, NodePath, OrderedNodes
 from tamis.xml.values import XQLValue, satisfies, without_extra_space
@@ -23,6 +24,7 @@ NODE_TYPES: Final[Mapping[XMLKind, tuple[int, str]]] = {
     XMLKind.INSTRUCTION: (7, "processing_instruction"),
     XMLKind.COMMENT: (8, "comment"),
     XMLKind.DOCUMENT: (9, "document"),
+    XMLKind.NAMESPACE: (13, "namespace"),
 }
 
 
@@ -79,6 +81,10 @@ class LiteralOperand(NamedTuple):
     def values(self, evaluation: Evaluation, focus: Focus) -> Sequence[XQLValue]:  # noqa: ARG002
         """Return the one value."""
         return (self.constant,)
+
+    def evaluate(self, evaluation: Evaluation, focus: Focus) -> XQLValue:  # noqa: ARG002
+        """Return the value."""
+        return self.constant
 
 
 class NodesOperand(NamedTuple):
@@ -241,17 +247,21 @@ class WithId(NamedTuple):
 
     def nodes(self, evaluation: Evaluation, focus: Focus) -> OrderedNodes:
         """Return the elements."""
-        wanted = {
-            word for value in self.words.values(evaluation, focus) for word in str(value).split()
-        }
-        nodes = evaluation.document.nodes
-        evaluation.spend(len(nodes))
-        return [
-            node.parent
-            for node in nodes
-            if node.kind is XMLKind.ATTRIBUTE
-            and node.name == "id"
-            and node.namespace == XML_NAMESPACE
-            and node.content in wanted
-            and node.parent is not None
-        ]
+        texts = map(str, self.words.values(evaluation, focus))
+        wanted = {word for text in texts for word in without_extra_space(text).split(" ")}
+        known = evaluation.once(WithId, Focus(evaluation.document.root), _elements_by_id)
+        by_id = cast("Mapping[str, XMLNode]", known)
+        evaluation.spend(len(wanted))
+        return in_document_order(by_id[word] for word in wanted if word in by_id)
+
+
+def _elements_by_id(evaluation: Evaluation, _: Focus) -> Mapping[str, XMLNode]:
+    """Return the element of each `xml:id`; of several with the same, the first."""
+    found: dict[str, XMLNode] = {}
+    nodes = evaluation.document.nodes
+    evaluation.spend(len(nodes))
+    for node in nodes:
+        is_id = node.name == "id" and node.namespace == XML_NAMESPACE
+        if is_id and node.kind is XMLKind.ATTRIBUTE and node.parent is not None:
+            found.setdefault(node.content, node.parent)
+    return found

@@ -20,7 +20,7 @@ from broker.authorization_fixture import (
     subscribe,
 )
 from tamis.broker import Session
-from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.deliver.attachments import Attachment
 from tamis.protocol import Deliver, Dropped, Ended
 from waiting import eventually_async, let_others_run
 
@@ -357,6 +357,18 @@ async def test_an_ordering_key_is_an_attribute_of_the_schema(tmp_path: Path) -> 
         wrong = subscribe(member.session, "n >= 0", "g", group=True, ordering_key="symbl")
         assert 'did you mean "symbol"?' in await refusal(wrong)
         await subscribe(member.session, "n >= 0", "g", group=True, ordering_key="symbol")
+
+
+@run_async
+async def test_a_hidden_ordering_key_is_not_named(tmp_path: Path) -> None:
+    async with opened(tmp_path) as fixture:
+        narrow, broad = await member_of(fixture, "narrow"), await member_of(fixture)
+        await subscribe(broad.session, "n >= 0", "g", group=True, ordering_key="secret")
+        assert (await broad.session.subscription("g")).ordering_key == "secret"
+        assert (await narrow.session.subscription("g")).ordering_key == ""
+        said = await refusal(subscribe(narrow.session, "n >= 0", "g", group=True))
+        assert "has another ordering key" in said
+        assert "secret" not in said
 
 
 def test_members_may_start_together(tmp_path: Path) -> None:

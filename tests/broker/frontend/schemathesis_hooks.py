@@ -36,7 +36,7 @@ def map_case(context: Any, case: Any) -> Any:  # noqa: ARG001
         case.body = _plain(case.body)
         for one in (case.body, *_rows(case.body)):
             _make_printable(one)
-            _leave_out_key_without_group(one)
+            _leave_out_what_does_not_go_together(one)
     if isinstance(case.body, dict):
         _bring_together(case.body)
     return case
@@ -48,10 +48,12 @@ def _make_printable(body: Any) -> None:
         body["id"] = "".join(one if one.isprintable() else "_" for one in body["id"])
 
 
-def _leave_out_key_without_group(body: Any) -> None:
-    """Keep an ordering key only where there is a group: one without is refused with a sentence."""
+def _leave_out_what_does_not_go_together(body: Any) -> None:
+    """Keep an ordering key only with a group, and roaming with a name: else they are refused."""
     if isinstance(body, dict) and not body.get("group"):
         body.pop("ordering_key", None)
+    if isinstance(body, dict) and (body.get("group") or not body.get("id")):
+        body.pop("roaming", None)
 
 
 def _bring_together(body: dict[str, Any]) -> None:

@@ -336,6 +336,21 @@ def test_what_was_fetched_and_acknowledged_does_not_come_again(client: httpx.Cli
     assert fetch(client, "pull", wait=0) == []
 
 
+def test_workers_of_a_group_fetch_different_events(client: httpx.Client) -> None:
+    make(client, "workers", "kind = 'work'", group=True, ordering_key="key")
+    path = "/v1/subscriptions/workers"
+    first = publish(client, *({"kind": "work", "key": key} for key in "aab"))
+    # Of those with one key, the second waits until the first is settled.
+    assert [one["sequence"] for one in fetch(client, "workers")] == [first, first + 2]
+    assert fetch(client, "workers", wait=0) == []
+    refused = client.post(f"{path}/acknowledge", json={"up_to": first + 2})
+    check_problem(refused, 400, "bad_request", "group", "one by one")
+    acknowledged = client.post(f"{path}/acknowledge", json={"sequences": [first, first + 2]})
+    assert acknowledged.status_code == 204
+    assert [one["sequence"] for one in fetch(client, "workers")] == [first + 1]
+    assert client.delete(path).status_code == 204
+
+
 def test_rejected_events_are_redelivered_and_then_become_dead_letters(client: httpx.Client) -> None:
     make(client, "letters", "kind = 'letter'", max_attempts=2)
     sequence = publish(client, {"kind": "letter"})

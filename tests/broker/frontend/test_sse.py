@@ -148,6 +148,26 @@ def test_with_manual_acknowledgements_unacknowledged_events_are_redelivered(
         assert [stream.event()["data"]["n"] for _ in range(2)] == [2, 3]
 
 
+def test_streams_of_a_group_share_its_events(server: ServerProcess, client: httpx.Client) -> None:
+    make(client, "shared", "kind = 'shared'", group=True)
+    path = "/v1/subscriptions/shared"
+    with server.client() as reader, server.client() as other:
+        with (
+            streaming(reader, f"{path}/events", acknowledge="manual") as leaving,
+            streaming(other, f"{path}/events") as staying,
+        ):
+            until(lambda: len(client.get(path).json().get("members", [])), 2)
+            publish(client, {"kind": "shared", "n": 0}, {"kind": "shared", "n": 1})
+            had, kept = leaving.event(), staying.event()
+            assert {had["data"]["n"], kept["data"]["n"]} == {0, 1}
+        until(lambda: client.get(path).json()["connected"], False)
+        # What was seen last acknowledges nothing: others may have had what came before.
+        with streaming(other, f"{path}/events", last=kept["sequence"] + 1) as staying:
+            again = staying.event()
+            assert (again["data"], again["attempt"]) == (had["data"], 2)
+            until(lambda: client.get(path).json()["pending"], 0)
+
+
 def with_work_elsewhere(client: httpx.Client, id_: str) -> int:
     """Make a subscription with a rejected event and two that a worker has; return the first."""
     make(client, id_, f"kind = '{id_}'")

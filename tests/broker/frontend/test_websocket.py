@@ -387,3 +387,17 @@ def _at(url: str) -> Any:
 
 def test_nothing_has_gone_wrong_inside(server: ServerProcess) -> None:
     assert server.errors == ""
+
+
+@pytest.mark.parametrize("rows", ["x", {"a": 1}, 5, None])
+def test_rows_that_are_no_array_are_refused_in_words(server: ServerProcess, rows: object) -> None:
+    with Talk(server) as source, Talk(server) as client:
+        source.ask("serve", "serving", filter="wanted = 1")
+        client.ask("query", "querying", filter="wanted = 1", timeout=20, credit=1000)
+        asked = source.hear("ask")
+        source.say("served_rows", ask=asked["ask"], rows=rows)
+        assert "rows must be an array of objects" in str(source.hear("refused"))
+        with pytest.raises(ConnectionClosed) as closed:
+            source.hear()
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4400

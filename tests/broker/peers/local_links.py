@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from tamis.access import Principal
 from tamis.access.roles import ANONYMOUS
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.local import _ClientSide, _Lane
@@ -33,8 +34,9 @@ class LocalLink:
             return
         one, other = (self._brokers[name].overlay for name in self.ends)
         revoked = asyncio.get_running_loop().create_future()
-        dialling = one._hold(self._sides[0], LinkTerms(ANONYMOUS, "local:", "settings"))
-        accepting = other.hold_accepted(self._sides[1], ANONYMOUS, revoked)
+        peer = ANONYMOUS if self._brokers.policy is None else Principal("peer", ("link",))
+        dialling = one._hold(self._sides[0], LinkTerms(peer, "local:", "settings"))
+        accepting = other.hold_accepted(self._sides[1], peer, revoked)
         self._tasks = [asyncio.ensure_future(work) for work in (dialling, accepting)]
 
     async def cut(self) -> None:
@@ -48,8 +50,12 @@ class LocalLink:
 class LocalBrokers:
     """Brokers by name, and their links."""
 
-    def __init__(self, folder: Path, links: Sequence[tuple[str, str]]) -> None:
+    def __init__(
+        self, folder: Path, links: Sequence[tuple[str, str]], policy: Path | None = None
+    ) -> None:
+        """Name brokers; the links of those with a policy have its role `link`."""
         self._folder = folder
+        self.policy = policy
         self.names = [*dict.fromkeys(name for link in links for name in link)]
         self._brokers: dict[str, Broker] = {}
         self.links = {link: LocalLink(self, *link) for link in links}
@@ -63,7 +69,11 @@ class LocalBrokers:
     async def start(self, name: str) -> None:
         """Start a broker."""
         settings = BrokerSettings(
-            data=self._folder / name, name=name, peer_ping_interval=0.2, peer_timeout=5
+            data=self._folder / name,
+            name=name,
+            policy=self.policy,
+            peer_ping_interval=0.2,
+            peer_timeout=5,
         )
         self._brokers[name] = await Broker.open(settings)
 
@@ -88,8 +98,12 @@ class LocalBrokers:
         link = self[name].overlay.traffic.links.get(peer)
         return link is not None and link.is_greeted
 
-    async def session(self, name: str) -> Session:
-        return await self[name].authenticate(None)
+    async def session(self, name: str, *roles: str) -> Session:
+        """Return a session of nobody, or of Ann with a token for roles."""
+        token = None
+        if roles:
+            token, _ = await self[name].access_control.issue("ann", roles, None, "")
+        return await self[name].authenticate(token)
 
     async def close(self) -> None:
         for name in [*self._brokers]:
@@ -98,10 +112,10 @@ class LocalBrokers:
 
 @asynccontextmanager
 async def local_brokers(
-    folder: Path, links: Sequence[tuple[str, str]]
+    folder: Path, links: Sequence[tuple[str, str]], policy: Path | None = None
 ) -> AsyncIterator[LocalBrokers]:
     """Run linked brokers until the end of the block."""
-    brokers = LocalBrokers(folder, links)
+    brokers = LocalBrokers(folder, links, policy)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(brokers.close)
         for name in brokers.names:

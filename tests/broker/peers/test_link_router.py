@@ -19,7 +19,14 @@ from tamis.filters.structure import to_structure
 from tamis.protocol import Code
 from tamis.protocol.peering import LinkFrame
 from tamis.routing import Router
-from tamis.routing.inputs import LinkOpened, LocalFilterAdded, MessageReceived
+from tamis.routing.inputs import (
+    LinkOpened,
+    LocalFilterAdded,
+    LocalFilterRemoved,
+    MessageReceived,
+    RouterInput,
+)
+from tamis.routing.instructions import Instruction
 from tamis.routing.messages import (
     BrokerChanges,
     BrokerEntry,
@@ -167,4 +174,38 @@ async def test_letters_do_not_pass_links_whose_roles_hide_something() -> None:
     back = Letter("narrow", "wide", 1, msgspec.Raw(b"{}"))
     await link_router.receive("narrow", msgspec.json.encode(back))
     assert links.posted == []
+    running.cancel()
+
+
+class CountingRouter(Router):
+    """Notes what it handles."""
+
+    def __init__(self) -> None:
+        super().__init__("us", make_index=partial(CoveringIndex, many=True))
+        self.handled: list[RouterInput] = []
+
+    def handle(self, given: RouterInput) -> list[Instruction]:
+        self.handled.append(given)
+        return super().handle(given)
+
+
+@run_async
+async def test_whoever_floods_the_router_holds_up_itself() -> None:
+    router = CountingRouter()
+    link_router = LinkRouter(router, DirectExecutor(), LimitedLinks())
+    flood = [LocalFilterAdded(str(n), attr("x") == n) for n in range(500)]
+    for one in flood:
+        link_router.put(partial(lambda given: given, one), "/noisy")
+    running = asyncio.create_task(link_router.run())
+    quiet = LocalFilterAdded("500", attr("y") == 1)
+    link_router.put(lambda: quiet, "/quiet")
+    await link_router.handle(LinkOpened("peer"))
+    # In the first turns, and not after everything else.
+    assert max(map(router.handled.index, (quiet, LinkOpened("peer")))) < 5
+    link_router.put(LocalFilterRemoved("0"), "/noisy")
+    await link_router.settled()
+    assert len(router.handled) == 503
+    # Each source's in order.
+    assert [one for one in router.handled if one in flood] == flood
+    assert router.handled[-1] == LocalFilterRemoved("0")
     running.cancel()

@@ -6,9 +6,10 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
+import httpx
 import pytest
 
 from broker.server import ServerProcess, running
@@ -98,6 +99,43 @@ def test_every_pair_of_siena_operators_is_routed_as_the_oracle_says(
     line.wait_for_routes("south", "hub", 0)
 
 
+def covers_by_values(one: Filter, other: Filter) -> bool:
+    """Return whether one filter matches each value that the other matches, of very many."""
+    return all(one.matches({"x": v}) for v in MANY_VALUES if other.matches({"x": v}))
+
+
+# Between and around all constants: of any two of these filters that do not cover one another, some
+# value shows it.
+MANY_VALUES = [*VALUES, -1, 0.5, 2.5, "a", "b", "A", " a", " ab", " ab ", "ac", "xab"]
+
+
+@pytest.mark.parametrize(
+    ("constants", "rows"), [(1, 4), pytest.param(2, None, marks=pytest.mark.slow)]
+)
+def test_of_every_pair_of_siena_operators_only_what_is_not_covered_is_forwarded(
+    line: LinkedBrokers, constants: int, rows: int | None
+) -> None:
+    """Each pair has a value of its own, so that nothing else covers its filters."""
+    triples = [[part for part in one if part is not None] for one in siena_triples(constants)]
+    filters = [parse(json.dumps([["x", *one]]), "siena") for one in triples]
+    for number, (one, own) in islice(enumerate(zip(triples, filters, strict=True)), rows):
+        wanted: list[dict[str, object]] = []
+        expected = 0
+        for place, (other, theirs) in enumerate(zip(triples, filters, strict=True)):
+            pair = [[["pair", "=", f"{number}-{place}"], ["x", *each]] for each in (one, other)]
+            for role, text in enumerate(pair):
+                id_ = f"pair-{place}-{role}"
+                wanted.append({"id": id_, "filter": json.dumps(text), "language": "siena"})
+            expected += 2 - (covers_by_values(own, theirs) or covers_by_values(theirs, own))
+        made = line.post("north", "/v1/subscriptions/batch", {"subscriptions": wanted})
+        assert all("code" not in each for each in made), made
+        for name, peer in (("hub", "north"), ("south", "hub")):
+            line.wait_for_routes(name, peer, expected)
+        for each in wanted:
+            line.unsubscribe("north", str(each["id"]))
+        line.wait_for_routes("south", "hub", 0)
+
+
 def test_the_broker_in_the_middle_gets_and_gives_as_well(line: LinkedBrokers) -> None:
     for name in ("north", "hub", "south"):
         line.subscribe(name, "all-news", 'kind = "news"')
@@ -111,6 +149,27 @@ def test_the_broker_in_the_middle_gets_and_gives_as_well(line: LinkedBrokers) ->
         assert sorted(found) == ["hub", "north", "south"]
         assert line.take(name, "all-news", 1, seconds=0.2) == []
         line.unsubscribe(name, "all-news")
+
+
+def test_a_subscription_is_brought_over_http(line: LinkedBrokers) -> None:
+    line.subscribe("north", "brought", "carried = 1")
+    line.wait_for_routes("south", "hub", 1)
+    line.publish("south", *({"carried": 1, "n": n} for n in range(3)))
+    eventually(lambda: line.get("north", "/v1/subscriptions/brought")["pending"] == 3)
+    line.subscribe("south", "brought", "carried = 1", roaming=True)
+    assert [one["n"] for one in line.take("south", "brought", 3)] == [0, 1, 2]
+    assert line.get("north", "/v1/subscriptions")["subscriptions"] == []
+    url = f"{line['south'].url}/v1/subscriptions"
+    for body, sentence in [
+        ({"filter": "a = 1", "roaming": True}, "only a durable subscription can be brought"),
+        ({"id": "g", "filter": "a = 1", "group": True, "roaming": True}, "cannot be brought"),
+    ]:
+        refused = httpx.post(url, json=body)
+        assert (refused.status_code, sentence in refused.text) == (400, True), refused.text
+    batch = {"subscriptions": [{"id": "x", "filter": "a = 1", "roaming": True}]}
+    refused = httpx.post(f"{url}/batch", json=batch)
+    assert (refused.status_code, "roaming" in refused.text) == (400, True), refused.text
+    line.unsubscribe("south", "brought")
 
 
 def test_a_link_that_would_close_a_cycle_is_refused_by_its_path(line: LinkedBrokers) -> None:

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec
 import pytest
 
 from seeds import seeds
+from tamis.broker import Session
 from tamis.broker.roaming import homecomings, service
 from tamis.broker.roaming.departures import Departures
 from tamis.broker.roaming.letters import FenceAnswer, FenceRequest
@@ -26,6 +27,19 @@ from .local_links import LocalBrokers, local_brokers
 
 P = ParamSpec("P")
 LINE = [("north", "hub"), ("south", "hub")]
+POLICY = """
+[roles.link]
+peer = true
+see = true
+publish = true
+
+[roles.broad]
+see = true
+publish = true
+
+[roles.narrow]
+see = { filter = "n < 3" }
+"""
 WANTED = Subscribe(ref=1, filter="n >= 0", durable="laptop", roaming=True)
 
 
@@ -247,6 +261,13 @@ async def test_what_cannot_move_is_refused_with_a_sentence(
             await brokers["hub"].overlay.add(own, None, None)
         assert "only a durable" in await refusal(durable=None)
         assert "another filter at its home, 'n >= 0'" in await refusal(filter="n > 0")
+        await north.subscribe(Subscribe(ref=2, filter="n >= 0", durable="crew", group=True))
+        assert "'crew' is a group at its home, and groups do not move" in await refusal(
+            durable="crew"
+        )
+        assert "the group 'crew' cannot be brought from another broker" in await refusal(
+            durable="crew", group=True
+        )
         [link] = brokers.links.values()
         await link.cut()
         assert "cannot be asked now" in await refusal()
@@ -299,6 +320,40 @@ async def test_what_is_delivered_while_the_line_is_drawn_comes_once(
             lambda: seen("north")[-1:] == [5] and seen("south")[-1:] == [2], told
         )
         assert (seen("north"), seen("south")) == ([*range(6)], [*range(3)])
+
+
+@run_async
+async def test_a_narrow_credential_that_moves_a_subscription_takes_nothing_from_a_broad_one(
+    tmp_path: Path,
+) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(POLICY)
+
+    async def taken(session: Session, count: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < count:
+            events = await session.fetch("laptop", wait=20)
+            assert events, found
+            await session.acknowledge("laptop", [one.sequence for one in events])
+            found += [json.loads(bytes(one.data))["n"] for one in events]
+        return found
+
+    async with local_brokers(tmp_path, LINE[:1], policy) as brokers:
+        home = await brokers.session("north", "broad")
+        await home.subscribe(WANTED)
+        await home.publish([b'{"n": 2}', b'{"n": 8}', b'{"n": 9}'])
+        narrow = await brokers.session("hub", "narrow")
+        await narrow.subscribe(WANTED)
+        # Not even how many events wait that it may not see.
+        assert (await narrow.subscription("laptop")).pending == 0
+        assert await taken(narrow, 1) == [2]
+        broad = await brokers.session("hub", "broad")
+        await broad.publish([b'{"n": 1}', b'{"n": 7}'])
+        assert await taken(broad, 4) == [8, 9, 1, 7]
+        # Also when it goes back.
+        await broad.publish([b'{"n": 6}'])
+        await (await brokers.session("north", "narrow")).subscribe(WANTED)
+        assert await taken(await brokers.session("north", "broad"), 1) == [6]
 
 
 @run_async

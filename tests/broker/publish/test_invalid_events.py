@@ -140,7 +140,9 @@ async def test_an_event_that_lacks_a_new_attribute_is_sent_but_not_matched(tmp_p
         assert ([one.sequence for one in page.events], page.invalid) == ([2], 1)
         await subscribe(ann, "a > 0", "replayed", start="earliest")
         await eventually_async(fixture.broker.store.state.dropped)
-        assert await fetched(ann, "replayed", wait=10.0) == [{"a": 2, "b": 2}]
+        # The first answer may have nothing but the loss.
+        replayed = await fetched(ann, "replayed", wait=10.0)
+        assert (replayed or await fetched(ann, "replayed", wait=10.0)) == [{"a": 2, "b": 2}]
         assert (await ann.subscription("replayed")).dropped == 1
 
 

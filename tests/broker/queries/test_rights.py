@@ -25,6 +25,7 @@ from tamis.filters.structure import to_structure
 from tamis.languages import parse
 from tamis.protocol import Code
 from tamis.protocol.management import IssueToken
+from tamis.routing.queries import ABOUT_HIDDEN
 from tamis.routing.query_messages import DataHeld, QueryAsked
 from waiting import eventually_async
 
@@ -104,20 +105,38 @@ async def test_of_rows_one_sees_what_ones_roles_show(tmp_path: Path) -> None:
             assert refused.value.code == Code.FORBIDDEN
 
 
+@run_async
+async def test_nobody_is_told_of_a_hidden_attribute_by_a_guess(tmp_path: Path) -> None:
+    async with (
+        QueryFixture(tmp_path) as fixture,
+        await fixture.client("ann", "reader") as ann,
+        fixture.bus.serve("level > 0 and secret is present", everything),
+    ):
+        for bus, hint in ((fixture.bus, 'did you mean "secret"?'), (ann, "")):
+            result = bus.query("secre = 'a'")
+            assert await result.all() == []
+            assert result.hint.endswith(hint)
+            assert bool(result.hint) is bool(hint)
+
+
 @pytest.mark.parametrize(
-    ("wanted", "seen"),
+    ("wanted", "seen", "is_answered"),
     [
-        (attr("price") > 5, [{"level": 1, "price": 10}, {"level": 2, "price": 20}]),
-        # Rows that match tell what is hidden, also if it is not shown.
-        (attr("secret") == "a", []),
-        (parse("any contains 'a'"), []),
+        (attr("price") > 5, [{"level": 1, "price": 10}, {"level": 2, "price": 20}], True),
+        # Rows that match tell what is hidden, also if it is not shown. So does who is asked.
+        (attr("secret") == "a", [], False),
+        (attr("secret") == "c", [], False),
+        (parse("any contains 'a'"), [], False),
     ],
 )
 @run_async
 async def test_a_peer_cannot_ask_about_what_its_roles_hide(
-    tmp_path: Path, wanted: Filter, seen: list[dict[str, Any]]
+    tmp_path: Path, wanted: Filter, seen: list[dict[str, Any]], *, is_answered: bool
 ) -> None:
-    async with QueryFixture(tmp_path) as fixture, fixture.bus.serve("level > 0", everything):
+    async with (
+        QueryFixture(tmp_path) as fixture,
+        fixture.bus.serve("level > 0 and secret in ('a', 'b')", everything),
+    ):
         broker = fixture.bus.broker
         sent: list[dict[str, Any]] = []
         peers = LinkQueries(
@@ -136,6 +155,8 @@ async def test_a_peer_cannot_ask_about_what_its_roles_hide(
         await eventually_async(lambda: any(one["type"] == "querydone" for one in sent))
         rows = [row for one in sent if one["type"] == "queryrows" for row in one["rows"]]
         assert rows == seen
+        assert bool(sent[-1].get("answered")) is is_answered
+        assert ABOUT_HIDDEN in [*sent[-1].get("missing", {}).values()] or is_answered
 
 
 @run_async

@@ -20,7 +20,7 @@ from broker.authorization_fixture import (
     subscribe,
 )
 from tamis.broker import Session
-from tamis.protocol.management import NewSubscription
+from tamis.protocol.management import RoamingSubscription
 from waiting import eventually_async
 
 POLICY = """
@@ -36,11 +36,11 @@ Ask = Callable[..., Coroutine[Any, Any, object]]
 
 
 async def create(session: Session, filter_: str, **more: Any) -> object:
-    return await session.create_subscription(NewSubscription(id="s", filter=filter_, **more))
+    return await session.create_subscription(RoamingSubscription(id="s", filter=filter_, **more))
 
 
 async def create_many(session: Session, filter_: str, **more: Any) -> object:
-    return await session.create_subscriptions([NewSubscription(id="s", filter=filter_, **more)])
+    return await session.create_subscriptions([RoamingSubscription(id="s", filter=filter_, **more)])
 
 
 def is_waiting(fixture: BrokerFixture) -> bool:

@@ -125,6 +125,7 @@ async def test_what_may_not_be_subscribed_to_is_refused_and_changes_nothing(
         cases = [
             (ann, "s", {"filter_": "secret = 1"}, "forbidden: the filter mentions secret"),
             (ann, "s", {"filter_": "n <"}, "bad_filter: "),
+            (ann, "s", {"filter_": "n[x = 1]"}, "at the broker cannot test elements, as n[x = 1]"),
             (ann, "s", {"filter_": "n = 1", "language": "latin"}, "bad_filter: "),
             (ann, "s", {"filter_": "n = 1", "mode": "total"}, "bad_filter: mode 'total'"),
             (ann, "t", {"filter_": "n = 1"}, "not_found: there is no subscription 't'"),
@@ -140,6 +141,20 @@ async def test_what_may_not_be_subscribed_to_is_refused_and_changes_nothing(
             assert words in await refusal(session.update(name, **given))
         before = await ann.subscription("s")
         assert (before.filter, before.filter_from) == (LOW, 0)
+
+
+@run_async
+async def test_a_reader_who_may_not_read_the_new_filter_is_told(tmp_path: Path) -> None:
+    policy = f'{ALL}[roles.narrow]\nsee = {{ hide = ["secret"] }}\n'
+    async with broker_fixture(tmp_path, policy) as fixture:
+        narrow, broad = await fixture.login("ann", "narrow"), await fixture.login("ann", "all")
+        await subscribe(narrow, LOW, "s")
+        collector = Collector()
+        await narrow.attach("s", collector, credit=10)
+        await broad.update("s", "secret = 1")
+        assert "no longer allows its filter" in collector.end
+        # It keeps nobody else from it.
+        await broad.attach("s", Collector(), credit=10)
 
 
 @run_async

@@ -458,7 +458,7 @@ def test_a_misspelt_variable_is_named(url: str, monkeypatch: pytest.MonkeyPatch)
         (("sub", "a = 1", "--durable", ""), "durable is ''; it must be a text of 1 to 200"),
         (("sub", "a = 1", "--group", "a/b"), "group is 'a/b'; it must be a text of 1 to 200"),
         (("sub", "a = 1", "--group", "g", "--durable", "d"), "group is the name of a durable"),
-        (("sub", "a = 1", "--ordering-key", "a"), "ordering_key needs group"),
+        (("sub", "a = 1", "--ordering-key", "a"), "--ordering-key needs group"),
         (("sub", "a = 1", "--group", "g", "--roaming"), "roaming is not for a group"),
         (("pub", "no-such-file"), "no-such-file cannot be read: No such file"),
         (("pub", "file", "-e", "{}"), "give a file or --event, not both"),

@@ -319,7 +319,7 @@ def test_the_engine_refuses_what_the_reference_semantics_refuses(
 def test_a_probable_mistake_is_warned_of(tmp_path: Path) -> None:
     one = tamis("match", "day > 2026-01-01", stdin='{"day": 2025}\n')
     assert one.code == 0
-    assert "warning: 2026-01-01 subtracts, and is 2024; write timestamp" in one.err
+    assert "warning: 2026-01-01 subtracts, and is 2024; write date" in one.err
     path = tmp_path / "filters.txt"
     path.write_text("symbol = ACME\nprice < 3\nstatus = open\n")
     several = tamis("match", "--filters", path, stdin="{}\n")
@@ -335,4 +335,4 @@ def test_a_filter_and_a_file_that_are_swapped_are_told_apart(tmp_path: Path) -> 
     for arguments in ((path, "price < 5"), (path,)):
         done = tamis("match", *arguments, stdin="")
         assert (done.code, done.out) == (2, "")
-        assert f"{path} is a file, not a filter: the filter comes first, then the file" in done.err
+        assert f"{path} is a file, not a filter: a file of filters goes with --filters" in done.err

@@ -24,7 +24,7 @@ from tamis.errors import SparkError
 from tamis.protocol.views import HistoryView
 from tamis.spark import BrokerSink, read_batches, read_broker, stream, stream_files
 from tamis.spark.connectors.broker_log import BrokerLog, BrokerOptions
-from tamis.spark.connectors.broker_source import POSITION
+from tamis.spark.connectors.broker_stream import POSITION
 from tamis.spark.connectors.folder import FolderSink
 from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.runtime.failures import reason_of

@@ -24,6 +24,7 @@ from tamis.spark import (
 )
 from tamis.spark.files import generate as generate_module
 from tamis.spark.report.experiment_tables import Measurement
+from tamis.spark.runtime.versions import collect_table
 from tamis.workloads import Workload
 
 MARKET = Workload.load("market")
@@ -34,7 +35,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def in_order(rows: DataFrame) -> pa.Table:
-    return rows.toArrow().combine_chunks()
+    return collect_table(rows).combine_chunks()
 
 
 @pytest.mark.parametrize("tasks", [1, 5])

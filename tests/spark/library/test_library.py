@@ -10,28 +10,23 @@ import pytest
 
 from tamis.errors import LibraryError
 from tamis.matching import Engine
-from tamis.spark.library.library import (
-    Library,
-    Shard,
-    Version,
-    describe_file,
-    new_manifest,
-    newest_version,
-    write_ids,
-)
+from tamis.spark.library.ids import write_ids
+from tamis.spark.library.library import Library, Version, newest_version
+from tamis.spark.library.manifests import Shard, new_manifest
 from tamis.spark.matching.shard_cache import ShardCache
 
 
-def published(path: Path, ids: list[str]) -> Version:
+def published(path: Path | str, ids: list[str]) -> Version:
     library = Library(path)
     with library.draft() as draft:
         engine = Engine()
         engine.add_many({"id": n, "filter": "price < 5"} for n in range(len(ids)))
-        engine.save(draft / "shard-0000.tamis")
-        write_ids(draft / "shard-0000.ids.arrow", pa.array(ids, pa.string()))
-        snapshot, names = (
-            describe_file(draft / f"shard-0000.{end}") for end in ("tamis", "ids.arrow")
-        )
+        with draft.folder() as folder:
+            engine.save(folder / "shard-0000.tamis")
+            write_ids(folder / "shard-0000.ids.arrow", pa.array(ids, pa.string()))
+            snapshot, names = (
+                draft.keep(folder / f"shard-0000.{end}") for end in ("tamis", "ids.arrow")
+            )
         shard = Shard(0, len(ids), snapshot, names, ("price",))
         manifest = new_manifest(
             mode="sql",
@@ -58,8 +53,8 @@ def test_a_draft_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     library = Library(tmp_path)
 
     def fail() -> None:
-        with library.draft() as draft:
-            (draft / "half").write_text("a shard")
+        with library.draft() as draft, draft.folder() as folder:
+            (folder / "half").write_text("a shard")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -107,7 +102,7 @@ def test_a_worker_keeps_shards_open_but_not_all_of_them(tmp_path: Path) -> None:
     cache = ShardCache(capacity=2)
 
     def opened(version: Version) -> Engine:
-        return cache.open(str(version.path), version.manifest.shards)[0].engine
+        return cache.open(version.place, version.manifest.shards)[0].engine
 
     first, second = opened(versions[0]), opened(versions[1])
     assert opened(versions[0]) is first
@@ -122,4 +117,4 @@ def test_a_shard_that_differs_from_the_manifest_is_reported(tmp_path: Path) -> N
     (shard,) = version.manifest.shards
     (other.path / shard.snapshot.name).replace(version.path / shard.snapshot.name)
     with pytest.raises(LibraryError, match="should hold 1 subscriptions, but holds 2"):
-        ShardCache().open(str(version.path), [shard])
+        ShardCache().open(version.place, [shard])

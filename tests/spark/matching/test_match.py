@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from spark.contract import Sub, compiled
-from tamis.errors import EventError, LibraryError, SchemaError
+from tamis.errors import EventError, LibraryError, SchemaError, SparkError
 from tamis.events import Schema
 from tamis.spark import (
     CompileReport,
@@ -25,6 +25,7 @@ from tamis.spark import (
 from tamis.spark.matching import worker
 from tamis.spark.matching.columns import select_columns
 from tamis.spark.matching.outputs import Output, SubscriptionNumbers
+from tamis.spark.runtime.versions import SPARK
 
 SUBS = [Sub("cheap", "price < 10"), Sub("dear", "price >= 10"), Sub("acme", 'symbol = "ACME"')]
 EVENTS = [(1, "ACME", 5.0), (2, "BOLT", 50.0), (3, None, None), (4, "ACME", None)]
@@ -141,15 +142,22 @@ def test_nested_events(spark: SparkSession, tmp_path: Path) -> None:
     assert found == {1: {"total", "tag"}, 2: {"item", "deep"}, 3: set()}
 
 
-def test_variant_and_binary_events(spark: SparkSession, market: CompileReport) -> None:
+@pytest.mark.parametrize("kind", ["binary", "variant"])
+def test_events_in_a_binary_or_variant_column(
+    kind: str, spark: SparkSession, market: CompileReport
+) -> None:
     texts = spark.createDataFrame([(1, '{"price": 5}'), (2, None)], "n int, text string")
-    events = texts.select(
-        "n", F.parse_json("text").alias("v"), F.col("text").cast("binary").alias("b")
-    )
-    for options in ({"variant": "v"}, {"json": "b"}):
-        found = by_event(events, market, **options)
-        assert found[1]["subscriptions"] == ["cheap"]
-        assert found[2]["error"] == "there is no event: the text is null"
+    if kind == "binary":
+        events = texts.select("n", F.col("text").cast("binary").alias("b"))
+        found = by_event(events, market, json="b")
+    elif SPARK >= (4, 0):
+        found = by_event(texts.select("n", F.parse_json("text").alias("v")), market, variant="v")
+    else:
+        with pytest.raises(SparkError, match=r"Variant takes Spark 4.0 or newer, and this is"):
+            by_event(texts, market, variant="text")
+        return
+    assert found[1]["subscriptions"] == ["cheap"]
+    assert found[2]["error"] == "there is no event: the text is null"
 
 
 def test_rejected_events_are_reported_and_counts_add_up(
@@ -209,7 +217,7 @@ def test_very_many_matches_come_in_pieces(
 ) -> None:
     manifest = market.version.manifest
     job = worker.MatchJob(
-        folder=str(market.version.path),
+        place=market.version.place,
         shards=manifest.shards,
         numbers=SubscriptionNumbers((0, manifest.shards[0].subscriptions), 3, "string"),
         schema=None,

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from spark.contract import Sub, compiled
 from tamis.errors import LibraryError, SchemaError
 from tamis.spark import CompileReport, Tally, Version, match
-from tamis.spark.library.library import LibraryFile, Shard, new_manifest
+from tamis.spark.library.manifests import LibraryFile, Shard, new_manifest
+from tamis.spark.matching import shuffle
 from tamis.spark.matching.plan import Machine, Strategy, choose_plan
 
 MB = 1_000_000
@@ -117,3 +118,19 @@ def test_a_grid_joins_what_its_groups_find(spark: SparkSession, report: CompileR
     assert {ids[n] for n in np.frombuffer(packed, "<i4")} == {f"s{n}" for n in range(1, 12)}
     with pytest.raises(SchemaError, match="bitmaps of several groups cannot be joined"):
         found("bitmap", 1)
+
+
+def test_rows_of_several_groups_in_one_batch_meet_each_its_own(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subs = [Sub(f"s{n}", f'symbol = "{"ABCDEFG"[n % 7]}" and price < {n}') for n in range(40)]
+    keyed = compiled(spark, subs, tmp_path, key="symbol", shards=5)
+    rows = [(n, "ABCDEFG"[n % 7], n % 40) for n in range(60)]
+    events = spark.createDataFrame(rows, "n int, symbol string, price int")
+
+    def found(plan: str) -> list[Any]:
+        matched = events.transform(match(keyed.version, plan=plan)).collect()
+        return sorted((row["n"], sorted(row["subscriptions"])) for row in matched)
+
+    monkeypatch.setattr(shuffle, "repartition_by_number", lambda frame, *_: frame.coalesce(1))
+    assert found("keyed") == found("single")

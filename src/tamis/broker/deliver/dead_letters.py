@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from tamis.access import Rights
-from tamis.broker.deliver.notifier import visible_data
+from tamis.broker.deliver.sight import visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.payloads import NAME_OF, PayloadDecoder

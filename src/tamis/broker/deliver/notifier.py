@@ -12,20 +12,18 @@ from typing import Final, NamedTuple, Protocol, cast
 
 import msgspec
 
-from tamis.access import Rights
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
-from tamis.broker.deliver.group_queues import GroupQueue
+from tamis.broker.deliver.attachments import Attachment, DeliverySink, EventReader, may_read
 from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, LostEvent, QueuedEvent
+from tamis.broker.deliver.sight import is_visible, visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import RETENTION, EventCache, StoredEvent
-from tamis.broker.publish.payloads import NUMBER_OF, Payload
+from tamis.broker.publish.payloads import NUMBER_OF
 from tamis.errors import DisconnectedError, RefusedError
-from tamis.filters import Filter
 from tamis.protocol import Code, Deliver, Delivery, Dropped, Ended
-from tamis.protocol.views import MemberView
 from tamis.storage import DeadLetter, Retry
 
 MAX_EVENTS_PER_TAKE: Final = 256
@@ -39,21 +37,6 @@ END_NOTICE_SECONDS: Final = 0.2
 SLOW: Final = "slow"
 TAKEN_OVER: Final = "taken over by another connection"
 FAILED: Final = "the broker cannot send its events because of an error, which is in its log"
-
-
-class DeliverySink(Protocol):
-    """Where the frames of one subscription go, such as a connection."""
-
-    async def send(self, frame: Deliver | Dropped | Ended) -> None:
-        """Send a frame; may wait."""
-
-
-class EventReader(Protocol):
-    """Who receives events: a session, which may see what its own credential shows."""
-
-    @property
-    def rights(self) -> Rights:
-        """Return the rights of its credential as they are now."""
 
 
 class FetchedEvents(list[Delivery]):
@@ -78,62 +61,6 @@ class PreparedDeliveries(NamedTuple):
     """Events that no credential that has used the subscription may see any longer."""
     left: list[QueuedEvent]
     """Events that this reader may not see, but others may."""
-
-
-class Attachment:
-    """A subscription that is being sent to a connection."""
-
-    def __init__(
-        self,
-        subscription: ActiveSubscription,
-        reader: EventReader,
-        sink: DeliverySink,
-        credit: int,
-        *,
-        manual: bool,
-        member: str = "",
-        connected_at: float = 0.0,
-    ) -> None:
-        self.member = member
-        """What a member of a group calls itself; empty: nothing."""
-        self.connected_at = connected_at
-        self.subscription = subscription
-        self.reader = reader
-        self.sink = sink
-        self.credit = credit
-        self.manual = manual
-        """Whether the subscriber acknowledges events; otherwise sending them does."""
-        self.task: asyncio.Task[None] | None = None
-
-    @property
-    def id(self) -> str:
-        """Return the subscription's name."""
-        return self.subscription.stored.name
-
-    @property
-    def is_allowed(self) -> bool:
-        """Return whether the policy allows its reader the filter now."""
-        return _may_read(self.subscription, self.reader)
-
-    def is_same(self, reader: EventReader, member: str) -> bool:
-        """Return whether a member of a group that connects is this one."""
-        return self.reader is reader or (bool(member) and self.member == member)
-
-    def view(self) -> MemberView:
-        """Return what is shown of a member of a group."""
-        queue = self.subscription.queue
-        held = queue.held_by(self) if isinstance(queue, GroupQueue) else len(queue.in_flight)
-        return MemberView(self.member, self.connected_at, held, self.credit)
-
-    def give_credit(self, events: int) -> None:
-        """Allow this many more events to be sent."""
-        self.credit += events
-        self.subscription.queue.wake()
-
-    def holds(self, sequence: int, attempt: int) -> bool:
-        """Return whether an attempt is in flight here: it was not rejected or settled since."""
-        sent = self.subscription.queue.in_flight.get(sequence)
-        return sent is not None and sent.holder is self and sent.attempts == attempt
 
 
 class DeferredEvents(Protocol):
@@ -412,7 +339,7 @@ class Notifier:
     async def _lease(
         self, subscription: ActiveSubscription, reader: EventReader, limit: int, now: float
     ) -> list[QueuedEvent]:
-        if not _may_read(subscription, reader):
+        if not may_read(subscription, reader):
             return []
         taken = await subscription.queue.take(limit, now, UNSENT, reader.rights.digest)
         # Not before: a subscription without events in flight is removed from the set.
@@ -570,7 +497,7 @@ class Notifier:
                     stored.sequence, stored.time, stored.publisher, raw, attempt, payload.format
                 )
                 prepared.deliveries.append(shown)
-            elif _is_visible(subscription, subscription.rights, stored):
+            elif is_visible(subscription, subscription.rights, stored):
                 prepared.left.append(queued)
             else:
                 prepared.hidden.append(queued.sequence)
@@ -590,7 +517,7 @@ class Notifier:
         return [
             stored.sequence
             for stored in found
-            if isinstance(stored, StoredEvent) and _is_visible(subscription, reader.rights, stored)
+            if isinstance(stored, StoredEvent) and is_visible(subscription, reader.rights, stored)
         ]
 
     def _lose(self, subscription: ActiveSubscription, gone: Mapping[int, str]) -> None:
@@ -605,39 +532,6 @@ class Notifier:
             self._acknowledgement_writer.count_lost(subscription, 1, one.reason)
 
 
-def _is_visible(subscription: ActiveSubscription, rights: Rights, stored: StoredEvent) -> bool:
-    """Return whether rights show anything of an event, by the filter that found it."""
-    filter_ = subscription.filter_at(stored.sequence)
-    return visible_data(filter_, rights, stored.payload) is not None
-
-
-def _may_read(subscription: ActiveSubscription, reader: EventReader) -> bool:
-    """Return whether the policy allows a reader the subscription's filter now."""
-    if subscription.is_suspended:
-        return False
-    rights = reader.rights
-    return not rights.hides_anything or rights.may_mention(subscription.filter.attributes())
-
-
 async def _send_end(attachment: Attachment, reason: str) -> None:
     with contextlib.suppress(DisconnectedError):
         await attachment.sink.send(Ended(subscription=attachment.id, reason=reason))
-
-
-# --- what a subscriber may see of an event --------------------------------------------------------
-
-
-def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | None:
-    """Return the text of an event without what its reader may not see; None if that is all.
-
-    Rights may have changed since the event was matched. Then not even the fact that it matched may
-    be revealed.
-    """
-    if not rights.hides_anything:
-        return payload.text
-    sight = rights.sight(payload.source)
-    if sight is None or not sight.covers(filter_.attributes()):
-        return None
-    if sight.is_whole:
-        return payload.text
-    return msgspec.json.encode(sight.document(msgspec.json.decode(payload.text)))

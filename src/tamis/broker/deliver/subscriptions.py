@@ -26,7 +26,7 @@ from tamis.storage import StoredSubscription
 LOG: Final = get_logger("tamis.broker")
 
 if TYPE_CHECKING:
-    from tamis.broker.deliver.notifier import Attachment
+    from tamis.broker.deliver.attachments import Attachment
     from tamis.broker.deliver.routes import LinkSubscription, Route
 
 

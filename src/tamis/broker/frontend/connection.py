@@ -14,7 +14,7 @@ from math import isinf
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from tamis.broker.broker import Broker
-from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.frontend.advertisement_frames import AdvertisementFrames
 from tamis.broker.frontend.query_frames import QueryFrames
 from tamis.broker.operations.health import refusal

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -388,9 +389,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         self._parsing = None
         piece = bytes(self._unparsed[: self._piece_bytes])
         del self._unparsed[: self._piece_bytes]
-        begun = self.loop.time()
+        # Not by the loop's clock: uvloop's counts milliseconds.
+        begun = time.thread_time()
         super().data_received(piece)
-        seconds = self.loop.time() - begun
+        seconds = time.thread_time() - begun
         fitting = int(len(piece) * PIECE_SECONDS / (seconds + 1e-6))
         self._piece_bytes = min(max(fitting, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
         if self._unparsed:

@@ -36,7 +36,7 @@ from tamis.ports import THREAD_PREFIX
 LOG: Final = get_logger("tamis.server")
 
 BACKLOG: Final = 2048
-# Loading takes longer only if the kernels must be compiled.
+# Loading takes longer if the kernels must be compiled, or the machine is busy.
 LOADING_SECONDS: Final = 3.0
 # How long a thread that computes may keep the event loop waiting. With Python's 5 ms, each of the
 # steps of a publication would wait that long while somebody searches the log.
@@ -137,8 +137,8 @@ async def _load_kernels() -> None:
     done, _ = await asyncio.wait([loading], timeout=LOADING_SECONDS)
     if not done:
         LOG.info(
-            "compiling the kernels of the engine",
-            reason="this machine has not used all of them yet; it takes about a minute, once",
+            "loading the kernels of the engine",
+            reason="if this machine has not used them yet, they are compiled, once: a minute or so",
         )
     await loading
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from tamis.access import Principal
-from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.deliver.routes import LinkSubscription, Route, link_extra, link_row
 from tamis.broker.deliver.subscriptions import Extra
 from tamis.broker.links.arrivals import Arrivals, PeerReceipt

@@ -22,6 +22,7 @@ class LocalFilterChange(NamedTuple):
 
     number: int
     """Of the subscription; no other ever has it."""
+    owner: str
     filter: FilterInMode | None
     """What is matched for it, by the rights of its owner; None: nothing more."""
 
@@ -40,8 +41,8 @@ class LocalFilters:
         self._index = subscription_index
         self._executor = executor
         self._changed: deque[int] = deque()
-        self._told: dict[int, bytes] = {}
-        """Of each subscription that was told, a digest of what is matched for it."""
+        self._told: dict[int, tuple[str, bytes]] = {}
+        """Of each subscription that was told, its owner and a digest of what is matched for it."""
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         """Set when the listener knows everything, for those who wait for that."""
@@ -92,7 +93,7 @@ class LocalFilters:
         except BaseException:
             # They are told again, as they are then, when this starts anew.
             for change in reversed(changes):
-                self._told[change.number] = b""
+                self._told[change.number] = change.owner, b""
                 self._changed.appendleft(change.number)
             raise
 
@@ -110,8 +111,8 @@ class LocalFilters:
             return None
         if subscription is not None and subscription.departure is None:
             stored, rights = subscription.stored, subscription.rights
-            mark = mark_of(stored, rights)
-            if self._told.get(number) == mark:
+            known = stored.owner, mark_of(stored, rights)
+            if self._told.get(number) == known:
                 return None
             try:
                 effective = rights.effective(subscription.filter, stored.mode)
@@ -119,8 +120,7 @@ class LocalFilters:
                 # The policy does not allow it now.
                 pass
             else:
-                self._told[number] = mark
-                return LocalFilterChange(number, effective)
-        if self._told.pop(number, None) is None:
-            return None
-        return LocalFilterChange(number, None)
+                self._told[number] = known
+                return LocalFilterChange(number, stored.owner, effective)
+        told = self._told.pop(number, None)
+        return None if told is None else LocalFilterChange(number, told[0], None)

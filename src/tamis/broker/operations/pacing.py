@@ -31,7 +31,7 @@ SHARE: Final = 0.06
 
 It is so small that events of others rarely meet a piece of its work.
 """
-BURST_SECONDS: Final = 0.02
+BURST_SECONDS: Final = 0.01
 """How much work may be done at once by a principal that has done nothing for a while."""
 REQUEST_SECONDS: Final = 0.0004
 """What a request takes before and after it is handled: connecting, parsing, closing."""
@@ -42,6 +42,8 @@ CHANGE_SECONDS: Final = 0.001
 SECONDS_PER_BYTE: Final = 5e-9
 MAX_WAIT_SECONDS: Final = 5.0
 MAX_DEBT_SECONDS: Final = 6.0
+MIN_NAP_SECONDS: Final = 0.02
+"""A principal owes this much before it waits: to wait after each frame would cost more than it."""
 MAX_NAP_SECONDS: Final = 0.25
 MAX_KNOWN: Final = 1_000
 
@@ -117,6 +119,8 @@ class PrincipalPacing:
 
     async def _wait(self, principal: str, seconds: float, closed: asyncio.Future[str]) -> None:
         """Wait, but no longer than the principal is paced."""
+        if seconds < MIN_NAP_SECONDS:
+            return
         until = self._now() + seconds
         while (left := until - self._now()) > 0 and self.is_paced(principal) and not closed.done():
             await asyncio.wait([closed], timeout=min(left, MAX_NAP_SECONDS))

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol, cast
 import msgspec
 
 from tamis.access import Principal
-from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.links import LinkEvent
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.peers.connection import LinkConnection

@@ -1,7 +1,8 @@
 """The router of a broker at work: gets what happens, one after the other, and carries out its word.
 
-It computes in a thread of its own. Whatever a peer sends waits until what it sent before is
-handled, so a peer that floods holds up itself.
+It computes in a thread of its own. Inputs of one source are handled in order, and sources take
+turns: peers, owners of subscriptions, publishers that advertise. So whoever floods the router holds
+up itself.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -44,7 +46,10 @@ from tamis.routing.messages import BrokerChanges, Greeting, Letter, LinkEnd, Rou
 
 LOG: Final = get_logger("tamis.peers")
 
-MAX_INPUTS_AT_ONCE: Final = 64
+MAX_INPUTS_AT_ONCE: Final = 16
+"""Those who look at the router wait meanwhile."""
+NOBODY: Final = ""
+"""The source of what concerns no peer and no owner."""
 MAX_PLACES_KEPT: Final = 20_000
 """Brokers; with more, only where they are now is known."""
 _MESSAGES: Final[msgspec.json.Decoder[RouterMessage]] = msgspec.json.Decoder(RouterMessage)
@@ -108,7 +113,8 @@ class LinkRouter:
         self.router: Final = router
         self._executor = executor
         self._links = links
-        self._waiting: deque[_WaitingInput] = deque()
+        self._waiting: dict[str, deque[_WaitingInput]] = {}
+        """By source; the first has its turn next."""
         self._has_waiting = asyncio.Event()
         self._turn = asyncio.Lock()
         """Held while the router works or is looked at."""
@@ -118,25 +124,39 @@ class LinkRouter:
         """All links that a broker was behind since the start: its events may still come there."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
-    def put(self, given: LazyInput) -> None:
-        """Let the router handle an input, after those before it."""
-        self._waiting.append(_WaitingInput(given, None))
-        self._has_waiting.set()
+    def put(self, given: LazyInput, source: str = NOBODY) -> None:
+        """Let the router handle an input, after those before it from the same source."""
+        self._append(given, source, None)
 
     async def settled(self) -> None:
         """Return when all inputs so far are handled, and what the router says is carried out."""
-        await self.handle(None)
+        # What is being handled now is no longer in a queue, but this one comes after it.
+        sources = {*self._waiting, NOBODY}
+        await asyncio.gather(*(self._handled(None, source) for source in sources))
 
-    async def handle(self, given: RouterInput | None) -> None:
+    async def handle(self, given: RouterInput) -> None:
         """Return when the router has handled an input, and what it says is carried out."""
+        await self._handled(given, _source_of(given))
+
+    async def _handled(self, given: RouterInput | None, source: str) -> None:
         done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_WaitingInput(given, done))
-        self._has_waiting.set()
+        self._append(given, source, done)
         error = await done
         if error is not None:
             raise error
+
+    def _append(
+        self,
+        given: LazyInput | None,
+        source: str,
+        done: asyncio.Future[Exception | None] | None,
+    ) -> None:
+        if isinstance(given, RouterInput):
+            source = source or _source_of(given)
+        self._waiting.setdefault(source, deque()).append(_WaitingInput(given, done))
+        self._has_waiting.set()
 
     async def receive(self, peer: str, data: bytes) -> None:
         """Let the router handle a message of a peer."""
@@ -159,14 +179,30 @@ class LinkRouter:
             await self._has_waiting.wait()
             self._has_waiting.clear()
             while self._waiting:
-                most = min(len(self._waiting), MAX_INPUTS_AT_ONCE)
-                batch = [self._waiting.popleft() for _ in range(most)]
+                batch = self._take_turns()
                 async with self._turn:
                     results = await self._executor.run(
                         self._handle_all, [one.given for one in batch]
                     )
                 for one, result in zip(batch, results, strict=True):
                     await self._finish(one, result)
+
+    def _take_turns(self) -> list[_WaitingInput]:
+        """Return the next input of each source, or the next ones of the only source."""
+        if len(self._waiting) == 1:
+            [(source, queue)] = self._waiting.items()
+            taken = [queue.popleft() for _ in range(min(len(queue), MAX_INPUTS_AT_ONCE))]
+            if not queue:
+                del self._waiting[source]
+            return taken
+        taken = []
+        for source in [*islice(self._waiting, MAX_INPUTS_AT_ONCE)]:
+            queue = self._waiting.pop(source)
+            taken.append(queue.popleft())
+            if queue:
+                # At the end: the others come first.
+                self._waiting[source] = queue
+        return taken
 
     def _handle_all(
         self, inputs: Sequence[LazyInput | None]
@@ -248,6 +284,12 @@ class LinkRouter:
                 [result] = await self._executor.run(self._handle_all, [found])
             await self._finish(_WaitingInput(found, None), result)
             raise
+
+
+def _source_of(given: RouterInput) -> str:
+    """Return the peer that an input is about."""
+    peer: str = getattr(given, "peer", NOBODY)
+    return peer
 
 
 def _moves_brokers(happened: RouterInput) -> bool:

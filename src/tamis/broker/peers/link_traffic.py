@@ -145,7 +145,7 @@ class LinkTraffic:
     def _note_local(self, changes: Sequence[LocalFilterChange]) -> None:
         for change in changes:
             # Turning a filter into one of mode `sql` takes a while, so the router's thread does it.
-            self.router.put(partial(_local_input, change, self._schema))
+            self.router.put(partial(_local_input, change, self._schema), f"/{change.owner}")
 
     async def told_local(self) -> None:
         """Return when the router knows all local subscriptions that are in force now."""
@@ -176,7 +176,9 @@ class LinkTraffic:
         """Let a connection carry what passes the link; return why it has ended."""
         link.connection, link.problem = connection, ""
         try:
-            await self.router.handle(LinkOpened(link.peer, link.name))
+            # Nothing that the peer says is handled before. Others may keep the router busy, and
+            # meanwhile this side must give signs of life.
+            self.router.put(LinkOpened(link.peer, link.name))
             reason = await connection.run()
             link.problem = str(reason)
         finally:

@@ -74,7 +74,12 @@ class LinkQueries:
         terms = PeerTerms(self._title_of(peer))
         if rights.hides_anything:
             # What is advertised is found in data, so it may tell of what is hidden.
-            terms = PeerTerms(terms.title, partial(self._sight, rights), rights.without_hidden)
+            terms = PeerTerms(
+                terms.title,
+                partial(self._sight, rights),
+                rights.without_hidden,
+                lambda filter_: rights.may_mention(filter_.attributes()),
+            )
         self._service.link_opened(peer, terms)
 
     def link_closed(self, peer: str) -> None:

@@ -80,6 +80,8 @@ class AskedQuery(NamedTuple):
     sink: QuerySink
     rights: Rights
     """By which it was asked; by others, it gets no more rows."""
+    is_aggregate: bool
+    """Whether there is a row in any case."""
 
 
 class PeerPort(Protocol):
@@ -129,6 +131,8 @@ class QueryService:
         """Source, query and filter of what clients are asked, by the id they know."""
         self._queries: dict[int, AskedQuery] = {}
         self._query_ids: dict[tuple[QueryClient, str], int] = {}
+        self._hints: dict[int, str] = {}
+        """What may be wrong with queries to which no row was the answer yet."""
         self._queries_of: Counter[str] = Counter()
         self._sources_of: Counter[str] = Counter()
         self._has_new_deadline = asyncio.Event()
@@ -233,6 +237,7 @@ class QueryService:
         limit: int | None,
         aggregate: Aggregate | None,
         sight: RowSight | None,
+        hint: str,
         begun: Callable[[str], None],
     ) -> None:
         """Begin a query; `begun` is told its id before there is anything to say about it."""
@@ -246,10 +251,14 @@ class QueryService:
         number, todo = self.router.ask(
             filter_, seconds=seconds, credit=credit, limit=limit, aggregate=aggregate, sight=sight
         )
-        query = AskedQuery(number, f"query-{number}", owner, client, sink, rights)
+        query = AskedQuery(
+            number, f"query-{number}", owner, client, sink, rights, aggregate is not None
+        )
         self._queries[number] = query
         self._query_ids[client, query.id] = number
         self._queries_of[owner] += 1
+        if hint:
+            self._hints[number] = hint
         begun(query.id)
         self._do(todo)
 
@@ -276,6 +285,7 @@ class QueryService:
 
     def _forget_query(self, number: int) -> AskedQuery | None:
         query = self._queries.pop(number, None)
+        self._hints.pop(number, None)
         if query is not None:
             del self._query_ids[query.client, query.id]
             _decrement(self._queries_of, query.owner)
@@ -346,9 +356,12 @@ class QueryService:
             query.sink.offer(ResultEnd(query=query.id, missing={"": OTHER_RIGHTS}, cut=True))
             self._do(self.router.cancel(number))
             return
+        if not query.is_aggregate:
+            self._hints.pop(number, None)
         query.sink.offer(ResultRows(query=query.id, rows=[msgspec.Raw(row) for row in rows]))
 
     def _report(self, one: FinishQuery) -> None:
+        hint = self._hints.get(one.query, "")
         query, report = self._forget_query(one.query), one.report
         if query is not None:
             query.sink.offer(
@@ -358,6 +371,7 @@ class QueryService:
                     missing=report.missing,
                     unnamed=report.unnamed,
                     cut=report.cut,
+                    hint=hint,
                 )
             )
 

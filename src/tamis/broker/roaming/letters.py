@@ -13,9 +13,11 @@ from msgspec import Meta
 
 from tamis.protocol.frame_base import Number
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
+from tamis.protocol.management import RoleName
 
 MAX_ORIGINS: Final = 100_000
 MAX_EVENTS_PER_PARCEL: Final = 500
+MAX_ROLES: Final = 1_000
 
 MoveId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
 OwnerName = Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
@@ -69,7 +71,8 @@ class HomeAnswer(_LetterBody, frozen=True, tag="here"):
     language: str = "tamis"
     mode: str = "sql"
     max_attempts: int = 0
-    roles: tuple[str, ...] = ()
+    roles: Annotated[tuple[RoleName, ...], Meta(max_length=MAX_ROLES)] = ()
+    """Of all credentials that have used it."""
     expires_at: float | None = None
     moves: Number = 0
     is_group: bool = False

@@ -21,8 +21,15 @@ from tamis.broker.roaming.homecomings import Homecomings
 from tamis.broker.roaming.letters import HomeAnswer, HomeQuestion
 from tamis.broker.sessions import SessionServices
 from tamis.broker.subscribe.groups import group_stays
-from tamis.broker.subscribe.making import WAIT, expiry, made_twice, no_longer_valid, too_many
-from tamis.errors import DisconnectedError, RefusedError
+from tamis.broker.subscribe.making import (
+    WAIT,
+    expiry,
+    made_twice,
+    no_longer_valid,
+    too_many,
+    used_by_others,
+)
+from tamis.errors import DisconnectedError, RefusedError, TamisError
 from tamis.filters import Filter
 from tamis.ports import RandomBytes
 from tamis.protocol import Code, Subscribe
@@ -148,8 +155,9 @@ class Roaming:
             raise RefusedError(
                 Code.UNAVAILABLE,
                 f"nobody knows whether {name!r} is at home elsewhere: "
-                f"{', '.join(one[:8] for one in sorted(silent)[:5])} cannot be asked now; try "
-                "again, or subscribe without roaming",
+                f"{', '.join(one[:8] for one in sorted(silent)[:5])} cannot be asked now, or "
+                "never, if a link on the way hides something from its peer; try again, or "
+                "subscribe without roaming",
                 retry_after=1.0,
             )
         return None
@@ -185,7 +193,15 @@ class Roaming:
                 f"the subscription {wanted.durable!r} has another filter at its home, "
                 f"{answer.filter!r:.200}; ask for that one, and update it then",
             )
-        row = self._row(wanted, principal, home, answer)
+        # Those of credentials that have used it at home, too: what they may see, and this one may
+        # not, waits for them.
+        roles = (*answer.roles, *sorted({*principal.roles} - {*answer.roles}))
+        users = self._services.access_control.rights(Principal(principal.name, roles))
+        try:
+            users.effective(there, its_mode)
+        except TamisError:
+            raise used_by_others(wanted.durable or "") from None
+        row = self._row(wanted, Principal(principal.name, roles), home, answer)
         made = await self._updater.do(partial(self._make, row, principal, rights, there))
         self._manager.watch(made)
         return made

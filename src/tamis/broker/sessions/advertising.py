@@ -12,6 +12,7 @@ from tamis.errors import AccessError, RefusedError, TamisError
 from tamis.events import Attribute
 from tamis.events.kinds import TYPES
 from tamis.filters import Filter
+from tamis.filters.element_test import refuse_element_tests
 from tamis.languages import parse
 from tamis.languages.registry import LANGUAGES, unknown_language
 from tamis.protocol import Code
@@ -39,6 +40,7 @@ class Advertising(SessionBase):
         try:
             limits = FilterReader(settings, engine.mode).limits
             filter_ = parse(wanted.filter, wanted.language, limits=limits)
+            refuse_element_tests(filter_, "an advertisement")
         except TamisError as error:
             raise RefusedError(Code.BAD_FILTER, str(error)) from None
         if not self.rights.may_publish_with(filter_.attributes()):

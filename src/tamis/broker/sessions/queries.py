@@ -15,10 +15,14 @@ from tamis.broker.queries.service import QuerySink
 from tamis.broker.sessions.base import SessionBase
 from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.errors import AccessError, OptionError, RefusedError, TamisError
+from tamis.events.schema import did_you_mean
+from tamis.events.values import brief
 from tamis.filters import Filter, Mode
+from tamis.filters.element_test import refuse_element_tests
+from tamis.filters.printing import ANY
 from tamis.languages import parse
 from tamis.protocol import Code
-from tamis.protocol.frames import MAX_NAME_CHARACTERS
+from tamis.protocol.frames import FRAME_ERRORS, MAX_NAME_CHARACTERS
 from tamis.protocol.queries import Query, Serve
 from tamis.routing.aggregates import Aggregate
 from tamis.routing.data_advertisements import DataAdvertisement
@@ -26,6 +30,9 @@ from tamis.routing.query_messages import RowSight
 
 MAX_ROWS_PER_FRAME: Final = 1_000
 MAX_CREDIT_BYTES: Final = 2**40
+# To look for similar names takes a while.
+MAX_GUESSED: Final = 3
+MAX_COMPARED: Final = 1_000
 
 
 class Queries(SessionBase):
@@ -60,6 +67,7 @@ class Queries(SessionBase):
         limits = FilterReader(settings, engine.mode).limits
         try:
             filter_ = parse(wanted.filter, wanted.language, limits=limits)
+            refuse_element_tests(filter_, "what a source serves")
             bound = filter_ if engine.schema is None else filter_.bind(engine.schema)
         except TamisError as error:
             raise RefusedError(Code.BAD_FILTER, str(error)) from None
@@ -80,7 +88,10 @@ class Queries(SessionBase):
         if filter_ is None:
             # It was stopped meanwhile.
             return
-        texts = [bytes(one) for one in split_batch(bytes(rows), MAX_ROWS_PER_FRAME)]
+        try:
+            texts = [bytes(one) for one in split_batch(bytes(rows), MAX_ROWS_PER_FRAME)]
+        except FRAME_ERRORS:
+            raise RefusedError(Code.BAD_REQUEST, "rows must be an array of objects") from None
         services = self._services
         largest = services.settings.largest_event
         checker = RowChecker(services.decoder, services.engine.schema, largest)
@@ -109,7 +120,7 @@ class Queries(SessionBase):
             except OptionError as error:
                 raise RefusedError(Code.BAD_REQUEST, str(error)) from None
         rights = self.rights
-        filter_ = await self._answer_in_slices(self._query_filter(wanted, rights))
+        filter_, hint = await self._answer_in_slices(self._query_filter(wanted, rights))
         if self.rights is not rights:
             raise RefusedError(Code.CONFLICT, "your rights have changed; ask again")
         self._require_open()
@@ -125,6 +136,7 @@ class Queries(SessionBase):
             limit=wanted.limit,
             aggregate=aggregate,
             sight=self._sight(filter_, rights) if rights.hides_anything else None,
+            hint=hint,
             begun=begun,
         )
 
@@ -136,14 +148,26 @@ class Queries(SessionBase):
         if not 0 <= wanted.credit <= MAX_CREDIT_BYTES:
             raise RefusedError(Code.BAD_REQUEST, "credit is a number of bytes")
 
-    def _query_filter(self, wanted: Query, rights: Rights) -> Slices[Filter]:
+    def _query_filter(self, wanted: Query, rights: Rights) -> Slices[tuple[Filter, str]]:
+        """Return the filter, and a guess at what may be wrong with it."""
         yield
         manager = self._services.subscription_manager
         parsed, _ = manager.parse_allowed(wanted.filter, wanted.language, Mode.SQL, rights)
         filter_ = rights.check_filter(parsed)
         # What it will be asked about is remembered, so that asking takes no time.
         yield from self._services.queries.router.advertisements.relate(filter_)
-        return filter_
+        return filter_, self._hint(filter_, rights)
+
+    def _hint(self, filter_: Filter, rights: Rights) -> str:
+        """Return a guess at a misspelt attribute; empty: none seems to be."""
+        # Made at once, whatever happens to advertisements meanwhile.
+        advertised = [*self._services.queries.router.advertisements.attributes]
+        unknown = sorted(filter_.attributes() - {*advertised, ANY})[:MAX_GUESSED]
+        known = [one for one in advertised[:MAX_COMPARED] if rights.may_mention([one])]
+        for name in unknown:
+            if hint := did_you_mean(name, known):
+                return f"no data is advertised that has {brief(name)}; {hint}"
+        return ""
 
     def _check_attribute(self, name: str) -> None:
         """Refuse an aggregate of something hidden, like a filter that mentions it."""

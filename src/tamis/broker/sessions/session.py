@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from tamis.access import Principal, Rights
-from tamis.broker.deliver.notifier import Attachment, DeliverySink, FetchedEvents
+from tamis.broker.deliver.attachments import Attachment, DeliverySink
+from tamis.broker.deliver.notifier import FetchedEvents
 from tamis.broker.deliver.queues import InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
@@ -34,6 +35,7 @@ from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
     SUBSCRIPTION_NAME_RULE,
     NewSubscription,
+    RoamingSubscription,
     is_subscription_name,
 )
 from tamis.protocol.views import (
@@ -222,9 +224,13 @@ class Session(Questions, Queries, Advertising, Administration):
         subscription, _ = await self.open_subscription(wanted)
         return await self._view(subscription)
 
-    async def create_subscription(self, new: NewSubscription) -> tuple[SubscriptionView, bool]:
+    async def create_subscription(self, new: RoamingSubscription) -> tuple[SubscriptionView, bool]:
         """Add a durable subscription or resume it; return it, and whether it was resumed."""
-        subscription, is_resumed = await self.open_subscription(_frame(new))
+        wanted = _frame(new)
+        if new.roaming:
+            # One without a name is nowhere.
+            wanted = msgspec.structs.replace(wanted, roaming=True, durable=new.id)
+        subscription, is_resumed = await self.open_subscription(wanted)
         return await self._view(subscription), is_resumed
 
     async def create_subscriptions(self, subscriptions: list[NewSubscription]) -> list[Creation]:
@@ -339,6 +345,8 @@ class Session(Questions, Queries, Advertising, Administration):
         view = msgspec.structs.replace(view, max_attempts=attempts)
         if not subscription.shows_filter_to(self.principal, self.rights):
             view = msgspec.structs.replace(view, filter="")
+        if view.ordering_key and not self.rights.may_mention([view.ordering_key]):
+            view = msgspec.structs.replace(view, ordering_key="")
         if subscription.shows_all_to(self.rights):
             return view
         # It is matched by roles that this credential does not have, so its counts stay hidden.

@@ -83,12 +83,13 @@ class CurrentRights:
         for first in range(0, len(subscriptions), SUBSCRIPTIONS_PER_STEP):
             some = subscriptions[first : first + SUBSCRIPTIONS_PER_STEP]
             await self._updater.do(partial(self.compile_again, some))
-            await asyncio.gather(*map(self._tell, some))
+            await asyncio.gather(*map(self.tell_readers, some))
             if self._granted != granted:
                 return False
         return True
 
-    async def _tell(self, subscription: ActiveSubscription) -> None:
+    async def tell_readers(self, subscription: ActiveSubscription) -> None:
+        """End what is sent to those who may not read its filter; the others go on."""
         ended = [
             self._notifier.end_one(one, "the policy no longer allows its filter")
             for one in subscription.attachments

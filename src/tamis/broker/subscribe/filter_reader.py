@@ -6,6 +6,7 @@ from tamis.access import FilterInMode, Rights
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import FilterError, RefusedError, TamisError
 from tamis.filters import Filter, FilterLimits, Mode
+from tamis.filters.element_test import refuse_element_tests
 from tamis.filters.limits import steps_within
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
@@ -29,6 +30,7 @@ class FilterReader:
         chosen = self.mode(mode)
         try:
             filter_ = parse(text, language, limits=self.limits)
+            refuse_element_tests(filter_, "a subscription at the broker")
             effective = rights.effective(filter_, chosen)
         except RefusedError:
             raise

@@ -44,7 +44,7 @@ def _key_mistake(key: str, rights: Rights) -> RefusedError | None:
     return None
 
 
-def require_same_group(known: ActiveSubscription, wanted: Subscribe) -> None:
+def require_same_group(known: ActiveSubscription, wanted: Subscribe, rights: Rights) -> None:
     """Refuse to join what is not a group, or one with another key, and to take a group over."""
     name, extra = known.stored.name, Extra.of(known.stored)
     if extra.group and not wanted.group:
@@ -58,9 +58,10 @@ def require_same_group(known: ActiveSubscription, wanted: Subscribe) -> None:
             f"the subscription {name!r} is no group; delete it first, or use another name",
         )
     if wanted.ordering_key != extra.ordering_key:
-        has = (
-            f"the ordering key {extra.ordering_key!r}" if extra.ordering_key else "no ordering key"
-        )
+        has = "no ordering key"
+        if extra.ordering_key:
+            is_shown = rights.may_mention([extra.ordering_key])
+            has = f"the ordering key {extra.ordering_key!r}" if is_shown else "another ordering key"
         raise RefusedError(
             Code.CONFLICT,
             f"the group {name!r} has {has}, which all its members give; delete it first, or use "

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tamis.access import JOINED_LIMITS, FilterInMode, Rights
-from tamis.broker.deliver.notifier import visible_data
+from tamis.broker.deliver.sight import visible_data
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.errors import RefusedError

@@ -269,6 +269,15 @@ def made_twice(name: str) -> RefusedError:
     )
 
 
+def used_by_others(name: str) -> RefusedError:
+    """Return the refusal of a credential whose roles do not go with those of others."""
+    return RefusedError(
+        Code.CONFLICT,
+        f"the subscription {name!r} was used with other roles, and its filter cannot be matched by "
+        "all of them together; use another name",
+    )
+
+
 def too_many(principal: str, most: float) -> RefusedError:
     """Return the refusal of a subscription beyond the quota."""
     return RefusedError(

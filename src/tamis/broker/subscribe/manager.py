@@ -36,6 +36,7 @@ from tamis.broker.subscribe.making import (
     SubscriptionRequest,
     expiry,
     no_longer_valid,
+    used_by_others,
 )
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions
@@ -176,7 +177,7 @@ class SubscriptionManager:
             known = self._index.find(principal.name, wanted.durable or "")
         if known is not None:
             require_settled(known)
-            require_same_group(known, wanted)
+            require_same_group(known, wanted, rights)
             is_shown = known.shows_filter_to(principal, rights)
             shown = f", {known.stored.filter!r}" if is_shown else ""
             # One that was connected before need not know that its filter was replaced.
@@ -341,11 +342,7 @@ class SubscriptionManager:
         try:
             rights.effective(subscription.filter, subscription.stored.mode)
         except TamisError:
-            raise RefusedError(
-                Code.CONFLICT,
-                f"the subscription {subscription.stored.name!r} was used with other roles, and its "
-                "filter cannot be matched by all of them together; use another name",
-            ) from None
+            raise used_by_others(subscription.stored.name) from None
         if together != owner.roles:
             write = partial(self._store.state.change_extra, subscription.number)
             subscription.change_extra(write, roles=together)

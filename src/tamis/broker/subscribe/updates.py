@@ -105,8 +105,8 @@ class FilterUpdates:
             while not await self._matcher.updater.do(partial(change, subscription)):
                 # The event loop passes on what was stored to the matcher.
                 await asyncio.sleep(0)
-        # Whoever reads it may do so by other roles now.
-        subscription.queue.wake()
+        # Whoever reads it may do so by other roles now, or may not.
+        await self._current_rights.tell_readers(subscription)
 
     def _replace(
         self,

@@ -131,6 +131,8 @@ def pub(
     """
     if event and events is not None:
         raise mistake("give a file or --event, not both")
+    if events is not None and events.lstrip().startswith("{"):
+        raise mistake("an event on the command line goes with --event; without it, name a file")
     if sequence is not None and publisher is None:
         raise mistake("--sequence counts the lines of a --publisher; give its name too")
     unit = "event" if event else "line" if events in (None, STDIN) else f"{events}: line"

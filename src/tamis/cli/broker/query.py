@@ -67,6 +67,8 @@ async def _show(target: BrokerTarget, filter_: str, options: dict[str, Any]) -> 
         say(err, f"missing: {name or 'the rest'}: {reason}")
     if not (result.answered or result.missing or result.cut):
         say(err, "no source advertises anything that this filter may match")
+    if result.hint:
+        say(err, result.hint)
     if result.unnamed:
         say(err, f"and {count(result.unnamed, 'other source')}")
     if result.cut:

@@ -89,9 +89,7 @@ def compile_(
 
 
 def _report_rejected(report: CompileReport) -> None:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import, and the help does not need it
-
-    rows = pq.read_table(report.rejected_path).sort_by("row").slice(0, _MAX_SHOWN).to_pylist()
+    rows = report.version.rejected_rows().sort_by("row").slice(0, _MAX_SHOWN).to_pylist()
     for row in rows:
         id_ = "" if row["id"] is None else f", {row['id']}"
         say(stderr(), f"rejected: row {row['row']}{id_}: {row['reason']}")
@@ -110,6 +108,6 @@ def _facts(report: CompileReport, *, lint: bool) -> dict[str, int | float | str]
         "shards": len(version.manifest.shards),
         "megabytes": version.size / 1e6,
         "seconds": report.seconds,
-        "written to": str(version.path),
+        "written to": version.location,
     }
     return facts | ({"findings": report.findings} if lint else {})

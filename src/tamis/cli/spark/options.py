@@ -10,7 +10,7 @@ import typer
 from tamis.cli.options import mistake, no_default
 
 LibraryFolder = Annotated[
-    Path,
+    str,
     no_default("--library", "-L", metavar="FOLDER", help="The library of subscriptions."),
 ]
 Master = Annotated[

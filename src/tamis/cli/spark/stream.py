@@ -104,7 +104,7 @@ def stream(
     whatever fails: started again with the same checkpoint, the stream continues.
     """
     from tamis import spark as tamis_spark  # noqa: PLC0415 - pyspark is an extra
-    from tamis.spark.connectors.broker_source import POSITION  # noqa: PLC0415 - as above
+    from tamis.spark.connectors.broker_stream import POSITION  # noqa: PLC0415 - as above
 
     from_broker, to_broker = events.startswith(_BROKER), to.startswith(_BROKER)
     if events.startswith(_KAFKA) or to.startswith(_KAFKA):

@@ -21,6 +21,7 @@ from tamis.filters import Filter, Mode
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Atom, Between, Compare, In
+from tamis.filters.element_test import ElementTest, refuse_element_tests
 from tamis.matching.compile.leaf_kernels import MAX_INTEGERS
 
 
@@ -75,6 +76,8 @@ NOWHERE: Final = Side(())
 
 def make_leaf(atom: Filter, rule: AbsenceRule, value_order: ValueOrder | None) -> Leaf:
     """Return the leaf of an atom, given the value order of its attribute if it has one."""
+    if isinstance(atom, ElementTest):
+        refuse_element_tests(atom, "subscriptions here")
     if value_order is None:
         return _predicate_leaf(atom, "", (BEGIN, END), rule)
     assert isinstance(atom, Atom)  # noqa: S101 - all other filters are already decomposed

@@ -111,7 +111,7 @@ class Collection:
 
     def __init__(self, vocabulary: Vocabulary, segment: Segment | None = None) -> None:
         self.state = CollectionState(vocabulary, () if segment is None else (segment,))
-        self.count = 0 if segment is None else segment.size
+        self.count = 0 if segment is None else segment.size - segment.removed
         self.changing: Final = RLock()
         self._pending = _Uncompiled(vocabulary, {})
         self._joining: Thread | None = None
@@ -279,15 +279,24 @@ class Collection:
 
     # --- leaves and segments that nothing needs any more -------------------------------------
 
-    def _collect(self) -> None:
-        """Replace the vocabulary by one that has only the leaves of these subscriptions."""
-        state, pending = self.state, self._pending.entries
-        programs = [entry.program for entry in pending.values()]
+    def attributes(self) -> set[str]:
+        """Return the attributes that subscriptions ask for."""
+        atoms = map(self.vocabulary.atom_of, self._used_leaves().tolist())
+        return {name for atom in atoms for name in atom.attributes()}
+
+    def _used_leaves(self) -> NDArray[np.int32]:
+        state = self.state
+        programs = [entry.program for entry in self._pending.entries.values()]
         leaves = [segment.used_leaves() for segment in state.segments]
         codes = np.concatenate([np.empty(0, np.int32), *leaves, *programs])
         is_used = np.zeros(len(state.vocabulary), np.bool_)
         is_used[codes[codes > 1]] = True
-        used = np.flatnonzero(is_used).astype(np.int32)
+        return np.flatnonzero(is_used).astype(np.int32)
+
+    def _collect(self) -> None:
+        """Replace the vocabulary by one that has only the leaves of these subscriptions."""
+        state, pending = self.state, self._pending.entries
+        used = self._used_leaves()
         if len(used) + 2 == state.vocabulary.size:
             # Nothing is there in vain.
             self._max_leaves = max(MIN_COLLECTED_LEAVES, 2 * state.vocabulary.size)

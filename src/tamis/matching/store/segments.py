@@ -147,6 +147,12 @@ class Segment(NamedTuple):
         alive[place] = False
         return self._replace(alive=alive, removed=self.removed + 1)
 
+    def without_all(self, places: NDArray[np.int64]) -> Segment:
+        """Return the segment with many more tombstones."""
+        alive = self.alive.copy()
+        alive[places] = False
+        return self._replace(alive=alive, removed=int(np.count_nonzero(~alive)))
+
     def used_leaves(self) -> NDArray[np.int32]:
         """Return the numbers of the leaves of the subscriptions that were not removed."""
         if not self.removed:

@@ -12,30 +12,28 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from tamis.errors import SparkError
 from tamis.protocol import Delivery
 from tamis.spark.connectors.broker_log import BrokerLog, BrokerOptions
+from tamis.spark.connectors.broker_stream import NAME
+from tamis.spark.runtime.read_limits import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from tamis.spark.runtime.versions import require_spark
 
 LOG: Final = logging.getLogger("tamis.spark.broker")
 
-NAME: Final = "tamis"
-# The column that identifies an event.
-POSITION: Final = ("sequence",)
 COLUMNS: Final = "value string, sequence long, time timestamp, publisher string, format string"
 
 _SEQUENCE: Final = "sequence"
@@ -50,28 +48,6 @@ _ARROW: Final = pa.schema(
 )
 
 Offset = dict[str, Any]
-
-
-def read_broker(
-    spark: SparkSession,
-    url: str,
-    filter: str = "true",  # noqa: A002 - its name everywhere else
-    **options: str,
-) -> DataFrame:
-    """Return a stream of a broker's events that match a filter, each with its sequence.
-
-    Match them with `stream(read_broker(…), …, json="value", keep=["sequence"])`. For a batch job:
-    `spark.read.format("tamis").option("url", url).load()`.
-    """
-    given = {**options, "url": url, "filter": filter}
-    parsed = BrokerOptions.parse(given)
-    if parsed.token is not None:
-        # Another process, which may lack our environment variables, plans the batches.
-        given["token"] = parsed.token
-    # Report mistakes at once, while the caller waits.
-    BrokerLog(parsed).position("latest")
-    spark.dataSource.register(BrokerSource)
-    return spark.readStream.format(BrokerSource.name()).options(**given).load()
 
 
 class BrokerSource(DataSource):
@@ -92,7 +68,10 @@ class BrokerSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         """Return a reader for a stream."""
-        return StreamReader(BrokerOptions.parse(self.options))
+        options = BrokerOptions.parse(self.options)
+        if options.limit is not None:
+            require_spark((4, 2), "the option maxEventsPerTrigger takes")
+        return StreamReader(options)
 
 
 class LogRange(InputPartition):
@@ -151,10 +130,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Record the current end of the log, where this run ends."""
         self._last = self._position("latest")
 
-    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return the position at which the next batch ends."""
-        begin = start[_SEQUENCE]
+    def latestOffset(  # noqa: N802
+        self, start: Offset | None = None, limit: ReadLimit | None = None
+    ) -> Offset:
+        """Return the position at which the next batch ends; before 4.2, Spark gives no start."""
         end = self._position("latest") if self._last is None else self._last
+        if start is None:
+            return {_SEQUENCE: end}
+        begin = start[_SEQUENCE]
         report_loss(self._options, begin, self._position("earliest"))
         if isinstance(limit, ReadMaxRows):
             end = min(end, begin + limit.max_rows)

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_type
 
 from tamis.errors import EventError, SchemaError
 from tamis.filters import Mode
@@ -26,6 +25,7 @@ from tamis.spark.files.readers import ParquetColumns, read_json_lines, read_parq
 from tamis.spark.files.splits import (
     SPLIT_BYTES,
     Split,
+    absolute_path,
     default_split_size,
     files_in,
     format_of_files,
@@ -41,6 +41,7 @@ from tamis.spark.matching.plan import Machine, Plan, Strategy, choose_plan
 from tamis.spark.matching.request import MatchInput, MatchOptions, MatchRequest
 from tamis.spark.matching.shuffle import GROUP
 from tamis.spark.matching.worker import MatchJob, RowMatcher
+from tamis.spark.runtime.versions import arrow_type
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class EventFiles(NamedTuple):
     @classmethod
     def below(cls, path: str | PathLike[str]) -> EventFiles:
         """Return all files below a path."""
-        return cls(Path(str(path).removeprefix("file://")), files_in(path), all=True)
+        return cls(absolute_path(path), files_in(path), all=True)
 
     @property
     def have_values_in_names(self) -> bool:
@@ -206,8 +207,8 @@ def _parquet_rows(
     total = version.manifest.mode == Mode.TOTAL
     wanted = wanted_attributes(events, version.attributes, version.schema, total=total)
     fields = [events.schema[name] for name in checked_keep(events, keep, beside=_LOCATION_NAMES)]
-    zone = events.sparkSession.conf.get("spark.sql.session.timeZone")
-    types = [(field.name, to_arrow_type(field.dataType, timezone=zone)) for field in fields]
+    zone = events.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+    types = [(field.name, arrow_type(field.dataType, zone)) for field in fields]
     paths = [path for name in sorted(wanted) for path in paths_to(events.schema, name)]
     columns = _parquet_columns(paths, types)
     first = len(LOCATION) + len(fields)

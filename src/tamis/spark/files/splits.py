@@ -34,8 +34,8 @@ class Split(NamedTuple):
 
 
 def files_in(path: str | PathLike[str]) -> list[Path]:
-    """Return a file, or all files below a folder except hidden ones."""
-    place = Path(str(path).removeprefix("file://"))
+    """Return a file, or all files below a folder except hidden ones, by their absolute paths."""
+    place = absolute_path(path)
     if not place.exists():
         raise EventError(f"there is no file or folder {place} of events")
     found = sorted(place.rglob("*")) if place.is_dir() else [place]
@@ -43,6 +43,17 @@ def files_in(path: str | PathLike[str]) -> list[Path]:
     if not files:
         raise EventError(f"there is no file of events in {place}")
     return files
+
+
+def absolute_path(path: str | PathLike[str]) -> Path:
+    """Return the path of a file of this machine; workers run in folders of their own."""
+    place = str(path).removeprefix("file://")
+    if "://" in place:
+        raise EventError(
+            f"{path} is not a path of this machine, so workers cannot read it by themselves; let "
+            "Spark read it (spark.read), and use `match` or `stream`"
+        )
+    return Path(place).absolute()
 
 
 def _is_hidden(path: Path) -> bool:

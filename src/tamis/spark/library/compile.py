@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from os import PathLike
-from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
@@ -21,7 +20,9 @@ from tamis.events import Schema, Type
 from tamis.events.json_text import schema_data
 from tamis.filters import Mode
 from tamis.filters.modes import as_mode, require_schema
-from tamis.spark.library.library import REJECTED, Library, Version, new_manifest
+from tamis.spark.library.library import Library, Version
+from tamis.spark.library.manifests import REJECTED, new_manifest
+from tamis.spark.library.places import Draft
 from tamis.spark.library.shard_builder import (
     REJECTED_SCHEMA,
     BuiltShard,
@@ -30,6 +31,7 @@ from tamis.spark.library.shard_builder import (
     build_shards,
 )
 from tamis.spark.library.subscription_table import id_type, numbered, read_table
+from tamis.spark.runtime.versions import repartition_by_number
 
 # Large enough that an event meets few shards, small enough that workers share the building.
 SUBSCRIPTIONS_PER_SHARD: Final = 250_000
@@ -48,7 +50,7 @@ class CompileReport(NamedTuple):
     @property
     def rejected_path(self) -> str:
         """Return the table of rejected rows: row, id, reason, line, column, filter."""
-        return str(self.version.path / REJECTED)
+        return self.version.rejected_path
 
 
 def compile_subscriptions(
@@ -81,7 +83,7 @@ def compile_subscriptions(
         declared = None if schema is None else schema_data(schema)
         buckets = number if key else 0
         limits = (LintLimits() if lint else None) if isinstance(lint, bool) else lint
-        options = ShardOptions(str(draft), declared, mode, id_type(table), key, buckets, limits)
+        options = ShardOptions(draft, declared, mode, id_type(table), key, buckets, limits)
         built = _build(_sharded(rows, number, options), options)
         rejected = sum(one.rejected for one in built)
         manifest = new_manifest(
@@ -94,7 +96,8 @@ def compile_subscriptions(
             key=key,
             buckets=buckets,
         )
-        _require_table(draft / REJECTED)
+        if not rejected:
+            write_empty_table(draft)
         version = target.publish(draft, manifest)
     findings = sum(one.findings for one in built)
     seconds = time.monotonic() - started
@@ -127,7 +130,7 @@ def _sharded(rows: DataFrame, shards: int, options: ShardOptions) -> DataFrame:
     by_id = F.pmod(F.xxhash64("id"), F.lit(shards)).cast("int")
     if not options.key:
         sharded = rows.withColumn("shard", by_id)
-        return sharded.repartitionById(shards, "shard").sortWithinPartitions("row")
+        return _in_order(sharded, shards)
     schema = T.StructType([*rows.schema, T.StructField("bucket", T.IntegerType())])
 
     def bucketed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,7 +138,12 @@ def _sharded(rows: DataFrame, shards: int, options: ShardOptions) -> DataFrame:
 
     shard = F.coalesce(F.col("bucket"), by_id + shards)
     sharded = rows.mapInArrow(bucketed, schema).withColumn("shard", shard).drop("bucket")
-    return sharded.repartitionById(2 * shards, "shard").sortWithinPartitions("row")
+    return _in_order(sharded, 2 * shards)
+
+
+def _in_order(sharded: DataFrame, partitions: int) -> DataFrame:
+    placed = repartition_by_number(sharded, partitions, F.col("shard"))
+    return placed.sortWithinPartitions("row")
 
 
 def _build(sharded: DataFrame, options: ShardOptions) -> list[BuiltShard]:
@@ -147,8 +155,10 @@ def _build(sharded: DataFrame, options: ShardOptions) -> list[BuiltShard]:
     return sorted(built, key=lambda one: one.shard.number)
 
 
-def _require_table(path: Path) -> None:
+def write_empty_table(draft: Draft) -> None:
     """Make sure that there is a table to read even if no row was rejected."""
-    if not path.exists():
-        path.mkdir()
-        pq.write_table(REJECTED_SCHEMA.empty_table(), path / "none.parquet")
+    with draft.folder() as folder:
+        path = folder / REJECTED / "none.parquet"
+        path.parent.mkdir()
+        pq.write_table(REJECTED_SCHEMA.empty_table(), path)
+        draft.keep_table(path)

@@ -1,4 +1,4 @@
-"""A library: compiled subscriptions in a folder that all workers see, version by version.
+"""A library: compiled subscriptions, version by version, in a folder that all workers see.
 
 ::
 
@@ -9,82 +9,72 @@
 
 The compiler writes a version to a draft folder and renames it, so a reader sees all of it or
 nothing. A version never changes, so a reader that pins one gets the same matches as long as it
-exists.
+exists. `store_library.py` describes libraries in stores, which have no rename.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tamis.errors import LibraryError
 from tamis.events import Schema, schema_of
-from tamis.events.json_text import schema_data
+from tamis.spark.library.ids import read_ids
+from tamis.spark.library.manifests import (
+    MANIFEST,
+    REJECTED,
+    LibraryFile,
+    VersionManifest,
+    describe_file,
+    encode_manifest,
+)
+from tamis.spark.library.places import Draft, LibraryPlace, driver_access, shared_access
+from tamis.spark.library.store_library import StoreVersions
+from tamis.spark.library.stores import LibraryStore, is_remote
 from tamis.units import count
 
-MANIFEST: Final = "manifest.json"
-REJECTED: Final = "rejected.parquet"
-
-
 # Files whose checksum was right. A stream checks before every batch, and files do not change.
-_VERIFIED: Final[set[tuple[Path, str, int, int]]] = set()
-
-
-class LibraryFile(msgspec.Struct, frozen=True):
-    """A file of a version: its name, size and checksum."""
-
-    name: str
-    size: int
-    sha256: str
-
-
-class Shard(msgspec.Struct, frozen=True):
-    """A part of the subscriptions, compiled together."""
-
-    number: int
-    subscriptions: int
-    snapshot: LibraryFile
-    ids: LibraryFile
-    attributes: tuple[str, ...]
-    """The attributes that its filters mention."""
-    bucket: int | None = None
-    """In a library with a key, the bucket of values that its filters require; None for any."""
-
-
-class VersionManifest(msgspec.Struct, frozen=True):
-    """The contents of a version."""
-
-    version: int
-    created_at: str
-    mode: str
-    schema: dict[str, Any] | None
-    id_type: str
-    """`bigint` or `string`, as Spark names them."""
-    rows: int
-    rejected: int
-    shards: tuple[Shard, ...]
-    key: str | None = None
-    buckets: int = 0
+_VERIFIED: Final[set[tuple[int, str, int, int]]] = set()
 
 
 class Version:
     """One version of a library, which never changes."""
 
-    def __init__(self, path: Path, manifest: VersionManifest) -> None:
-        self.path: Final = path
+    def __init__(
+        self, path: Path | str, manifest: VersionManifest, store: LibraryStore | None = None
+    ) -> None:
+        self.location: Final = str(path)
         self.manifest: Final = manifest
         self.number: Final = manifest.version
+        self._store = store
+
+    @property
+    def path(self) -> Path:
+        """Return the folder of the version; in a store it has none."""
+        if self._store is not None:
+            raise LibraryError(self.location, "it lies in a store, so it is no folder")
+        return Path(self.location)
+
+    @property
+    def library(self) -> str:
+        """Return where the library is."""
+        return self.location.rpartition("/versions/")[0]
+
+    @property
+    def place(self) -> LibraryPlace:
+        """Return where workers find the files."""
+        if self._store is None:
+            return LibraryPlace(self.location)
+        return LibraryPlace(self._store.url, shared_access(self._store.access))
 
     @property
     def schema(self) -> Schema | None:
@@ -100,29 +90,52 @@ class Version:
     @property
     def size(self) -> int:
         """Return the bytes of all shards."""
-        return sum(shard.snapshot.size + shard.ids.size for shard in self.manifest.shards)
+        return sum(file.size for shard in self.manifest.shards for file in shard.files)
 
     @property
     def attributes(self) -> frozenset[str]:
         """Return the attributes that filters mention."""
         return frozenset(name for shard in self.manifest.shards for name in shard.attributes)
 
+    @property
+    def rejected_path(self) -> str:
+        """Return the table of rejected rows: row, id, reason, line, column, filter."""
+        if self._store is None:
+            return str(self.path / REJECTED)
+        return self._store.address(f"{self.manifest.tables}/{REJECTED}")
+
+    def rejected_rows(self) -> pa.Table:
+        """Read the table of rejected rows."""
+        if self._store is None:
+            return pq.read_table(self.rejected_path)
+        return self._store.table(f"{self.manifest.tables}/{REJECTED}")
+
+    def file(self, file: LibraryFile) -> Path:
+        """Return a file of the version on this machine."""
+        if self._store is None:
+            return self.path / file.name
+        return LibraryPlace(self._store.url, self._store.access).path(file)
+
     def ids(self) -> pa.ChunkedArray[Any]:
         """Return the ids by number, as packed and bitmap outputs count them."""
-        tables = [read_ids(self.path / shard.ids.name) for shard in self.manifest.shards]
+        tables = [read_ids(self.file(shard.ids)) for shard in self.manifest.shards]
         return pa.chunked_array(tables)
 
     def check(self) -> None:
-        """Raise if a file is missing or damaged."""
+        """Raise if a file is missing or damaged; workers check what they fetch from a store."""
         for shard in self.manifest.shards:
-            for file in (shard.snapshot, shard.ids):
-                self._check(file)
+            for file in shard.files:
+                if self._store is None:
+                    self._check(self.path / file.name, file)
+                else:
+                    _check_object(self._store, file)
 
-    def _check(self, file: LibraryFile) -> None:
-        path = self.path / file.name
+    def _check(self, path: Path, file: LibraryFile) -> None:
         if not path.exists():
             raise LibraryError(path, "the file is missing; compile the subscriptions again")
-        identity = (path, file.sha256, path.stat().st_mtime_ns, path.stat().st_size)
+        state = path.stat()
+        # Versions share files by links, which have the same number.
+        identity = (state.st_ino, file.sha256, state.st_mtime_ns, state.st_size)
         if identity in _VERIFIED:
             return
         if describe_file(path) != file:
@@ -132,76 +145,174 @@ class Version:
         _VERIFIED.add(identity)
 
     def __repr__(self) -> str:
-        return (
-            f"<Version {self.number}: {count(self.subscriptions, 'subscription')} in {self.path}>"
+        held = count(self.subscriptions, "subscription")
+        return f"<Version {self.number}: {held} in {self.location}>"
+
+
+def _check_object(store: LibraryStore, file: LibraryFile) -> None:
+    size = store.size(file.name)
+    if size is None:
+        raise LibraryError(
+            store.address(file.name), "the object is missing; compile the subscriptions again"
+        )
+    if size != file.size:
+        raise LibraryError(
+            store.address(file.name),
+            f"the object is damaged: it has {size:,} bytes, and the manifest says {file.size:,}; "
+            "compile the subscriptions again",
         )
 
 
+class Versions(Protocol):
+    """What keeps the versions of a library: a folder, or a store."""
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all versions."""
+
+    def manifest(self, number: int) -> bytes:
+        """Return a manifest, or raise FileNotFoundError."""
+
+    def draft(self) -> Draft:
+        """Begin a version."""
+
+    def publish(
+        self, draft: Draft, manifest: VersionManifest, after: int | None = None
+    ) -> VersionManifest | None:
+        """Make a draft the newest version, and number it; None if another came `after` one."""
+
+    def discard(self, draft: Draft) -> None:
+        """Remove what is left of a draft."""
+
+
 class Library:
-    """Versions of compiled subscriptions under one path."""
+    """Versions of compiled subscriptions under one path, or one address in a store."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
+        self._store = LibraryStore(str(path), driver_access()) if is_remote(path) else None
         # People write such addresses because other readers of Spark take them.
-        self.path: Final = Path(str(path).removeprefix("file://")).absolute()
-        self._versions = self.path / "versions"
+        folder = Path(str(path).removeprefix("file://")).absolute()
+        self.location: Final = str(folder) if self._store is None else self._store.url
+        self._versions: Versions = (
+            FolderVersions(folder) if self._store is None else StoreVersions(self._store)
+        )
+
+    @property
+    def path(self) -> Path:
+        """Return the folder of the library; in a store it has none."""
+        if self._store is not None:
+            raise LibraryError(self.location, "it lies in a store, so it is no folder")
+        return Path(self.location)
 
     def versions(self) -> list[int]:
         """Return the numbers of all versions, ascending."""
-        if not self._versions.is_dir():
-            return []
-        return sorted(int(p.name) for p in self._versions.iterdir() if p.name.isdigit())
+        return sorted(self._versions.numbers())
 
     def latest(self) -> Version:
         """Return the newest version."""
         numbers = self.versions()
         if not numbers:
-            raise LibraryError(self.path, "there is no version in it; compile subscriptions first")
+            raise LibraryError(
+                self.location, "there is no version in it; compile subscriptions first"
+            )
         return self.version(numbers[-1])
 
     def version(self, number: int) -> Version:
         """Return one version."""
-        path = self._place(number)
+        path = version_place(self.location, number)
         try:
-            text = (path / MANIFEST).read_bytes()
-            return Version(path, msgspec.json.decode(text, type=VersionManifest))
+            manifest = msgspec.json.decode(self._versions.manifest(number), type=VersionManifest)
+            return Version(path, manifest, self._store)
         except FileNotFoundError:
             known = ", ".join(map(str, self.versions())) or "none"
             raise LibraryError(
-                self.path, f"there is no version {number} in it; it has {known}"
+                self.location, f"there is no version {number} in it; it has {known}"
             ) from None
         except msgspec.MsgspecError as error:
-            raise LibraryError(path / MANIFEST, f"the manifest is damaged: {error}") from None
+            raise LibraryError(f"{path}/{MANIFEST}", f"the manifest is damaged: {error}") from None
 
     @contextmanager
-    def draft(self) -> Iterator[Path]:
-        """Yield a folder to write a version in, and remove it unless it was published."""
+    def draft(self) -> Iterator[Draft]:
+        """Yield a draft to write a version to, and remove it unless it was published."""
+        draft = self._versions.draft()
+        try:
+            yield draft
+        finally:
+            self._versions.discard(draft)
+
+    def publish(self, draft: Draft, manifest: VersionManifest) -> Version:
+        """Make a draft the newest version, and number it."""
+        named = self._versions.publish(draft, manifest)
+        assert named is not None  # noqa: S101 - any number will do
+        return self._published(named)
+
+    def publish_after(
+        self, base: Version, draft: Draft, manifest: VersionManifest
+    ) -> Version | None:
+        """Make a draft the version after another; None if that is no longer the newest."""
+        named = self._versions.publish(draft, manifest, base.number)
+        return None if named is None else self._published(named)
+
+    def _published(self, named: VersionManifest) -> Version:
+        return Version(version_place(self.location, named.version), named, self._store)
+
+    def __repr__(self) -> str:
+        return f"<Library {self.location}: versions {self.versions()}>"
+
+
+def version_place(location: str, number: int) -> str:
+    """Return where a version is."""
+    return f"{location}/versions/{number:08}"
+
+
+class FolderVersions:
+    """Versions in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._versions = folder / "versions"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all versions."""
+        if not self._versions.is_dir():
+            return []
+        return [int(p.name) for p in self._versions.iterdir() if p.name.isdigit()]
+
+    def manifest(self, number: int) -> bytes:
+        """Return a manifest."""
+        return (self._place(number) / MANIFEST).read_bytes()
+
+    def draft(self) -> Draft:
+        """Make a folder to write a version in."""
         folder = self._versions / f".draft-{uuid4().hex}"
         folder.mkdir(parents=True)
-        try:
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        return Draft(LibraryPlace(str(folder)))
 
-    def publish(self, draft: Path, manifest: VersionManifest) -> Version:
-        """Make a draft the newest version, and number it."""
+    def discard(self, draft: Draft) -> None:
+        """Remove the folder, unless it was renamed."""
+        shutil.rmtree(draft.place.location, ignore_errors=True)
+
+    def publish(
+        self, draft: Draft, manifest: VersionManifest, after: int | None = None
+    ) -> VersionManifest | None:
+        """Rename a draft."""
+        folder = Path(draft.place.location)
         while True:
-            number = max(self.versions(), default=0) + 1
+            number = max(self.numbers(), default=0) + 1
+            if after is not None and number != after + 1:
+                return None
             named = msgspec.structs.replace(manifest, version=number)
-            (draft / MANIFEST).write_bytes(_pretty(named))
+            (folder / MANIFEST).write_bytes(encode_manifest(named))
             try:
-                draft.rename(self._place(number))
+                folder.rename(self._place(number))
             except OSError:
                 # Another compilation took the number; try the next.
                 if not self._place(number).exists():
                     raise
             else:
-                return Version(self._place(number), named)
+                return named
 
     def _place(self, number: int) -> Path:
-        return self._versions / f"{number:08}"
-
-    def __repr__(self) -> str:
-        return f"<Library {self.path}: versions {self.versions()}>"
+        return Path(version_place(str(self._folder), number))
 
 
 def newest_version(library: Library | Version | str | PathLike[str]) -> Version:
@@ -209,59 +320,3 @@ def newest_version(library: Library | Version | str | PathLike[str]) -> Version:
     if isinstance(library, Version):
         return library
     return (library if isinstance(library, Library) else Library(library)).latest()
-
-
-def describe_file(path: Path) -> LibraryFile:
-    """Return the name, size and checksum of a file."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return LibraryFile(path.name, path.stat().st_size, digest)
-
-
-def new_manifest(
-    *,
-    mode: str,
-    schema: Schema | None,
-    id_type: str,
-    rows: int,
-    rejected: int,
-    shards: Sequence[Shard],
-    key: str | None,
-    buckets: int,
-) -> VersionManifest:
-    """Return the manifest of a version without a number."""
-    return VersionManifest(
-        version=0,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        mode=mode,
-        schema=None if schema is None else schema_data(schema),
-        id_type=id_type,
-        rows=rows,
-        rejected=rejected,
-        shards=tuple(shards),
-        key=key,
-        buckets=buckets,
-    )
-
-
-# --- ids -------------------------------------------------------------------------------------
-
-
-def write_ids(path: Path, ids: pa.Array) -> None:
-    """Write ids in a format that can be mapped into memory."""
-    batch = pa.record_batch({"id": ids})
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-
-
-def read_ids(path: Path) -> pa.Array[Any]:
-    """Map ids into memory."""
-    try:
-        table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise LibraryError(path, f"the ids cannot be read: {error}") from None
-    return table.column("id").combine_chunks()
-
-
-def _pretty(manifest: VersionManifest) -> bytes:
-    return json.dumps(msgspec.to_builtins(manifest), indent=1).encode()

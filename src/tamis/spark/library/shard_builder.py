@@ -16,11 +16,14 @@ from tamis.errors import FilterError, FilterSyntaxError, TamisError
 from tamis.events import Schema, schema_of
 from tamis.events.values import parse_timestamp
 from tamis.filters import Filter, Mode
+from tamis.filters.element_test import refuse_element_tests
 from tamis.languages import parse
 from tamis.matching import Engine
 from tamis.matching.store.tables import rows_of
 from tamis.spark.library.buckets import bucket_of_filter
-from tamis.spark.library.library import REJECTED, Shard, describe_file, write_ids
+from tamis.spark.library.ids import write_ids
+from tamis.spark.library.manifests import REJECTED, Shard
+from tamis.spark.library.places import Draft
 
 FINDINGS: Final = "findings.parquet"
 
@@ -42,7 +45,7 @@ FINDINGS_SCHEMA: Final = pa.schema(
 class ShardOptions(NamedTuple):
     """The options that all shards of a version share."""
 
-    folder: str
+    draft: Draft
     schema: dict[str, Any] | None
     mode: str
     id_type: str
@@ -78,14 +81,20 @@ class ShardBuilder:
         self._attributes: set[str] = set()
         self._rejected: list[dict[str, object]] = []
 
-    def add(self, row: dict[str, Any], number: int, first: int) -> None:
-        """Add a row, or record why it was rejected."""
+    def add(self, row: dict[str, Any], number: int, first: int) -> bool:
+        """Add a row, or record why it was rejected; return whether it was added."""
         try:
             if row.get("broken") is not None:
                 raise FilterError("this line is not JSON")
             self._add(row, number, first)
         except TamisError as error:
-            self._rejected.append(_rejection(row, number, error))
+            self.reject(row, number, error)
+            return False
+        return True
+
+    def reject(self, row: dict[str, Any], number: int, error: TamisError) -> None:
+        """Record why a row was rejected."""
+        self._rejected.append(_rejection(row, number, error))
 
     def _add(self, row: dict[str, Any], number: int, first: int) -> None:
         if row["id"] is None:
@@ -102,32 +111,35 @@ class ShardBuilder:
 
     def write(self) -> BuiltShard:
         """Write the subscriptions and the rejected rows."""
-        folder = Path(self._options.folder)
-        name = f"shard-{self._number:04}"
+        with self._options.draft.folder() as folder:
+            return self._write(folder, f"shard-{self._number:04}")
+
+    def _write(self, folder: Path, name: str) -> BuiltShard:
         snapshot, ids = folder / f"{name}.tamis", folder / f"{name}.ids.arrow"
         self._engine.save(snapshot)
         type_ = pa.int64() if self._options.id_type == "bigint" else pa.string()
         write_ids(ids, pa.array(self._ids, type_))
         if self._rejected:
-            _write_table(folder / REJECTED / f"{name}.parquet", self._rejected, REJECTED_SCHEMA)
+            path = folder / REJECTED / f"{name}.parquet"
+            _write_table(path, self._rejected, REJECTED_SCHEMA)
+            self._options.draft.keep_table(path)
         attributes = tuple(sorted(self._attributes))
         bucket = self._number if self._number < self._options.buckets else None
         size = len(self._ids)
-        shard = Shard(
-            self._number, size, describe_file(snapshot), describe_file(ids), attributes, bucket
-        )
-        return BuiltShard(shard, len(self._rejected), self._write_findings(name))
+        keep = self._options.draft.keep
+        shard = Shard(self._number, size, keep(snapshot), keep(ids), attributes, bucket)
+        return BuiltShard(shard, len(self._rejected), self._write_findings(folder, name))
 
-    def _write_findings(self, name: str) -> int:
+    def _write_findings(self, folder: Path, name: str) -> int:
         if self._linted is None:
             return 0
         findings = [
             {"id": str(f.id), "rule": f.rule.value, "message": f.message, "other": _text(f.other)}
             for f in self._linted.lint(**self._lint)
         ]
-        _write_table(
-            Path(self._options.folder, FINDINGS, f"{name}.parquet"), findings, FINDINGS_SCHEMA
-        )
+        path = folder / FINDINGS / f"{name}.parquet"
+        _write_table(path, findings, FINDINGS_SCHEMA)
+        self._options.draft.keep_table(path)
         return len(findings)
 
 
@@ -173,7 +185,9 @@ def parsed(row: dict[str, Any]) -> Filter:
     """Return the filter of a row."""
     if row["filter"] is None:
         raise FilterError("the filter is missing")
-    return parse(row["filter"], row.get("language") or "tamis")
+    found = parse(row["filter"], row.get("language") or "tamis")
+    refuse_element_tests(found, "a library on Spark")
+    return found
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

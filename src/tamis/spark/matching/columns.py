@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
-from pyspark.sql.pandas.types import to_arrow_type
 
 from tamis.errors import SchemaError
 from tamis.events import Schema, Type
@@ -18,6 +17,7 @@ from tamis.events.kinds import types_from
 from tamis.events.schema import did_you_mean
 from tamis.filters.any_text import text_attributes
 from tamis.filters.printing import ANY, show_name
+from tamis.spark.runtime.versions import arrow_type
 
 _SHOWN: Final = 8
 
@@ -45,7 +45,7 @@ class AttributePath(NamedTuple):
         while isinstance(type_, T.ArrayType):
             type_ = type_.elementType
         try:
-            return to_arrow_type(type_, timezone="UTC")
+            return arrow_type(type_)
         except Exception:
             return None
 
@@ -175,7 +175,7 @@ def check_columns(
     if mentioned and not known:
         raise SchemaError(
             f"the events have no attribute that a filter mentions: filters mention "
-            f"{_shown(mentioned)}, and the columns are {_shown(events.columns)}"
+            f"{show_names(mentioned)}, and the columns are {show_names(events.columns)}"
         )
     for name, declared in (schema or {}).items():
         paths = list(paths_to(events.schema, name))
@@ -199,13 +199,12 @@ def _check_type(name: str, path: AttributePath, declared: Type) -> None:
         )
 
 
-def _shown(names: Collection[str]) -> str:
+def show_names(names: Collection[str]) -> str:
+    """Return the first names, and how many more there are."""
     shown = ", ".join(show_name(name) for name in sorted(names)[:_SHOWN])
     return f"{shown} and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else shown
 
 
 def empty_table(schema: T.StructType) -> Any:
     """Return an Arrow table with the columns of a DataFrame and no rows."""
-    return pa.table(
-        {f.name: pa.array([], to_arrow_type(f.dataType, timezone="UTC")) for f in schema}
-    )
+    return pa.table({f.name: pa.array([], arrow_type(f.dataType)) for f in schema})

@@ -30,6 +30,7 @@ from tamis.spark.matching.plan import Plan, Strategy
 from tamis.spark.matching.request import MatchInput, MatchOptions, MatchRequest
 from tamis.spark.matching.shuffle import EVENT, GROUP, copy_to_groups, shuffle_by_key
 from tamis.spark.matching.worker import MatchJob, match_rows
+from tamis.spark.runtime.versions import require_spark
 
 RESERVED: Final = ("subscriptions", "subscription", "matches", "error", EVENT.name, GROUP.name)
 _ADDED: Final = {Strategy.SINGLE: [], Strategy.KEYED: [GROUP], Strategy.GRID: [EVENT, GROUP]}
@@ -52,6 +53,7 @@ class EventColumn(NamedTuple):
         if self.json is not None and self.variant is not None:
             raise SchemaError("an event is in a JSON column or in a Variant column, not in both")
         if self.variant is not None:
+            require_spark((4, 0), "a column of type Variant takes")
             return F.to_json(F.col(quoted(self.variant)))
         return None if self.json is None else F.col(quoted(self.json))
 

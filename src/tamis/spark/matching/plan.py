@@ -16,7 +16,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tamis.errors import LibraryError
-from tamis.spark.library.library import Shard, Version
+from tamis.spark.library.library import Version
+from tamis.spark.library.manifests import Shard
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -86,14 +87,16 @@ def _wanted(version: Version, machine: Machine, name: str, *, has_key: bool) -> 
         strategy = Strategy(name)
     except ValueError:
         known = ", ".join(repr(str(one)) for one in Strategy)
-        raise LibraryError(version.path, f"{name!r} is not a plan; the plans are {known}") from None
+        raise LibraryError(
+            version.location, f"{name!r} is not a plan; the plans are {known}"
+        ) from None
     if strategy is Strategy.SINGLE:
         return _single(version, reason)
     if strategy is Strategy.GRID:
         return _grid(version, machine, reason)
     if not has_key:
         raise LibraryError(
-            version.path,
+            version.location,
             "its plan cannot be 'keyed': that takes a library compiled with a key, and events "
             "with the key in a string column",
         )

@@ -85,9 +85,9 @@ class MatchRequest(NamedTuple):
         manifest = self.version.manifest
         grid = plan.strategy is Strategy.GRID
         return MatchJob(
-            folder=str(self.version.path),
+            place=self.version.place,
             shards=manifest.shards,
-            numbers=_numbers(self.version),
+            numbers=numbers_of(self.version),
             schema=manifest.schema,
             mode=manifest.mode,
             wanted=rows.wanted,
@@ -144,8 +144,9 @@ def _output(name: str) -> Output:
         raise SchemaError(f"{name!r} is not an output; the outputs are {known}") from None
 
 
-def _numbers(version: Version) -> SubscriptionNumbers:
-    sizes = [shard.subscriptions for shard in version.manifest.shards]
+def numbers_of(version: Version) -> SubscriptionNumbers:
+    """Return how the subscriptions of a version are numbered."""
+    sizes = [shard.numbers for shard in version.manifest.shards]
     firsts = tuple(sum(sizes[:at]) for at in range(len(sizes)))
     return SubscriptionNumbers(firsts, sum(sizes), version.manifest.id_type)
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from tamis.errors import LibraryError
 from tamis.matching import Engine
-from tamis.spark.library.library import Shard, read_ids
+from tamis.spark.library.ids import read_ids
+from tamis.spark.library.manifests import Shard
+from tamis.spark.library.places import LibraryPlace
 
 # An unused mapping costs little; this bounds what several versions may add up to.
 MAX_OPEN_SHARDS: Final = 64
@@ -34,29 +35,32 @@ class ShardCache:
 
     def __init__(self, capacity: int = MAX_OPEN_SHARDS) -> None:
         self._capacity = capacity
-        self._open: OrderedDict[tuple[str, str], OpenShard] = OrderedDict()
+        self._open: OrderedDict[tuple[str, str, str], OpenShard] = OrderedDict()
 
-    def open(self, folder: str, shards: Iterable[Shard]) -> list[OpenShard]:
+    def open(self, place: LibraryPlace, shards: Iterable[Shard]) -> list[OpenShard]:
         """Return shards, opening those that are not open yet."""
-        opened = [self._get(folder, shard) for shard in shards]
+        opened = [self._get(place, shard) for shard in shards]
         while len(self._open) > max(self._capacity, len(opened)):
             self._open.popitem(last=False)
         return opened
 
-    def _get(self, folder: str, shard: Shard) -> OpenShard:
-        key = (folder, shard.snapshot.sha256)
+    def _get(self, place: LibraryPlace, shard: Shard) -> OpenShard:
+        removed = "" if shard.removed is None else shard.removed.sha256
+        key = (place.location, shard.snapshot.sha256, removed)
         if key not in self._open:
-            self._open[key] = _load(Path(folder), shard)
+            self._open[key] = _load(place, shard)
         self._open.move_to_end(key)
         return self._open[key]
 
 
-def _load(folder: Path, shard: Shard) -> OpenShard:
-    engine = Engine.load(folder / shard.snapshot.name)
-    ids = read_ids(folder / shard.ids.name)
-    if not len(engine) == len(ids) == shard.subscriptions:
+def _load(place: LibraryPlace, shard: Shard) -> OpenShard:
+    path = place.path(shard.snapshot)
+    removed = None if shard.removed is None else read_ids(place.path(shard.removed)).to_numpy()
+    engine = Engine.load(path, without=removed)
+    ids = read_ids(place.path(shard.ids))
+    if len(engine) != shard.subscriptions or len(ids) != shard.numbers:
         raise LibraryError(
-            folder / shard.snapshot.name,
+            path,
             f"it should hold {shard.subscriptions:,} subscriptions, but holds {len(engine):,}",
         )
     return OpenShard(engine, ids)

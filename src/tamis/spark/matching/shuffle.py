@@ -13,6 +13,7 @@ from tamis.errors import SchemaError
 from tamis.spark.library.buckets import bucket_column
 from tamis.spark.matching.columns import quoted
 from tamis.spark.matching.outputs import Output
+from tamis.spark.runtime.versions import repartition_by_number
 
 EVENT: Final = T.StructField("__event", T.LongType())
 GROUP: Final = T.StructField("__group", T.IntegerType())
@@ -23,7 +24,8 @@ def shuffle_by_key(
 ) -> DataFrame:
     """Return the columns and the bucket of the key, with one bucket per partition."""
     bucket = bucket_column(key, buckets).alias(GROUP.name)
-    return events.select(*columns, bucket).repartitionById(buckets, GROUP.name)
+    rows = events.select(*columns, bucket)
+    return repartition_by_number(rows, buckets, F.col(GROUP.name))
 
 
 def copy_to_groups(rows: DataFrame, groups: int) -> DataFrame:
@@ -32,7 +34,7 @@ def copy_to_groups(rows: DataFrame, groups: int) -> DataFrame:
     numbered = rows.select("*", F.monotonically_increasing_id().alias(EVENT.name))
     every_group = F.explode(F.sequence(F.lit(0), F.lit(groups - 1))).alias(GROUP.name)
     partition = F.col(GROUP.name) * slices + F.pmod(EVENT.name, F.lit(slices)).cast("int")
-    return numbered.select("*", every_group).repartitionById(groups * slices, partition)
+    return repartition_by_number(numbered.select("*", every_group), groups * slices, partition)
 
 
 def group_output(output: Output) -> Output:

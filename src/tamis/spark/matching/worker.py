@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -17,7 +18,8 @@ from tamis.events.batch import EventBatch
 from tamis.events.json_columns import JsonColumnReader
 from tamis.filters import Mode
 from tamis.filters.printing import ANY
-from tamis.spark.library.library import Shard
+from tamis.spark.library.manifests import Shard
+from tamis.spark.library.places import LibraryPlace
 from tamis.spark.matching.outputs import (
     Output,
     ShardMatches,
@@ -47,7 +49,7 @@ class RowLayout(NamedTuple):
 class MatchJob(NamedTuple):
     """Everything a worker must know."""
 
-    folder: str
+    place: LibraryPlace
     shards: tuple[Shard, ...]
     numbers: SubscriptionNumbers
     schema: dict[str, Any] | None
@@ -84,15 +86,27 @@ class RowMatcher:
 
     def results(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the results of some rows, in several batches if there are very many."""
-        if not rows.num_rows:
+        for part in self._by_group(rows):
+            yield from self._results(part)
+
+    def _by_group(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in parts that each name one shard group."""
+        if self._job.layout.group is None or not rows.num_rows:
+            yield from [rows] if rows.num_rows else ()
             return
+        groups = rows.column(self._job.layout.group).to_numpy(zero_copy_only=False)
+        ends = [*(np.flatnonzero(np.diff(groups)) + 1).tolist(), rows.num_rows]
+        for first, last in pairwise([0, *ends]):
+            yield rows.slice(first, last - first)
+
+    def _results(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         shards, numbers = self._shards(rows)
         found = ShardMatches(self._events(rows), shards, self._job.now)
         parts = -(-result_size(found, self._job.output, numbers) // MAX_MATCHES_PER_BATCH)
         if parts > 1 < rows.num_rows:
             size = -(-rows.num_rows // parts)
             for start in range(0, rows.num_rows, size):
-                yield from self.results(rows.slice(start, size))
+                yield from self._results(rows.slice(start, size))
         else:
             yield self._batch(rows, found, numbers)
 
@@ -109,11 +123,10 @@ class RowMatcher:
     def _shards(self, rows: pa.RecordBatch) -> tuple[list[OpenShard], SubscriptionNumbers]:
         job = self._job
         if job.layout.group is None:
-            return SHARDS.open(job.folder, job.shards), job.numbers
-        # Rows are partitioned by group, so all rows of a batch name the same one.
+            return SHARDS.open(job.place, job.shards), job.numbers
         group = job.shard_groups[rows.column(job.layout.group)[0].as_py()]
         firsts = tuple(job.numbers.firsts[at] for at in group)
-        opened = SHARDS.open(job.folder, [job.shards[at] for at in group])
+        opened = SHARDS.open(job.place, [job.shards[at] for at in group])
         return opened, job.numbers._replace(firsts=firsts)
 
     def _batch(
@@ -132,13 +145,13 @@ class EventDecoder:
     """Decodes rows to batches of events, checked against a schema."""
 
     def __init__(self, schema: Schema | None, total: bool, wanted: Collection[str]) -> None:
-        self._schema = schema
+        self.schema: Final = schema
         self._total = total
         self._wanted = wanted
 
     def from_columns(self, rows: pa.RecordBatch) -> EventBatch:
         """Decode rows with a column per attribute."""
-        return batch_of_arrow(rows, self._schema, total=self._total, wanted=self._wanted)
+        return batch_of_arrow(rows, self.schema, total=self._total, wanted=self._wanted)
 
     def from_json(self, texts: pa.Array[Any]) -> EventBatch:
         """Decode texts, strings or binary, that each hold a JSON object."""
@@ -153,9 +166,9 @@ class EventDecoder:
 
     @cached_property
     def _reader(self) -> JsonColumnReader:
-        any_text = ANY in self._wanted and self._schema is None
+        any_text = ANY in self._wanted and self.schema is None
         wanted = {*self._wanted} - {ANY}
-        return JsonColumnReader(wanted, self._schema, total=self._total, any_text=any_text)
+        return JsonColumnReader(wanted, self.schema, total=self._total, any_text=any_text)
 
 
 def _spans(

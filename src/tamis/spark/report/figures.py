@@ -18,9 +18,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from tamis.matching import Engine
 from tamis.spark.files.splits import Split, files_in, group_into_tasks, split_files
-from tamis.spark.library.library import REJECTED, Version, read_ids
+from tamis.spark.library.ids import read_ids
+from tamis.spark.library.library import Version
 from tamis.spark.matching.outputs import Output
 from tamis.spark.report.charts import Bar, compact
+from tamis.spark.runtime.versions import collect_table
 
 # Results with some million matches: about a second of work for a task.
 BYTES_PER_SPLIT: Final = 16 * 1024 * 1024
@@ -107,7 +109,7 @@ def _counted(spark: SparkSession, folder: Path, output: Output, type_: str) -> p
     parts = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
         counted, f"subscription {type_}, matches bigint"
     )
-    return parts.groupBy("subscription").agg(F.sum("matches").alias("matches")).toArrow()
+    return collect_table(parts.groupBy("subscription").agg(F.sum("matches").alias("matches")))
 
 
 def count_matches(splits: Iterable[Split], output: Output) -> Iterator[pa.RecordBatch]:
@@ -174,11 +176,11 @@ def _filters(version: Version, ids: list[Any]) -> dict[Any, str]:
     """Return the filters of ids, from the shards."""
     found: dict[Any, str] = {}
     for shard in version.manifest.shards:
-        known = read_ids(version.path / shard.ids.name)
+        known = read_ids(version.file(shard.ids))
         places = pc.index_in(pa.array(ids, known.type), known).to_pylist()
         here = {id_: place for id_, place in zip(ids, places, strict=True) if place is not None}
         if here:
-            engine = Engine.load(version.path / shard.snapshot.name)
+            engine = Engine.load(version.file(shard.snapshot))
             found |= {id_: str(engine.filter(place)[0]) for id_, place in here.items()}
     return found
 
@@ -190,7 +192,7 @@ def _by_event(table: DataFrame) -> list[Bar]:
     """Return events by number of matches; for pairs that would take a sort, so none."""
     if "matches" not in table.columns:
         return []
-    counted = table.filter("matches is not null").groupBy("matches").count().toArrow()
+    counted = collect_table(table.filter("matches is not null").groupBy("matches").count())
     matches, events = (counted.column(name).to_numpy() for name in ("matches", "count"))
     silent = int(events[matches == 0].sum())
     return _histogram(matches[matches > 0], silent, "events", events[matches > 0])
@@ -217,10 +219,11 @@ def _histogram(
 def _rejected_events(table: DataFrame) -> FirstRows:
     rejected = table.filter("outcome = 'rejected'")
     places = [name for name in ("file", "position") if name in table.columns]
-    first = rejected.select(*places, "error").limit(MAX_SHOWN).toArrow().to_pylist()
+    shown = rejected.select(*places, "error").limit(MAX_SHOWN)
+    first = collect_table(shown).to_pylist()
     return FirstRows(first, rejected.count() if len(first) == MAX_SHOWN else len(first))
 
 
 def _rejected_subscriptions(version: Version) -> FirstRows:
-    table = pq.read_table(version.path / REJECTED)
+    table = version.rejected_rows()
     return FirstRows(table.sort_by("row").slice(0, MAX_SHOWN).to_pylist(), table.num_rows)

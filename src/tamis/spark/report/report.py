@@ -80,7 +80,7 @@ def page_of(run: MatchRun, figures: Figures) -> str:
 
 def _header(run: MatchRun) -> Markup:
     events = run.events or "the events"
-    subtitle = f"{events} against version {run.version.number} of {run.version.path.parent.parent}"
+    subtitle = f"{events} against version {run.version.number} of {run.version.library}"
     return tag("header", tag("h1", "Matching report"), tag("p", subtitle))
 
 

@@ -18,7 +18,7 @@ from tamis.spark.connectors.broker_sink import BrokerSink
 from tamis.spark.connectors.folder import FolderSink
 from tamis.spark.connectors.sink import FunctionSink, Sink, SinkFunction, SinkOwner, require_free
 from tamis.spark.files.match_files import EventFiles, known_format, match_event_files
-from tamis.spark.files.splits import files_in, format_of_files
+from tamis.spark.files.splits import absolute_path, files_in, format_of_files
 from tamis.spark.library.library import Library
 from tamis.spark.matching.match import EventColumn, match_frame
 from tamis.spark.matching.outputs import Output
@@ -102,7 +102,7 @@ def stream_files(
     this is like `stream`.
     """
     _check_names("stream_files", options)
-    root = Path(str(path).removeprefix("file://")).absolute()
+    root = absolute_path(path)
     kind = known_format(format_ or _format_in(root))
 
     def match(batch: DataFrame, request: MatchRequest) -> DataFrame:
@@ -185,7 +185,7 @@ class _Start(NamedTuple):
     def _identity(self, sink: Sink) -> dict[str, str]:
         """Return what the rows depend on, which must not change during the life of a stream."""
         return {
-            "library": str(self.library.path),
+            "library": self.library.location,
             "output": str(self.request.output),
             "choice of columns": ("all" if self.keep is None else ", ".join(self.keep) or "none"),
             "treatment of unmatched events": (

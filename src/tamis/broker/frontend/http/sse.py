@@ -11,7 +11,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from tamis.broker.deliver.notifier import Attachment
+from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.frontend.http.operations import OperationCall
 from tamis.broker.frontend.streams import cancel_all, disconnected
 from tamis.errors import DisconnectedError

@@ -14,7 +14,7 @@ from tamis.broker.frontend.http.operations import Content, Created, OperationCal
 from tamis.broker.frontend.http.reading import require_proof
 from tamis.broker.frontend.http.sse import EVENT_STREAM, EventStream
 from tamis.protocol import Code
-from tamis.protocol.management import NewSubscription
+from tamis.protocol.management import RoamingSubscription
 from tamis.protocol.views import SubscriptionView
 
 operations: Final = Operations("Subscriptions")
@@ -27,11 +27,12 @@ operations: Final = Operations("Subscriptions")
     refuses=(Code.BAD_FILTER, Code.CONFLICT, Code.STORAGE_FULL),
 )
 async def create_subscription(
-    call: OperationCall, body: NewSubscription
+    call: OperationCall, body: RoamingSubscription
 ) -> Created[SubscriptionView]:
     """Create a subscription, which lasts until it expires or is deleted.
 
-    If you have one with this name and the same filter, it is resumed, and the status is 200.
+    If you have one with this name and the same filter, it is resumed, and the status is 200. With
+    `roaming`, one that a linked broker has is brought here first, with what waits for it.
     """
     view, is_resumed = await call.session.create_subscription(body)
     return Created(view, is_new=not is_resumed)

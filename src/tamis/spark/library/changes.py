@@ -1,0 +1,265 @@
+"""Changes of subscriptions: a version that shares all shards with the one before, but a small one.
+
+Subscriptions that were replaced or deleted are left out of the shards that have them, by number.
+The new ones make a shard of changes, which absorbs earlier ones that are not much larger, so their
+number grows as the logarithm of what changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from uuid import uuid4
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyspark.sql import DataFrame
+
+from tamis.errors import FilterError, LibraryError
+from tamis.events.schema import did_you_mean
+from tamis.spark.library.compile import write_empty_table
+from tamis.spark.library.ids import read_ids, write_ids
+from tamis.spark.library.library import Library, Version
+from tamis.spark.library.manifests import LibraryFile, Shard, VersionManifest
+from tamis.spark.library.places import Draft
+from tamis.spark.library.shard_builder import BuiltShard, ShardBuilder, ShardOptions
+from tamis.spark.library.subscription_table import id_type
+from tamis.spark.runtime.versions import collect_table
+
+MAX_CHANGES: Final = 100_000
+"""More than this are compiled sooner with all the others."""
+CHANGES: Final = ("insert", "update", "delete")
+# A shard of changes absorbs earlier ones of up to this many times its size.
+_ABSORBED_TIMES: Final = 4
+_MAX_ATTEMPTS: Final = 20
+_COLUMNS: Final = ("id", "filter", "language", "mode", "expires_at", "change")
+
+ChangeRow = dict[str, Any]
+
+
+class ChangeReport(NamedTuple):
+    """The outcome of changes: changes = inserted + updated + deleted + rejected."""
+
+    version: Version
+    changes: int
+    inserted: int
+    updated: int
+    deleted: int
+    rejected: int
+    seconds: float
+
+
+def change_subscriptions(
+    changes: DataFrame, library: Library | str | PathLike[str]
+) -> ChangeReport:
+    """Publish a version of a library with some subscriptions inserted, updated or deleted.
+
+    The table has the columns of `compile_subscriptions`, and `change`: insert, update or delete. An
+    insert of a known id updates it, and an update of an unknown one inserts it. Rejected rows
+    change nothing, and are written to a table with the reasons.
+    """
+    target = library if isinstance(library, Library) else Library(library)
+    started = time.monotonic()
+    report = apply_changes(target, _rows(changes))
+    return report._replace(seconds=time.monotonic() - started)
+
+
+def apply_changes(target: Library, rows: list[ChangeRow]) -> ChangeReport:
+    """Publish a version with changes given as mappings."""
+    started = time.monotonic()
+    for _ in range(_MAX_ATTEMPTS):
+        base = target.latest()
+        base.check()
+        with target.draft() as draft:
+            change = _Change(base, draft, rows)
+            version = target.publish_after(base, draft, change.manifest())
+        if version is not None:
+            counts = change.counts
+            return ChangeReport(version, len(rows), *counts, time.monotonic() - started)
+    raise LibraryError(target.location, "others publish versions all the time; try again later")
+
+
+def _rows(changes: DataFrame) -> list[ChangeRow]:
+    kind = id_type(changes)
+    if "change" not in changes.columns:
+        hint = did_you_mean("change", changes.columns)
+        raise FilterError(
+            'the table of changes has no column "change", which is insert, update or delete'
+            f"{'; ' + hint if hint else ''}"
+        )
+    names = [name for name in _COLUMNS if name in changes.columns]
+    chosen = changes.select(*names).limit(MAX_CHANGES + 1)
+    table = collect_table(chosen.withColumn("id", chosen["id"].cast(kind)))
+    if table.num_rows > MAX_CHANGES:
+        raise FilterError(
+            f"there are more than {MAX_CHANGES:,} changes; compile all subscriptions instead"
+        )
+    rows: list[ChangeRow] = table.to_pylist()
+    return rows
+
+
+class _Change:
+    """The next version, made from a version and some changes."""
+
+    def __init__(self, base: Version, draft: Draft, rows: list[ChangeRow]) -> None:
+        self._base = base
+        self._draft = draft
+        manifest = base.manifest
+        numbers = [shard.number for shard in manifest.shards]
+        # Lower numbers are those of buckets.
+        number = max([*numbers, 2 * manifest.buckets - 1], default=-1) + 1
+        options = ShardOptions(
+            draft, manifest.schema, manifest.mode, manifest.id_type, None, manifest.buckets
+        )
+        self._builder = ShardBuilder(options, number)
+        self._places = _places(base, [row["id"] for row in rows])
+        self._gone: set[Any] = set()
+        """The ids whose former subscriptions are left out."""
+        self._given: list[ChangeRow] = []
+        """The rows in the shard of changes."""
+        self.counts = self._apply(rows)
+
+    def _apply(self, rows: list[ChangeRow]) -> tuple[int, int, int, int]:
+        """Add or leave out what each row names; return the counts of the report."""
+        inserted = updated = deleted = rejected = 0
+        firsts: dict[Any, int] = {}
+        for number, row in enumerate(rows, 1):
+            first, known = firsts.setdefault(row["id"], number), row["id"] in self._places
+            error = _mistake(row, number, first, known=known)
+            if error is not None:
+                self._builder.reject(row, number, error)
+                rejected += 1
+            elif row["change"] == "delete":
+                self._gone.add(row["id"])
+                deleted += 1
+            elif self._builder.add(row, number, first):
+                self._given.append(row)
+                self._gone.add(row["id"])
+                updated, inserted = updated + known, inserted + (not known)
+            else:
+                rejected += 1
+        return inserted, updated, deleted, rejected
+
+    def manifest(self) -> VersionManifest:
+        """Write the shard of changes, and return the manifest of the version."""
+        kept = list(self._base.manifest.shards)
+        while kept and kept[-1].rows is not None and _is_absorbed(kept[-1], len(self._given)):
+            self._absorb(kept.pop())
+        shards = [self._without_gone(shard) for shard in kept]
+        built = self._write()
+        shards = [shard for shard in [*shards, built.shard] if shard.subscriptions]
+        # A version has a shard, if only to say what type its ids have.
+        shards = shards or [built.shard]
+        if not built.rejected:
+            write_empty_table(self._draft)
+        live = sum(shard.subscriptions for shard in shards)
+        return msgspec.structs.replace(
+            self._base.manifest,
+            rows=live + built.rejected,
+            rejected=built.rejected,
+            shards=tuple(shards),
+        )
+
+    def _absorb(self, shard: Shard) -> None:
+        """Add what is left of a shard of changes."""
+        assert shard.rows is not None  # noqa: S101 - the caller looked
+        rows = msgspec.json.decode(self._base.file(shard.rows).read_bytes(), type=list[ChangeRow])
+        removed = set() if shard.removed is None else set(_numbers(self._base, shard.removed))
+        for place, row in enumerate(rows):
+            if place not in removed and row["id"] not in self._gone:
+                added = self._builder.add(row, 0, 0)
+                assert added, row  # noqa: S101 - it was, under the same schema
+                self._given.append(row)
+
+    def _without_gone(self, shard: Shard) -> Shard:
+        """Return a shard with the numbers of what is left out, and its files in the draft."""
+        here = self._gone_from(shard)
+        for file in shard.files:
+            if file is not shard.removed or not here:
+                self._draft.keep_again(self._base.place, file)
+        if not here:
+            return shard
+        before = [] if shard.removed is None else _numbers(self._base, shard.removed)
+        numbers = sorted({*before, *here})
+        with self._draft.folder() as folder:
+            path = folder / f"shard-{shard.number:04}.removed-{uuid4().hex[:8]}.arrow"
+            write_ids(path, pa.array(numbers, pa.int64()))
+            file = self._draft.keep(path)
+        return msgspec.structs.replace(
+            shard,
+            subscriptions=shard.numbers - len(numbers),
+            removed=file,
+            removed_count=len(numbers),
+        )
+
+    def _gone_from(self, shard: Shard) -> list[int]:
+        places = (place for id_ in self._gone for place in self._places.get(id_, ()))
+        return [number for at, number in places if at == shard.number]
+
+    def _write(self) -> BuiltShard:
+        built = self._builder.write()
+        given = [_plain(row) for row in self._given]
+        with self._draft.folder() as folder:
+            path = folder / f"shard-{built.shard.number:04}.rows.json"
+            path.write_bytes(msgspec.json.encode(given))
+            rows = self._draft.keep(path)
+        return msgspec.structs.replace(built, shard=msgspec.structs.replace(built.shard, rows=rows))
+
+
+def _mistake(row: ChangeRow, number: int, first: int, *, known: bool) -> FilterError | None:
+    if row["change"] not in CHANGES:
+        return FilterError(f"the change {row['change']!r} is none of {', '.join(CHANGES)}")
+    if row["change"] != "delete":
+        return None
+    if number != first:
+        return FilterError(f"the id {row['id']!r} is already that of row {first}")
+    if not known:
+        return FilterError(f"there is no subscription {row['id']!r} to delete")
+    return None
+
+
+def _places(base: Version, ids: list[Any]) -> dict[Any, list[tuple[int, int]]]:
+    """Return the shard and the number of each id that a version has."""
+    found: dict[Any, list[tuple[int, int]]] = {}
+    for shard in base.manifest.shards:
+        known = read_ids(base.file(shard.ids))
+        wanted = pa.array(list(dict.fromkeys(ids)), known.type)
+        removed = () if shard.removed is None else _numbers(base, shard.removed)
+        gone = np.zeros(shard.numbers, np.bool_)
+        gone[np.asarray(removed, np.int64)] = True
+        for place in _indices(known, wanted):
+            if not gone[place]:
+                found.setdefault(known[place].as_py(), []).append((shard.number, int(place)))
+    return found
+
+
+def _indices(known: pa.Array[Any], wanted: pa.Array[Any]) -> Iterator[int]:
+    """Yield the places of all values that are wanted."""
+    places: NDArray[np.int64] = np.flatnonzero(
+        pc.is_in(known, value_set=wanted.drop_null()).to_numpy(zero_copy_only=False)
+    )
+    yield from places.tolist()
+
+
+def _numbers(version: Version, file: LibraryFile) -> list[int]:
+    numbers: list[int] = read_ids(Path(version.file(file))).to_pylist()
+    return numbers
+
+
+def _is_absorbed(shard: Shard, new: int) -> bool:
+    return shard.subscriptions <= _ABSORBED_TIMES * max(1, new)
+
+
+def _plain(row: ChangeRow) -> ChangeRow:
+    """Return a row for JSON; a time as seconds."""
+    expires_at = row.get("expires_at")
+    seconds = expires_at.timestamp() if isinstance(expires_at, datetime) else expires_at
+    given = {name: row.get(name) for name in ("id", "filter", "language", "mode")}
+    return given | {"expires_at": seconds}

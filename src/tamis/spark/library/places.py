@@ -1,0 +1,121 @@
+"""Where the files of a library are, told to workers, and how they reach them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from pyspark.sql import SparkSession
+
+from tamis.spark.library.file_cache import FileCache
+from tamis.spark.library.manifests import LibraryFile, describe_file
+from tamis.spark.library.stores import HADOOP_OPTIONS, LibraryStore, StoreAccess, is_remote
+
+FILES: Final = "files"
+
+
+class LibraryPlace(NamedTuple):
+    """The folder of a version, or the address of a library in a store."""
+
+    location: str
+    access: Any = None
+    """What opens the store: a `StoreAccess`, or one that Spark broadcasts; None if it is open."""
+
+    def path(self, file: LibraryFile) -> Path:
+        """Return a file on this machine, fetching it from the store if need be."""
+        if not is_remote(self.location):
+            return Path(self.location, file.name)
+        return _cache().path(self.store(), file)
+
+    def store(self) -> LibraryStore:
+        """Return the store."""
+        access = getattr(self.access, "value", self.access)
+        return _opened(self.location, access or NO_ACCESS)
+
+
+class Draft(NamedTuple):
+    """A version that is being written: by workers, before anybody sees it."""
+
+    place: LibraryPlace
+    tables: str = ""
+    """In a store, the folder of the tables."""
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """Yield the folder to write files and tables to; `keep` each of them afterwards."""
+        if not is_remote(self.place.location):
+            yield Path(self.place.location)
+            return
+        with tempfile.TemporaryDirectory(prefix="tamis-shard-") as folder:
+            yield Path(folder)
+
+    def keep(self, path: Path) -> LibraryFile:
+        """Return the description of a file; in a store, its name is its checksum."""
+        file = describe_file(path)
+        if not is_remote(self.place.location):
+            return file
+        stored = LibraryFile(f"{FILES}/{file.sha256}", file.size, file.sha256)
+        store = self.place.store()
+        if store.size(stored.name) != file.size:
+            store.write(stored.name, path)
+        return stored
+
+    def keep_again(self, version: LibraryPlace, file: LibraryFile) -> LibraryFile:
+        """Keep a file of another version: by a link, or as it is in a store."""
+        if not is_remote(self.place.location):
+            source, target = version.path(file), Path(self.place.location, file.name)
+            try:
+                os.link(source, target)
+            except OSError:
+                # Not every file system has links.
+                shutil.copy2(source, target)
+        return file
+
+    def keep_table(self, path: Path) -> None:
+        """Keep a table, which is in a folder for tables of its kind."""
+        if is_remote(self.place.location):
+            name = f"{self.tables}/{path.parent.name}/{path.name}"
+            self.place.store().write(name, path)
+
+
+NO_ACCESS: Final = StoreAccess()
+
+
+def driver_access() -> StoreAccess:
+    """Return what Spark's own configuration says about stores."""
+    context: Any = getattr(SparkSession.getActiveSession(), "_jsc", None)
+    if context is None:
+        return NO_ACCESS
+    known = context.hadoopConfiguration()
+    values = {name: known.get(name) for name in HADOOP_OPTIONS}
+    return StoreAccess({name: value for name, value in values.items() if value})
+
+
+def shared_access(access: StoreAccess) -> Any:
+    """Return access as workers get it: broadcast, since what is in a plan may be shown."""
+    session = SparkSession.getActiveSession()
+    if not access or getattr(session, "_jsc", None) is None or session is None:
+        return None
+    return _broadcast(session.sparkContext.applicationId, access)
+
+
+@lru_cache(maxsize=8)
+def _broadcast(application: str, access: StoreAccess) -> Any:  # noqa: ARG001 - it is a key
+    """Broadcast access once: a stream asks for it in every batch."""
+    return SparkSession.active().sparkContext.broadcast(access)
+
+
+@cache
+def _cache() -> FileCache:
+    return FileCache.of_environment()
+
+
+@lru_cache(maxsize=8)
+def _opened(location: str, access: StoreAccess) -> LibraryStore:
+    return LibraryStore(location, access)

@@ -1,0 +1,176 @@
+"""Where the files of a library may lie beside a folder: object stores and Hadoop's file systems.
+
+A store offers less than a folder: it writes an object as a whole, reads and lists, and has no
+rename. Arrow's file systems reach it, on the driver and in workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from tamis.errors import LibraryError
+
+BYTES_PER_READ: Final = 4 * 1024 * 1024
+
+_S3: Final = ("s3", "s3a", "s3n")
+_LOCAL: Final = ("", "file")
+# Options of S3 by the names that Hadoop, and so Spark, has for them.
+_S3_OPTIONS: Final = {
+    "fs.s3a.access.key": "access_key",
+    "fs.s3a.secret.key": "secret_key",
+    "fs.s3a.session.token": "session_token",
+    "fs.s3a.endpoint": "endpoint_override",
+    "fs.s3a.endpoint.region": "region",
+}
+_TLS: Final = "fs.s3a.connection.ssl.enabled"
+HADOOP_OPTIONS: Final = (*_S3_OPTIONS, _TLS)
+
+
+def is_remote(path: object) -> bool:
+    """Return whether a path is the address of a store, and not of a folder."""
+    return "://" in str(path) and urlsplit(str(path)).scheme not in _LOCAL
+
+
+class StoreAccess:
+    """The options that open a store, as Spark has them; they may be secret, so they never show."""
+
+    def __init__(self, options: Mapping[str, str] | None = None) -> None:
+        self._options: Final = dict(options or {})
+
+    def file_system(self, url: str) -> tuple[fs.FileSystem, str]:
+        """Return the file system of an address, and the path in it.
+
+        What the options lack comes from the environment, as Arrow finds it.
+        """
+        parts = urlsplit(url)
+        try:
+            if parts.scheme in _S3:
+                path = f"{parts.netloc}{parts.path}"
+                return fs.S3FileSystem(**self._s3_options()), path.rstrip("/")
+            found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(url)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise LibraryError(
+                url, f"Arrow does not reach such a store: {_first_line(error)}"
+            ) from None
+        return found[0], found[1].rstrip("/")
+
+    def _s3_options(self) -> dict[str, Any]:
+        given: dict[str, Any] = {
+            name: self._options[key] for key, name in _S3_OPTIONS.items() if self._options.get(key)
+        }
+        address = str(given.get("endpoint_override", ""))
+        if "://" in address:
+            given["scheme"], _, given["endpoint_override"] = address.partition("://")
+        elif self._options.get(_TLS) == "false":
+            given["scheme"] = "http"
+        return given
+
+    def __bool__(self) -> bool:
+        return bool(self._options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StoreAccess) and self._options == other._options
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(self._options.items())))
+
+    def __repr__(self) -> str:
+        return "<StoreAccess>"
+
+
+class LibraryStore:
+    """The objects below one address."""
+
+    def __init__(self, url: str, access: StoreAccess | None = None) -> None:
+        self.url: Final = url.rstrip("/")
+        self.access: Final = access or StoreAccess()
+        self._system, self._root = self.access.file_system(self.url)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of all objects below a folder, relative to it."""
+        place = self._place(folder)
+        with self._errors(folder):
+            selector = fs.FileSelector(place, allow_not_found=True, recursive=True)
+            found = self._system.get_file_info(selector)
+        files = (info.path for info in found if info.type == fs.FileType.File)
+        return sorted(path.removeprefix(place).lstrip("/") for path in files)
+
+    def size(self, name: str) -> int | None:
+        """Return the size of an object, None if there is none."""
+        with self._errors(name):
+            info = self._system.get_file_info(self._place(name))
+        return info.size if info.type == fs.FileType.File else None
+
+    def read(self, name: str) -> bytes | None:
+        """Return an object, None if there is none."""
+        if self.size(name) is None:
+            return None
+        return b"".join(self.chunks(name))
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """Yield an object in parts."""
+        with self._errors(name), self._system.open_input_stream(self._place(name)) as stream:
+            while data := stream.read(BYTES_PER_READ):
+                yield data
+
+    def write(self, name: str, data: bytes | Path) -> None:
+        """Write an object as a whole."""
+        with self._errors(name):
+            place = self._place(name)
+            # Stores of objects need no folders, and file systems do.
+            if not isinstance(self._system, fs.S3FileSystem):
+                self._system.create_dir(place.rpartition("/")[0], recursive=True)
+            with self._system.open_output_stream(place) as stream:
+                for part in [data] if isinstance(data, bytes) else _parts(data):
+                    stream.write(part)
+
+    def delete(self, name: str) -> None:
+        """Remove an object."""
+        with self._errors(name):
+            self._system.delete_file(self._place(name))
+
+    def table(self, folder: str) -> pa.Table:
+        """Return the Parquet files in a folder as one table."""
+        with self._errors(folder):
+            return pq.read_table(self._place(folder), filesystem=self._system)
+
+    def address(self, name: str) -> str:
+        """Return the address of an object."""
+        return f"{self.url}/{name}"
+
+    def _place(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            raise LibraryError(self.address(name), _reason(error)) from None
+
+
+def _parts(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while data := file.read(BYTES_PER_READ):
+            yield data
+
+
+def _reason(error: Exception) -> str:
+    line = _first_line(error)
+    if isinstance(error, FileNotFoundError):
+        return "there is no such object or bucket"
+    if any(word in line for word in ("ACCESS_DENIED", "INVALID_ACCESS_KEY", "SIGNATURE", "403")):
+        return f"the store refuses the credentials, which are Spark's or the environment's: {line}"
+    return f"the store does not answer as it should: {line}"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).partition("\n")[0]

@@ -1,0 +1,157 @@
+"""A library as a function of SQL: `SELECT *, alerts(struct(*)) FROM events`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from os import PathLike
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tamis.errors import EventError, SchemaError
+from tamis.events.batch import EventBatch
+from tamis.filters import Mode
+from tamis.filters.any_text import text_attributes
+from tamis.filters.printing import ANY
+from tamis.spark.library.library import Library, Version
+from tamis.spark.matching.columns import paths_to, show_names, text_names
+from tamis.spark.matching.outputs import Output, ShardMatches, result_columns, result_fields
+from tamis.spark.matching.plan import Machine, Strategy, choose_plan
+from tamis.spark.matching.request import MatchOptions, numbers_of
+from tamis.spark.matching.shard_cache import SHARDS
+from tamis.spark.matching.worker import EventDecoder, MatchJob, RowLayout
+from tamis.spark.runtime.versions import require_spark
+
+ERROR_SUFFIX: Final = "_error"
+
+
+def register(
+    spark: SparkSession,
+    library: Library | Version | str | PathLike[str],
+    name: str,
+    *,
+    output: str = Output.IDS,
+    now: float | datetime | None = None,
+) -> None:
+    """Register a function of SQL that matches an event: a struct, or JSON as text or binary.
+
+    It gives what `match` has in its first column, in the form of an output other than pairs, and
+    NULL for a rejected event, for which the function with the suffix `_error` gives the reason.
+    The call pins the newest version, and the time by which subscriptions expire.
+    """
+    require_spark((4, 1), "a function of SQL takes")
+    function = SqlFunction(_job(library, output, now))
+    _check_name(name)
+    field = result_fields(function.job.output, function.job.numbers)[0]
+
+    def matches(events: pa.Array) -> pa.Array:
+        return function.matches(events)
+
+    def error(events: pa.Array) -> pa.Array:
+        return function.errors(events)
+
+    # Its name, new in Spark 4.1, is not among those that PySpark declares.
+    arrow_udf: Any = getattr(F, "arrow_udf")  # noqa: B009
+    spark.udf.register(name, arrow_udf(matches, field.dataType))
+    spark.udf.register(f"{name}{ERROR_SUFFIX}", arrow_udf(error, T.StringType()))
+
+
+class SqlFunction(NamedTuple):
+    """A match job whose rows are the values of one column."""
+
+    job: MatchJob
+
+    def matches(self, events: pa.Array[Any]) -> pa.Array[Any]:
+        """Return what each event matches."""
+        job = self.job
+        batch = self._events(events)
+        found = ShardMatches(batch, SHARDS.open(job.place, job.shards), job.now)
+        return result_columns(found, job.output, job.numbers, unmatched=True).columns[0]
+
+    def errors(self, events: pa.Array[Any]) -> pa.Array[Any]:
+        """Return why an event is rejected; null if it is not."""
+        found = self._events(events).errors
+        reasons = [str(found[row]) if row in found else None for row in range(len(events))]
+        return pa.array(reasons, pa.string())
+
+    def _events(self, events: pa.Array[Any]) -> EventBatch:
+        type_ = events.type
+        if pa.types.is_struct(type_):
+            batch = self._columns(events)
+        elif pa.types.is_string(type_) or pa.types.is_binary(type_):
+            return self.job.decoder().from_json(events)
+        else:
+            raise SchemaError(
+                f"an event should be a struct, as in struct(*), or JSON as text, but is {type_}"
+            )
+        if not events.null_count:
+            return batch
+        nulls = [row for row, valid in enumerate(events.is_valid().to_pylist()) if not valid]
+        missing = dict.fromkeys(nulls, EventError("there is no event: the struct is null"))
+        return EventBatch(
+            len(batch), batch.columns, dict(sorted({**batch.errors, **missing}.items()))
+        )
+
+    def _columns(self, events: pa.Array[Any]) -> EventBatch:
+        job, names = self.job, [field.name for field in events.type]
+        rows = pa.RecordBatch.from_arrays(events.flatten(), names)
+        decoder = job.decoder()
+        wanted = _wanted(job, rows.schema)
+        return EventDecoder(decoder.schema, job.mode == Mode.TOTAL, wanted).from_columns(rows)
+
+
+def _wanted(job: MatchJob, columns: pa.Schema) -> frozenset[str]:
+    """Return the attributes to decode, or raise if the events have none that a filter mentions."""
+    schema = job.decoder().schema
+    struct = from_arrow_schema(columns)
+    mentioned = job.wanted - {ANY}
+    if ANY in job.wanted:
+        texts = text_names(struct) if schema is None else text_attributes(schema)
+        mentioned |= {*texts}
+    if mentioned and not any(any(paths_to(struct, name)) for name in mentioned):
+        raise SchemaError(
+            "the events have no attribute that a filter mentions: filters mention "
+            f"{show_names(mentioned)}, and the fields are {show_names(columns.names)}"
+        )
+    return mentioned | frozenset(schema or ())
+
+
+def _job(
+    library: Library | Version | str | PathLike[str], output: str, now: float | datetime | None
+) -> MatchJob:
+    request = MatchOptions(output).request(library, now)
+    if request.output is Output.PAIRS:
+        raise SchemaError(
+            "a function gives one value for each event; for pairs, use the output 'ids', and "
+            "explode(…) in an outer query"
+        )
+    version = request.version
+    plan = choose_plan(version, Machine.like_this(), has_key=False)
+    if plan.strategy is not Strategy.SINGLE:
+        raise SchemaError(
+            f"a function of SQL needs all subscriptions in every worker, but {plan.reason}; use "
+            "`match`, which divides them"
+        )
+    return MatchJob(
+        place=version.place,
+        shards=version.manifest.shards,
+        numbers=numbers_of(version),
+        schema=version.manifest.schema,
+        mode=version.manifest.mode,
+        wanted=version.attributes,
+        output=request.output,
+        unmatched=True,
+        now=request.now,
+        layout=RowLayout(()),
+    )
+
+
+def _check_name(name: str) -> None:
+    if not name.isidentifier() or not name.isascii():
+        raise SchemaError(
+            f"{name!r} cannot be the name of a function of SQL: it has letters, digits and _"
+        )

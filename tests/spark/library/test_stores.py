@@ -1,0 +1,281 @@
+"""Libraries in stores without rename: published once, fetched once, and never half."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from tamis.errors import LibraryError
+from tamis.spark.library.file_cache import FileCache
+from tamis.spark.library.manifests import LibraryFile, VersionManifest, new_manifest
+from tamis.spark.library.places import Draft, LibraryPlace
+from tamis.spark.library.store_library import StoreVersions
+from tamis.spark.library.stores import LibraryStore, StoreAccess, is_remote
+
+URL = "s3a://bucket/library"
+
+
+class FolderAccess(StoreAccess):
+    """Opens a folder as if it were a store."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__({"folder": str(folder)})
+        self.folder = folder
+
+    def file_system(self, url: str) -> tuple[fs.FileSystem, str]:  # noqa: ARG002
+        return fs.LocalFileSystem(), str(self.folder)
+
+
+class CountingStore(LibraryStore):
+    """Counts how often objects are read."""
+
+    reads = 0
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        CountingStore.reads += 1
+        return super().chunks(name)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CountingStore:
+    CountingStore.reads = 0
+    return CountingStore(URL, FolderAccess(tmp_path / "store"))
+
+
+def put(store: LibraryStore, data: bytes) -> LibraryFile:
+    digest = hashlib.sha256(data).hexdigest()
+    store.write(f"files/{digest}", data)
+    return LibraryFile(f"files/{digest}", len(data), digest)
+
+
+def manifest(rows: int) -> VersionManifest:
+    return new_manifest(
+        mode="sql",
+        schema=None,
+        id_type="string",
+        rows=rows,
+        rejected=0,
+        shards=[],
+        key=None,
+        buckets=0,
+    )
+
+
+# --- addresses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "remote"),
+    [
+        ("/data/library", False),
+        ("library", False),
+        ("file:///data/library", False),
+        (Path("/data/library"), False),
+        ("s3a://bucket/library", True),
+        ("hdfs://node:8020/library", True),
+        ("abfss://container@account.dfs.core.windows.net/library", True),
+    ],
+)
+def test_addresses_of_stores_are_recognised(path: str | Path, remote: bool) -> None:
+    assert is_remote(path) is remote
+
+
+def test_a_store_that_arrow_does_not_know_is_reported() -> None:
+    with pytest.raises(LibraryError, match=r"ftp://x/y cannot be used: Arrow does not reach such"):
+        LibraryStore("ftp://x/y")
+
+
+def test_options_never_show() -> None:
+    access = StoreAccess({"fs.s3a.secret.key": "hidden", "fs.s3a.access.key": "hidden too"})
+    place = LibraryPlace(URL, access)
+    assert "hidden" not in f"{access!r} {access} {place!r} {Draft(place)!r}"
+
+
+# --- versions ------------------------------------------------------------------------------------
+
+
+def _number(published: VersionManifest | None) -> int:
+    assert published is not None
+    return published.version
+
+
+def test_changes_follow_the_version_that_they_change(store: CountingStore) -> None:
+    versions = StoreVersions(store)
+    for rows in (1, 2):
+        versions.publish(versions.draft(), manifest(rows))
+    assert versions.publish(versions.draft(), manifest(3), after=1) is None
+    assert _number(versions.publish(versions.draft(), manifest(3), after=2)) == 3
+    # Somebody has claimed the next number, and has not published it.
+    store.write("claims/00000004/somebody", b"claimed")
+    with pytest.raises(LibraryError, match="somebody publishes version 4, or died while doing so"):
+        versions.publish(versions.draft(), manifest(4), after=3)
+    assert sorted(versions.numbers()) == [1, 2, 3]
+    assert _number(versions.publish(versions.draft(), manifest(5))) == 5
+    assert _number(versions.publish(versions.draft(), manifest(6), after=5)) == 6
+
+
+def test_a_version_is_there_when_its_manifest_is(store: CountingStore) -> None:
+    versions = StoreVersions(store)
+    draft = versions.draft()
+    put(store, b"a shard")
+    assert versions.numbers() == []
+    assert _number(versions.publish(draft, manifest(1))) == 1
+    assert _number(versions.publish(versions.draft(), manifest(2))) == 2
+    assert sorted(versions.numbers()) == [1, 2]
+    assert b'"rows": 2' in versions.manifest(2)
+    with pytest.raises(FileNotFoundError):
+        versions.manifest(3)
+
+
+def test_no_two_compilations_publish_the_same_number(tmp_path: Path) -> None:
+    access = FolderAccess(tmp_path)
+
+    def publish(rows: int) -> int:
+        versions = StoreVersions(LibraryStore(URL, access))
+        return _number(versions.publish(versions.draft(), manifest(rows)))
+
+    with ThreadPoolExecutor(8) as pool:
+        numbers = list(pool.map(publish, range(1, 41)))
+    assert len(set(numbers)) == 40
+    found = StoreVersions(LibraryStore(URL, access))
+    for rows, number in enumerate(numbers, 1):
+        assert f'"rows": {rows},'.encode() in found.manifest(number)
+
+
+# --- the cache -----------------------------------------------------------------------------------
+
+
+def test_a_file_is_fetched_once(store: CountingStore, tmp_path: Path) -> None:
+    file = put(store, b"a shard" * 1000)
+    cache = FileCache(tmp_path / "cache")
+    path = cache.path(store, file)
+    assert path.read_bytes() == b"a shard" * 1000
+    assert cache.path(store, file) == FileCache(tmp_path / "cache").path(store, file) == path
+    assert CountingStore.reads == 1
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+def test_a_damaged_copy_is_fetched_again(damage: str, store: CountingStore, tmp_path: Path) -> None:
+    file = put(store, b"a shard" * 1000)
+    path = FileCache(tmp_path / "cache").path(store, file)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    damaged = {"flip": bytes(data), "cut": bytes(data[:50]), "empty": b""}
+    path.write_bytes(damaged[damage])
+    again = FileCache(tmp_path / "cache").path(store, file)
+    assert again.read_bytes() == b"a shard" * 1000
+
+
+@pytest.mark.parametrize("data", [b"", b"a shar", b"b shard"])
+def test_a_damaged_object_is_reported(data: bytes, store: CountingStore, tmp_path: Path) -> None:
+    file = put(store, b"a shard")
+    store.write(file.name, data)
+    cache = FileCache(tmp_path / "cache")
+    with pytest.raises(LibraryError, match=r"s3a://.* cannot be used: the object is damaged: it"):
+        cache.path(store, file)
+    assert [one.name for one in cache.folder.iterdir()] == [f"{file.sha256}.lock"]
+
+
+def test_a_missing_object_is_reported(store: CountingStore, tmp_path: Path) -> None:
+    file = put(store, b"a shard")
+    (tmp_path / "store" / file.name).unlink()
+    with pytest.raises(LibraryError, match="there is no such object or bucket"):
+        FileCache(tmp_path / "cache").path(store, file)
+
+
+def test_a_half_copy_of_a_dead_process_does_no_harm(store: CountingStore, tmp_path: Path) -> None:
+    file = put(store, b"a shard")
+    cache = FileCache(tmp_path / "cache")
+    cache.folder.mkdir()
+    half = cache.folder / f"{file.sha256}.0123.part"
+    half.write_bytes(b"a sh")
+    os.utime(half, (0, 0))
+    assert cache.path(store, file).read_bytes() == b"a shard"
+    assert not half.exists()
+
+
+SLOW_FETCH = """
+import sys
+from tamis.spark.library.file_cache import FileCache
+from tamis.spark.library.manifests import LibraryFile
+from tamis.spark.library.stores import LibraryStore
+
+class SlowStore(LibraryStore):
+    def __init__(self): pass
+    def address(self, name): return name
+    def chunks(self, name):
+        yield b"a sh"
+        print("half", flush=True)
+        sys.stdin.read()
+
+folder, name, size, digest = sys.argv[1:]
+FileCache(Path(folder)).path(SlowStore(), LibraryFile(name, int(size), digest))
+"""
+
+
+def test_a_process_killed_in_mid_fetch_leaves_no_harm(store: CountingStore, tmp_path: Path) -> None:
+    file = put(store, b"a shard")
+    program = "from pathlib import Path\n" + SLOW_FETCH
+    arguments = [str(tmp_path / "cache"), file.name, str(file.size), file.sha256]
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-c", program, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "half\n"
+        process.kill()
+    assert list((tmp_path / "cache").glob("*.part"))
+    assert FileCache(tmp_path / "cache").path(store, file).read_bytes() == b"a shard"
+
+
+def test_processes_that_need_the_same_file_fetch_it_once(
+    store: CountingStore, tmp_path: Path
+) -> None:
+    file = put(store, bytes(10_000_000))
+
+    def fetched(_: int) -> bool:
+        return FileCache(tmp_path / "cache").path(store, file).stat().st_size == file.size
+
+    with ThreadPoolExecutor(6) as pool:
+        assert all(pool.map(fetched, range(6)))
+    assert CountingStore.reads == 1
+
+
+def test_the_least_recently_used_copies_make_room(store: CountingStore, tmp_path: Path) -> None:
+    cache = FileCache(tmp_path / "cache", size=250)
+    files = [put(store, bytes([n]) * 100) for n in range(3)]
+    first, second = (cache.path(store, file) for file in files[:2])
+    os.utime(first, (1, 1))
+    os.utime(second, (2, 2))
+    cache.path(store, files[0])
+    third = cache.path(store, files[2])
+    assert first.exists()
+    assert third.exists()
+    assert not second.exists()
+
+
+def test_a_folder_of_somebody_else_is_not_used(
+    store: CountingStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(store, b"a shard")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(LibraryError, match="belongs to another user; name one in TAMIS_LIBRARY_C"):
+        FileCache(tmp_path / "cache").path(store, file)
+
+
+def test_the_environment_names_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TAMIS_LIBRARY_CACHE", str(tmp_path))
+    assert FileCache.of_environment().folder == tmp_path
+    monkeypatch.setenv("TAMIS_LIBRARY_CACHE_BYTES", "many")
+    with pytest.raises(LibraryError, match="TAMIS_LIBRARY_CACHE_BYTES should be a number, but"):
+        FileCache.of_environment()
