@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tamis.broker.deliver.group_queues import GroupQueue
 from tamis.broker.deliver.queues import DeliveryQueue, DiskQueue, MemoryQueue, UnwrittenQueues
 from tamis.ports import ThreadExecutor
 from tamis.storage import StateStore, Storage, StoredSubscription
+from waiting import let_others_run
 
 WINDOW = 4
 THREADS = ThreadExecutor("test")
+
+
+class HeldExecutor(ThreadExecutor):
+    """Reads at once, and returns what it has read when it may."""
+
+    def __init__(self) -> None:
+        super().__init__("held")
+        self.has_read = asyncio.Event()
+        self.may_return = asyncio.Event()
+
+    async def run(self, work: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        result = work(*args, **options)
+        self.has_read.set()
+        await self.may_return.wait()
+        return result
 
 
 @pytest.fixture(params=[True, False], ids=["attended", "alone"], autouse=True)
@@ -144,3 +163,27 @@ def test_a_buffer_in_memory_drops_the_oldest_and_counts_it() -> None:
     queue.offer([1, 2, 3, 4, 5, 6])
     assert queue.dropped == 2
     assert taken(queue) == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("make", [DiskQueue, partial(GroupQueue, keys_of=None)])
+def test_nobody_takes_an_event_before_those_that_are_being_read(
+    store: Storage, make: Callable[..., DiskQueue]
+) -> None:
+    number = subscription(store.state)
+    executor = HeldExecutor()
+    queue = make(number, store.state, 10, executor, UnwrittenQueues(), nothing_yet=False)
+    queue.is_attended = True
+    store.state.commit_matches(4, [(number, row) for row in (1, 2, 3)], {})
+
+    async def take() -> list[int]:
+        first = asyncio.create_task(queue.take(1, 0.0, inf, holder="a"))
+        await executor.has_read.wait()
+        store.state.commit_matches(5, [(number, 4)], {})
+        queue.offer([4])
+        assert not queue.has_passed(2, "")
+        second = asyncio.create_task(queue.take(1, 0.0, inf, holder="b"))
+        await let_others_run()
+        executor.may_return.set()
+        return [one.sequence for task in (first, second) for one in await task]
+
+    assert asyncio.run(take()) == [1, 2]

@@ -117,8 +117,9 @@ class GroupQueue(DiskQueue):
         cursor = self._cursors.get(reader) or self._add_cursor(reader)
         last, taken = -1, list[QueuedEvent]()
         while True:
+            await self._until_read()
             if self._keys_of is not None:
-                await self._know_what_waits(self._keys_of, cursor)
+                await self._know_keys(self._keys_of, cursor)
             if self._cursors.get(reader) is not cursor:
                 # The rights have changed meanwhile.
                 self.wake()
@@ -197,17 +198,11 @@ class GroupQueue(DiskQueue):
             for queued in cursor.ready
         )
 
-    async def _know_what_waits(self, keys_of: KeysOf, cursor: Cursor) -> None:
+    async def _know_keys(self, keys_of: KeysOf, cursor: Cursor) -> None:
         """Return when nobody reads the disk, and the keys of all events in memory are known."""
-        while True:
-            if self._reading is not None and self._reading.locked():
-                # Events that are offered meanwhile come after those that are being read.
-                async with self._reading:
-                    pass
-            elif unknown := self._without_known_key(cursor):
-                self._keys.update(zip(unknown, await keys_of(unknown), strict=True))
-            else:
-                break
+        while unknown := self._without_known_key(cursor):
+            self._keys.update(zip(unknown, await keys_of(unknown), strict=True))
+            await self._until_read()
         if len(self._keys) > 2 * (MAX_HELD_BACK + len(self.in_flight) + len(self.retries)):
             self._forget_keys()
 
