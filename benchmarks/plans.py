@@ -46,7 +46,7 @@ WORKLOADS: dict[str, Callable[[int, int], Any]] = {
 def counts_of(evaluator: Evaluator, ids: Ids, batch: EventBatch) -> Counts:
     """Match a batch, list the numbers of what matches, and count them."""
     found = MatchedBatch(batch.length, [evaluator.evaluate(batch)])
-    events, _ = Matches(batch.length, [MatchedSegment(ids, None)], [found], {}).numbers()
+    events, _ = Matches(batch.length, [MatchedSegment(ids, None)], [found], {}, {}).numbers()
     return np.bincount(events, minlength=batch.length)
 
 

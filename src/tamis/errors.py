@@ -34,6 +34,7 @@
     │   └── MissingExtraAttributeError   an attribute of a package that needs them
     ├── PolicyError               a policy or key file that cannot be used; knows the place
     └── LimitError                more of something than the configured limit
+        └── WorkLimitError        a query that would take too much work on a document
 
 Each error keeps its facts as fields and states them in a sentence.
 """
@@ -73,6 +74,7 @@ __all__ = [
     "StreamError",
     "SubscriptionEndedError",
     "TamisError",
+    "WorkLimitError",
     "WorkloadError",
     "XMLError",
 ]
@@ -207,6 +209,10 @@ class LimitError(TamisError):
         number = f"{actual:,}" if actual is not None else f"more than {limit:,}"
         advice = f"; {advice}" if advice else ""
         super().__init__(f"{what}: {number} exceeds the limit of {limit:,}{advice}")
+
+
+class WorkLimitError(LimitError):
+    """A query that would take too much work on a document, though both are within their limits."""
 
 
 class LibraryError(TamisError):

@@ -101,6 +101,8 @@ class Matches(Sequence[list[Id]]):
     _segments: Sequence[MatchedSegment]
     _batches: Sequence[MatchedBatch]
     errors: Mapping[int, TamisError]
+    undecided: Mapping[int, Sequence[Id]]
+    """The queries that were too much work on an event, and do not match it, by its number."""
 
     def __len__(self) -> int:
         return self._length
@@ -204,7 +206,9 @@ class Matches(Sequence[list[Id]]):
 
     def with_lines(self, lines: NDArray[np.int64]) -> LineMatches:
         """Return the same matches with the number of each event's line."""
-        return LineMatches(self._length, self._segments, self._batches, self.errors, lines)
+        return LineMatches(
+            self._length, self._segments, self._batches, self.errors, self.undecided, lines
+        )
 
     @cached_property
     def _counts(self) -> NDArray[np.int64]:

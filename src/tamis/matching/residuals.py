@@ -1,36 +1,117 @@
-"""Residuals: what is left to check of the matches of filters that are translated approximately."""
+"""What is left to check of the matches of filters that are translated approximately.
+
+A query may turn out to be too much work on a document. It is then undecided for this document: it
+does not match, nobody gets what it might not ask for, and it is noted. All others are answered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from threading import Lock
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.errors import WorkLimitError
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Id
 from tamis.filters.element_bounds import ElementResidual
 from tamis.filters.translations import Residual
+from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.evaluate.segment_matches import SegmentMatches
+from tamis.matching.store.residual_columns import ResidualColumn
 from tamis.matching.store.segments import Segment
+
+
+class UndecidedQuery(NamedTuple):
+    """A subscription whose exact check was too much work."""
+
+    times: int
+    """For how many events, each time that they were matched."""
+    reason: str
+    """Why, the last time."""
+
+
+class UndecidedQueries:
+    """The subscriptions of an engine that were undecided; any number of threads note some."""
+
+    def __init__(self) -> None:
+        self._known: dict[Id, UndecidedQuery] = {}
+        self._changing: Final = Lock()
+
+    def note(self, id_: Id, error: WorkLimitError) -> None:
+        """Note that a subscription was undecided once more."""
+        with self._changing:
+            before = self._known[id_].times if id_ in self._known else 0
+            self._known[id_] = UndecidedQuery(before + 1, str(error))
+
+    def forget(self, id_: Id) -> None:
+        """Forget a subscription that is no more, or another."""
+        if id_ in self._known:
+            with self._changing:
+                self._known.pop(id_, None)
+
+    def known(self) -> dict[Id, UndecidedQuery]:
+        """Return those that were undecided."""
+        with self._changing:
+            return dict(self._known)
+
+
+class ExactCheck:
+    """Checks what is left, and notes where that was too much work."""
+
+    def __init__(self, queries: UndecidedQueries, budget: MatchingBudget | None) -> None:
+        self._queries = queries
+        self._budget = budget
+        self.undecided: dict[int, list[Id]] = {}
+        """The subscriptions that are undecided, by the number of the event."""
+
+    def holds(self, id_: Id, residual: Residual, given: object, number: int) -> bool:
+        """Return whether what is left of a subscription holds; False if it is undecided."""
+        try:
+            return residual.holds(given)
+        except WorkLimitError as error:
+            self._queries.note(id_, error)
+            self.undecided.setdefault(number, []).append(id_)
+            if self._budget is not None:
+                self._budget.undecided.setdefault(id_, number)
+            return False
+
+
+class EventAsGiven(NamedTuple):
+    """One event, to check what is left of filters."""
+
+    given: object
+    event: object
+    """The same with its nested data, found once for all tests of elements."""
+    check: ExactCheck
+    number: int = 0
+
+    def satisfies(self, id_: Id, residual: Residual) -> bool:
+        """Return whether the event satisfies what is left."""
+        given = self.event if isinstance(residual, ElementResidual) else self.given
+        return self.check.holds(id_, residual, given, self.number)
 
 
 class EventsAsGiven:
     """The events of a batch, to check what is left of filters."""
 
-    def __init__(self, batch: EventBatch) -> None:
+    def __init__(self, batch: EventBatch, first: int, check: ExactCheck) -> None:
         self._batch = batch
+        self._first = first
+        self._check = check
         self._events: dict[int, Event] = {}
 
-    def satisfies(self, residual: Residual, number: int) -> bool:
+    def satisfies(self, id_: Id, residual: Residual, number: int) -> bool:
         """Return whether an event satisfies what is left to check; refused ones are not asked."""
-        return residual.holds(
+        given = (
             self._event(residual, number)
             if isinstance(residual, ElementResidual)
             else self._given(number)
         )
+        return self._check.holds(id_, residual, given, self._first + number)
 
     def _given(self, number: int) -> object:
         batch = self._batch
@@ -48,62 +129,47 @@ class EventsAsGiven:
         return event
 
 
-class SegmentResiduals(NamedTuple):
-    """The residuals of one segment's subscriptions."""
+class SegmentChecks(NamedTuple):
+    """What is left to check of one segment's subscriptions."""
 
-    has_residual: NDArray[np.bool_]
-    by_place: Mapping[int, Residual]
+    ids: NDArray[np.object_]
+    left: ResidualColumn
+    is_left: NDArray[np.bool_]
+    """Of those in force."""
 
     @classmethod
-    def of(cls, segment: Segment, residuals: Mapping[Id, Residual]) -> SegmentResiduals:
-        """Find the subscriptions of a segment that have residuals."""
-        places = {segment.place(id_): residual for id_, residual in residuals.items()}
-        by_place = {place: residual for place, residual in places.items() if place is not None}
-        has_residual = np.zeros(segment.size, np.bool_)
-        has_residual[[*by_place]] = True
-        return cls(has_residual, by_place)
+    def of(cls, segment: Segment, now: float) -> SegmentChecks | None:
+        """Return what is left of the subscriptions in force; None if nothing is."""
+        left = segment.columns.left
+        if left is None:
+            return None
+        ids, in_force = segment.matched(now)
+        is_left = left.is_left if in_force is None else left.is_left & in_force
+        return cls(ids.objects, left, is_left)
 
     def checked(self, found: SegmentMatches, events: EventsAsGiven) -> SegmentMatches:
-        """Return the matches whose residual holds, or that have none."""
-        if not self.by_place:
-            return found
+        """Return the matches of which nothing is left, or what is left holds."""
         self._check_rows(found, events)
         return self._checked_lists(found, events)
 
+    def _satisfies(self, place: int, events: EventsAsGiven, number: int) -> bool:
+        return events.satisfies(self.ids[place], self.left.objects[place], number)
+
     def _check_rows(self, found: SegmentMatches, events: EventsAsGiven) -> None:
         nothing = np.zeros(1, np.bool_)
-        for row in np.flatnonzero(self.has_residual[found.unindexed]).tolist():
-            residual = self.by_place[int(found.unindexed[row])]
+        for row in np.flatnonzero(self.is_left[found.unindexed]).tolist():
             words = np.ascontiguousarray(found.bitmap[:, row, :]).view(np.uint8)
             bits = np.unpackbits(words.ravel(), bitorder="little", count=None)
             for event in np.flatnonzero(bits[: len(found.ends)]).tolist():
-                if not events.satisfies(residual, event):
+                if not self._satisfies(found.unindexed[row], events, event):
                     found.set_bits(event, np.array([row]), nothing)
 
     def _checked_lists(self, found: SegmentMatches, given: EventsAsGiven) -> SegmentMatches:
-        candidates = np.flatnonzero(self.has_residual[found.indexed])
+        candidates = np.flatnonzero(self.is_left[found.indexed])
         if not len(candidates):
             return found
         events, kept = found.events(), np.ones(len(found.indexed), np.bool_)
         for place in candidates.tolist():
-            residual = self.by_place[int(found.indexed[place])]
-            kept[place] = given.satisfies(residual, int(events[place]))
+            kept[place] = self._satisfies(found.indexed[place], given, int(events[place]))
         counts = np.bincount(events[kept], minlength=len(found.ends))
         return found._replace(ends=np.cumsum(counts), indexed=found.indexed[kept])
-
-
-class ResidualIndex:
-    """The residuals of all segments, found again only when either has changed."""
-
-    def __init__(self) -> None:
-        self._known: tuple[object, object, Sequence[SegmentResiduals]] = ((), {}, ())
-
-    def of(
-        self, segments: tuple[Segment, ...], residuals: Mapping[Id, Residual]
-    ) -> Sequence[SegmentResiduals]:
-        """Return the residuals of some segments."""
-        known_segments, known_residuals, found = self._known
-        if known_segments is not segments or known_residuals is not residuals:
-            found = [SegmentResiduals.of(segment, residuals) for segment in segments]
-            self._known = segments, residuals, found
-        return found

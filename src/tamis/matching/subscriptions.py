@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from os import PathLike
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from tamis.errors import FilterError
+from tamis.events.batch import is_arrow
 from tamis.filters import Filter, Id
 from tamis.filters.translations import Translatable
 from tamis.matching.compile.texts import LANGUAGE, MAX_TEXT_CHARACTERS
+
+# Together they take some megabytes.
+ROWS_PER_BATCH: Final = 8_192
+
+GivenRow = TypeVar("GivenRow")
 
 NEVER: Final = float("inf")
 
@@ -99,3 +107,33 @@ def seconds_of(moment: float | datetime | None) -> float:
     if math.isnan(seconds):
         raise FilterError("expires_at is NaN; leave it out for a subscription that never expires")
     return seconds
+
+
+def rows_given(subscriptions: Any) -> Iterable[Subscription | Mapping[str, object]]:
+    """Return subscriptions one by one, from whatever they are given as."""
+    if isinstance(subscriptions, str | PathLike) or is_arrow(subscriptions):
+        from tamis.matching.store.tables import rows_of  # noqa: PLC0415 - a costly import
+
+        return rows_of(subscriptions)
+    if not isinstance(subscriptions, Iterable):
+        raise FilterError(
+            "subscriptions are an iterable, an Arrow table or the name of a Parquet file, "
+            f"not {subscriptions!r:.60}"
+        )
+    return cast("Iterable[Subscription | Mapping[str, object]]", subscriptions)
+
+
+def row_batches(rows: Iterable[GivenRow]) -> Iterator[list[GivenRow]]:
+    """Yield some rows at a time; if there is an error on the way, those before it first."""
+    left, failure = iter(rows), None
+    batch: list[GivenRow] = []
+    while failure is None:
+        batch = []
+        try:
+            batch.extend(islice(left, ROWS_PER_BATCH))
+        except BaseException as error:
+            failure = error
+        yield batch
+        if failure is None and len(batch) < ROWS_PER_BATCH:
+            return
+    raise failure

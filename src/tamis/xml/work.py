@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tamis.errors import LimitError
+from tamis.errors import WorkLimitError
 from tamis.xml.documents import Document
 from tamis.xml.nodes import XMLNode
 
@@ -54,7 +54,7 @@ class Evaluation:
         """Count work, and stop when there was too much."""
         self._left -= work
         if self._left < 0:
-            raise LimitError(
+            raise WorkLimitError(
                 "work of one evaluation",
                 actual=None,
                 limit=self._limit,

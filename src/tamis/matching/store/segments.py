@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -10,12 +10,19 @@ from numpy.typing import NDArray
 
 from tamis.events import Event
 from tamis.filters import Id, Mode
+from tamis.filters.translations import Residual
 from tamis.matching.compile.compiled import compile_programs
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
 from tamis.matching.evaluate.metering import MatchingBudget, Meter
 from tamis.matching.matches import Ids, MatchedSegment
+from tamis.matching.store.residual_columns import (
+    ResidualColumn,
+    Residuals,
+    joined_residuals,
+    residuals_of,
+)
 
 MODES: Final = tuple(Mode)
 _NUMBERS_OF_MODES: Final = {mode: number for number, mode in enumerate(MODES)}
@@ -28,6 +35,8 @@ class CompiledSubscription(NamedTuple):
     program: NDArray[np.int32]
     mode: Mode
     expires_at: float
+    residual: Residual | None = None
+    """What is left to check of an event that satisfies the program."""
 
     def renumbered(self, numbers: NDArray[np.int32]) -> CompiledSubscription:
         """Return it with other numbers of its leaves."""
@@ -41,6 +50,7 @@ class UncompiledColumns(NamedTuple):
     programs: Programs
     modes: NDArray[np.int8]
     expires_at: NDArray[np.float64]
+    residuals: Residuals
 
     @classmethod
     def of(cls, entries: Sequence[CompiledSubscription]) -> UncompiledColumns:
@@ -52,6 +62,7 @@ class UncompiledColumns(NamedTuple):
             Programs.of([entry.program for entry in entries]),
             np.array([_NUMBERS_OF_MODES[entry.mode] for entry in entries], np.int8),
             np.array([entry.expires_at for entry in entries], np.float64),
+            residuals_of([entry.residual for entry in entries]),
         )
 
     @classmethod
@@ -59,12 +70,13 @@ class UncompiledColumns(NamedTuple):
         """Concatenate columns."""
         if len(parts) == 1:
             return parts[0]
-        ids, programs, modes, expires_at = zip(*parts, strict=True)
+        ids, programs, modes, expires_at, residuals = zip(*parts, strict=True)
         return cls(
             np.concatenate(ids),
             Programs.joined(programs),
             np.concatenate(modes),
             np.concatenate(expires_at),
+            joined_residuals(residuals, [*map(len, ids)]),
         )
 
 
@@ -79,16 +91,23 @@ class SubscriptionColumns(NamedTuple):
     hashes: NDArray[np.int64]
     """The hashes of the ids, ascending, for lookup by id."""
     by_hash: NDArray[np.int32]
+    left: ResidualColumn | None
+    """What is left to check; None: nothing."""
 
     @classmethod
     def of(
-        cls, ids: NDArray[np.object_], modes: NDArray[np.int8], expires_at: NDArray[np.float64]
+        cls,
+        ids: NDArray[np.object_],
+        modes: NDArray[np.int8],
+        expires_at: NDArray[np.float64],
+        residuals: Residuals = None,
     ) -> SubscriptionColumns:
         """Index the ids."""
         hashes = np.fromiter(map(hash, ids), np.int64, len(ids))
         by_hash = np.argsort(hashes, kind="stable").astype(np.int32)
         soonest = float(expires_at.min(initial=np.inf))
-        return cls(Ids(ids), modes, expires_at, soonest, hashes[by_hash], by_hash)
+        left = ResidualColumn.of(residuals)
+        return cls(Ids(ids), modes, expires_at, soonest, hashes[by_hash], by_hash, left)
 
     def places(self, id_: Id) -> Iterator[int]:
         """Yield the positions of an id; several if it was removed and added again."""
@@ -117,7 +136,9 @@ class Segment(NamedTuple):
         used, programs = columns.programs.renumbered()
         return cls(
             Evaluator(compile_programs(programs, vocabulary.leaf_set(used), vocabulary.schema)),
-            SubscriptionColumns.of(columns.ids, columns.modes, columns.expires_at),
+            SubscriptionColumns.of(
+                columns.ids, columns.modes, columns.expires_at, columns.residuals
+            ),
             np.ones(len(columns.ids), np.bool_),
             used,
         )
@@ -139,6 +160,7 @@ class Segment(NamedTuple):
             _renumbered(self.evaluator.compiled.programs.program(place), self.leaves),
             MODES[columns.modes[place]],
             float(columns.expires_at[place]),
+            None if columns.left is None else columns.left.objects[place],
         )
 
     def without(self, place: int) -> Segment:
@@ -174,6 +196,7 @@ class Segment(NamedTuple):
             Programs(_renumbered(codes, self.leaves), starts),
             columns.modes[places],
             columns.expires_at[places],
+            None if columns.left is None else columns.left.objects[places],
         )
 
     def has_any(self, ids: Sequence[Id]) -> bool:
@@ -204,12 +227,37 @@ class Segment(NamedTuple):
         places = self.evaluator.testing(predicate)
         return self.columns.ids.taken(places[self.alive[places]])
 
-    def match_one(self, event: Event, now: float, budget: MatchingBudget | None = None) -> list[Id]:
-        """Return the subscriptions in force that one event satisfies."""
+    def match_one(
+        self,
+        event: Event,
+        now: float,
+        budget: MatchingBudget | None = None,
+        check: Callable[[Id, Residual], bool] | None = None,
+    ) -> list[Id]:
+        """Return the subscriptions in force that one event satisfies.
+
+        Without a check, what is left of them is left.
+        """
         meter = None
         if budget is not None and self.evaluator.is_metered:
             meter = self.meter(budget, budget.event)
-        return self._taken(self.evaluator.evaluate_one(event, meter), now)
+        found = self.evaluator.evaluate_one(event, meter)
+        if check is not None and self.columns.left is not None:
+            found = self._checked(self.columns.left, self._in_force(found, now), check)
+        return self._taken(found, now)
+
+    def _checked(
+        self,
+        left: ResidualColumn,
+        found: NDArray[np.int32],
+        check: Callable[[Id, Residual], bool],
+    ) -> NDArray[np.int32]:
+        """Return those of which nothing is left, or what is left holds."""
+        kept = np.ones(len(found), np.bool_)
+        for at in np.flatnonzero(left.is_left[found]).tolist():
+            place = found[at]
+            kept[at] = check(self.columns.ids.objects[place], left.objects[place])
+        return found[kept]
 
     def match_plain(self, event: dict[str, Any], now: float) -> list[Id] | None:
         """Return the same for a mapping; None if it is not surely plain."""
@@ -223,11 +271,12 @@ class Segment(NamedTuple):
 
     def _taken(self, found: NDArray[np.int32], now: float) -> list[Id]:
         """Return the ids of those that are in force."""
-        if not len(found):
-            return []
+        return self.columns.ids.taken(self._in_force(found, now)) if len(found) else []
+
+    def _in_force(self, found: NDArray[np.int32], now: float) -> NDArray[np.int32]:
         if self.removed or now >= self.columns.soonest:
-            found = found[self.alive[found] & (self.columns.expires_at[found] > now)]
-        return self.columns.ids.taken(found)
+            return found[self.alive[found] & (self.columns.expires_at[found] > now)]
+        return found
 
 
 def _renumbered(codes: NDArray[np.int32], numbers: NDArray[np.int32]) -> NDArray[np.int32]:
