@@ -6,13 +6,17 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 from numba.core.dispatcher import Dispatcher
 
 from strategies import random_event, random_filter, random_world
-from tamis.matching import Engine, load_kernels
+from tamis.errors import JSONError
+from tamis.events import Event, encode_json
+from tamis.matching import Engine, Subscription, load_kernels
 
 WORLDS = 8
 
@@ -39,12 +43,33 @@ def work(rng: Random) -> None:
     with tempfile.TemporaryDirectory() as folder:
         engine.match(events[0])
         engine.match_batch(events).pairs()
+        texts = encoded(events)
+        engine.match_json(texts[0])
+        engine.match_json_lines(texts).pairs()
         engine.remove(0)
         engine.save(Path(folder, "engine"))
         restored = Engine.load(Path(folder, "engine"))
         restored.match(events[0])
         restored.add(0, random_filter(rng, world, 3))
         restored.match_batch(events).pairs()
+
+
+def encoded(events: Iterable[Event]) -> list[bytes]:
+    """Return events as JSON, without those that have no form in it."""
+    texts = []
+    for event in events:
+        with suppress(JSONError):
+            texts.append(encode_json(event))
+    return texts
+
+
+def match_simple_filters() -> None:
+    """Use the quick path of single events, which takes only tests of values."""
+    engine = Engine()
+    engine.add_many(Subscription(n, f'text = "a{n}" and number < {n}') for n in range(50))
+    engine.match({"text": "a1", "number": 0})
+    engine.match_json(b'{"text": "a\\u0031", "number": 0, "other": 1.5}')
+    engine.match_json(b'{"text": ["a1", "b"], "number": 0}')
 
 
 def test_all_kernels_are_loaded_before_work() -> None:
@@ -67,4 +92,5 @@ if __name__ == "__main__":
     assert len(before) > 30
     for seed in range(WORLDS):
         work(Random(seed))
+    match_simple_filters()
     print(loaded() - before)

@@ -31,6 +31,8 @@ _VARIED: Final = (
     "number + other < {0}",
     'number + other > {0} and (text = "d{0}" or not (flag = true or other <> number))',
 )
+_SIMPLE_COUNT: Final = 50
+_SINGLE_TEXTS: Final = ('{"text": "a\\u0031", "number": 0}', '{"text": ["a1", "b"], "number": 0}')
 _WIDE: Final = " or ".join(
     f"(x{n} < 1 and x{(7 * n + 3) % 30} > 2 and x{(11 * n + 5) % 30} > {n})" for n in range(60)
 )
@@ -61,6 +63,13 @@ def _use_kernels() -> None:
     engine.match_batch([*_EVENTS, {**_EVENTS[0], "text": ["a1", "a2"]}]).pairs()
     engine.match_json_lines(map(json.dumps, _EVENTS)).counts()
     engine.match_json(json.dumps(_EVENTS[0]))
+    # Tests of single attributes have a quick path for single events; arithmetic declined it.
+    simple = Engine()
+    simple.add_many(Subscription(number, _RARE.format(number)) for number in range(_SIMPLE_COUNT))
+    simple.add("part", 'text contains "a"')
+    simple.match(_EVENTS[0])
+    for text in _SINGLE_TEXTS:
+        simple.match_json(text)
     TextCompiler(FilterLimits()).compile([_RARE], Mode.SQL, Vocabulary(None))
     wide = Engine()
     wide.add("wide", _WIDE)
