@@ -17,7 +17,7 @@ from xdist.remote import Producer
 
 from hangs import HangGuard
 from seeds import SlowSeeds, in_volume
-from sharing import SparkInOneProcess, turn_of
+from sharing import SparkInTwoProcesses, turn_of
 
 # No deadline: the machine may be busy with other tests, and slow tests show in `--durations`.
 # As many examples as find what is to be found over some runs; volume is in the slow suite.
@@ -72,6 +72,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SparkInOneProcess:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> SparkInTwoProcesses:
     """Share the tests in our own way, whatever `--dist` says."""
-    return SparkInOneProcess(config, log)
+    return SparkInTwoProcesses(config, log)

@@ -7,19 +7,20 @@ from pathlib import PurePosixPath
 from xdist.scheduler import LoadScopeScheduling
 
 SPARK = "spark"
+STREAMS = ("spark/streaming", "spark/connectors", "stream")
 
 
-class SparkInOneProcess(LoadScopeScheduling):  # type: ignore[misc]
-    """Gives a process a file at a time, and one of them all that needs Spark.
+class SparkInTwoProcesses(LoadScopeScheduling):  # type: ignore[misc]
+    """Gives a process a file at a time, and two of them all that needs Spark.
 
-    Each process with a test on Spark would start a JVM, which takes half a minute of processor time
-    until it is warm.
+    Each process with a test on Spark starts a JVM, which takes half a minute of processor time
+    until it is warm. One JVM for all tests would be the last to end.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
         if SPARK in path:
-            return SPARK
+            return "streams on Spark" if any(one in path for one in STREAMS) else SPARK
         # Seconds each: one process would be the last to end with them.
         return nodeid if is_simulation(path) else path
 

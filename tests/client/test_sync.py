@@ -201,7 +201,7 @@ print("closed")
 
 def test_ctrl_c_ends_the_waiting(server: ServerProcess) -> None:
     with subprocess.Popen(  # noqa: S603
-        [sys.executable, "-W", "error", "-X", "dev", "-c", SCRIPT, server.url],
+        [sys.executable, "-W", "error", "-c", SCRIPT, server.url],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

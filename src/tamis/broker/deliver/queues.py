@@ -315,7 +315,8 @@ class DiskQueue(DeliveryQueue):
         `reader` is the digest of the reader's rights, `holder` the attachment that sends them.
         """
         cursor = self._cursors.get(reader) or self._add_cursor(reader)
-        await self._until_read()
+        if self._reading is not None and self._reading.locked():
+            await self._until_read()
         if not cursor.ready and not cursor.is_whole:
             await self._refill(cursor)
         if self._cursors.get(reader) is not cursor:
@@ -416,7 +417,7 @@ class DiskQueue(DeliveryQueue):
         cursor = self._cursors.get(reader)
         return (
             cursor is not None
-            and not self._is_being_read
+            and not (self._reading is not None and self._reading.locked())
             and cursor.last >= sequence
             and not (cursor.ready and cursor.ready[0].sequence <= sequence)
         )
@@ -450,10 +451,6 @@ class DiskQueue(DeliveryQueue):
         for other in self._cursors.values():
             if other is not cursor:
                 other.remove(sequences)
-
-    @property
-    def _is_being_read(self) -> bool:
-        return self._reading is not None and self._reading.locked()
 
     async def _until_read(self) -> None:
         """Wait while the disk is read: what is offered meanwhile comes after what is read."""
