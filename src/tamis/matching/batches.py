@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tamis.errors import TamisError
-from tamis.events.batch import EVENTS_PER_BATCH, EventBatch, EventSource, Projection
+from tamis.events.batch import EVENTS_PER_BATCH, EventSource, Projection
 from tamis.matching.evaluate.metering import MatchingBudget
-from tamis.matching.evaluate.segment_matches import SegmentMatches
 from tamis.matching.matches import MatchedBatch, Matches
 from tamis.matching.residuals import EventsAsGiven, ExactCheck, SegmentChecks
 from tamis.matching.store.segments import Segment
@@ -19,7 +19,8 @@ class BatchMatcher(NamedTuple):
     segments: tuple[Segment, ...]
     now: float
     threads: int
-    check: ExactCheck
+    check: ExactCheck | None
+    """None: nothing is left to check."""
     budget: MatchingBudget | None = None
 
     def matches(self, source: EventSource, projection: Projection) -> Matches:
@@ -27,7 +28,9 @@ class BatchMatcher(NamedTuple):
         most = min(
             (segment.evaluator.max_events for segment in self.segments), default=EVENTS_PER_BATCH
         )
-        checks = [SegmentChecks.of(segment, self.now) for segment in self.segments]
+        left: Sequence[SegmentChecks | None] = [None] * len(self.segments)
+        if self.check is not None:
+            left = [SegmentChecks.of(segment, self.now) for segment in self.segments]
         found: list[MatchedBatch] = []
         errors: dict[int, TamisError] = {}
         count = 0
@@ -39,30 +42,20 @@ class BatchMatcher(NamedTuple):
                 # The bits of one batch are bounded; of many, they would not be.
                 if len(found) == 1:
                     found[0] = found[0].condensed()
-                given = EventsAsGiven(part, count, self.check)
-                matched = MatchedBatch(
-                    part.length,
-                    [
-                        self._matched(segment, left, part, count, given)
-                        for segment, left in zip(self.segments, checks, strict=True)
-                    ],
-                )
+                given = None if self.check is None else EventsAsGiven(part, count, self.check)
+                matches = []
+                for segment, checks in zip(self.segments, left, strict=True):
+                    meter = None
+                    if self.budget is not None and segment.evaluator.is_metered:
+                        meter = segment.meter(self.budget, count)
+                    rows = segment.evaluator.evaluate(part, self.threads, meter)
+                    if given is not None and checks is not None:
+                        rows = checks.checked(rows, given)
+                    matches.append(rows)
+                matched = MatchedBatch(part.length, matches)
                 found.append(matched.condensed() if found else matched)
                 errors.update((count + number, error) for number, error in part.errors.items())
                 count += part.length
         segments = [segment.matched(self.now) for segment in self.segments]
-        return Matches(count, segments, found, errors, self.check.undecided)
-
-    def _matched(
-        self,
-        segment: Segment,
-        left: SegmentChecks | None,
-        part: EventBatch,
-        first: int,
-        given: EventsAsGiven,
-    ) -> SegmentMatches:
-        meter = None
-        if self.budget is not None and segment.evaluator.is_metered:
-            meter = segment.meter(self.budget, first)
-        found = segment.evaluator.evaluate(part, self.threads, meter)
-        return found if left is None else left.checked(found, given)
+        undecided = {} if self.check is None else self.check.undecided
+        return Matches(count, segments, found, errors, undecided)

@@ -554,8 +554,12 @@ class Engine:
         a budget the answer is complete; with one, except for its `undecided`.
         """
         # Take the segments first: a source omits attributes that they do not test.
-        segments = self._collection.compiled()
-        projection = self._projections.of(segments)
+        state = self._collection.state
+        is_compiled = state.is_whole and not state.open
+        segments = state.segments if is_compiled else self._collection.compiled()
+        known, projection = self._projections.known
+        if known is not segments:
+            projection = self._projections.of(segments)
         moment = self._clock() if now is None else now
         if hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
             from tamis.events.arrow import ArrowEvents  # noqa: PLC0415 - a costly import
@@ -563,7 +567,7 @@ class Engine:
             source: EventSource = ArrowEvents(events)
         else:
             source = events if isinstance(events, EventSource) else self._objects.source(events)
-        check = ExactCheck(self._undecided, budget)
+        check = ExactCheck(self._undecided, budget) if self._leaves_residuals else None
         matcher = BatchMatcher(segments, moment, self._threads, check, budget)
         return matcher.matches(source, projection)
 

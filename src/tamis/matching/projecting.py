@@ -20,12 +20,12 @@ class ProjectionCache:
         self._schema: Final = schema
         self._total: Final = total
         nothing = Projection(frozenset(), schema, total=total)
-        self._known: tuple[tuple[Segment, ...], Projection] = (), nothing
+        self.known: tuple[tuple[Segment, ...], Projection] = (), nothing
         """Segments, and what they want of events: replaced as a whole."""
 
     def of(self, segments: tuple[Segment, ...]) -> Projection:
         """Return what segments want of events; the same object unless that differs."""
-        known, projection = self._known
+        known, projection = self.known
         if known is segments:
             return projection
         asked = (segment.evaluator.compiled.variables.attributes for segment in segments)
@@ -42,7 +42,7 @@ class ProjectionCache:
                 wanted = mentioned.union(text_attributes(self._schema))
         if (wanted, named) != (projection.wanted, projection.named):
             projection = Projection(wanted, self._schema, total=self._total, named=named)
-        self._known = segments, projection
+        self.known = segments, projection
         return projection
 
     def wanted(self, state: CollectionState) -> frozenset[str] | None:
