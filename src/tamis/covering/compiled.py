@@ -25,6 +25,7 @@ from tamis.covering.list_kernels import (
 from tamis.covering.probes import Probe
 from tamis.covering.program_kernels import (
     ATOM_WORDS,
+    CAN_BE_TRUE,
     FIRST_PROBE,
     FOUND,
     GIVEN_UP,
@@ -34,6 +35,11 @@ from tamis.covering.program_kernels import (
     LITERALS_AT,
     NODES,
     NOTHING,
+    OP_AND,
+    OP_ATOM,
+    OP_CONSTANT,
+    OP_NOT,
+    OPERATOR_BITS,
     SEGMENT_BITS,
     UNFILED,
     Workspace,
@@ -47,8 +53,8 @@ from tamis.filters import Filter
 T = TypeVar("T", bound=np.generic)
 
 FIRST_CAPACITY: Final = 64
-# Who looks for one filter has often found it among the first few.
-FEW: Final = 4
+# Who looks for one filter has most often found it with the first.
+FEW: Final = 1
 # ProgramWords and breakpoints that may be left over before they are forgotten.
 MIN_WASTE: Final = 1 << 18
 
@@ -82,6 +88,24 @@ def _grown(array: NDArray[T], size: int) -> NDArray[T]:
     more = np.zeros((size, *array.shape[1:]), array.dtype)
     more[: len(array)] = array
     return more
+
+
+def _required_atoms(words: ProgramWords) -> list[int]:
+    """Return the atoms that a program cannot be true without: the terms of its conjunction."""
+    *nodes, last = words[HEADER : HEADER + int(words[NODES])].tolist()
+    if last & 7 != OP_AND:
+        return []
+    terms = list[int | None]()
+    atoms = 0
+    for node in nodes:
+        op, count = node & 7, node >> OPERATOR_BITS
+        if op == OP_ATOM:
+            terms.append(atoms)
+            atoms += 1
+        else:
+            taken = 1 if op == OP_NOT else 0 if op == OP_CONSTANT else count
+            terms[len(terms) - taken :] = [None]
+    return [atom for atom in terms if atom is not None]
 
 
 class CompiledFilters:
@@ -275,14 +299,20 @@ class CompiledFilters:
     # --- what others read --------------------------------------------------------------------
 
     def outer(self, program: Program) -> Outer:
-        """Return cubes that contain a filter: its access literals."""
+        """Return cubes that contain a filter: its access literals, and what it always requires."""
         words = program.words
         if words[LITERALS] == UNFILED:
             return None
         begin = int(words[LITERALS_AT])
         pairs = words[begin : begin + 2 * int(words[LITERALS])].tolist()
-        cubes = map(partial(self._literal, words), pairs[::2], pairs[1::2])
-        return [cube for cube in cubes if cube is not None]
+        found = map(partial(self._literal, words), pairs[::2], pairs[1::2])
+        cubes: list[Cube] = [cube for cube in found if cube is not None]
+        for atom in _required_atoms(words):
+            required = self._literal(words, atom, CAN_BE_TRUE)
+            if required is not None:
+                both = map(required.intersected, cubes)
+                cubes = [cube for cube in both if cube is not None]
+        return cubes
 
     def _literal(self, words: ProgramWords, atom: int, mask: int) -> Cube | None:
         row = HEADER + int(words[NODES]) + ATOM_WORDS * atom

@@ -11,8 +11,11 @@ from tamis.covering.program_kernels import (
     ATOM_WORDS,
     ATOMS,
     BEGIN_POINT,
+    BELOW,
+    END_POINT,
     FIRST_PROBE,
     FOUND,
+    GIVEN_UP,
     HEADER,
     IS_POINT,
     LENGTH,
@@ -32,6 +35,7 @@ from tamis.covering.program_kernels import (
     PROBES,
     PROBES_AT,
     SEGMENT_BITS,
+    SHARED_FIRST,
     UNFILED,
     Workspace,
     note_attributes,
@@ -194,6 +198,24 @@ def _write_access_literals(words: NDArray[np.int32], at: int, notes: NodeCosts) 
     words[at + PROBES_AT] = place - at
 
 
+# --- probes -----------------------------------------------------------------------------------
+
+
+@borrowing
+def _upper_end(labels: NDArray[np.int64], work: Workspace, depth: int) -> int:
+    """Return the last place of a cell that a search has chosen.
+
+    What is true at the first place of a range and not all over it is most often false there.
+    """
+    low = labels[work.cells[work.chosen[depth]]]
+    end = END_POINT
+    for number in range(work.cell_ends[depth - 1] if depth else 0, work.cell_ends[depth]):
+        point = work.cells[number]
+        if low < labels[point] < labels[end]:
+            end = point
+    return BELOW - end
+
+
 # --- all of it --------------------------------------------------------------------------------
 
 
@@ -223,6 +245,8 @@ def describe(
         # An odd rotation tries high values first.
         rotation += (rotation + number) & 1
         found = search(words, 0, words, 0, 0, labels, work, rotation)
+        if found == GIVEN_UP and not written:
+            found = search(words, 0, words, 0, 0, labels, work, SHARED_FIRST)
         if found != FOUND:
             if written:
                 break
@@ -231,13 +255,14 @@ def describe(
         for depth in range(attributes):
             point = work.cells[work.chosen[depth]]
             if point != BEGIN_POINT:
-                words[place + 1] = work.attributes[(depth + rotation) % attributes]
-                words[place + 2] = point
+                words[place + 1] = work.attributes[depth]
+                words[place + 2] = _upper_end(labels, work, depth) if rotation & 1 else point
                 place += 2
                 size += 1
         words[begin] = size
         place += 1
-        if size < smallest:
+        # Programs are filed under breakpoints, so the first probe has no upper ends.
+        if size < smallest and not rotation & 1:
             smallest = size
             words[FIRST_PROBE] = begin
         written += 1
@@ -275,5 +300,6 @@ def rename(
             for number in range(words[probe]):
                 place = probe + 1 + 2 * number
                 words[place] = attributes[words[place]]
-                words[place + 1] = points[words[place + 1]]
+                point = words[place + 1]
+                words[place + 1] = points[point] if point >= 0 else BELOW - points[BELOW - point]
         probe += 1 + 2 * words[probe]

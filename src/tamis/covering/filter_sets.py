@@ -47,6 +47,10 @@ class FilterSet:
             del self._numbers[number]
             self._marks[number] = 0
 
+    def common(self, other: FilterSet) -> list[FilterNumber]:
+        """Return the filters that another set has too, in order of their numbers."""
+        return sorted(self._numbers.keys() & other._numbers.keys())
+
     def marks(self, size: int) -> NDArray[np.uint8]:
         """Return a mark for each number below a limit, and perhaps for more."""
         if size > len(self._marks):

@@ -226,9 +226,7 @@ class CoveringIndex:
                 for number in self._cubes.narrower(relations.outer_cubes(wide), among):
                     if relations.covers(wide, filters[number]):
                         yield number
-        for number in self._never:
-            if number in among:
-                yield number
+        yield from self._never.common(among)
 
     def _meeting(self, one: IndexedFilter, among: FilterSet) -> Iterator[FilterNumber]:
         relations, filters = self._relations, self._filters

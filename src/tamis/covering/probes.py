@@ -55,6 +55,18 @@ class Probe(NamedTuple):
         """Return whether this is an event that matches."""
         return not self.open and not self.is_blank
 
+    def may_be_in(self, cube: Cube) -> bool:
+        """Return whether it lies at positions of a cube, as far as it is known."""
+        if self.is_blank:
+            return True
+        for name, positions in cube.positions.items():
+            at = self.places.get(name, NOWHERE)
+            if name not in self.open and not any(
+                low <= place < high for place in at for low, high in positions
+            ):
+                return False
+        return True
+
 
 class ProbeMaker:
     """Makes probes of events, as a mode and schema see them."""

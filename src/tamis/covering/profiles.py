@@ -7,7 +7,6 @@ agree with `Space`, which decides what is left.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import islice
 from typing import Final, Unpack
 
 from tamis.covering.cubes import (
@@ -232,16 +231,22 @@ class FilterRelations:
 
     def _is_refuted(self, wide: ComparedFilter, narrow: ComparedFilter) -> bool:
         """Look for an event in the cubes of a filter that another does not match."""
-        for cube in islice(filter(_is_plain, narrow.form.cubes), MAX_REFUTED_CUBES):
+        is_open = narrow.is_free and wide.is_regular and not self._is_strict
+        cubes = [cube for cube in narrow.form.cubes if is_open or cube.is_plain]
+        for cube in cubes[:MAX_REFUTED_CUBES]:
             part = self._avoiding(wide.filter, cube, truth=True)
             if part is None:
                 continue
             probe = self._maker.corner(part, self.geometry)
-            matches = self._maker.matches
-            if matches(narrow.filter, probe) and not matches(wide.filter, probe):
+            if self._maker.matches(wide.filter, probe):
+                continue
+            if self._maker.matches(narrow.filter, probe):
                 if len(narrow.probes) < MAX_PROBES:
                     # It will refute others too.
                     narrow.probes.append(probe)
+                return True
+            if is_open and not part.some and probe.may_be_in(part):
+                # A diagram leaves open whether the narrow one is true there.
                 return True
         return False
 
@@ -357,10 +362,6 @@ class FilterRelations:
 
     def _share_probe(self, one: ComparedFilter, other: ComparedFilter) -> bool:
         return any(self._maker.matches(other.filter, p) for p in one.probes if p.is_event)
-
-
-def _is_plain(cube: Cube) -> bool:
-    return cube.is_plain
 
 
 def _untouched(cube: Cube) -> Cube:

@@ -45,6 +45,8 @@ BEGIN_POINT: Final = 0
 END_POINT: Final = 1
 OPEN: Final = -1
 """The position of an attribute of which nothing is said."""
+BELOW: Final = -2
+"""What a probe has instead of a breakpoint: BELOW less its number is the last place before it."""
 
 MAX_NODES: Final = 256
 MAX_ATOMS: Final = 96
@@ -52,6 +54,8 @@ MAX_SEGMENTS: Final = 1_024
 MAX_PROBES: Final = 4
 # A literal with more values is filed under their range.
 MAX_POINTS: Final = 32
+# In what order a search tries attributes: those first that several atoms test.
+SHARED_FIRST: Final = -2
 # Positions to try before a search is given up.
 MAX_STEPS: Final = 4_000
 
@@ -294,6 +298,28 @@ def _reduce_cells(
 
 
 @borrowing
+def _put_shared_first(work: Workspace, noted: int) -> int:
+    """Put the attributes first that several atoms test; return how many there are."""
+    shared = 0
+    for number in range(noted):
+        attribute = work.attributes[number]
+        if work.counts[attribute] > 1:
+            work.attributes[number] = work.attributes[shared]
+            work.attributes[shared] = attribute
+            shared += 1
+    return shared
+
+
+@borrowing
+def _rotate(attributes: NDArray[np.int32], noted: int, rotation: int) -> None:
+    """Put the first attributes behind the others; those of one program leave room for a copy."""
+    for number in range(noted):
+        attributes[noted + number] = attributes[number]
+    for number in range(noted):
+        attributes[number] = attributes[noted + (number + rotation) % noted]
+
+
+@borrowing
 def search(
     words: NDArray[np.int32],
     at: int,
@@ -309,23 +335,21 @@ def search(
     Only attributes that several atoms test need a choice; then the others are independent. Without
     a goal there is no other program, and every attribute gets a position: `work.chosen` has their
     breakpoints. Absence is tried first, so that the event is small; `rotation` says which
-    attributes are absent rather than others, and whether high values come first.
+    attributes are absent rather than others, and whether high values come first. Where atoms of one
+    attribute contradict each other, SHARED_FIRST finds out soonest.
     """
     noted = note_attributes(words, at, work, 0)
     if goal:
         noted = note_attributes(other_words, other_at, work, noted)
-        chosen = 0
-        for number in range(noted):
-            attribute = work.attributes[number]
-            if work.counts[attribute] > 1:
-                work.attributes[number] = work.attributes[chosen]
-                work.attributes[chosen] = attribute
-                chosen += 1
+    if goal or rotation == SHARED_FIRST:
+        chosen = _put_shared_first(work, noted)
     else:
+        _rotate(work.attributes, noted, rotation)
+    if not goal:
         chosen = noted
     end = 0
     for number in range(chosen):
-        attribute = work.attributes[(number + rotation) % chosen]
+        attribute = work.attributes[number]
         begin = end
         end = _add_cells(words, at, attribute, work.cells, begin, end)
         if goal:
@@ -338,7 +362,7 @@ def search(
                 low, high = begin + 1 + step, end - 1 - step
                 work.cells[low], work.cells[high] = work.cells[high], work.cells[low]
         work.cell_ends[number] = end
-    found = _search(words, at, other_words, other_at, goal, labels, work, rotation, chosen)
+    found = _search(words, at, other_words, other_at, goal, labels, work, chosen)
     for number in range(noted):
         work.positions[work.attributes[number]] = 0
         work.counts[work.attributes[number]] = 0
@@ -354,7 +378,6 @@ def _search(
     goal: int,
     labels: NDArray[np.int64],
     work: Workspace,
-    rotation: int,
     chosen: int,
 ) -> int:
     depth, steps = -1, 0
@@ -378,12 +401,12 @@ def _search(
                 return FOUND
             work.chosen[depth] = (work.cell_ends[depth - 1] if depth else 0) - 1
         while depth >= 0 and work.chosen[depth] + 1 == work.cell_ends[depth]:
-            work.positions[work.attributes[(depth + rotation) % chosen]] = OPEN
+            work.positions[work.attributes[depth]] = OPEN
             depth -= 1
         if depth < 0:
             return NOTHING
         work.chosen[depth] += 1
-        attribute = work.attributes[(depth + rotation) % chosen]
+        attribute = work.attributes[depth]
         work.positions[attribute] = labels[work.cells[work.chosen[depth]]]
         steps += 1
         if steps > MAX_STEPS:

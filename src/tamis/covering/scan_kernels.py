@@ -21,6 +21,7 @@ from tamis.covering.program_kernels import (
     ATOM_WORDS,
     ATOMS,
     BEGIN_POINT,
+    BELOW,
     CAN_BE_FALSE,
     CAN_BE_TRUE,
     CAN_BE_UNKNOWN,
@@ -42,12 +43,17 @@ from tamis.covering.program_kernels import (
     outcomes,
     search,
 )
-from tamis.jit import borrowing
+from tamis.jit import borrowing, prefetch
 
 # What a scan is to find: filters that cover one, that it covers, or that it intersects.
 WIDER: Final = 0
 NARROWER: Final = 1
 MEETING: Final = 2
+
+# How many candidates ahead programs are fetched, and how many lines of how many words.
+AHEAD: Final = 4
+FETCHED_LINES: Final = 6
+LINE: Final = 16
 
 
 class Question(NamedTuple):
@@ -75,7 +81,12 @@ def _place(
     """Set the positions of a probe's attributes."""
     for number in range(words[probe]):
         point = words[probe + 2 + 2 * number]
-        positions[words[probe + 1 + 2 * number]] = OPEN if point == OPEN else labels[point]
+        position = OPEN
+        if point >= 0:
+            position = labels[point]
+        elif point <= BELOW:
+            position = labels[BELOW - point] - 1
+        positions[words[probe + 1 + 2 * number]] = position
 
 
 @borrowing
@@ -340,6 +351,15 @@ def _place_probes(
 
 
 @borrowing
+def _fetch(store: ProgramStore, owner: int) -> None:
+    """Have a program fetched from memory while others are looked at."""
+    at = store.starts[owner]
+    last = len(store.words) - 1
+    for line in range(FETCHED_LINES):
+        prefetch(store.words, min(last, at + LINE * line))
+
+
+@borrowing
 def scan(
     task: int,
     words: NDArray[np.int32],
@@ -369,6 +389,8 @@ def scan(
         _count_attributes(words, work, 1)
     count = 0
     for number in range(collected):
+        if number + AHEAD < collected:
+            _fetch(store, question.found[number + AHEAD])
         owner = question.found[number]
         state = _state(task, words, is_exact, store, owner, work)
         if state != NOTHING:

@@ -95,12 +95,12 @@ class StoredProbes:
 
     def __init__(self) -> None:
         self._attributes: Final[dict[str, AttributePlaces]] = {}
-        self._all: Final[set[Owner]] = set()
+        self._all: Final[dict[Owner, Probe]] = {}
         self._blank: Final[set[Owner]] = set()
 
     def add(self, owner: Owner, probe: Probe) -> None:
         """Add the probe of a filter."""
-        self._all.add(owner)
+        self._all[owner] = probe
         if probe.is_blank:
             self._blank.add(owner)
             return
@@ -111,7 +111,7 @@ class StoredProbes:
 
     def remove(self, owner: Owner, probe: Probe) -> None:
         """Remove the probe of a filter."""
-        self._all.discard(owner)
+        self._all.pop(owner, None)
         self._blank.discard(owner)
         if probe.is_blank:
             return
@@ -136,7 +136,7 @@ class StoredProbes:
     def within(self, cubes: Iterable[Cube] | None, points_of: PointsOf) -> AbstractSet[Owner]:
         """Return the filters whose probe may lie in one of some cubes, where None is everything."""
         if cubes is None:
-            return self._all
+            return self._all.keys()
         found: AbstractSet[Owner] = self._blank
         for cube in cubes:
             inside = self._within(cube, points_of)
@@ -158,6 +158,10 @@ class StoredProbes:
             if size < fewest:
                 best, fewest = (held, positions, points), size
         if best is None:
-            return self._all
+            return self._all.keys()
         held, positions, points = best
-        return held.within(positions, points)
+        found = held.within(positions, points)
+        if len(cube.positions) == 1:
+            return found
+        probes = self._all
+        return {owner for owner in found if probes[owner].may_be_in(cube)}
