@@ -14,6 +14,8 @@ from random import Random
 from numba.core.dispatcher import Dispatcher
 
 from strategies import random_event, random_filter, random_world
+from tamis.covering import CoveringIndex
+from tamis.covering.index import COMPILED_FROM
 from tamis.errors import JSONError
 from tamis.events import Event, encode_json
 from tamis.matching import Engine, Subscription, load_kernels
@@ -72,6 +74,20 @@ def match_simple_filters() -> None:
     engine.match_json(b'{"text": ["a1", "b"], "number": 0}')
 
 
+def compare(rng: Random) -> None:
+    """Use a covering index in every way."""
+    world = random_world(rng, typed=rng.random() < 0.5)
+    index = CoveringIndex(schema=world.schema)
+    filters = [random_filter(rng, world, rng.randrange(4)) for _ in range(COMPILED_FROM + 40)]
+    index.add_many(enumerate(filters))
+    for asked in filters[:20]:
+        index.covering(asked)
+        index.covered_by(asked)
+        index.intersecting(asked)
+    for number in range(20):
+        index.remove(number)
+
+
 def test_all_kernels_are_loaded_before_work() -> None:
     tests = Path(__file__).parents[1]
     # In a clone, PYTHONPATH says which tree is tested.
@@ -93,4 +109,5 @@ if __name__ == "__main__":
     for seed in range(WORLDS):
         work(Random(seed))
     match_simple_filters()
+    compare(Random(0))
     print(loaded() - before)

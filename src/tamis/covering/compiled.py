@@ -224,11 +224,14 @@ class CompiledFilters:
         return self._store.words[start : start + int(self._store.words[start + LENGTH])]
 
     def _tidy(self) -> None:
-        """Forget what was removed, and breakpoints that no filter has, if that is much."""
+        """Forget what no filter has, if that is much."""
         live = self._used - self._wasted
         is_wasteful = self._wasted > max(MIN_WASTE, live)
-        if not is_wasteful and len(self._points) <= max(MIN_WASTE, 2 * self._points_kept):
-            return
+        if is_wasteful or len(self._points) > max(MIN_WASTE, 2 * self._points_kept):
+            self.compact()
+
+    def compact(self) -> None:
+        """Forget what was removed, and breakpoints that no filter has."""
         old, points = self._store, self._points
         numbers = np.flatnonzero(old.starts != FREE)
         programs = [self.words_of(number).copy() for number in numbers.tolist()]

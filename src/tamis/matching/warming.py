@@ -10,6 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from tamis.covering.warming import use_covering_kernels
 from tamis.diagrams import covers
 from tamis.filters import FilterLimits, Mode
 from tamis.jit import announced_in_terminals_only
@@ -77,6 +78,7 @@ def _use_kernels() -> None:
     for numbers in ([1, None], [1.5, None], [1, 2], [1.5, 2.5]):
         wide.match_batch(pa.table({f"x{n}": numbers for n in range(30)}))
     covers(parse('number < 5 or text contains "a"'), parse("number < 4"))
+    use_covering_kernels()
 
 
 def _subscriptions() -> Iterator[Subscription]:
