@@ -371,6 +371,23 @@ async def test_a_hidden_ordering_key_is_not_named(tmp_path: Path) -> None:
         assert "secret" not in said
 
 
+@run_async
+async def test_no_refusal_names_what_another_credential_has_written(tmp_path: Path) -> None:
+    async with opened(tmp_path) as fixture:
+        narrow, broad = await member_of(fixture, "narrow"), await member_of(fixture)
+        await subscribe(broad.session, "secret = 1", "g")
+        session = narrow.session
+        for asked in (
+            session.fetch("g"),
+            session.explain(id_="g", event=b'{"n": 1}'),
+            session.renew("g", 60.0),
+            session.delete("g"),
+        ):
+            said = await refusal(asked)
+            assert "tests attributes that you may not see" in said
+            assert "secret" not in said
+
+
 def test_members_may_start_together(tmp_path: Path) -> None:
     async def main() -> None:
         async with opened(tmp_path) as fixture:

@@ -16,6 +16,7 @@ import pytest
 
 from seeds import seeds
 from tamis.broker import Session
+from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.roaming import homecomings, service
 from tamis.broker.roaming.departures import Departures
 from tamis.broker.roaming.letters import FenceAnswer, FenceRequest
@@ -354,6 +355,37 @@ async def test_a_narrow_credential_that_moves_a_subscription_takes_nothing_from_
         await broad.publish([b'{"n": 6}'])
         await (await brokers.session("north", "narrow")).subscribe(WANTED)
         assert await taken(await brokers.session("north", "broad"), 1) == [6]
+
+
+@run_async
+async def test_whoever_acknowledges_at_the_former_home_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_forget, forget = asyncio.Event(), Departures._forget
+
+    async def forget_later(self: Departures, found: ActiveSubscription, move: str) -> None:
+        await may_forget.wait()
+        await forget(self, found, move)
+
+    monkeypatch.setattr(Departures, "_forget", forget_later)
+
+    async with local_brokers(tmp_path, LINE[:1]) as brokers:
+        home, away = await brokers.session("north"), await brokers.session("hub")
+        await home.subscribe(WANTED)
+        await home.publish([b'{"n": 1}'])
+        [event] = await home.fetch("laptop", wait=20)
+        await subscribe_in_time(away.subscribe)
+        with pytest.raises(RefusedError, match="moves to the broker") as refused:
+            await home.acknowledge("laptop", [event.sequence])
+        assert refused.value.code == "conflict"
+        may_forget.set()
+        await eventually_async(partial(has_none, brokers, "north"), partial(state_of, brokers))
+        with pytest.raises(RefusedError, match=r"has moved to the broker .* connect there") as gone:
+            await home.acknowledge("laptop", [event.sequence])
+        assert gone.value.code == "not_found"
+        # So it comes again, and says so.
+        [again] = await away.fetch("laptop", wait=20)
+        assert again.attempt > 1
 
 
 @run_async

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # Changes when rights are compiled in another way, so that what is compiled is compiled again.
 RIGHTS: Final = "for every value"
+# Subscriptions that have moved away, of which the former home remembers where they are.
+MAX_DEPARTED: Final = 10_000
 
 
 class FormerFilter(msgspec.Struct, frozen=True):
@@ -357,6 +359,8 @@ class SubscriptionIndex:
         """The links to them, by their ids; they are among the subscriptions, too."""
         self.moved: dict[int, ActiveSubscription] = {}
         """Those that came from another broker, which may have handed over what is matched here."""
+        self.departed: dict[tuple[str, str], str] = {}
+        """The last ones that have moved away, by owner and name, and to which broker."""
         self.note_change: Callable[[int], object] = lambda _: None
         """Called with the number of each subscription that comes, goes or is matched otherwise."""
         self._changing = Lock()
@@ -379,6 +383,7 @@ class SubscriptionIndex:
                 stored = subscription.stored
                 self.by_number[stored.number] = subscription
                 self.by_key[stored.owner, stored.name] = subscription
+                self.departed.pop((stored.owner, stored.name), None)
                 self._owned.setdefault(stored.owner, {})[stored.number] = subscription
                 if subscription.cut:
                     self.moved[stored.number] = subscription
@@ -398,6 +403,13 @@ class SubscriptionIndex:
                 del self._owned[owner]
             self.owners = len(self._owned)
             self.note_change(subscription.number)
+
+    def note_departed(self, subscription: ActiveSubscription, target: str) -> None:
+        """Remember where a subscription is now, for those who still ask here."""
+        with self._changing:
+            self.departed[subscription.key] = target
+            if len(self.departed) > MAX_DEPARTED:
+                del self.departed[next(iter(self.departed))]
 
     def get(self, number: int) -> ActiveSubscription | None:
         """Return the subscription with a number."""

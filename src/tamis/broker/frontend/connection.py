@@ -71,9 +71,9 @@ FIRST_PRIVATE_CODE: Final = 4000
 # A closing frame holds no more.
 MAX_REASON_BYTES: Final = 123
 
-# A subscription may end while a client still acknowledges its events, and an outcome that cannot be
-# stored only means another delivery.
-FORGIVEN: Final = RETRYABLE | {Code.NOT_FOUND}
+# A subscription may end, or move away, while a client still acknowledges its events, and an outcome
+# that cannot be stored only means another delivery.
+FORGIVEN: Final = RETRYABLE | {Code.NOT_FOUND, Code.CONFLICT}
 
 ASGIMessage = MutableMapping[str, Any]
 """An ASGI message of a WebSocket."""

@@ -184,9 +184,11 @@ class Roaming:
         """Store a subscription that is to come here, and return it."""
         if answer.is_group:
             raise RefusedError(Code.CONFLICT, group_stays(wanted.durable or ""))
-        read = self._manager.parse_allowed
-        filter_, mode = read(wanted.filter, wanted.language, wanted.mode, rights)
-        there, its_mode = read(answer.filter, answer.language, answer.mode, rights)
+        manager = self._manager
+        filter_, mode = manager.parse_allowed(wanted.filter, wanted.language, wanted.mode, rights)
+        there, its_mode = manager.parse_stored(
+            wanted.durable or "", answer.filter, answer.language, answer.mode, rights
+        )
         if not wanted.resumes and (filter_, mode) != (there, its_mode):
             raise RefusedError(
                 Code.CONFLICT,

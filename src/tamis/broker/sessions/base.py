@@ -28,7 +28,7 @@ from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.broker.publish.quotas import PublishingQuota
 from tamis.broker.queries.service import QueryService
 from tamis.broker.subscribe.history import History
-from tamis.broker.subscribe.manager import SubscriptionManager, require_settled
+from tamis.broker.subscribe.manager import SubscriptionManager, has_moved, require_settled
 from tamis.errors import RefusedError
 from tamis.matching import Engine
 from tamis.protocol import Code, Subscribe
@@ -128,6 +128,9 @@ class SessionBase:
         self._require_open()
         found = self._services.subscription_index.find(self.principal.name, id_)
         if found is None or self._services.subscription_manager.has_expired(found):
+            target = self._services.subscription_index.departed.get((self.principal.name, id_))
+            if target is not None:
+                raise RefusedError(Code.NOT_FOUND, has_moved(id_, target))
             raise RefusedError(Code.NOT_FOUND, f"there is no subscription {id_!r:.80}")
         if not (may_leave and found.departure is not None):
             require_settled(found)

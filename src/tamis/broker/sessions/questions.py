@@ -158,10 +158,13 @@ class Questions(SessionBase):
         subscription_manager = self._services.subscription_manager
         if id_ is not None:
             stored = self._find(id_).stored
-            filter_, language, mode = stored.filter, stored.language, stored.mode
-        parsed, chosen = subscription_manager.parse_allowed(
-            filter_ or "", language, mode, self.rights
-        )
+            parsed, chosen = subscription_manager.parse_stored(
+                id_, stored.filter, stored.language, stored.mode, self.rights
+            )
+        else:
+            parsed, chosen = subscription_manager.parse_allowed(
+                filter_ or "", language, mode, self.rights
+            )
         own, schema = self.rights.check_filter(parsed), self.rights.schema
         is_total = self._services.engine.mode == "total"
         try:

@@ -428,7 +428,8 @@ class Session(Questions, Queries, Advertising, Administration):
         """Acknowledge events, so that they are not delivered again."""
         services = self._services
         subscription = services.subscription_index.by_key.get((self.principal.name, id_))
-        if subscription is None or self.closed.done():
+        if subscription is None or subscription.is_moving or self.closed.done():
+            # What is acknowledged after it began to leave, its next home would not hear of.
             subscription = self._find(id_)
         if subscription.queue.is_shared:
             sequences = self._own_among(subscription, sequences, up_to)

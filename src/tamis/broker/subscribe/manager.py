@@ -41,7 +41,7 @@ from tamis.broker.subscribe.making import (
 from tamis.broker.subscribe.replay import Replayer
 from tamis.broker.subscribe.suspensions import Suspensions
 from tamis.broker.subscribe.updates import FilterUpdates, WantedFilter
-from tamis.errors import RefusedError, StorageError, TamisError
+from tamis.errors import AccessError, RefusedError, StorageError, TamisError
 from tamis.events import Event
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
@@ -252,6 +252,24 @@ class SubscriptionManager:
         filter_, chosen, _ = self._reader.read(text, language, mode, rights)
         return filter_, chosen
 
+    def parse_stored(
+        self, name: str, text: str, language: str, mode: str, rights: Rights
+    ) -> tuple[Filter, Mode]:
+        """Parse a filter that another credential may have written, as `parse_allowed` does.
+
+        What the reader may not see is not named: nobody has told it that the filter is about that.
+        """
+        try:
+            return self.parse_allowed(text, language, mode, rights)
+        except TamisError:
+            if not rights.hides_anything or not rights.may_subscribe:
+                raise
+            raise AccessError(
+                Code.FORBIDDEN,
+                f"the filter of {name!r:.80} tests attributes that you may not see: use a "
+                "credential that may, or another name",
+            ) from None
+
     def read_filter(
         self, text: str, language: str, mode: str | None, rights: Rights
     ) -> WantedFilter:
@@ -267,7 +285,7 @@ class SubscriptionManager:
         """
         if not subscription.has_only_roles_of(principal):
             stored = subscription.stored
-            self.parse_allowed(stored.filter, stored.language, stored.mode, rights)
+            self.parse_stored(stored.name, stored.filter, stored.language, stored.mode, rights)
 
     def _since(self, wanted: Subscribe) -> int | None:
         """Return the first event of the past that is wanted; None: new events only."""
@@ -324,7 +342,7 @@ class SubscriptionManager:
         if {*subscription.owner.roles} == {*principal.roles} and not subscription.is_suspended:
             return
         stored = subscription.stored
-        self.parse_allowed(stored.filter, stored.language, stored.mode, rights)
+        self.parse_stored(stored.name, stored.filter, stored.language, stored.mode, rights)
         # Roles that the policy does not define grant nothing.
         roles = {*principal.roles} & {*rights.roles}
         if roles <= {*subscription.owner.roles} and not subscription.is_suspended:
@@ -558,6 +576,14 @@ def require_settled(subscription: ActiveSubscription) -> None:
             Code.UNAVAILABLE,
             f"the subscription {name!r} is on its way here from its former home; try again",
         )
+
+
+def has_moved(name: str, target: str) -> str:
+    """Return where a subscription is that was here."""
+    return (
+        f"the subscription {name!r:.80} has moved to the broker {target[:8]}: connect there, or "
+        "bring it back with roaming=True"
+    )
 
 
 def _ended(subscription: ActiveSubscription) -> RefusedError:
