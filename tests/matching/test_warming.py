@@ -56,7 +56,7 @@ def work(rng: Random) -> None:
         restored.match_batch(events).pairs()
 
 
-def encoded(events: Iterable[Event]) -> list[bytes]:
+def encoded(events: Iterable[Event]) -> list[str]:
     """Return events as JSON, without those that have no form in it."""
     texts = []
     for event in events:
