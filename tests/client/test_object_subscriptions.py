@@ -284,7 +284,7 @@ def test_what_is_no_event_is_refused() -> None:
         async with tamis.open_bus() as bus:
             await what(bus)
 
-    with pytest.raises(EventError, match="'int' is not an event; give a mapping, JSON text, or an"):
+    with pytest.raises(EventError, match="'int' is not an event; give a mapping, JSON text, an"):
         asyncio.run(publish(lambda bus: bus.publish(5)))
     with pytest.raises(EventError, match="publish_many takes several events, not one Offer"):
         asyncio.run(publish(lambda bus: bus.publish_many(Offer("a", Decimal(1)))))  # type: ignore[arg-type]

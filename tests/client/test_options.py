@@ -36,7 +36,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"acknowledge": True}, "acknowledge is True; it must be 'auto' or 'manual'"),
     ({"mode": "stirct"}, 'did you mean "strict"?'),
     ({"mode": 3}, "mode is 3; it must be"),
-    ({"language": "jmx"}, "language is 'jmx'; it must be 'tamis', 'jms' or 'siena'"),
+    ({"language": "jmx"}, "language is 'jmx'; it must be 'tamis', 'jms', 'siena', 'xql'"),
     ({"start": "earlist"}, 'did you mean "earliest"?'),
     ({"start": "tomorrow"}, "start is 'tomorrow'; it must be 'latest', 'earliest', a sequence"),
     ({"start": 1.5}, "start is 1.5; it must be"),

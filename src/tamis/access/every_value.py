@@ -13,7 +13,7 @@ finds among the others is checked here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final
 
@@ -25,7 +25,7 @@ from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
 from tamis.filters.atoms import Between, Compare, HasKind, In, Present, ValueAtom
 from tamis.filters.boolean import And, Constant, Not, Or, TruthSets
-from tamis.filters.modes import View, view_of
+from tamis.filters.modes import UNKNOWN, View, view_of
 from tamis.filters.printing import ANY
 
 # An event with more choices than these for one part of a right does not satisfy it.
@@ -44,11 +44,24 @@ def holds_for_every_value(right: FilterInMode, event: Event, schema: Schema | No
     if has_single_values(event, filter_.attributes()):
         return filter_.matches(event, mode, schema)
     view = view_of(event, mode, schema)
+    single = {name: [(value,) for value in values] for name, values in view.event.items()}
+    return holds_for_every_choice(right, single, schema)
+
+
+ValueAlternatives = Mapping[str, Sequence[tuple[Value, ...]]]
+"""The values of each attribute, of which somebody looks at one; what stands together is one."""
+
+
+def holds_for_every_choice(
+    right: FilterInMode, choices: ValueAlternatives, schema: Schema | None
+) -> bool:
+    """Return whether a right holds for each choice; what is absent is that by its mode already."""
+    filter_, mode = right
     bound = filter_ if schema is None else filter_.bind(schema)
-    choices = _ValueChoices(view)
-    if mode is Mode.STRICT and not all(map(choices.always_know, bound.atoms())):
+    chosen = _ValueChoices(choices, UNKNOWN[mode], schema)
+    if mode is Mode.STRICT and not all(map(chosen.always_know, bound.atoms())):
         return False
-    return choices.are_always(bound, truth=True)
+    return chosen.are_always(bound, truth=True)
 
 
 def has_single_values(event: Event, names: Iterable[str]) -> bool:
@@ -60,10 +73,12 @@ def has_single_values(event: Event, names: Iterable[str]) -> bool:
 class _ValueChoices:
     """The choices of one value of each attribute of an event."""
 
-    def __init__(self, view: View) -> None:
-        self._event = view.event
-        self._unknown = view.unknown
-        self._schema = view.schema
+    def __init__(
+        self, choices: ValueAlternatives, unknown: bool | None, schema: Schema | None
+    ) -> None:
+        self._choices = choices
+        self._unknown = unknown
+        self._schema = schema
 
     def are_always(self, filter_: Filter, *, truth: bool) -> bool:
         """Return whether a filter has a truth for every choice."""
@@ -96,21 +111,21 @@ class _ValueChoices:
     def _truths(self, filter_: Filter) -> Iterator[bool | None]:
         names = filter_.attributes()
         if isinstance(filter_, ValueAtom):
-            values = self._event.get(filter_.attribute, ())
+            values = self._choices.get(filter_.attribute, ())
             yield from (self._truth(filter_, value) for value in values)
             if values:
                 return
-        there = {n: values for n, values in self._event.items() if n in names or ANY in names}
+        there = {n: values for n, values in self._choices.items() if n in names or ANY in names}
         if math.prod(map(len, there.values())) > MAX_CHOICES:
             yield None
             return
         for chosen in product(*there.values()):
-            choice = zip(there, ((value,) for value in chosen), strict=True)
-            chosen_event = Event.of_checked(dict(choice))
+            chosen_event = Event.of_checked(dict(zip(there, chosen, strict=True)))
             yield filter_.truth_in(View(chosen_event, self._unknown, self._schema))
 
-    def _truth(self, atom: ValueAtom, value: Value) -> bool | None:
-        return atom.accepts(value) if kind_of(value) is atom.kind else self._unknown
+    def _truth(self, atom: ValueAtom, chosen: tuple[Value, ...]) -> bool | None:
+        tested = [value for value in chosen if kind_of(value) is atom.kind]
+        return any(map(atom.accepts, tested)) if tested else self._unknown
 
 
 def _independent(terms: Sequence[Filter]) -> list[list[Filter]]:

@@ -18,9 +18,14 @@ from tamis.access.quotas import Quotas
 from tamis.access.roles import Role, Scope
 from tamis.errors import AccessError
 from tamis.events import CloudEvent, Event, Schema
+from tamis.events.gathering import HoldsAttributes
 from tamis.filters import Filter, all_of, any_of
 from tamis.filters.modes import as_mode
 from tamis.filters.printing import ANY, show_name
+from tamis.languages.exactness import QueryTest, over_attributes
+
+PublishedEvent = Event | CloudEvent | HoldsAttributes
+"""An event as it was published; what is neither of the first two is a document."""
 
 
 class Sight:
@@ -121,8 +126,12 @@ class Rights:
         """Return whether the principal may publish any events."""
         return bool(self._publishing)
 
-    def check_publish(self, event: Event | CloudEvent) -> None:
+    def check_publish(self, event: PublishedEvent) -> None:
         """Refuse an event that no role allows to publish with all its attributes."""
+        if not isinstance(event, Event | CloudEvent):
+            if not any(scope.has_document(event) for scope in self._publishing):
+                raise self.unpublishable("the document, or that they restrict attributes")
+            return
         plain, names = _taken_apart(event, self._schema)
         allowed = _having_all_of(self._publishing, names)
         if not any(scope.has(plain, self._schema) for scope in allowed):
@@ -192,6 +201,12 @@ class Rights:
             filter_ = filter_.bind(self.schema)
         for name in sorted(filter_.attributes()):
             if not _include(self._sets, name):
+                if isinstance(filter_, QueryTest):
+                    raise AccessError(
+                        "forbidden",
+                        "a query can ask for anything in a document, and there are attributes that "
+                        "you may not see",
+                    )
                 if name == ANY:
                     raise AccessError(
                         "forbidden",
@@ -209,9 +224,10 @@ class Rights:
         """Return a user's filter joined with those of the roles, for matching.
 
         It holds wherever the user may see that the user's filter does. If some attribute has
-        several values, it may hold elsewhere too: `admits` tells.
+        several values, it may hold elsewhere too: `admits` tells. So it may if the filter is a
+        query, or tests elements: `satisfies` tells.
         """
-        own = FilterInMode(self.check_filter(filter_), as_mode(mode))
+        own = FilterInMode(*over_attributes(self.check_filter(filter_), as_mode(mode)))
         return join(own, self._conditions(filter_.attributes()), self._schema)
 
     def _conditions(self, names: frozenset[str]) -> list[list[FilterInMode]]:
@@ -228,20 +244,25 @@ class Rights:
             if not any(self._seeing[n].has_all_events for n in group)
         ]
 
-    def admits(self, event: Event | CloudEvent, plain: Event, filter_: Filter) -> bool:
+    def admits(
+        self, event: PublishedEvent, plain: Event | HoldsAttributes, filter_: Filter
+    ) -> bool:
         """Return whether an event that the effective filter matched may be seen.
 
         `plain` are the attributes of the event.
         """
-        if self._are_exact and has_single_values(plain, self._tested):
+        if isinstance(plain, Event) and self._are_exact and has_single_values(plain, self._tested):
             return True
         sight = self.sight(event)
         return sight is not None and sight.covers(filter_.attributes())
 
     # --- seeing ------------------------------------------------------------------------------
 
-    def sight(self, event: Event | CloudEvent) -> Sight | None:
+    def sight(self, event: PublishedEvent) -> Sight | None:
         """Return the visible part of an event, None if the event is invisible."""
+        if not isinstance(event, Event | CloudEvent):
+            whole = [s.attributes for s in self._seeing if s.has_document(event)]
+            return Sight(whole, self._schema) if whole else None
         plain, _ = _taken_apart(event, self._schema)
         seeing = [s.attributes for s in self._seeing if s.has(plain, self._schema)]
         return Sight(seeing, self._schema) if seeing else None

@@ -11,9 +11,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tamis.access.attributes import Attributes
+from tamis.access.documents import holds_for_document
 from tamis.access.every_value import holds_for_every_value
 from tamis.access.joining import FilterInMode
 from tamis.events import Event, Schema
+from tamis.events.gathering import HoldsAttributes
 from tamis.filters import TRUE, Mode
 
 # Names appear in log records, metrics and URLs.
@@ -66,6 +68,16 @@ class Scope(NamedTuple):
     def has(self, event: Event, schema: Schema | None) -> bool:
         """Return whether an event is in the scope, whichever of its values one looks at."""
         return self.has_all_events or holds_for_every_value(self.condition, event, schema)
+
+    def has_document(self, document: HoldsAttributes) -> bool:
+        """Return whether a document is in the scope, which is all or nothing.
+
+        What is hidden of events cannot be taken out of a document: the text of an element is in all
+        elements around it. So a scope that hides anything has no documents.
+        """
+        if not self.attributes.are_all:
+            return False
+        return self.has_all_events or holds_for_document(self.condition, document)
 
     @property
     def has_all_events(self) -> bool:

@@ -21,6 +21,7 @@ from tamis.access import RateLimiter
 from tamis.broker.advertising.service import AdvertisingService
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.dead_letters import DeadLetterReader
+from tamis.broker.deliver.exact_checks import ExactChecks
 from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.routes import is_link
@@ -155,6 +156,10 @@ class Broker:
             self.subscription_index,
             health=self.health,
         )
+        self.pacing = PrincipalPacing()
+        patient = partial(
+            FairExecutor, clock=clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+        )
         self.notifier = Notifier(
             event_cache=event_cache,
             acknowledgement_writer=self.acknowledgement_writer,
@@ -163,6 +168,9 @@ class Broker:
             clock=clock.time,
             steady_clock=self.steady_clock.time,
             supervisor=self.supervisor,
+            exactness=ExactChecks(
+                patient(executors.client, pause_after=self.pacing.pause_unless_alone)
+            ),
         )
         budget = matching_budget(settings, self.subscription_index, clock.monotonic)
         suspensions = Suspensions(
@@ -177,7 +185,6 @@ class Broker:
         fan_out = FanOut()
         # Whoever waits for room must learn that there is none to wait for.
         self.health.when_refusing(fan_out.wake_all)
-        self.pacing = PrincipalPacing()
         self.deferred_writer = DeferredWriter(
             state=store.state,
             subscription_index=self.subscription_index,
@@ -219,9 +226,6 @@ class Broker:
             health=self.health,
         )
         pause = self.pacing.pause_after
-        patient = partial(
-            FairExecutor, clock=clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
-        )
         replays = patient(executors.background, pause_after=pause)
         self.replayer = Replayer(
             store, event_cache, replays, self.supervisor, self.acknowledgement_writer.count_lost

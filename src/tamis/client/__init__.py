@@ -8,9 +8,10 @@ from tamis.client.advertisement import Advertisement
 from tamis.client.bus import Bus, connect
 from tamis.client.consumer import Consumer
 from tamis.client.data_source import DataSource, SourceRequest
-from tamis.client.messages import Message
+from tamis.client.messages import Message, XMLText
 from tamis.client.object_consumer import ObjectConsumer
 from tamis.client.options import ClientOptions, ConnectOptions, Missed, SubscribeOptions
+from tamis.client.query_consumer import QueryConsumer
 from tamis.client.query_results import QueryResult
 from tamis.client.sync import SyncBus, connect_sync
 from tamis.client.sync_advertisements import SyncAdvertisement
@@ -28,6 +29,7 @@ __all__ = [
     "Message",
     "Missed",
     "ObjectConsumer",
+    "QueryConsumer",
     "QueryResult",
     "Receipt",
     "SourceRequest",
@@ -39,6 +41,7 @@ __all__ = [
     "SyncMessage",
     "SyncObjectConsumer",
     "SyncQueryResult",
+    "XMLText",
     "connect",
     "connect_sync",
 ]

@@ -210,8 +210,11 @@ class Advertisement:
 
 
 def read_encoded(event: EncodedEvent) -> Event | None:
-    """Return what an event says; None if the broker will refuse it."""
+    """Return what an event says; None if that is not known here, or the broker will refuse it."""
     try:
+        if event.format == "xml":
+            # What it says is not known without parsing it: the broker does that.
+            return None
         if event.format == "cloudevents":
             return decode_cloudevent(event.text).event()
         return decode_json(event.text)

@@ -9,7 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Never, Self, TypeVar, Unpack, cast, overload
 
 from tamis.client import option_checks as checks
 from tamis.client.advertisement import Advertisement, AdvertisementOptions
@@ -40,6 +40,12 @@ from tamis.client.options import (
     ConsumerOptions,
     SubscribeOptions,
     refuse_function,
+)
+from tamis.client.query_consumer import (
+    DocumentQuery,
+    DocumentRequest,
+    QueryConsumer,
+    is_document_query,
 )
 from tamis.client.query_results import Queryable, QueryOptions, QueryResult
 from tamis.client.queues import Outbox, PendingPublication
@@ -338,14 +344,23 @@ class Bus(ManagingBus):
         **options: Unpack[SubscribeOptions],
     ) -> ObjectConsumer: ...
 
+    @overload
     def subscribe(
         self,
-        filter: str | Filter | FilterOverObjects = "true",  # noqa: A002
+        filter: DocumentQuery,
         **options: Unpack[SubscribeOptions],
-    ) -> Consumer | ObjectConsumer:
+    ) -> QueryConsumer: ...
+
+    def subscribe(
+        self,
+        filter: str | Filter | FilterOverObjects | DocumentQuery = "true",  # noqa: A002
+        **options: Unpack[SubscribeOptions],
+    ) -> Consumer | ObjectConsumer | QueryConsumer:
         """Return the events that match a filter: `async for event in bus.subscribe("price < 5")`.
 
-        With a filter over objects, return the objects that satisfy it. With a `durable` name, the
+        With a filter over objects, return the objects that satisfy it. With a query over documents
+        (`tamis.xml.query`), check here what the broker's filter lets through; as text, with
+        `language="xql"` or `"xpath"`, the broker checks it. With a `durable` name, the
         broker keeps unacknowledged events while the client is disconnected and when either side
         restarts. Asking for the next event acknowledges the last one, or with
         `acknowledge="manual"`, `event.ack()` does. `SubscribeOptions` lists all options.
@@ -353,11 +368,15 @@ class Bus(ManagingBus):
         window = self._options.window
         if isinstance(filter, ObjectFilter | StandIn):
             return ObjectConsumer(self._reconnector, ObjectRequest.of(filter, window, options))
+        if is_document_query(filter):
+            query = cast("DocumentQuery", filter)
+            return QueryConsumer(self._reconnector, DocumentRequest.of(query, window, options))
+        filter = cast("str | Filter", filter)  # noqa: A001
         return Consumer(self._reconnector, ConsumerOptions.of(filter, window, options))
 
     def on(
         self,
-        filter: str | Filter | FilterOverObjects = "true",  # noqa: A002
+        filter: str | Filter | FilterOverObjects | DocumentQuery = "true",  # noqa: A002
         **options: Unpack[SubscribeOptions],
     ) -> Callable[[AnyHandler], AnyHandler]:
         """Call the decorated function, asynchronous or not, with every event that matches.

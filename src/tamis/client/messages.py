@@ -12,7 +12,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast, get_args
 
 import msgspec
 
@@ -20,6 +20,7 @@ from tamis.client.option_checks import check_duration, check_text
 from tamis.errors import EventError, LimitError, RefusedError
 from tamis.events import CloudEvent, Event, decode_json, encode_cloudevent, encode_json
 from tamis.events.event import SINGLE
+from tamis.events.gathering import HoldsAttributes
 from tamis.events.json_text import dump_json
 from tamis.events.places import inside
 from tamis.events.values import brief
@@ -27,6 +28,47 @@ from tamis.objects.codec import encode_object, is_message_object
 from tamis.protocol import Code, Delivery, Welcome
 from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat
 from tamis.units import Duration
+
+if TYPE_CHECKING:
+    from tamis.xml import Document
+
+XML: Final = "xml"
+
+
+class XMLText(NamedTuple):
+    r"""An XML document to publish, as text; the broker parses it.
+
+    >>> encode_event(XMLText("<order number='17'/>"))
+    EncodedEvent(text=b'"<order number=\'17\'/>"', format='xml')
+    """
+
+    text: str
+
+
+class DocumentDelivery(Delivery, frozen=True):
+    """An event with the document that it is, parsed."""
+
+    document: Any = None
+
+    @classmethod
+    def of(cls, delivery: Delivery, document: Document) -> DocumentDelivery:
+        """Return a delivery with its document."""
+        fields = {name: getattr(delivery, name) for name in Delivery.__struct_fields__}
+        return cls(**fields, document=document)
+
+
+def document_of(delivery: Delivery) -> Document | None:
+    """Return the document that an event is; None if it is none."""
+    if isinstance(delivery, DocumentDelivery):
+        return cast("Document", delivery.document)
+    if delivery.format != XML:
+        return None
+    # The extra `xml` is needed only here.
+    from tamis.xml import Document, XMLLimits  # noqa: PLC0415
+
+    text = msgspec.json.decode(delivery.data, type=str)
+    # The broker has limited it; these only bound what a document of that size can be.
+    return Document.parse(text, limits=XMLLimits(size=max(4 * len(text), 1)))
 
 
 class AcknowledgementSink(Protocol):
@@ -52,24 +94,45 @@ class NoAcknowledgements:
 class ReceivedEvent(Mapping[str, Any]):
     """An event that matched: its attributes as a mapping, and where and when it was stored."""
 
-    __slots__ = ("_data", "_delivery", "_is_settled", "_sink")
+    __slots__ = ("_data", "_delivery", "_document", "_is_settled", "_sink")
 
     def __init__(self, delivery: Delivery, sink: AcknowledgementSink) -> None:
         self._delivery = delivery
         self._sink = sink
         self._data: dict[str, Any] | None = None
+        self._document: Document | None = None
         self._is_settled = False
 
     @property
     def data(self) -> dict[str, Any]:
-        """Return the event as it was published, nested objects as dictionaries."""
+        """Return the event as it was published, nested objects as dictionaries.
+
+        Of a document, the values of its elements and attributes by their paths.
+        """
         if self._data is None:
-            self._data = msgspec.json.decode(self._delivery.data)
+            document = self.document
+            self._data = (
+                msgspec.json.decode(self._delivery.data) if document is None else _by_path(document)
+            )
         return self._data
 
     @property
+    def document(self) -> Document | None:
+        """Return the XML document that it is, parsed; None if it is none."""
+        if self._document is None and self._delivery.format == XML:
+            self._document = document_of(self._delivery)
+        return self._document
+
+    @property
+    def xml(self) -> str | None:
+        """Return the text of the XML document that it is, as it was sent; None if it is none."""
+        if self._delivery.format != XML:
+            return None
+        return msgspec.json.decode(self._delivery.data, type=str)
+
+    @property
     def text(self) -> bytes:
-        """Return the event as JSON."""
+        """Return the event as JSON; a document is a JSON string."""
         return bytes(self._delivery.data)
 
     @property
@@ -99,7 +162,7 @@ class ReceivedEvent(Mapping[str, Any]):
 
     @property
     def format(self) -> str:
-        """Return `json` or `cloudevents`."""
+        """Return `json`, `cloudevents` or `xml`."""
         return self._delivery.format
 
     @property
@@ -118,7 +181,8 @@ class ReceivedEvent(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         again = f", attempt {self.attempt}" if self.attempt > 1 else ""
-        return f"<{type(self).__name__} {self.sequence}{again}: {self.data!r}>"
+        shown = repr(self.data) if self.xml is None else self.xml
+        return f"<{type(self).__name__} {self.sequence}{again}: {shown}>"
 
     def acknowledge(self) -> None:
         """Acknowledge it, unless it is settled already."""
@@ -149,9 +213,14 @@ class Message(ReceivedEvent):
         self.reject(delay, reason)
 
 
+def _by_path(document: Document) -> dict[str, Any]:
+    found = document.__attributes__(None)
+    return {name: values[0] if len(values) == 1 else [*values] for name, values in found.items()}
+
+
 Publishable = Mapping[str, Any] | CloudEvent | str | bytes | object
-"""A mapping, an `Event`, a `CloudEvent`, a received message, JSON text, or an object of a class
-that declares its fields."""
+"""A mapping, an `Event`, a `CloudEvent`, a received message, JSON text, an XML document
+(`tamis.xml.Document`, or `XMLText`), or an object of a class that declares its fields."""
 
 MAX_EVENTS_PER_FRAME: Final = 500
 # The rest of a frame: names, numbers, a comma per event.
@@ -177,19 +246,33 @@ def encode_event(event: Publishable) -> EncodedEvent:
         case Event():
             return EncodedEvent(encode_json(event).encode(), "json")
         case ReceivedEvent():
-            return EncodedEvent(
-                event.text, "cloudevents" if event.format == "cloudevents" else "json"
-            )
+            return EncodedEvent(event.text, _format(event.format))
+        case XMLText():
+            return _encoded_document(event.text)
         case Mapping():
             return EncodedEvent(_json(event), "json")
         case str() | bytes():
             return EncodedEvent(_checked(event), "json")
+    text = getattr(event, "text", None) if isinstance(event, HoldsAttributes) else None
+    if isinstance(text, str):
+        return _encoded_document(text)
     if not is_message_object(event):
         raise EventError(
-            f"{type(event).__name__!r} is not an event; give a mapping, JSON text, or an object "
-            "of a class that declares its fields"
+            f"{type(event).__name__!r} is not an event; give a mapping, JSON text, an XML document "
+            "or an object of a class that declares its fields"
         )
     return EncodedEvent(encode_object(event), "json")
+
+
+def _format(name: str) -> EventFormat:
+    return cast("EventFormat", name if name in get_args(EventFormat) else "json")
+
+
+def _encoded_document(text: str) -> EncodedEvent:
+    try:
+        return EncodedEvent(msgspec.json.encode(text), XML)
+    except UnicodeEncodeError:
+        raise EventError("a lone surrogate is not a character of XML") from None
 
 
 def check_several(
@@ -197,7 +280,9 @@ def check_several(
 ) -> None:
     """Refuse one event where several are expected: its names would be taken for events."""
     kind = type(events).__name__
-    if isinstance(events, Mapping | CloudEvent | str | bytes) or is_message_object(events):
+    is_document = isinstance(events, XMLText | HoldsAttributes)
+    is_event = isinstance(events, Mapping | CloudEvent | str | bytes) or is_document
+    if is_event or is_message_object(events):
         raise EventError(f"{function} takes several events, not one {kind}; {one}")
     if not isinstance(events, Iterable | AsyncIterable):
         raise EventError(f"{function} takes several events, not {kind}; give a list")

@@ -14,7 +14,7 @@ from tamis.events import EventLimits
 from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.filters import Filter, Mode
-from tamis.languages.registry import LANGUAGES
+from tamis.languages.registry import ALL_LANGUAGES
 from tamis.misfits import find_misfit
 from tamis.protocol.frames import MAX_ATTEMPTS, MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
@@ -62,7 +62,7 @@ def check_mode(mode: Mode | str | None) -> Mode | None:
 
 def check_language(language: str) -> str:
     """Return the name of a language of filters."""
-    return check_choice("language", language, LANGUAGES)
+    return check_choice("language", language, ALL_LANGUAGES)
 
 
 def check_filter(filter_: str | Filter) -> str:

@@ -15,9 +15,10 @@ from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypeVar, Unpack, overload
+from typing import Any, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
 from tamis.client.bus import Bus, connect
+from tamis.client.consumer import Consumer
 from tamis.client.data_source import SourceHandler
 from tamis.client.environment import broker_address
 from tamis.client.management import HistorySearch, read_history
@@ -38,6 +39,7 @@ from tamis.client.options import (
     SubscribeOptions,
     refuse_function,
 )
+from tamis.client.query_consumer import DocumentQuery
 from tamis.client.query_results import Queryable
 from tamis.client.sync_advertisements import SyncAdvertisement
 from tamis.client.sync_consumers import LoopThread, SyncConsumer, SyncMessage, SyncObjectConsumer
@@ -184,9 +186,16 @@ class SyncBus(SyncMethods):
         **options: Unpack[SubscribeOptions],
     ) -> SyncObjectConsumer: ...
 
+    @overload
     def subscribe(
         self,
-        filter: str | Filter | FilterOverObjects = "true",  # noqa: A002
+        filter: DocumentQuery,
+        **options: Unpack[SubscribeOptions],
+    ) -> SyncConsumer: ...
+
+    def subscribe(
+        self,
+        filter: str | Filter | FilterOverObjects | DocumentQuery = "true",  # noqa: A002
         **options: Unpack[SubscribeOptions],
     ) -> SyncConsumer | SyncObjectConsumer:
         """Subscribe to a filter, and return the events, or objects, that match it."""
@@ -195,13 +204,13 @@ class SyncBus(SyncMethods):
             objects = bus.subscribe(filter, **options)
             thread.call(objects.start())
             return SyncObjectConsumer(thread, objects)
-        consumer = bus.subscribe(filter, **options)
+        consumer = cast("Consumer", bus.subscribe(filter, **options))
         thread.call(consumer.start())
         return SyncConsumer(thread, consumer)
 
     def on(
         self,
-        filter: str | Filter | FilterOverObjects = "true",  # noqa: A002
+        filter: str | Filter | FilterOverObjects | DocumentQuery = "true",  # noqa: A002
         **options: Unpack[SubscribeOptions],
     ) -> Callable[[AnyFunction], AnyFunction]:
         """Call the decorated function with every event that matches, while `run` runs."""

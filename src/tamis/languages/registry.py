@@ -22,6 +22,9 @@ LANGUAGES: Final[Mapping[str, Callable[[str, FilterLimits], Filter]]] = {
 QUERY_LANGUAGES: Final = ("xql", "xpath")
 """Languages of queries over XML documents: `translate` makes filters of them."""
 
+ALL_LANGUAGES: Final = (*LANGUAGES, *QUERY_LANGUAGES)
+"""What subscriptions are written in."""
+
 
 def parse(text: str, language: str = "tamis", *, limits: FilterLimits | None = None) -> Filter:
     """Parse a filter in one of the languages.
@@ -61,8 +64,8 @@ def translate(
 
 def unknown_language(name: object) -> FilterError:
     """Return the error for a language that is not in the table."""
-    known = ", ".join(map(repr, LANGUAGES))
-    hint = did_you_mean(str(name), LANGUAGES)
+    known = ", ".join(map(repr, ALL_LANGUAGES))
+    hint = did_you_mean(str(name), ALL_LANGUAGES)
     return FilterError(
         f"{name!r} is not a language that Tamis reads; it reads {known}"
         f"{'; ' + hint if hint else ''}"

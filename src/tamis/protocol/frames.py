@@ -41,7 +41,8 @@ from tamis.protocol.queries import (
 )
 
 SlowPolicy = Literal["wait", "drop", "disconnect"]
-EventFormat = Literal["json", "cloudevents"]
+EventFormat = Literal["json", "cloudevents", "xml"]
+"""An event of the format `xml` is a JSON string with the text of a document."""
 
 MAX_NAME_CHARACTERS: Final = 200
 MAX_REASON_CHARACTERS: Final = 500

@@ -14,7 +14,7 @@ from msgspec import Meta, field
 
 from tamis.events.schema import did_you_mean
 from tamis.filters import Filter, FilterLimits, Mode
-from tamis.languages.registry import LANGUAGES
+from tamis.languages.registry import ALL_LANGUAGES
 from tamis.protocol.codes import Code
 from tamis.protocol.frames import MAX_NAME_CHARACTERS, OrderingKeyName
 from tamis.protocol.management_table import OPERATIONS as OPERATIONS  # noqa: PLC0414 - exported
@@ -53,7 +53,7 @@ FilterText = Annotated[
 ]
 LanguageName = Annotated[
     str,
-    Meta(description="The language of the filter.", extra_json_schema={"enum": [*LANGUAGES]}),
+    Meta(description="The language of the filter.", extra_json_schema={"enum": [*ALL_LANGUAGES]}),
 ]
 ModeName = Annotated[
     Mode | None, Meta(description="What an absent attribute means; null: the broker's setting.")

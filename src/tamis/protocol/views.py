@@ -64,6 +64,9 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The first event that was not matched, because its filter takes too long; 0: none."""
     filter_from: int = 0
     """The first event that its present filter holds for; 0: it has had no other."""
+    residue: int = 0
+    """Events that its filter let through, and its query or tests of elements did not, since the
+    broker started."""
     group: bool = False
     """Whether a group shares it: each event goes to one of the members."""
     ordering_key: str = ""

@@ -11,6 +11,7 @@ from lxml import etree
 
 from tamis.errors import EventError, LimitError, XMLError
 from tamis.events.kinds import Value
+from tamis.xml.decoding import decode_document
 from tamis.xml.extraction import DocumentExtraction, all_attributes
 from tamis.xml.nodes import XMLNode, add_tree
 
@@ -21,10 +22,6 @@ MAX_DEPTH: Final = 200
 _PROLOG: Final = re.compile(
     r"\ufeff?(?:[ \t\r\n]++|<\?(?:(?!\?>).)*+\?>|<!--(?:(?!-->).)*+-->)*+", re.DOTALL
 )
-_ENCODING: Final = re.compile(
-    rb"""\s*<\?xml[^>]{0,100}?\sencoding\s*=\s*["']([A-Za-z0-9._-]{1,40})["']"""
-)
-_ENCODINGS: Final = ("utf-8", "us-ascii", "iso-8859-1", "iso-8859-15", "windows-1252")
 _CHUNK_BYTES: Final = 64 * 1024
 _OPTIONS: Final = {
     "resolve_entities": False,
@@ -79,7 +76,7 @@ class Document:
             raise XMLError(f"XML is a text or bytes, not {type(text).__name__!r}")
         if len(text) > 4 * bounds.size:
             raise LimitError("bytes of XML", actual=len(text), limit=bounds.size)
-        decoded = _decoded(text) if isinstance(text, bytes) else text
+        decoded = decode_document(text) if isinstance(text, bytes) else text
         encoded = _encoded(decoded)
         if len(encoded) > bounds.size:
             raise LimitError("bytes of XML", actual=len(encoded), limit=bounds.size)
@@ -154,24 +151,6 @@ def _more_attributes_than(limit: int) -> Any:
 def _deeper_than(depth: int) -> Any:
     """Return what finds out whether more elements lie inside each other."""
     return etree.XPath("boolean(" + "/*" * (depth + 1) + ")")
-
-
-def _decoded(given: bytes) -> str:
-    if given.startswith((b"\xff\xfe", b"\xfe\xff")):
-        encoding = "utf-16"
-    else:
-        declared = _ENCODING.match(given.removeprefix(b"\xef\xbb\xbf")[:200])
-        encoding = declared[1].decode().lower() if declared else "utf-8"
-        if encoding not in _ENCODINGS:
-            known = ", ".join(_ENCODINGS)
-            raise XMLError(
-                f'the encoding "{encoding}" is not read; use {known}, or UTF-16 with its mark'
-            )
-    try:
-        return given.decode(encoding)
-    except UnicodeDecodeError as error:
-        place = f"byte {error.start + 1:,}"
-        raise XMLError(f"this is not {encoding}: {error.reason}", place=place) from None
 
 
 def _encoded(text: str) -> bytes:

@@ -182,7 +182,7 @@ def test_a_repeated_publication_is_stored_once(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("headers", "body", "status", "code_and_words"),
     [
-        ({"Content-Type": "text/xml"}, "<a/>", 415, ("bad_request", "text/xml")),
+        ({"Content-Type": "text/csv"}, "a,b", 415, ("bad_request", "text/csv")),
         ({}, "{}", 415, ("bad_request", "without a Content-Type")),
         (JSON, "", 422, ("bad_event", "empty")),
         (JSON, '{"price": }', 422, ("bad_event", "column 11")),

@@ -114,6 +114,32 @@ def test_cloudevents_stay_cloudevents() -> None:
     assert event == json.loads(text)
 
 
+@pytest.mark.usefixtures("url")
+def test_documents_are_published_and_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "order.xml"
+    chairs, tables = (
+        f"<order>\n<line><sku>{first}</sku><n>9</n></line><line><sku>{second}</sku><n>1</n></line></order>"
+        for first, second in (("chair", "table"), ("table", "chair"))
+    )
+    path.write_text(chairs)
+    start = next_sequence()
+    assert published(tamis("pub", "--xml", path)) == (1, 0, 0)
+    done = tamis("pub", "--xml", "-e", tables, "-e", "<order>")
+    assert (done.code, published(done)) == (1, (1, 0, 1))
+    assert "rejected: event 2: line 1, column 8: this is not well-formed XML" in done.err
+    assert published(tamis("pub", "--xml", stdin=tables)) == (1, 0, 0)
+    query = "order/line[sku = 'chair' $and$ $not$ n < 5]"
+    for command in ("history", "sub"):
+        options = ("--language", "xql", "--from", start, "-n", 1)
+        assert [*map(str, tamis(command, query, *options).json)] == [chairs]
+        [shown] = tamis(command, query, *options, "--envelope").json
+        assert shown["event"] == chairs
+    table = tamis("history", query, "-l", "xql", "--from", start, "--format", "table")
+    assert "<order> <line><sku>chair</sku>" in table.out
+    assert tamis("pub", "--xml", "--cloudevents", path).code == 2
+    assert tamis("pub", "<order/>").code == 2
+
+
 # --- history -------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from tamis.access import Rights
+from tamis.broker.deliver.exact_checks import has_passed
 from tamis.broker.deliver.sight import visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
@@ -65,6 +66,9 @@ class DeadLetterReader:
     ) -> DeadLetterView | None:
         try:
             payload = self._decoder.decode_stored(letter.payload, NAME_OF[letter.format])
+            # It may have been rejected before it was checked.
+            if not has_passed(subscription, letter.sequence, payload):
+                return None
         except TamisError:
             # The schema has changed since, so what may be seen is unknown.
             return None

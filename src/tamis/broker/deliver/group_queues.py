@@ -19,6 +19,8 @@ from typing import Any, Final
 from tamis.broker.deliver.queues import Cursor, DiskQueue, InFlightEvent, QueuedEvent
 from tamis.broker.publish.event_cache import EventCache
 from tamis.errors import TamisError
+from tamis.events import Event
+from tamis.languages.exactness import event_of
 
 # Events that may be in memory because they are to be sent again, or others of their keys are in
 # flight. Those behind them wait.
@@ -47,7 +49,10 @@ class OrderingKeys:
     def _key(self, payload: Any) -> int | None:
         had = payload.decoded
         try:
-            values = payload.event.held.get(self._attribute)
+            event = payload.event
+            if not isinstance(event, Event):
+                event = event_of(event, {self._attribute})
+            values = event.held.get(self._attribute)
         except TamisError:
             # Nobody will be sent it.
             return None

@@ -14,6 +14,7 @@ import msgspec
 
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.attachments import Attachment, DeliverySink, EventReader, may_read
+from tamis.broker.deliver.exact_checks import RESIDUE, ExactChecks
 from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, LostEvent, QueuedEvent
 from tamis.broker.deliver.sight import is_visible, visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
@@ -86,6 +87,7 @@ class Notifier:
         clock: Callable[[], float],
         steady_clock: Callable[[], float],
         supervisor: Supervisor,
+        exactness: ExactChecks,
     ) -> None:
         self._supervisor = supervisor
         self._event_cache = event_cache
@@ -93,6 +95,7 @@ class Notifier:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
+        self._exactness = exactness
         self._steady_clock = steady_clock
         """Measures leases and pauses, whatever happens to the other clock."""
         self.deferred: DeferredEvents | None = None
@@ -472,8 +475,9 @@ class Notifier:
         prepared = PreparedDeliveries([], [], [], {}, [], [])
         recent = [self._event_cache.recent.get(queued.sequence) for queued in taken]
         found = cast("list[StoredEvent | str]", recent)
-        if None in recent:
+        if None in recent or subscription.is_checked:
             found = await self._event_cache.find([queued.sequence for queued in taken])
+            found = await self._exactness.check(subscription, found)
         if subscription.is_suspended:
             subscription.queue.return_taken(taken)
             return prepared
@@ -521,7 +525,13 @@ class Notifier:
         ]
 
     def _lose(self, subscription: ActiveSubscription, gone: Mapping[int, str]) -> None:
-        """Give up events that cannot be sent, with the reasons."""
+        """Give up events that cannot be sent, with the reasons, or that do not match exactly."""
+        residue = [one for one, reason in gone.items() if reason == RESIDUE]
+        if residue:
+            self._acknowledgement_writer.discard(subscription, residue)
+            subscription.residue += len(residue)
+            self._metrics.residue.inc(len(residue))
+            gone = {one: reason for one, reason in gone.items() if reason != RESIDUE}
         number = subscription.number
         lost = {one: LostEvent(number, one, reason) for one, reason in gone.items()}
         subscription.queue.settle([*gone], 0)

@@ -26,6 +26,7 @@ def visible_data(filter_: Filter, rights: Rights, payload: Payload) -> bytes | N
     if not rights.hides_anything:
         return payload.text
     sight = rights.sight(payload.source)
+    # Of a document a reader sees all or nothing.
     if sight is None or not sight.covers(filter_.attributes()):
         return None
     if sight.is_whole:

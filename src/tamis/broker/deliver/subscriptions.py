@@ -18,7 +18,8 @@ from tamis.broker.publish.event_cache import StoredEvent
 from tamis.errors import TamisError
 from tamis.filters import Filter
 from tamis.filters.limits import NO_LIMITS
-from tamis.languages import parse
+from tamis.languages import QUERY_LANGUAGES
+from tamis.languages.exactness import is_approximated, read_filter
 from tamis.ports import RandomBytes
 from tamis.protocol.views import SubscriptionView
 from tamis.storage import StoredSubscription
@@ -122,9 +123,11 @@ class ActiveSubscription:
         "dropped",
         "former",
         "has_ended",
+        "is_checked",
         "is_suspended",
         "mark",
         "queue",
+        "residue",
         "rights",
         "stored",
         "suspended_from",
@@ -148,6 +151,8 @@ class ActiveSubscription:
         """Where it is being sent to: at most one connection, or the members of a group."""
         self.dropped = 0
         """How many events it has lost."""
+        self.residue = 0
+        """How many events that the engine found did not satisfy its filter, since the start."""
         self.untold: dict[str, int] = {}
         """How many of them, by reason, the subscriber does not know of."""
         self.mark = b""
@@ -158,6 +163,8 @@ class ActiveSubscription:
         """Whether it was deleted, or has expired and was purged."""
         extra = Extra.of(stored)
         self.former = extra.former
+        self.is_checked = self._is_approximated()
+        """Whether the engine may find too much for one of its filters."""
         self.suspended_from = extra.suspended_from
         """The first event that was not matched, because its filter takes too long; 0: none."""
         self.arrival = extra.arrival
@@ -170,13 +177,31 @@ class ActiveSubscription:
     def filter(self) -> Filter:
         """Return the subscriber's own filter, without those of its roles."""
         if self._filter is None:
-            self._filter = parse(self.stored.filter, self.stored.language, limits=NO_LIMITS)
+            self._filter = read_filter(self.stored.filter, self.stored.language, NO_LIMITS)
         return self._filter
 
     def filter_at(self, sequence: int) -> Filter:
         """Return the filter that holds for an event: an earlier one for those before a change."""
         former = self.former_at(sequence) if self.former else None
         return self.filter if former is None else _parsed(former.filter, former.language)
+
+    def _is_approximated(self) -> bool:
+        """Return whether some filter is a query, or tests elements; few texts look so."""
+        stored = self.stored
+        languages = {stored.language, *(one.language for one in self.former)}
+        if not languages.isdisjoint(QUERY_LANGUAGES):
+            return True
+        if "[" in stored.filter and is_approximated(self.filter):
+            return True
+        return any("[" in one.filter for one in self.former)
+
+    def left_to_check(self, sequence: int) -> tuple[Filter, str] | None:
+        """Return the filter and mode that an event must satisfy exactly; None: it does."""
+        former = self.former_at(sequence) if self.former else None
+        filter_ = self.filter_at(sequence)
+        if not is_approximated(filter_):
+            return None
+        return filter_, self.stored.mode if former is None else former.mode
 
     def former_at(self, sequence: int) -> FormerFilter | None:
         """Return the earlier filter that holds for an event; None: its present one does."""
@@ -290,6 +315,8 @@ class ActiveSubscription:
             stored = msgspec.structs.replace(self.stored, **columns)
             # Before the filter: whoever looks meanwhile finds the one that was in force.
             self.former = Extra.of(stored).former
+            # Before that: what comes of it must be checked from the first event on.
+            self.is_checked = self.is_checked or is_approximated(filter_)
             self._filter, self.stored = filter_, stored
 
     def suspend(self, sequence: int) -> None:
@@ -338,6 +365,7 @@ class ActiveSubscription:
             expires_at=None if isinf(stored.expires_at) else stored.expires_at,
             suspended_from=self.suspended_from,
             filter_from=extra.filter_from,
+            residue=self.residue,
             group=extra.group,
             ordering_key=extra.ordering_key,
             members=[one.view() for one in self.attachments] if extra.group else [],
@@ -432,7 +460,7 @@ class SubscriptionIndex:
 @lru_cache(maxsize=64)
 def _parsed(text: str, language: str) -> Filter:
     """Return an earlier filter, which was within the limits when it was given."""
-    return parse(text, language, limits=NO_LIMITS)
+    return read_filter(text, language, NO_LIMITS)
 
 
 def owner_of(stored: StoredSubscription) -> Principal:

@@ -13,7 +13,7 @@ from tamis.broker.deliver.subscriptions import SubscriptionIndex
 from tamis.broker.links.outlet import LinkEvent
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.committer import ForwardedRecord
-from tamis.broker.publish.payloads import NUMBER_OF, Payload
+from tamis.broker.publish.payloads import NUMBER_OF, XML, Payload
 from tamis.broker.sessions import SessionServices
 from tamis.errors import RefusedError
 from tamis.protocol import Code
@@ -107,7 +107,7 @@ class Arrivals:
 
     async def _store(self, link: LinkSubscription, events: Sequence[LinkEvent]) -> PeerReceipt:
         rights, size = link.rights, sum(len(event.data) for event in events)
-        if size > MAX_BYTES_DECODED_ON_LOOP:
+        if size > MAX_BYTES_DECODED_ON_LOOP or any(event.format == XML for event in events):
             found = await self._executor.run(self._read, link.peer, events, rights)
         else:
             found = self._read(link.peer, events, rights)

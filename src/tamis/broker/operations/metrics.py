@@ -70,6 +70,9 @@ class Metrics:
         self.redelivered = self._counter("redelivered_events", "Deliveries of events sent before")
         self.acknowledged = self._counter("acknowledged_events", "Events acknowledged")
         self.dropped = self._counter("dropped_events", "Events dropped", "reason")
+        self.residue = self._counter(
+            "residue_events", "Events that a filter let through, and its exact check did not"
+        )
         self.dead = self._counter("dead_letters", "Events that became dead letters")
         self.unmatched = self._counter("unmatched_events", "Stored events that cannot be matched")
         self.suspended = self._counter(

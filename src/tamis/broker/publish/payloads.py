@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
 
+from tamis.broker.publish.documents import DocumentReader
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import (
     CloudEvent,
@@ -18,13 +19,17 @@ from tamis.events import (
     decode_json,
 )
 from tamis.events.batch import EventObjects, EventSource
+from tamis.events.gathering import HoldsAttributes
 from tamis.events.json_columns import JsonColumnReader
 from tamis.events.json_source import JsonLineEvents
 from tamis.protocol import Code
 
 JSON: Final = "json"
 CLOUDEVENTS: Final = "cloudevents"
-NUMBER_OF: Final = {JSON: 1, CLOUDEVENTS: 2}
+XML: Final = "xml"
+"""A JSON string with the text of a document, as JSON frames carry it."""
+# 3 is the number of events that are handed over.
+NUMBER_OF: Final = {JSON: 1, CLOUDEVENTS: 2, XML: 4}
 NAME_OF: Final = {number: name for name, number in NUMBER_OF.items()}
 
 _PLAIN_TYPES: Final = frozenset({int, float, str, bool})
@@ -34,8 +39,9 @@ _INT64: Final = range(-(2**63), 2**63)
 class DecodedEvent(NamedTuple):
     """What an event says."""
 
-    event: Event
-    source: Event | CloudEvent
+    event: Event | HoldsAttributes
+    """A document gives its attributes when it is asked for them."""
+    source: Event | CloudEvent | HoldsAttributes
     """The event with its envelope; rights to binary data depend on it."""
 
 
@@ -52,17 +58,21 @@ class Payload(msgspec.Struct, gc=False):
     decoded: DecodedEvent | None = None
 
     @property
-    def event(self) -> Event:
+    def event(self) -> Event | HoldsAttributes:
         """Return what it says; it was checked when it was published."""
         return self._decode().event
 
     @property
-    def source(self) -> Event | CloudEvent:
+    def source(self) -> Event | CloudEvent | HoldsAttributes:
         """Return the event with its envelope."""
         return self._decode().source
 
     def _decode(self) -> DecodedEvent:
         decoded = self.decoded
+        if decoded is None and self.format == XML:
+            # A tree takes ten times as much memory as its text; the decoder keeps the latest.
+            document = self.decoder.documents.read(self.text)
+            return DecodedEvent(document, document)
         if decoded is None:
             decoded = self.decoded = self.decoder.decode(self.text, self.format).decoded
         return cast("DecodedEvent", decoded)
@@ -83,6 +93,7 @@ class PayloadDecoder:
     def __init__(self, schema: Schema | None, limits: EventLimits, *, is_total: bool) -> None:
         self._schema = schema
         self._limits = limits
+        self.documents: Final = DocumentReader(limits.size)
         self._is_total = is_total
         self._max_names = min(limits.attributes, limits.values) if limits.depth else 0
         self._reader = JsonColumnReader((), schema, total=is_total, limits=limits)
@@ -139,6 +150,8 @@ class PayloadDecoder:
             names = without.decode_stored(text, format_).event
         except TamisError:
             return None
+        if not isinstance(names, Event):
+            return None
         return [*names, *self._schema] if self._is_total else [*names]
 
     def check_all(self, texts: list[bytes], format_: str) -> list[Payload] | None:
@@ -161,12 +174,14 @@ class PayloadDecoder:
     def decode_matchable(self, text: bytes, format_: str) -> Payload:
         """Return an event that can be matched: in mode `total`, it has all attributes."""
         payload = self.decode_stored(text, format_)
-        if self._is_total and self._schema is not None:
+        if self._is_total and self._schema is not None and isinstance(payload.event, Event):
             self._schema.require_all(payload.event)
         return payload
 
     def decode_stored(self, text: bytes, format_: str) -> Payload:
         """Return an event that was checked before it was stored."""
+        if format_ == XML:
+            return self._document(text)
         if format_ == CLOUDEVENTS:
             source = decode_cloudevent(text, limits=self._limits)
             event = source.event()
@@ -175,13 +190,35 @@ class PayloadDecoder:
         event = decode_json(text, schema=self._schema, limits=self._limits)
         return Payload(text, format_, self, DecodedEvent(event, event))
 
+    def _document(self, text: bytes) -> Payload:
+        if self._schema is not None:
+            raise EventError(
+                "this broker has a schema, which declares no places in documents: publish JSON, or "
+                "use a broker without a schema"
+            )
+        self.documents.read(text)
+        return Payload(text, XML, self)
+
+    def exact_event(self, text: bytes, format_: str) -> Event | HoldsAttributes:
+        """Return a stored event with its nested data, or its document, for exact checks."""
+        if format_ == XML:
+            return self.documents.read_whole(text)
+        return cast("Event", self.decode_stored(text, format_).event)
+
+    @property
+    def schema(self) -> Schema | None:
+        """Return the schema that events conform to."""
+        return self._schema
+
     def lines(self, texts: list[bytes]) -> JsonLineEvents:
         """Return events in JSON as a source for the engine."""
         return JsonLineEvents(texts, limits=self._limits)
 
 
-def source_of(payloads: Sequence[Payload]) -> EventSource:
+def source_of(payloads: Sequence[Payload]) -> EventSource | Iterable[object]:
     """Return what some payloads say, for the engine, which reads of JSON only what it needs."""
     if all(payload.format == JSON for payload in payloads):
         return payloads[0].decoder.lines([payload.text for payload in payloads])
-    return EventObjects([payload.event for payload in payloads])
+    if any(payload.format == XML for payload in payloads):
+        return [payload.event for payload in payloads]
+    return EventObjects([cast("Event", payload.event) for payload in payloads])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -46,7 +47,7 @@ class RowChecker:
                 checked.problem = f"a row of {len(text):,} bytes exceeds the limit of {most:,}"
                 break
             try:
-                event = self._decoder.decode(text, "json").event
+                event = cast("Event", self._decoder.decode(text, "json").event)
             except RefusedError as error:
                 checked.problem = f"one of its rows is not valid: {error}"
                 break

@@ -21,6 +21,7 @@ from tamis.filters import Filter, Mode
 from tamis.filters.element_test import refuse_element_tests
 from tamis.filters.printing import ANY
 from tamis.languages import parse
+from tamis.languages.exactness import refuse_approximated
 from tamis.protocol import Code
 from tamis.protocol.frames import FRAME_ERRORS, MAX_NAME_CHARACTERS
 from tamis.protocol.queries import Query, Serve
@@ -154,6 +155,10 @@ class Queries(SessionBase):
         manager = self._services.subscription_manager
         parsed, _ = manager.parse_allowed(wanted.filter, wanted.language, Mode.SQL, rights)
         filter_ = rights.check_filter(parsed)
+        try:
+            refuse_approximated(filter_, "a query of data sources")
+        except TamisError as error:
+            raise RefusedError(Code.BAD_FILTER, str(error)) from None
         # What it will be asked about is remembered, so that asking takes no time.
         yield from self._services.queries.router.advertisements.relate(filter_)
         return filter_, self._hint(filter_, rights)

@@ -8,13 +8,17 @@ from typing import Final
 import msgspec
 
 from tamis.access import Rights
-from tamis.analysis.explain import explain_in_pieces
+from tamis.analysis.explain import Explanation, explain_in_pieces
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.sessions.base import SessionBase
 from tamis.broker.subscribe.history import HistoryQuery, place_of
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
+from tamis.events.gathering import HoldsAttributes
+from tamis.filters import Filter, Mode
+from tamis.languages.exactness import QueryTest, satisfies
+from tamis.matching import Engine
 from tamis.protocol import Code
 from tamis.protocol.management import (
     MAX_PAGE_ITEMS,
@@ -28,6 +32,16 @@ from tamis.protocol.views import (
 )
 
 EXPLANATION_SECONDS: Final = 0.5
+
+
+def explain_document(id_: str, filter_: Filter, sample: Event | HoldsAttributes) -> Explanation:
+    """Explain why a document satisfies a filter, or why an event does not satisfy a query."""
+    engine = Engine(mode=Mode.SQL)
+    if isinstance(filter_, QueryTest):
+        engine.add(id_, filter_.text, language=filter_.language)
+    else:
+        engine.add(id_, filter_)
+    return engine.explain(id_, sample)
 
 
 class Questions(SessionBase):
@@ -128,7 +142,7 @@ class Questions(SessionBase):
             yield
             try:
                 sample = self._sample(event)
-                trials.append(Trial(own.matches(sample, chosen, self.rights.schema)))
+                trials.append(Trial(satisfies(own, chosen, sample, self.rights.schema)))
             except TamisError as error:
                 trials.append(Trial(None, str(error)))
         return trials
@@ -170,9 +184,12 @@ class Questions(SessionBase):
         try:
             yield
             sample = self._sample(event)
-            found = yield from explain_in_pieces(
-                id_ or "", own, chosen, sample, schema, total=is_total, is_late=is_late
-            )
+            if isinstance(own, QueryTest) or not isinstance(sample, Event):
+                found = explain_document(id_ or "", own, sample)
+            else:
+                found = yield from explain_in_pieces(
+                    id_ or "", own, chosen, sample, schema, total=is_total, is_late=is_late
+                )
             yield
             return ExplanationView(found.matched, str(found))
         except EventError as error:
@@ -186,7 +203,12 @@ class Questions(SessionBase):
         end = clock() + EXPLANATION_SECONDS
         return lambda: clock() > end or self.closed.done()
 
-    def _sample(self, text: bytes | msgspec.Raw) -> Event:
-        """Parse an event of the user; errors show no more of the schema than the user may see."""
+    def _sample(self, text: bytes | msgspec.Raw) -> Event | HoldsAttributes:
+        """Parse an event of the user; errors show no more of the schema than the user may see.
+
+        A JSON string is the text of a document.
+        """
         limits = EventLimits(size=self._services.settings.largest_event)
+        if bytes(text).lstrip()[:1] == b'"' and self.rights.schema is None:
+            return self._services.decoder.documents.read_whole(bytes(text))
         return decode_json(bytes(text), schema=self.rights.schema, limits=limits)

@@ -18,7 +18,7 @@ from tamis.broker.deliver.notifier import FetchedEvents
 from tamis.broker.deliver.queues import InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
-from tamis.broker.publish.payloads import InvalidEventError, Payload
+from tamis.broker.publish.payloads import XML, InvalidEventError, Payload
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.advertising import Advertising
 from tamis.broker.sessions.base import SessionServices
@@ -29,7 +29,7 @@ from tamis.broker.subscribe.history import require_start
 from tamis.broker.subscribe.manager import DISCONNECTED, SubscribeResult
 from tamis.errors import RefusedError, TamisError
 from tamis.events.values import brief
-from tamis.languages.registry import LANGUAGES, unknown_language
+from tamis.languages.registry import ALL_LANGUAGES, unknown_language
 from tamis.protocol import Code, Subscribe
 from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
@@ -114,7 +114,7 @@ class Session(Questions, Queries, Advertising, Administration):
                 is_checked = size <= MAX_BYTES_CHECKED_ON_LOOP and self.rights.publishes_everything
                 if is_checked and len(texts) >= MIN_CHECKED_TOGETHER:
                     payloads = decoder.check_all(texts, format)
-                if payloads is None and size > MAX_BYTES_DECODED_ON_LOOP:
+                if payloads is None and (format == XML or size > MAX_BYTES_DECODED_ON_LOOP):
                     payloads = await services.decode_executor.run(
                         self.principal.name, decoder.decode_all, texts, format
                     )
@@ -301,7 +301,7 @@ class Session(Questions, Queries, Advertising, Administration):
     ) -> SubscriptionView:
         """Replace the filter of a durable subscription at a point of the log."""
         subscription, manager = self._find(id_), self._services.subscription_manager
-        if language not in LANGUAGES:
+        if language not in ALL_LANGUAGES:
             raise RefusedError(Code.BAD_FILTER, str(unknown_language(language)))
         manager.require_allowed(subscription, self.principal, self.rights)
         wanted = manager.read_filter(filter_, language, mode, self.rights)
@@ -352,7 +352,7 @@ class Session(Questions, Queries, Advertising, Administration):
         # It is matched by roles that this credential does not have, so its counts stay hidden.
         members = [msgspec.structs.replace(one, in_flight=0, credit=0) for one in view.members]
         return msgspec.structs.replace(
-            view, pending=0, in_flight=0, dropped=0, dead=0, members=members
+            view, pending=0, in_flight=0, dropped=0, dead=0, residue=0, members=members
         )
 
     # --- receiving -------------------------------------------------------------------------------
@@ -580,7 +580,7 @@ def _mistake(wanted: Subscribe) -> RefusedError | None:
             Code.BAD_REQUEST,
             f"the name is {brief(wanted.durable)}; it must be {SUBSCRIPTION_NAME_RULE}",
         )
-    if wanted.language not in LANGUAGES:
+    if wanted.language not in ALL_LANGUAGES:
         return RefusedError(Code.BAD_FILTER, str(unknown_language(wanted.language)))
     if wanted.roaming and wanted.durable is None:
         return RefusedError(

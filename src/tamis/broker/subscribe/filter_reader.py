@@ -6,10 +6,10 @@ from tamis.access import FilterInMode, Rights
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import FilterError, RefusedError, TamisError
 from tamis.filters import Filter, FilterLimits, Mode
-from tamis.filters.element_test import refuse_element_tests
 from tamis.filters.limits import steps_within
 from tamis.filters.modes import as_mode
-from tamis.languages import parse
+from tamis.languages import QUERY_LANGUAGES
+from tamis.languages.exactness import read_filter
 from tamis.protocol import Code
 
 
@@ -27,16 +27,24 @@ class FilterReader:
         self, text: str, language: str, mode: str | None, rights: Rights
     ) -> tuple[Filter, Mode, FilterInMode]:
         """Return a filter, its mode, and what is to be matched by the rights."""
-        chosen = self.mode(mode)
+        is_query = language in QUERY_LANGUAGES
+        chosen = self._mode_of_query(mode) if is_query else self.mode(mode)
         try:
-            filter_ = parse(text, language, limits=self.limits)
-            refuse_element_tests(filter_, "a subscription at the broker")
+            filter_ = read_filter(text, language, self.limits)
             effective = rights.effective(filter_, chosen)
         except RefusedError:
             raise
         except TamisError as error:
             raise RefusedError(Code.BAD_FILTER, str(error)) from None
         return filter_, chosen, effective
+
+    def _mode_of_query(self, name: str | None) -> Mode:
+        """Return the mode of every query: it says itself what absence means."""
+        if name is not None and self.mode(name) is not Mode.SQL:
+            raise RefusedError(
+                Code.BAD_FILTER, f"mode {name!r} is for filters over attributes: leave it out"
+            )
+        return Mode.SQL
 
     def mode(self, name: str | None) -> Mode:
         """Return the mode of a filter; without a name, the broker's."""

@@ -10,10 +10,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tamis.access import JOINED_LIMITS, FilterInMode, Rights
+from tamis.broker.deliver.exact_checks import is_satisfied
 from tamis.broker.deliver.sight import visible_data
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
-from tamis.errors import RefusedError
+from tamis.errors import LimitError, RefusedError
 from tamis.events import Schema
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
@@ -80,6 +81,13 @@ class History:
                 yield
                 # What was handed over is in the history of its origin.
                 if stored.recipient is not None or not alone.matches(stored):
+                    continue
+                try:
+                    if not is_satisfied(wanted.filter, wanted.mode, stored.payload):
+                        continue
+                except LimitError:
+                    # Nobody knows whether it does: evaluating the query takes too long.
+                    invalid.append(stored.sequence)
                     continue
                 data = visible_data(wanted.filter, rights, stored.payload)
                 if data is None:

@@ -43,6 +43,7 @@ from tamis.broker.subscribe.suspensions import Suspensions
 from tamis.broker.subscribe.updates import FilterUpdates, WantedFilter
 from tamis.errors import AccessError, RefusedError, StorageError, TamisError
 from tamis.events import Event
+from tamis.events.gathering import HoldsAttributes
 from tamis.filters import Filter, Mode
 from tamis.matching import Engine
 from tamis.ports import HeldClock, RandomBytes
@@ -515,7 +516,7 @@ class SubscriptionManager:
             queue.put_back(sequence, 0, 0.0)
         return len(found)
 
-    async def is_wanted(self, event: Event) -> bool:
+    async def is_wanted(self, event: Event | HoldsAttributes) -> bool:
         """Return whether a subscription, or a peer, would get an event that were stored now.
 
         A subscription that is suspended is matched later, so it counts.

@@ -19,6 +19,7 @@ import typer
 from tamis.cli.console import say, stderr
 from tamis.cli.options import argument, declare_parameters, mistake, no_default, option_parameter
 from tamis.errors import RefusedError
+from tamis.languages.registry import ALL_LANGUAGES
 from tamis.protocol import Code
 from tamis.protocol.addresses import DEFAULT_URL
 from tamis.units import seconds
@@ -36,6 +37,16 @@ BrokerMode = Annotated[
         "-m",
         metavar="MODE",
         help="What an absent attribute means; by default, what the broker is set to.",
+    ),
+]
+BrokerLanguage = Annotated[
+    str,
+    typer.Option(
+        "--language",
+        "-l",
+        metavar="NAME",
+        help=f"The language of the filter: {', '.join(ALL_LANGUAGES)}.",
+        autocompletion=lambda: list(ALL_LANGUAGES),
     ),
 ]
 VARIABLES: Final = ("TAMIS_URL", "TAMIS_TOKEN")

@@ -45,7 +45,7 @@ class EventWriter(Protocol):
 
 
 class EventLines:
-    """Writes each event as it was published, on one line."""
+    """Writes each event as it was published, on one line; a document is a JSON string."""
 
     def write(self, event: ReceivedEvent) -> None:
         """Write one line."""
@@ -65,7 +65,7 @@ class EventEnvelopes:
                 "time": event.time,
                 "publisher": event.publisher,
                 "attempt": event.attempt,
-                "event": event.data,
+                "event": event.data if event.xml is None else event.xml,
             }
         )
         sys.stdout.flush()
@@ -154,6 +154,8 @@ def _pipe_descriptor() -> int | None:
 
 
 def _brief(event: ReceivedEvent) -> str:
+    if event.xml is not None:
+        return " ".join(event.xml.split())
     try:
         return brief_event(decode_json(event.text))
     except TamisError:

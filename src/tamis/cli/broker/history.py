@@ -6,12 +6,19 @@ from typing import Annotated, Final
 
 import typer
 
-from tamis.cli.broker.connection import POSITIONS, BrokerMode, BrokerTarget, run, with_broker
+from tamis.cli.broker.connection import (
+    POSITIONS,
+    BrokerLanguage,
+    BrokerMode,
+    BrokerTarget,
+    run,
+    with_broker,
+)
 from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer
 from tamis.cli.console import TableFormat
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filter_warnings import warn_of_mistakes
-from tamis.cli.options import Language, TableOption, argument
+from tamis.cli.options import TableOption, argument
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
@@ -41,7 +48,7 @@ def history(
     number: EventCount = None,
     format_: TableOption = TableFormat.AUTO,
     envelope: Envelope = False,
-    language: Language = "tamis",
+    language: BrokerLanguage = "tamis",
     mode: BrokerMode = None,
 ) -> int:
     """Show past events that match a filter, as far back as the broker has kept them."""

@@ -35,6 +35,7 @@ tamis pub --event '{"symbol": "ACME", "price": 4}'
 tamis pub events.jsonl
 producer | tamis pub --url https://broker.example --token-file token
 tamis pub events.jsonl --publisher feed
+tamis pub --xml order.xml
 
 [bold]Publishing a file again[/bold]
 
@@ -51,6 +52,7 @@ number once. So you can publish a file again after an interruption, or after it 
 _REJECTED: Final = frozenset({Code.BAD_EVENT, Code.TOO_LARGE, Code.FORBIDDEN})
 _MAX_EVENTS_IN_FLIGHT: Final = 1_000
 _MAX_LINES_WAITING: Final = 2_000
+MAX_DOCUMENT_BYTES: Final = 64 * 1024 * 1024
 
 
 class PublishCounts:
@@ -83,6 +85,7 @@ class PublishOptions(NamedTuple):
     cloudevents: bool
     unit: str
     """What the numbers in messages count: lines or events."""
+    xml: bool = False
 
 
 class InputLine(NamedTuple):
@@ -124,6 +127,9 @@ def pub(
     cloudevents: Annotated[
         bool, typer.Option("--cloudevents", help="Each line is a CloudEvent.")
     ] = False,
+    xml: Annotated[
+        bool, typer.Option("--xml", help="The file, or each --event, is one XML document.")
+    ] = False,
 ) -> int:
     """Publish events: the broker stores each, and sends it to every matching subscription.
 
@@ -131,18 +137,24 @@ def pub(
     """
     if event and events is not None:
         raise mistake("give a file or --event, not both")
-    if events is not None and events.lstrip().startswith("{"):
+    if xml and cloudevents:
+        raise mistake("an event is a CloudEvent or an XML document, not both")
+    if events is not None and events.lstrip().startswith(("{", "<")):
         raise mistake("an event on the command line goes with --event; without it, name a file")
     if sequence is not None and publisher is None:
         raise mistake("--sequence counts the lines of a --publisher; give its name too")
-    unit = "event" if event else "line" if events in (None, STDIN) else f"{events}: line"
-    options = PublishOptions(publisher, sequence or 1, cloudevents, unit)
+    unit = "event" if event or xml else "line" if events in (None, STDIN) else f"{events}: line"
+    options = PublishOptions(publisher, sequence or 1, cloudevents, unit, xml)
     err = stderr()
     counts = PublishCounts()
+    if xml:
+        run(_publish(target, options, _documents(events or STDIN, event), counts, _nothing))
+        say(err, str(counts))
+        return FINDING if counts.rejected else FINE
     with _input(events or STDIN, event) as stream:
         name = STDIN if event else events or STDIN
         with progress(name, err, visible=sys.stderr.isatty()) as advance:
-            run(_publish(target, options, stream, counts, advance))
+            run(_publish(target, options, lines_of(stream), counts, advance))
     say(err, str(counts))
     return FINDING if counts.rejected else FINE
 
@@ -164,7 +176,7 @@ def _input(name: str, events: list[str] | None) -> Iterator[BinaryIO]:
 async def _publish(
     target: BrokerTarget,
     options: PublishOptions,
-    stream: BinaryIO,
+    lines: AsyncIterator[InputLine],
     counts: PublishCounts,
     advance: Callable[[int], None],
 ) -> None:
@@ -186,7 +198,7 @@ async def _publish(
 
     async with target.bus(**connecting) as bus:
         try:
-            async for line in lines_of(stream):
+            async for line in lines:
                 advance(len(line.text))
                 if line.text.strip():
                     task = asyncio.create_task(_publish_line(bus, line, options))
@@ -202,9 +214,31 @@ async def _publish(
 
 
 async def _publish_line(bus: Bus, line: InputLine, options: PublishOptions) -> Receipt:
+    if options.xml:
+        # Both extras are there if the command is.
+        from tamis.client import XMLText  # noqa: PLC0415
+        from tamis.xml.decoding import decode_document  # noqa: PLC0415
+
+        document = XMLText(decode_document(line.text))
+        return await bus.publish(document, sequence=options.sequence + line.number - 1)
     text = line.text.rstrip(b"\r\n")
     event = decode_cloudevent(text) if options.cloudevents else text
     return await bus.publish(event, sequence=options.sequence + line.number - 1)
+
+
+async def _documents(name: str, given: list[str] | None) -> AsyncIterator[InputLine]:
+    """Yield documents: those of the command line, or the one in a file."""
+    if given:
+        for number, text in enumerate(given, start=1):
+            yield InputLine(number, text.encode())
+        return
+    with opened(name) as stream:
+        # One byte more than is taken anywhere, so that a file without an end is refused.
+        yield InputLine(1, await asyncio.to_thread(stream.read, MAX_DOCUMENT_BYTES + 1))
+
+
+def _nothing(_: int) -> None:
+    pass
 
 
 def _named(place: str, error: TamisError) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from tamis.cli.broker.connection import (
     POSITIONS,
+    BrokerLanguage,
     BrokerMode,
     BrokerTarget,
     duration,
@@ -18,20 +19,21 @@ from tamis.cli.broker.event_writers import Envelope, EventCount, event_writer, w
 from tamis.cli.console import TableFormat, say, stderr
 from tamis.cli.exits import FINE
 from tamis.cli.filter_warnings import warn_of_mistakes
-from tamis.cli.options import Language, TableOption, argument, no_default
+from tamis.cli.options import TableOption, argument, no_default
 from tamis.protocol.frames import SlowPolicy
 from tamis.units import count
 
 if TYPE_CHECKING:
     from tamis.client import Missed, SubscribeOptions
 
-SUB_EXAMPLES: Final = """[bold]Examples[/bold]
+SUB_EXAMPLES: Final = r"""[bold]Examples[/bold]
 
 tamis sub 'price < 5'
 tamis sub 'symbol = "ACME"' --from earliest --count 10
 tamis sub 'symbol = "ACME"' --from 1h
 tamis sub 'price < 5' --durable laptop-7
 tamis sub 'kind = "order"' --group workers --ordering-key customer
+tamis sub "order/line[sku = 'chair' \$and\$ quantity > 5]" --language xql
 tamis sub 'kind = "news"' --from 2026-01-31T12:00:00Z | jq .headline
 
 [bold]Durable[/bold]
@@ -115,7 +117,7 @@ def sub(
         SlowPolicy,
         typer.Option(help="What happens to events while the output is not read."),
     ] = "wait",
-    language: Language = "tamis",
+    language: BrokerLanguage = "tamis",
     mode: BrokerMode = None,
 ) -> int:
     """Subscribe to a filter, and show matching events as they arrive."""

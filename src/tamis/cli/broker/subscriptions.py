@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tamis.cli.broker.connection import (
+    BrokerLanguage,
     BrokerMode,
     BrokerTarget,
     SubscriptionId,
@@ -30,7 +31,7 @@ from tamis.cli.console import (
 )
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filter_warnings import warn_of_mistakes
-from tamis.cli.options import FormatOption, Language, argument, mistake
+from tamis.cli.options import FormatOption, argument, mistake
 from tamis.protocol.views import DeadLetterView, MemberView, SubscriptionView
 from tamis.units import count
 
@@ -123,7 +124,7 @@ def update(
     id_: SubscriptionId,
     filter_: Annotated[str, argument("FILTER", "The new filter.")],
     *,
-    language: Language = "tamis",
+    language: BrokerLanguage = "tamis",
     mode: BrokerMode = None,
 ) -> int:
     """Replace the filter of a durable subscription; the events that wait for it stay."""

@@ -19,7 +19,7 @@ from starlette.requests import HTTPConnection, Request
 from tamis.broker.frontend.http.problems import HTTPRefusedError
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.batches import split_batch, split_lines
-from tamis.errors import RefusedError
+from tamis.errors import RefusedError, TamisError
 from tamis.misfits import find_misfit
 from tamis.protocol import Code
 from tamis.protocol.frames import FRAME_ERRORS, EventFormat
@@ -177,9 +177,11 @@ def require_proof(headers: Headers, settings: BrokerSettings) -> None:
 JSON_LINES: Final = "application/x-ndjson"
 CLOUDEVENT: Final = "application/cloudevents+json"
 CLOUDEVENT_BATCH: Final = "application/cloudevents-batch+json"
-KNOWN: Final = (JSON, JSON_LINES, CLOUDEVENT, CLOUDEVENT_BATCH)
+XML: Final = "application/xml"
+KNOWN: Final = (JSON, JSON_LINES, CLOUDEVENT, CLOUDEVENT_BATCH, XML)
 
 _PREFIX: Final = "ce-"
+_CHARSET: Final = re.compile(r"""charset\s*=\s*"?([A-Za-z0-9._-]{1,40})"?""", re.IGNORECASE)
 _IS_JSON: Final = re.compile(r"application/json|[\w.+-]+/[\w.-]+\+json", re.ASCII)
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
@@ -216,8 +218,24 @@ def read_events(body: bytes, media_type: str, headers: Headers, most: int) -> Ev
             return _batch("json", body, most) if is_batch else EventsBody("json", [body])
         case "application/x-ndjson" | "application/jsonl":
             return _lines(body, most)
+        case "application/xml" | "text/xml":
+            return EventsBody("xml", [_document(body, headers["content-type"])])
+        case _ if re.fullmatch(r"[\w.+-]+/[\w.-]+\+xml", media_type, re.ASCII):
+            return EventsBody("xml", [_document(body, headers["content-type"])])
         case _:
             raise unsupported(media_type, *KNOWN)
+
+
+def _document(body: bytes, content_type: str) -> bytes:
+    """Return the text of a document as a JSON string; the session parses it."""
+    try:
+        # The extra `xml` need not be installed.
+        from tamis.xml.decoding import decode_document  # noqa: PLC0415
+
+        charset = _CHARSET.search(content_type)
+        return msgspec.json.encode(decode_document(body, charset[1] if charset else None))
+    except TamisError as error:
+        raise RefusedError(Code.BAD_EVENT, str(error)) from None
 
 
 def _batch(format_: EventFormat, body: bytes, most: int) -> EventsBody:

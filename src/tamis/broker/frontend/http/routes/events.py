@@ -18,6 +18,7 @@ from tamis.broker.frontend.http.reading import (
     CLOUDEVENT_BATCH,
     JSON,
     JSON_LINES,
+    XML,
     announced_size,
     media_type,
     read_body,
@@ -46,6 +47,7 @@ _EVENTS: Final = Content(
         JSON_LINES: {"type": "string", "description": "One JSON object on each line."},
         CLOUDEVENT: _CLOUDEVENT,
         CLOUDEVENT_BATCH: {**_MANY, "items": _CLOUDEVENT},
+        XML: {"type": "string", "description": "One XML document."},
     }
 )
 
