@@ -21,8 +21,14 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tamis.errors import EventError, SchemaError
 from tamis.filters import Mode
-from tamis.spark.files.readers import ParquetColumns, read_json_lines, read_parquet
+from tamis.spark.files.readers import (
+    ParquetColumns,
+    read_documents,
+    read_json_lines,
+    read_parquet,
+)
 from tamis.spark.files.splits import (
+    NAMES,
     SPLIT_BYTES,
     Split,
     absolute_path,
@@ -92,10 +98,10 @@ def match_files(
     memory: int | None = None,
     split_size: int | None = None,
 ) -> DataFrame:
-    """Match the events in a Parquet or JSON-lines file, or a folder of them.
+    """Match the events in a Parquet, JSON-lines or XML file, or a folder of them.
 
     Each result has the file and the position in it: for Parquet the number of the row, from 0, for
-    JSON lines the offset of the line's first byte.
+    JSON lines the offset of the line's first byte. A file of XML is one document.
     """
     request = MatchOptions(output, unmatched, plan, memory).request(library, now, tally)
     files = EventFiles.below(path)
@@ -116,8 +122,8 @@ def match_event_files(
     """Match the events in files."""
     kind = known_format(format_ or format_of_files(files.paths))
     size = split_size or default_split_size(files.paths, kind)
-    if kind == "json":
-        rows = _json_rows(spark, request.version, keep)
+    if kind in ("json", "xml"):
+        rows = _text_rows(spark, request.version, keep, kind)
     else:
         events = files.read_parquet(spark)
         reason = _why_spark_reads(events, request, files)
@@ -132,7 +138,7 @@ def match_event_files(
 def known_format(name: str) -> str:
     """Return the name of a format of event files, or raise if there is no such format."""
     if name not in SPLIT_BYTES:
-        raise EventError(f"{name!r} is not a format of events in files; they are 'parquet', 'json'")
+        raise EventError(f"{name!r} is not a format of events in files; they are {NAMES}")
     return name
 
 
@@ -244,12 +250,13 @@ def _dotted(path: AttributePath) -> str:
     return path.keys[0] if path.arrays else ".".join(path.keys)
 
 
-def _json_rows(
-    spark: SparkSession, version: Version, keep: Sequence[str]
+def _text_rows(
+    spark: SparkSession, version: Version, keep: Sequence[str], kind: str
 ) -> Callable[[Tasks], FileInput]:
+    is_xml = kind == "xml"
     if keep:
-        raise SchemaError(
-            "events in JSON lines have no columns to keep; file and position are kept"
-        )
-    kept, read = [*LOCATION], read_json_lines
-    return lambda tasks: FileInput(kept, 3, version.attributes, (), 2, spark, read, tasks)
+        what = "documents" if is_xml else "events in JSON lines"
+        raise SchemaError(f"{what} have no columns to keep; file and position are kept")
+    kept, read = [*LOCATION], read_documents if is_xml else read_json_lines
+    names = version.attributes
+    return lambda tasks: FileInput(kept, 3, names, (), 2, spark, read, tasks, xml=is_xml)

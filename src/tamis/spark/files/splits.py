@@ -17,9 +17,20 @@ from tamis.errors import EventError
 SPLITS_PER_CORE: Final = 2
 # Some hundred thousand small events: half a second of work, far more than starting a task takes.
 # JSON needs more bytes per event, and far more time per byte.
-SPLIT_BYTES: Final = {"parquet": 16 * 1024 * 1024, "json": 4 * 1024 * 1024}
+SPLIT_BYTES: Final = {
+    "parquet": 16 * 1024 * 1024,
+    "json": 4 * 1024 * 1024,
+    "xml": 1024 * 1024,
+}
 
-_FORMATS: Final = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_FORMATS: Final = {
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".xml": "xml",
+}
+NAMES: Final = "'parquet', 'json' or 'xml'"
 
 
 class Split(NamedTuple):
@@ -65,9 +76,7 @@ def format_of_files(files: Iterable[Path]) -> str:
     formats = {_FORMATS.get(file.suffix) for file in files}
     known = formats.pop() if len(formats) == 1 else None
     if known is None:
-        raise EventError(
-            "the names of the files do not imply one format; name it: 'parquet' or 'json'"
-        )
+        raise EventError(f"the names of the files do not imply one format; name it: {NAMES}")
     return known
 
 
@@ -79,7 +88,8 @@ def default_split_size(files: Iterable[Path], format_: str) -> int:
 
 def split_files(files: Iterable[Path], format_: str, size: int) -> list[Split]:
     """Split all files, into about `size` bytes each."""
-    cut = _row_groups if format_ == "parquet" else _byte_ranges
+    cuts = {"parquet": _row_groups, "json": _byte_ranges, "xml": _whole_file}
+    cut = cuts[format_]
     return [split for file in files for split in cut(file, size)]
 
 
@@ -109,6 +119,12 @@ def _row_groups(file: Path, size: int) -> Iterator[Split]:
         last = min(first + together, groups)
         yield Split(str(file), first, last, position, (last - first) * average)
         position += sum(metadata.row_group(group).num_rows for group in range(first, last))
+
+
+def _whole_file(file: Path, _: int) -> Iterator[Split]:
+    """Yield a file as one: it is one document."""
+    end = file.stat().st_size
+    yield Split(str(file), 0, end, 0, end)
 
 
 def _byte_ranges(file: Path, size: int) -> Iterator[Split]:

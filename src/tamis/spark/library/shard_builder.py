@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -16,8 +16,8 @@ from tamis.errors import FilterError, FilterSyntaxError, TamisError
 from tamis.events import Schema, schema_of
 from tamis.events.values import parse_timestamp
 from tamis.filters import Filter, Mode
-from tamis.filters.element_test import refuse_element_tests
-from tamis.languages import parse
+from tamis.filters.modes import as_mode
+from tamis.languages.exactness import QueryTest, is_approximated, over_attributes, read_filter
 from tamis.matching import Engine
 from tamis.matching.store.tables import rows_of
 from tamis.spark.library.buckets import bucket_of_filter
@@ -26,6 +26,8 @@ from tamis.spark.library.manifests import REJECTED, Shard
 from tamis.spark.library.places import Draft
 
 FINDINGS: Final = "findings.parquet"
+
+AddedRow = TypeVar("AddedRow")
 
 REJECTED_SCHEMA: Final = pa.schema(
     [
@@ -59,6 +61,15 @@ class ShardOptions(NamedTuple):
         return None if self.schema is None else schema_of(self.schema)
 
 
+class QueryRow(msgspec.Struct, frozen=True, array_like=True):
+    """A subscription that is checked exactly, as workers add it to their engines."""
+
+    filter: str
+    language: str
+    mode: str | None
+    expires_at: float | None
+
+
 class BuiltShard(msgspec.Struct, frozen=True):
     """A shard and its counts: rows = subscriptions + rejected."""
 
@@ -78,6 +89,12 @@ class ShardBuilder:
         self._linted = Engine(self._schema, options.mode) if options.lint is not None else None
         self._lint = options.lint or LintLimits()
         self._ids: list[str | int] = []
+        self._checked = Engine(self._schema, options.mode)
+        """Refuses what a worker could not add."""
+        self._queries: list[QueryRow] = []
+        self._query_ids: list[str | int] = []
+        self._tests_elements = False
+        self._are_queries: list[bool] = []
         self._attributes: set[str] = set()
         self._rejected: list[dict[str, object]] = []
 
@@ -103,11 +120,34 @@ class ShardBuilder:
             raise FilterError(f"the id {row['id']!r} is already that of row {first}")
         filter_, mode = parsed(row), row.get("mode")
         expires_at = _expiry(row.get("expires_at"))
-        self._engine.add(len(self._ids), filter_, mode=mode, expires_at=expires_at)
-        self._ids.append(row["id"])
-        self._attributes |= filter_.attributes()
+        is_query = is_approximated(filter_)
+        if is_query:
+            self._add_query(row, filter_, expires_at)
+        else:
+            self._engine.add(len(self._ids), filter_, mode=mode, expires_at=expires_at)
+            self._ids.append(row["id"])
+        self._are_queries.append(is_query)
+        above, _ = over_attributes(filter_, as_mode(mode or self._options.mode))
+        self._attributes |= above.attributes()
+        if is_query:
+            return
         if self._linted is not None and len(self._ids) <= self._lint.get("filters", MAX_FILTERS):
             self._linted.add(row["id"], filter_, mode=mode)
+
+    def _add_query(
+        self, row: dict[str, Any], filter_: Filter, expires_at: float | datetime | None
+    ) -> None:
+        text, language, mode = row["filter"], row.get("language") or "tamis", row.get("mode")
+        self._checked.add(len(self._queries), text, language=language, mode=mode)
+        seconds = expires_at.timestamp() if isinstance(expires_at, datetime) else expires_at
+        self._queries.append(QueryRow(text, language, mode, seconds))
+        self._query_ids.append(row["id"])
+        self._tests_elements |= not isinstance(filter_, QueryTest)
+
+    def in_order(self, added: Sequence[AddedRow]) -> list[AddedRow]:
+        """Return the rows that were added, in the order of their numbers."""
+        marked = [*zip(added, self._are_queries, strict=True)]
+        return [row for wanted in (False, True) for row, is_query in marked if is_query is wanted]
 
     def write(self) -> BuiltShard:
         """Write the subscriptions and the rejected rows."""
@@ -118,16 +158,25 @@ class ShardBuilder:
         snapshot, ids = folder / f"{name}.tamis", folder / f"{name}.ids.arrow"
         self._engine.save(snapshot)
         type_ = pa.int64() if self._options.id_type == "bigint" else pa.string()
-        write_ids(ids, pa.array(self._ids, type_))
+        write_ids(ids, pa.array([*self._ids, *self._query_ids], type_))
         if self._rejected:
             path = folder / REJECTED / f"{name}.parquet"
             _write_table(path, self._rejected, REJECTED_SCHEMA)
             self._options.draft.keep_table(path)
         attributes = tuple(sorted(self._attributes))
         bucket = self._number if self._number < self._options.buckets else None
-        size = len(self._ids)
+        size = len(self._ids) + len(self._queries)
         keep = self._options.draft.keep
         shard = Shard(self._number, size, keep(snapshot), keep(ids), attributes, bucket)
+        if self._queries:
+            queries = folder / f"{name}.queries.json"
+            queries.write_bytes(msgspec.json.encode(self._queries))
+            shard = msgspec.structs.replace(
+                shard,
+                queries=keep(queries),
+                queries_count=len(self._queries),
+                tests_elements=self._tests_elements,
+            )
         return BuiltShard(shard, len(self._rejected), self._write_findings(folder, name))
 
     def _write_findings(self, folder: Path, name: str) -> int:
@@ -175,7 +224,9 @@ def _bucket(row: dict[str, Any], options: ShardOptions) -> int | None:
     if (row.get("mode") or options.mode) == Mode.DEFAULT or options.key is None:
         return None
     try:
-        return bucket_of_filter(parsed(row), options.key, options.buckets)
+        mode = as_mode(row.get("mode") or options.mode)
+        above, _ = over_attributes(parsed(row), mode)
+        return bucket_of_filter(above, options.key, options.buckets)
     except TamisError:
         # `ShardBuilder.add` rejects the row.
         return None
@@ -185,9 +236,7 @@ def parsed(row: dict[str, Any]) -> Filter:
     """Return the filter of a row."""
     if row["filter"] is None:
         raise FilterError("the filter is missing")
-    found = parse(row["filter"], row.get("language") or "tamis")
-    refuse_element_tests(found, "a library on Spark")
-    return found
+    return read_filter(row["filter"], row.get("language") or "tamis")
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

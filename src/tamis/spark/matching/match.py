@@ -37,21 +37,26 @@ _ADDED: Final = {Strategy.SINGLE: [], Strategy.KEYED: [GROUP], Strategy.GRID: [E
 
 
 class EventColumn(NamedTuple):
-    """The column that holds whole events as JSON or Variant; none if attributes are columns."""
+    """The column of whole events as JSON, Variant or XML; none if attributes are columns."""
 
     json: str | None = None
     variant: str | None = None
+    xml: str | None = None
 
     @property
     def name(self) -> str | None:
         """Return the name of the column."""
-        return self.json or self.variant
+        return self.json or self.variant or self.xml
 
     @property
     def column(self) -> Column | None:
-        """Return the events as JSON."""
-        if self.json is not None and self.variant is not None:
-            raise SchemaError("an event is in a JSON column or in a Variant column, not in both")
+        """Return the events as JSON, or as XML."""
+        if sum(name is not None for name in self) > 1:
+            raise SchemaError(
+                "an event is in one column, of JSON, of Variant or of XML, not in several"
+            )
+        if self.xml is not None:
+            return F.col(quoted(self.xml))
         if self.variant is not None:
             require_spark((4, 0), "a column of type Variant takes")
             return F.to_json(F.col(quoted(self.variant)))
@@ -65,6 +70,7 @@ def match(
     keep: Sequence[str] | None = None,
     json: str | None = None,
     variant: str | None = None,
+    xml: str | None = None,
     unmatched: bool | None = None,
     now: float | datetime | None = None,
     tally: Tally | None = None,
@@ -78,7 +84,7 @@ def match(
     one, the plan depends on the memory, in bytes, that a machine has for subscriptions.
     """
     request = MatchOptions(output, unmatched, plan, memory).request(library, now, tally)
-    source = EventColumn(json, variant)
+    source = EventColumn(json, variant, xml)
     return lambda events: match_frame(events, request, source, keep)
 
 
@@ -168,12 +174,14 @@ def _json_rows(
     if name is None or column is None or name not in events.columns:
         raise SchemaError(f"the events have no column {name!r} to read them from")
     type_ = events.schema[name].dataType
-    if source.json and not isinstance(type_, T.StringType | T.BinaryType):
+    if not source.variant and not isinstance(type_, T.StringType | T.BinaryType):
+        kind = "XML" if source.xml else "JSON"
         raise SchemaError(
-            f"the column {name!r} should hold JSON as text, but has the type {type_.simpleString()}"
+            f"the column {name!r} should hold {kind} as text, but has the type "
+            f"{type_.simpleString()}"
         )
     columns = [F.col(quoted(one)) for one in kept]
-    text = list(kept).index(name) if name in kept and source.json else len(columns)
+    text = list(kept).index(name) if name in kept and not source.variant else len(columns)
     if text == len(columns):
         columns.append(column)
     return FrameInput(
@@ -184,6 +192,7 @@ def _json_rows(
         text=text,
         events=events,
         columns=[one.alias(f"c{place}") for place, one in enumerate(columns)],
+        xml=source.xml is not None,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pyspark.sql import types as T  # noqa: N812
 
 from tamis.errors import TamisError
-from tamis.events.batch import EventBatch
+from tamis.events.batch import EventSource
 from tamis.matching import Matches
 from tamis.spark.matching.shard_cache import OpenShard
 
@@ -55,10 +55,20 @@ class SubscriptionNumbers(NamedTuple):
         return T.LongType() if self.id_type == "bigint" else T.StringType()
 
 
+class RowEvents(EventSource, Protocol):
+    """The events of some rows, and those that are rejected."""
+
+    @property
+    def errors(self) -> Mapping[int, TamisError]:
+        """Return why rows are rejected."""
+
+    def __len__(self) -> int: ...
+
+
 class ShardMatches:
     """The matches of a batch of events in all shards, ordered by event, then by shard."""
 
-    def __init__(self, batch: EventBatch, shards: Sequence[OpenShard], now: float) -> None:
+    def __init__(self, batch: RowEvents, shards: Sequence[OpenShard], now: float) -> None:
         self.length: Final = len(batch)
         self.errors: Final[Mapping[int, TamisError]] = batch.errors
         self._shards = shards

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from os import PathLike
 from typing import NamedTuple
@@ -36,6 +36,8 @@ class MatchInput(ABC):
     """The name and the place of each column that is part of the event."""
     text: int | None
     """The place of the column that holds the whole event as JSON, if any."""
+    xml: bool = field(default=False, kw_only=True)
+    """Whether that column holds XML instead."""
 
     @property
     def has_key(self) -> bool:
@@ -69,6 +71,8 @@ class MatchRequest(NamedTuple):
 
     def match(self, rows: MatchInput) -> DataFrame:
         """Plan, run and finish: return the results of all rows."""
+        if rows.text is None or rows.xml:
+            require_no_elements(self.version, "documents have" if rows.xml else "columns have")
         machine = Machine.like_this(self.memory)
         plan = choose_plan(self.version, machine, has_key=rows.has_key, wanted=self.plan)
         added = rows.added_fields(plan.strategy)
@@ -144,6 +148,15 @@ def _output(name: str) -> Output:
         raise SchemaError(f"{name!r} is not an output; the outputs are {known}") from None
 
 
+def require_no_elements(version: Version, what: str) -> None:
+    """Refuse tests of elements where it is not known which values belong together."""
+    if any(shard.tests_elements for shard in version.manifest.shards):
+        raise SchemaError(
+            f"the library tests elements, as in items[sku = 'a'], and {what} none: give the events "
+            "as JSON, match(library, json=…)"
+        )
+
+
 def numbers_of(version: Version) -> SubscriptionNumbers:
     """Return how the subscriptions of a version are numbered."""
     sizes = [shard.numbers for shard in version.manifest.shards]
@@ -155,7 +168,7 @@ def _layout(rows: MatchInput, added: Sequence[T.StructField]) -> RowLayout:
     kept = [(field.name, place) for place, field in enumerate(rows.kept)]
     behind = [(field.name, place) for place, field in enumerate(added, rows.width)]
     group = dict(behind).get(GROUP.name)
-    return RowLayout((*kept, *behind), rows.attributes, rows.text, group)
+    return RowLayout((*kept, *behind), rows.attributes, rows.text, group, rows.xml)
 
 
 def _result_schema(job: MatchJob, kept: Sequence[T.StructField]) -> T.StructType:

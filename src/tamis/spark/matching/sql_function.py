@@ -21,7 +21,7 @@ from tamis.spark.library.library import Library, Version
 from tamis.spark.matching.columns import paths_to, show_names, text_names
 from tamis.spark.matching.outputs import Output, ShardMatches, result_columns, result_fields
 from tamis.spark.matching.plan import Machine, Strategy, choose_plan
-from tamis.spark.matching.request import MatchOptions, numbers_of
+from tamis.spark.matching.request import MatchOptions, numbers_of, require_no_elements
 from tamis.spark.matching.shard_cache import SHARDS
 from tamis.spark.matching.worker import EventDecoder, MatchJob, RowLayout
 from tamis.spark.runtime.versions import require_spark
@@ -130,6 +130,7 @@ def _job(
             "explode(…) in an outer query"
         )
     version = request.version
+    require_no_elements(version, "a function of SQL may get structs, which have")
     plan = choose_plan(version, Machine.like_this(), has_key=False)
     if plan.strategy is not Strategy.SINGLE:
         raise SchemaError(

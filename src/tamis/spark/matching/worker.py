@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.errors import EventError
-from tamis.events import Schema, schema_of
+from tamis.events import Event, Schema, decode_json, schema_of
 from tamis.events.arrow import batch_of_arrow
 from tamis.events.batch import EventBatch
 from tamis.events.json_columns import JsonColumnReader
@@ -22,6 +22,7 @@ from tamis.spark.library.manifests import Shard
 from tamis.spark.library.places import LibraryPlace
 from tamis.spark.matching.outputs import (
     Output,
+    RowEvents,
     ShardMatches,
     SubscriptionNumbers,
     result_columns,
@@ -44,6 +45,8 @@ class RowLayout(NamedTuple):
     """The column that holds the whole event as JSON, if any."""
     group: int | None = None
     """The column that names the shard group a row is to meet, if any."""
+    xml: bool = False
+    """Whether the column with the whole event holds XML."""
 
 
 class MatchJob(NamedTuple):
@@ -87,7 +90,15 @@ class RowMatcher:
     def results(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the results of some rows, in several batches if there are very many."""
         for part in self._by_group(rows):
-            yield from self._results(part)
+            layout = self._job.layout
+            if layout.xml and layout.text is not None:
+                # The extra `xml` is needed only here.
+                from tamis.spark.matching.documents import document_slices  # noqa: PLC0415
+
+                for first, count in document_slices(part.column(layout.text)):
+                    yield from self._results(part.slice(first, count))
+            else:
+                yield from self._results(part)
 
     def _by_group(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yield the rows in parts that each name one shard group."""
@@ -110,8 +121,12 @@ class RowMatcher:
         else:
             yield self._batch(rows, found, numbers)
 
-    def _events(self, rows: pa.RecordBatch) -> EventBatch:
+    def _events(self, rows: pa.RecordBatch) -> RowEvents:
         layout = self._job.layout
+        if layout.text is not None and layout.xml:
+            from tamis.spark.matching.documents import DocumentRows  # noqa: PLC0415 - as above
+
+            return DocumentRows(rows.column(layout.text))
         if layout.text is not None:
             return self._decoder.from_json(rows.column(layout.text))
         names = [name for name, _ in layout.attributes]
@@ -157,12 +172,17 @@ class EventDecoder:
         """Decode texts, strings or binary, that each hold a JSON object."""
         data, starts, ends = _spans(texts)
         batch = self._reader.read(data, starts, ends)
+
+        def given(row: int) -> Event:
+            return decode_json(texts[row].as_py(), schema=self.schema)
+
+        batch = EventBatch(len(batch), batch.columns, batch.errors, given)
         if not texts.null_count:
             return batch
         nulls = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False)).tolist()
         missing = EventError("there is no event: the text is null")
         errors = batch.errors | dict.fromkeys(nulls, missing)
-        return EventBatch(len(batch), batch.columns, dict(sorted(errors.items())))
+        return EventBatch(len(batch), batch.columns, dict(sorted(errors.items())), given)
 
     @cached_property
     def _reader(self) -> JsonColumnReader:

@@ -18,7 +18,7 @@ from tamis.spark.connectors.broker_sink import BrokerSink
 from tamis.spark.connectors.folder import FolderSink
 from tamis.spark.connectors.sink import FunctionSink, Sink, SinkFunction, SinkOwner, require_free
 from tamis.spark.files.match_files import EventFiles, known_format, match_event_files
-from tamis.spark.files.splits import absolute_path, files_in, format_of_files
+from tamis.spark.files.splits import NAMES, absolute_path, files_in, format_of_files
 from tamis.spark.library.library import Library
 from tamis.spark.matching.match import EventColumn, match_frame
 from tamis.spark.matching.outputs import Output
@@ -66,15 +66,16 @@ def stream(
     keep: Sequence[str] | None = None,
     json: str | None = None,
     variant: str | None = None,
+    xml: str | None = None,
     **options: Unpack[StreamOptions],
 ) -> StreamingQuery:
     """Match a streaming DataFrame, each batch against the version that is newest at the time.
 
-    `keep`, `json`, `variant`, `output`, `unmatched`, `plan` and `memory` are those of `match`; for
-    the others see `StreamOptions`.
+    `keep`, `json`, `variant`, `xml`, `output`, `unmatched`, `plan` and `memory` are those of
+    `match`; for the others see `StreamOptions`.
     """
     _check_names("stream", options)
-    source = EventColumn(json, variant)
+    source = EventColumn(json, variant, xml)
 
     def match(batch: DataFrame, request: MatchRequest) -> DataFrame:
         return match_frame(batch, request, source, keep)
@@ -96,7 +97,7 @@ def stream_files(
     files_per_batch: int | None = None,
     **options: Unpack[StreamOptions],
 ) -> StreamingQuery:
-    """Match the Parquet or JSON-lines files in a folder, and those moved into it later.
+    """Match the Parquet, JSON-lines or XML files in a folder, and those moved into it later.
 
     Spark finds new files and workers read them; each result has its file and position. Otherwise
     this is like `stream`.
@@ -211,8 +212,7 @@ def _format_in(root: Path) -> str:
     except EventError as error:
         if root.is_dir() and not any(root.iterdir()):
             raise EventError(
-                f"there is no file in {root} yet that implies a format; name it: 'parquet' or "
-                "'json'"
+                f"there is no file in {root} yet that implies a format; name it: {NAMES}"
             ) from None
         raise error from None
 
