@@ -16,6 +16,7 @@ SAID = {
     "absence.py": "price < 1000 or price >= 1000    refused  -        matches  -",
     "covering.py": "2 of 5 filters are forwarded.",
     "detection.py": "Found: shell from office, any shell, encoded command, from inside",
+    "orders.py": "many chairs: order 1\nfirst is a table: <sku>table</sku>",
     "quickstart.py": "Dell: cheap PCs, IBM or Dell",
 }
 

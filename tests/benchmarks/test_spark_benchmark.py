@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from benchmarks.harness import DisagreementError
 from benchmarks.spark import __main__ as spark
-from benchmarks.spark import data
+from benchmarks.spark import data, documents
 from benchmarks.spark.data import Place, Truth, truth_of
 from benchmarks.spark.memory import processes_that_map
 from benchmarks.workloads import conjunctions as conjunctive
@@ -36,6 +36,14 @@ def test_the_benchmark_writes_a_table_and_a_plot(
     assert all(words in table for words in expected)
     assert "nan" not in table
     assert (tmp_path / "spark-500.svg").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_documents_writes_a_table_and_a_plot(tmp_path: Path) -> None:
+    small = "--subscriptions 300 --documents 60 --looped 4 --repeats 1"
+    documents.main([*small.split(), "--out", str(tmp_path)])
+    table = (tmp_path / "spark_documents-300-60.md").read_text(encoding="utf-8")
+    assert all(words in table for words in ("column of texts", "files", "every query, by lxml"))
 
 
 def test_what_must_be_found_is_what_the_filters_say(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,7 +15,14 @@ import pytest
 from prometheus_client import generate_latest
 
 from broker.authorization_clients import Collector
-from broker.authorization_fixture import encoded, exhaust_attempts, refusal, run_async, subscribe
+from broker.authorization_fixture import (
+    broker_fixture,
+    encoded,
+    exhaust_attempts,
+    refusal,
+    run_async,
+    subscribe,
+)
 from broker.document_cases import (
     CHAIRS,
     ITEMS,
@@ -34,6 +42,8 @@ from seeds import seeds
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.deliver import exact_checks
 from tamis.errors import LimitError
+from tamis.filters import Filter
+from tamis.languages.exactness import satisfies
 from waiting import eventually_async
 
 
@@ -287,6 +297,48 @@ async def test_what_takes_too_long_to_check_is_told_as_lost(
         got = await session.fetch("s", wait=20)
         assert (list(got), got.dropped) == ([], 1)
         assert (await session.history(MANY_CHAIRS, language="xql")).events == []
+
+
+@run_async
+async def test_a_check_that_takes_long_delays_nobody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = "[roles.all]\nsee = true\npublish = true\n"
+    free, check = threading.Event(), satisfies
+
+    def slowly(filter_: Filter, *rest: Any) -> bool:
+        if "slow" in str(filter_):
+            free.wait()
+        return check(filter_, *rest)
+
+    monkeypatch.setattr(exact_checks, "satisfies", slowly)
+    async with broker_fixture(tmp_path, policy) as fixture:
+        ann, bob = await fixture.login("ann", "all"), await fixture.login("bob", "all")
+        slow = "order/line[sku != 'slow' $and$ $not$ quantity < 5]"
+        for name in "abc":
+            await subscribe(ann, slow, name, language="xql")
+        await subscribe(bob, MANY_CHAIRS, "quick", language="xql")
+        await subscribe(bob, "`/order` is present", "plain")
+        waiting = [asyncio.create_task(ann.fetch(name, wait=20)) for name in "abc"]
+        try:
+            for text in (TABLES, CHAIRS):
+                await publish_documents(bob, text)
+            await settled(fixture.broker)
+            assert texts_of(await bob.fetch("quick", wait=20)) == [CHAIRS]
+            assert texts_of(await bob.fetch("plain", wait=20)) == [TABLES, CHAIRS]
+            assert texts_of((await bob.history(MANY_CHAIRS, language="xql")).events) == [CHAIRS]
+        finally:
+            free.set()
+        assert [texts_of(one)[0] for one in await asyncio.gather(*waiting)] == [TABLES] * 3
+
+
+@run_async
+async def test_a_query_is_stopped_that_is_too_much_work(tmp_path: Path) -> None:
+    async with broker_of(tmp_path) as (_, session):
+        await subscribe(session, "//b[. = //c]", "s", language="xql")
+        await publish_documents(session, "<a>" + "<b>1<c>x</c></b>" * 3_000 + "</a>")
+        got = await session.fetch("s", wait=20)
+        assert (list(got), got.dropped) == ([], 1)
 
 
 @run_async

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from functools import lru_cache
 from typing import Final
 
-from tamis.errors import FilterTypeError
+from tamis.errors import FilterError, FilterTypeError
 from tamis.events import Event, Schema
 from tamis.events.gathering import HoldsAttributes
 from tamis.filters import Filter, FilterLimits, Mode
@@ -20,10 +20,12 @@ from tamis.filters.limits import NO_LIMITS
 from tamis.filters.modes import View
 from tamis.filters.printing import ANY
 from tamis.filters.translations import Translation
-from tamis.languages.registry import QUERY_LANGUAGES, parse, translate
+from tamis.languages.registry import QUERY_LANGUAGES, parse
 
 # Each takes some kilobytes.
 MAX_TRANSLATIONS: Final = 4_096
+MAX_WORK: Final = 500_000
+"""Of one evaluation where others wait, as at a broker: up to half a second."""
 
 
 class QueryTest(Filter, frozen=True):
@@ -72,8 +74,9 @@ def read_filter(text: str, language: str, limits: FilterLimits | None = None) ->
     if language not in QUERY_LANGUAGES:
         return parse(text, language, limits=limits)
     bounds = limits or FilterLimits()
-    if isinstance(text, str):
-        bounds.check_text(text)
+    if not isinstance(text, str):
+        raise FilterError(f"a query is a text, not {text!r:.60}")
+    bounds.check_text(text)
     bounds.check(_translation(text, language).filter)
     return QueryTest(text, language)
 
@@ -126,4 +129,7 @@ def event_of(document: HoldsAttributes, names: Collection[str]) -> Event:
 
 @lru_cache(maxsize=MAX_TRANSLATIONS)
 def _translation(text: str, language: str) -> Translation:
-    return translate(text, language, limits=NO_LIMITS)
+    from tamis.xml import XMLQueryLimits, query  # noqa: PLC0415 - needs the extra `xml`
+
+    limits = XMLQueryLimits(text=NO_LIMITS.text, work=MAX_WORK)
+    return query(text, language=language, limits=limits).__translation__()

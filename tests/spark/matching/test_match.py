@@ -257,7 +257,7 @@ def test_no_subscriptions_and_no_attributes(spark: SparkSession, tmp_path: Path)
         ({"output": "list"}, "'list' is not an output; the outputs are 'ids', 'pairs'"),
         ({"json": "payload"}, "the events have no column 'payload'"),
         ({"json": "price"}, "'price' should hold JSON as text, but has the type double"),
-        ({"json": "symbol", "variant": "symbol"}, "not in both"),
+        ({"json": "symbol", "variant": "symbol"}, "not in several"),
         ({"keep": ["m"]}, "there is no column 'm' to keep"),
     ],
 )

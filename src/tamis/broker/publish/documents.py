@@ -16,8 +16,8 @@ from tamis.errors import EventError, MissingExtraError
 if TYPE_CHECKING:
     from tamis.xml import Document
 
-MAX_CACHED_BYTES: Final = 4 * 1024 * 1024
-"""Of the texts of parsed documents, whose trees take some ten times as much."""
+MAX_CACHED_BYTES: Final = 1024 * 1024
+"""Of the texts of parsed documents, whose nodes may take a hundred times as much."""
 MAX_CACHED: Final = 256
 
 _texts: Final = msgspec.json.Decoder(str)

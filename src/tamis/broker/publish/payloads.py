@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
 import msgspec
@@ -18,10 +18,12 @@ from tamis.events import (
     decode_cloudevent,
     decode_json,
 )
-from tamis.events.batch import EventObjects, EventSource
-from tamis.events.gathering import HoldsAttributes
+from tamis.events.batch import EventBatch, EventObjects, EventSource, Projection
+from tamis.events.gathering import HoldsAttributes, gather_checked
 from tamis.events.json_columns import JsonColumnReader
 from tamis.events.json_source import JsonLineEvents
+from tamis.filters.printing import ANY
+from tamis.languages.exactness import event_of
 from tamis.protocol import Code
 
 JSON: Final = "json"
@@ -31,6 +33,9 @@ XML: Final = "xml"
 # 3 is the number of events that are handed over.
 NUMBER_OF: Final = {JSON: 1, CLOUDEVENTS: 2, XML: 4}
 NAME_OF: Final = {number: name for name, number in NUMBER_OF.items()}
+
+EVENTS_PER_BATCH: Final = 512
+"""Of events among which there are documents."""
 
 _PLAIN_TYPES: Final = frozenset({int, float, str, bool})
 _INT64: Final = range(-(2**63), 2**63)
@@ -215,10 +220,32 @@ class PayloadDecoder:
         return JsonLineEvents(texts, limits=self._limits)
 
 
-def source_of(payloads: Sequence[Payload]) -> EventSource | Iterable[object]:
+class MixedEvents:
+    """Documents among other events, as a source; few of them are parsed at the same time."""
+
+    def __init__(self, payloads: Sequence[Payload]) -> None:
+        self._payloads = payloads
+
+    def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
+        """Yield the events, some hundreds at a time, with the attributes that are wanted."""
+        names = projection.wanted
+        if names is None:
+            names = frozenset({ANY, *(projection.named or ())})
+        for first in range(0, len(self._payloads), EVENTS_PER_BATCH):
+            some = self._payloads[first : first + EVENTS_PER_BATCH]
+            events = [_with_attributes(payload.event, names) for payload in some]
+            columns = gather_checked(events, range(len(events)), projection.wanted)
+            yield EventBatch(len(events), columns)
+
+
+def _with_attributes(event: Event | HoldsAttributes, names: frozenset[str]) -> Event:
+    return event if isinstance(event, Event) else event_of(event, names)
+
+
+def source_of(payloads: Sequence[Payload]) -> EventSource:
     """Return what some payloads say, for the engine, which reads of JSON only what it needs."""
     if all(payload.format == JSON for payload in payloads):
         return payloads[0].decoder.lines([payload.text for payload in payloads])
     if any(payload.format == XML for payload in payloads):
-        return [payload.event for payload in payloads]
+        return MixedEvents(payloads)
     return EventObjects([cast("Event", payload.event) for payload in payloads])

@@ -14,7 +14,7 @@ from tamis.events.kinds import TYPES
 from tamis.filters import Filter
 from tamis.filters.element_test import refuse_element_tests
 from tamis.languages import parse
-from tamis.languages.registry import LANGUAGES, unknown_language
+from tamis.languages.registry import ALL_LANGUAGES, unknown_language
 from tamis.protocol import Code
 from tamis.protocol.advertising import Advertise
 
@@ -27,7 +27,7 @@ class Advertising(SessionBase):
         self._require_open()
         if not self.rights.may_publish:
             raise AccessError(Code.FORBIDDEN, "your roles do not allow you to publish")
-        if wanted.language not in LANGUAGES:
+        if wanted.language not in ALL_LANGUAGES:
             raise RefusedError(Code.BAD_FILTER, str(unknown_language(wanted.language)))
         filter_ = await self._answer_in_slices(self._read_advertisement(wanted))
         self._require_open()

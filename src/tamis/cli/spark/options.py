@@ -31,7 +31,7 @@ PlanName = Annotated[
 ]
 FileFormat = Annotated[
     str | None,
-    no_default("--format", help="parquet or json, if file names do not say."),
+    no_default("--format", help="parquet, json or xml, if file names do not say."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing data.")]
 
