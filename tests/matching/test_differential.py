@@ -66,6 +66,11 @@ def paths_of_all_sorts(rng: Random) -> Iterator[None]:
         ),
         patch.object(
             collection,
+            "MAX_TRIED_SUBSCRIPTIONS",
+            rng.choice((collection.MAX_TRIED_SUBSCRIPTIONS, 0)),
+        ),
+        patch.object(
+            collection,
             "MAX_RECOMPILED_SUBSCRIPTIONS",
             rng.choice((collection.MAX_RECOMPILED_SUBSCRIPTIONS, 0)),
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -17,7 +17,7 @@ from waiting import eventually
 
 def joined(engine: Engine) -> None:
     """Wait until nothing is joined in the background any more."""
-    joining = engine._collection._joining
+    joining = engine._collection._tidying
     if joining is not None:
         joining.join(timeout=60)
 
@@ -113,11 +113,52 @@ def test_a_reader_sees_the_old_filter_or_the_new_one_but_never_none() -> None:
 
 
 def test_few_new_subscriptions_are_not_compiled_for_one_event() -> None:
-    engine = Engine()
-    for number in range(collection.MAX_OPEN_SUBSCRIPTIONS):
+    engine, few = Engine(), collection.MAX_TRIED_SUBSCRIPTIONS
+    for number in range(few):
         engine.add(number, "x = 1")
-    assert engine.match({"x": 1}) == list(range(collection.MAX_OPEN_SUBSCRIPTIONS))
+    assert engine.match({"x": 1}) == [*range(few)]
+    assert engine._collection._tidying is None
     assert engine._collection.state.segments == ()
-    engine.add(99, "x = 1")
-    assert engine.match({"x": 1})[-1] == 99
+
+
+def test_an_event_does_not_wait_until_new_subscriptions_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    has_begun, may_compile, compile_ = Event(), Event(), Segment.of
+
+    def when_allowed(columns: UncompiledColumns, vocabulary: Vocabulary) -> Segment:
+        has_begun.set()
+        assert may_compile.wait(timeout=60)
+        return compile_(columns, vocabulary)
+
+    monkeypatch.setattr(Segment, "of", when_allowed)
+    engine, many = Engine(), collection.MAX_TRIED_SUBSCRIPTIONS + 1
+    for number in range(many):
+        engine.add(number, f"x > {number % 3}")
+    assert engine.match({"x": 9}) == [*range(many)]
+    assert has_begun.wait(timeout=60)
+    # All that can happen to a subscription while it is compiled.
+    engine.remove(0)
+    engine.replace(1, "x = 5")
+    engine.remove(2)
+    engine.add(2, "x = 6")
+    engine.add("new", "x = 9")
+    wanted = [*range(3, many), "new"]
+    assert [*engine.match({"x": 9})] == wanted
+    may_compile.set()
+    joined(engine)
+    state = engine._collection.state
+    assert [segment.size for segment in state.segments] == [many]
+    assert {one.entry.id for one in state.open} == {1, 2, "new"}
+    assert engine.match({"x": 9}) == wanted
+    assert 1 in engine.match({"x": 5})
+    assert 2 in engine.match({"x": 6})
+    assert len(engine) == many
+
+
+def test_very_many_new_subscriptions_are_compiled_at_once() -> None:
+    engine = Engine()
+    for number in range(collection.MAX_OPEN_SUBSCRIPTIONS + 1):
+        engine.add(number, "x = 1")
+    assert len(engine.match({"x": 1})) == collection.MAX_OPEN_SUBSCRIPTIONS + 1
     assert len(engine._collection.state.segments) == 1

@@ -26,7 +26,7 @@ def leaves_in(engine: Engine) -> int:
 
 def joined(engine: Engine) -> None:
     """Wait until nothing is joined in the background any more."""
-    joining = engine._collection._joining
+    joining = engine._collection._tidying
     if joining is not None:
         joining.join(timeout=60)
 

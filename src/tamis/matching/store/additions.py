@@ -72,7 +72,7 @@ class Addition:
             # Leaves were renumbered since.
             self.compile()
         self._entries, self._compiled = {}, None
-        self._collection.join_if_worthwhile()
+        self._collection.tidy_if_worthwhile()
 
     def _publish(self, only: Container[Id]) -> bool:
         """Add what is compiled, or too little for that; return whether it was."""

@@ -1,8 +1,9 @@
 """The subscriptions of an engine, in segments that are compiled together, oldest first.
 
-New subscriptions stay uncompiled at first: a single event tries the few newest one by one, a batch
-compiles them. Small segments are merged into larger ones while readers continue, so that there are
-never many. All that readers use is in one immutable tuple, which the writer replaces.
+New subscriptions stay uncompiled at first: a single event tries the newest one by one, and a batch
+compiles them. If they are more than a few, they are compiled in the background, and small segments
+are merged into larger ones, so that there are never many; readers continue. All that readers use is
+in one immutable tuple, which the writer replaces.
 
 Leaves that only removed subscriptions had leave the vocabulary when it has doubled, and whenever
 all are compiled together. Segments that are mostly removed are recompiled in the background.
@@ -12,8 +13,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
-from itertools import repeat
+from collections.abc import Container, Mapping, Sequence
+from itertools import repeat, takewhile
 from threading import RLock, Thread
 from typing import Final, NamedTuple
 
@@ -30,9 +31,11 @@ from tamis.filters.atoms import Caseless, Like, Regex
 from tamis.matching.compile.vocabulary import Vocabulary
 from tamis.matching.store.segments import CompiledSubscription, Segment, UncompiledColumns
 
-# This many of the newest are tried one by one, which takes some microseconds per event and
-# subscription.
-MAX_OPEN_SUBSCRIPTIONS: Final = 16
+# More of the newest than this are compiled in the background.
+MAX_TRIED_SUBSCRIPTIONS: Final = 16
+# Until then, up to this many are tried one by one, which takes some microseconds per event and
+# subscription. An event that meets more waits until they are compiled.
+MAX_OPEN_SUBSCRIPTIONS: Final = 128
 # Segments of up to this many subscriptions are recompiled with new ones, in milliseconds.
 MAX_RECOMPILED_SUBSCRIPTIONS: Final = 256
 # With more segments than this, the newest are merged in the background.
@@ -81,6 +84,17 @@ class CollectionState(NamedTuple):
         """Return a copy without one of the uncompiled subscriptions."""
         return self._replace(open=tuple(one for one in self.open if one.entry.id != id_))
 
+    def with_compiled(
+        self, segment: Segment, replaced: int, open_ids: Container[Id]
+    ) -> CollectionState:
+        """Return a copy with a segment in place of the last ones and of open subscriptions."""
+        left = tuple(one for one in self.open if one.entry.id in open_ids)
+        return self._replace(
+            segments=(*self.segments[: len(self.segments) - replaced], segment),
+            open=left,
+            is_metered=any(_may_be_slow(atom) for one in left for atom in one.filter.atoms()),
+        )
+
     def with_open(self, entry: CompiledSubscription, filter_: Filter) -> CollectionState:
         """Return a copy with one more subscription."""
         if len(self.open) == MAX_OPEN_SUBSCRIPTIONS or not self.is_whole:
@@ -114,7 +128,7 @@ class Collection:
         self.count = 0 if segment is None else segment.size - segment.removed
         self.changing: Final = RLock()
         self._pending = _Uncompiled(vocabulary, {})
-        self._joining: Thread | None = None
+        self._tidying: Thread | None = None
         self._max_leaves = max(MIN_COLLECTED_LEAVES, 2 * vocabulary.size)
 
     def __contains__(self, id_: Id) -> bool:
@@ -135,8 +149,8 @@ class Collection:
 
         Whoever extends it is changing the subscriptions, or else the filter was refused.
         """
-        # Joining reads programs in terms of the vocabulary, and ends soon.
-        if self.vocabulary.size > self._max_leaves and not self._is_joining:
+        # Tidying reads programs in terms of the vocabulary, and ends soon.
+        if self.vocabulary.size > self._max_leaves and not self._is_tidying:
             self._collect()
         return self.vocabulary
 
@@ -146,6 +160,8 @@ class Collection:
         """Add a subscription."""
         self.add_unseen(entry)
         self.state = self.state.with_open(entry, filter_)
+        if len(self.state.open) > MAX_TRIED_SUBSCRIPTIONS:
+            self.tidy_if_worthwhile()
 
     def expect_unseen(self) -> None:
         """Note that there will be subscriptions that the state does not show before compiling."""
@@ -203,14 +219,14 @@ class Collection:
         """Remove a subscription."""
         self.state = self._without(id_)
         self.count -= 1
-        self.join_if_worthwhile()
+        self.tidy_if_worthwhile()
 
     def replace(self, entry: CompiledSubscription, filter_: Filter) -> None:
         """Replace the subscription with this id; a reader sees either the old or the new one."""
         without = self._without(entry.id)
         self._pending.entries[entry.id] = entry
         self.state = without.with_open(entry, filter_)
-        self.join_if_worthwhile()
+        self.tidy_if_worthwhile()
 
     def _without(self, id_: Id) -> CollectionState:
         _require_id(id_)
@@ -246,7 +262,7 @@ class Collection:
         with self.changing:
             self._compile()
             segments = self.state.segments
-        self.join_if_worthwhile()
+        self.tidy_if_worthwhile()
         return segments
 
     def compact(self) -> Segment:
@@ -317,31 +333,63 @@ class Collection:
         self._max_leaves = max(MIN_COLLECTED_LEAVES, 2 * vocabulary.size)
 
     @property
-    def _is_joining(self) -> bool:
-        return self._joining is not None and self._joining.is_alive()
+    def _is_tidying(self) -> bool:
+        return self._tidying is not None and self._tidying.is_alive()
 
-    def join_if_worthwhile(self) -> None:
-        """Merge segments in the background if they are too many, or mostly removed."""
-        if not self._has_too_many:
+    def tidy_if_worthwhile(self) -> None:
+        """In the background, compile the newest if they are many, and merge segments likewise."""
+        if not self._is_untidy or self._is_tidying:
             return
         with self.changing:
-            if not self._is_joining:
-                self._joining = Thread(target=self._join_all, name="tamis-join", daemon=True)
-                self._joining.start()
+            if not self._is_tidying:
+                self._tidying = Thread(target=self._tidy, name="tamis-tidy", daemon=True)
+                self._tidying.start()
+
+    @property
+    def _is_untidy(self) -> bool:
+        return len(self.state.open) > MAX_TRIED_SUBSCRIPTIONS or self._has_too_many
 
     @property
     def _has_too_many(self) -> bool:
         segments = self.state.segments
         return len(segments) > MAX_SEGMENTS or any(map(_is_mostly_removed, segments))
 
-    def _join_all(self) -> None:
-        """Merge segments until they are few: more may come while some are merged."""
-        while self._join():
+    def _tidy(self) -> None:
+        """Compile and merge until there is little: more may come meanwhile."""
+        while self._compile_open() or self._join():
             with self.changing:
-                if not self._has_too_many:
+                if not self._is_untidy:
                     # Whoever adds the next begins anew.
-                    self._joining = None
+                    self._tidying = None
                     return
+
+    def _compile_open(self) -> bool:
+        """Compile the newest, and the last segments if those are small, beside everybody else.
+
+        Return whether they were many; they may have changed meanwhile.
+        """
+        vocabulary, segments, open_, *_ = self.state
+        if len(open_) <= MAX_TRIED_SUBSCRIPTIONS:
+            return False
+        entries = [one.entry for one in open_]
+        chosen = segments[len(segments) - _count_small(segments) :]
+        parts = [*(segment.living() for segment in chosen), UncompiledColumns.of(entries)]
+        compiled = Segment.of(UncompiledColumns.joined(parts), vocabulary)
+        with self.changing:
+            state, pending = self.state, self._pending.entries
+            now = state.segments[len(state.segments) - len(chosen) :]
+            if state.vocabulary is not vocabulary or not _are_same(now, chosen):
+                return True
+            is_new = [pending.get(entry.id) is entry for entry in entries]
+            if not any(is_new):
+                return True
+            alive = [after.alive[before.alive] for before, after in zip(chosen, now, strict=True)]
+            compiled = compiled.with_alive(np.concatenate([*alive, np.array(is_new, np.bool_)]))
+            for entry, is_there in zip(entries, is_new, strict=True):
+                if is_there:
+                    del pending[entry.id]
+            self.state = state.with_compiled(compiled, len(chosen), {*pending})
+        return True
 
     def _join(self) -> bool:
         """Merge the newest segments into one, without blocking readers or writers.
@@ -361,8 +409,7 @@ class Collection:
             if now is None or state.vocabulary is not vocabulary:
                 return True
             alive = [after.alive[before.alive] for before, after in zip(chosen, now, strict=True)]
-            left = np.concatenate(alive)
-            joined = joined._replace(alive=left, removed=int(np.count_nonzero(~left)))
+            joined = joined.with_alive(np.concatenate(alive))
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
             self.state = state._replace(segments=(*segments[:first], joined, *rest))
@@ -413,5 +460,15 @@ def _still_there(
         return None
     first = evaluators.index(chosen[0].evaluator)
     now = segments[first : first + len(chosen)]
-    same = [segment.evaluator for segment in now] == [segment.evaluator for segment in chosen]
-    return now if same else None
+    return now if _are_same(now, chosen) else None
+
+
+def _are_same(some: tuple[Segment, ...], others: tuple[Segment, ...]) -> bool:
+    """Return whether segments hold the same subscriptions, removed or not."""
+    return [one.evaluator for one in some] == [one.evaluator for one in others]
+
+
+def _count_small(segments: tuple[Segment, ...]) -> int:
+    """Return how many of the last segments are recompiled together with new subscriptions."""
+    small = takewhile(lambda one: one.size <= MAX_RECOMPILED_SUBSCRIPTIONS, reversed(segments))
+    return len([*small])

@@ -187,6 +187,10 @@ class Segment(NamedTuple):
         """Return the segment with other numbers of its leaves."""
         return self._replace(leaves=_renumbered(self.leaves, numbers))
 
+    def with_alive(self, alive: NDArray[np.bool_]) -> Segment:
+        """Return a copy of which only some subscriptions are left."""
+        return self._replace(alive=alive, removed=int(np.count_nonzero(~alive)))
+
     def living(self) -> UncompiledColumns:
         """Return the subscriptions that were not removed."""
         columns, places = self.columns, np.flatnonzero(self.alive).astype(np.int32)
