@@ -428,7 +428,10 @@ class Session(Questions, Queries, Advertising, Administration):
         """Acknowledge events, so that they are not delivered again."""
         services = self._services
         subscription = services.subscription_index.by_key.get((self.principal.name, id_))
-        if subscription is None or subscription.is_moving or self.closed.done():
+        may_move = subscription is not None and (
+            subscription.departure is not None or subscription.arrival is not None
+        )
+        if subscription is None or may_move or self.closed.done():
             # What is acknowledged after it began to leave, its next home would not hear of.
             subscription = self._find(id_)
         if subscription.queue.is_shared:
