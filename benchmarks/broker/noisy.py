@@ -1,7 +1,8 @@
 """One client does everything it can at full speed; another should not notice.
 
 Both have tokens of the same role, whose quotas are the defaults. Each abuse meets a broker of its
-own, and turns without it and with it alternate.
+own, and turns without it and with it alternate. The broker and the other client go before
+everything else on the machine, the abuser after it, as if they had machines of their own.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import numpy as np
 
 from benchmarks import harness
 from benchmarks.broker.abuse import ABUSES, Abuser
+from benchmarks.broker.priorities import run_first, run_last
 from benchmarks.broker.servers import Server, tamis
 from benchmarks.broker.stalled import MEGABYTE, Memory
 from benchmarks.broker.wire import Wire
@@ -130,9 +132,12 @@ def _measure(folder: Path, name: str, rate: int, seconds: float) -> Turns:
     policy.write_text(POLICY, encoding="utf-8")
     tokens = {who: _token(folder / "data", who) for who in ("neighbour", "abuser")}
     with ExitStack() as stack, step(f"measured {name}") as show:
-        server = stack.enter_context(tamis(folder, policy=policy))
+        # The clients do not answer pings between turns.
+        server = stack.enter_context(tamis(folder, policy=policy, ping_interval=3600))
         neighbour = stack.enter_context(worker(Neighbour, server.port, tokens["neighbour"]))
         abuser = stack.enter_context(worker(Abuser, server.port, tokens["abuser"]))
+        run_first(server.pid, neighbour.pid)
+        run_last(abuser.pid)
         memory = Memory(server)
         stack.enter_context(memory.watched())
         show("preparing")

@@ -20,8 +20,9 @@ Calls = Callable[..., Any]
 class Worker:
     """A process with an object in it, whose methods can be called."""
 
-    def __init__(self, pipe: Connection) -> None:
+    def __init__(self, pipe: Connection, pid: int) -> None:
         self._pipe = pipe
+        self.pid: Final = pid
 
     def begin(self, method: str, *arguments: Any) -> None:
         """Call a method without waiting for its result."""
@@ -50,7 +51,9 @@ def worker(make: Calls, *arguments: Any) -> Iterator[Worker]:
     process.start()
     there.close()
     try:
-        made = Worker(here)
+        if process.pid is None:
+            raise RuntimeError("the process has not started")
+        made = Worker(here, process.pid)
         made.result()
         yield made
     finally:
