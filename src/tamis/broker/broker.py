@@ -156,7 +156,7 @@ class Broker:
             self.subscription_index,
             health=self.health,
         )
-        self.pacing = PrincipalPacing()
+        self.pacing = PrincipalPacing(clock.monotonic)
         patient = partial(
             FairExecutor, clock=clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
         )

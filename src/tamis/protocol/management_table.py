@@ -58,9 +58,9 @@ class ManagementOperation(NamedTuple):
 
     def path_arguments(self, call: ManagementCall[Any]) -> dict[str, str]:
         """Return the arguments in the path, by their names there."""
-        fields = msgspec.structs.fields(self.call)
+        fields = zip(self.call.__struct_encode_fields__, self.call.__struct_fields__, strict=True)
         names = _PATH_FIELD.findall(self.path)
-        return {f.encode_name: getattr(call, f.name) for f in fields if f.encode_name in names}
+        return {encoded: getattr(call, name) for encoded, name in fields if encoded in names}
 
     def arguments(self, call: ManagementCall[Any]) -> msgspec.Struct | None:
         """Return the arguments that are not part of the path."""
@@ -70,8 +70,8 @@ class ManagementOperation(NamedTuple):
 
     def make_call(self, path: dict[str, str], payload: msgspec.Struct | None) -> Any:
         """Return the call with the given arguments, from the path and elsewhere."""
-        fields = msgspec.structs.fields(self.call)
-        values = {f.name: path[f.encode_name] for f in fields if f.encode_name in path}
+        fields = zip(self.call.__struct_encode_fields__, self.call.__struct_fields__, strict=True)
+        values = {name: path[encoded] for encoded, name in fields if encoded in path}
         return self.call(**values, **({} if payload is None else msgspec.structs.asdict(payload)))
 
 

@@ -329,8 +329,9 @@ class StateStore(AdministrationTables):
 
         Events that could not be matched are counted as dropped, by reason.
         """
+        # Others wait while the state changes, so checksums are computed before.
+        rows = [*PENDING.rows((number, sequence, 0, 0.0) for sequence in sequences)]
         with self._change(lasting=False) as (connection, counters, *_):
-            rows = PENDING.rows((number, sequence, 0, 0.0) for sequence in sequences)
             if self._alter(connection, number, extra=extra):
                 counters.pending += change_rows(connection, PENDING.insert_new, rows)
                 for reason, count in lost.items():

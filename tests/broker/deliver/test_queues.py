@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import pytest
 
@@ -16,6 +16,9 @@ from tamis.broker.deliver.queues import DeliveryQueue, DiskQueue, MemoryQueue, U
 from tamis.ports import ThreadExecutor
 from tamis.storage import StateStore, Storage, StoredSubscription
 from waiting import let_others_run
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WINDOW = 4
 THREADS = ThreadExecutor("test")
@@ -29,8 +32,8 @@ class HeldExecutor(ThreadExecutor):
         self.has_read = asyncio.Event()
         self.may_return = asyncio.Event()
 
-    async def run(self, work: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-        result = work(*args, **options)
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        result = work(*args, **kwargs)
         self.has_read.set()
         await self.may_return.wait()
         return result

@@ -17,7 +17,7 @@ from tamis.broker.operations.pacing import (
     PrincipalPacing,
 )
 from tamis.errors import RefusedError
-from waiting import let_others_run
+from waiting import eventually_async, let_others_run
 
 REQUEST_SECONDS = 0.004
 
@@ -57,7 +57,7 @@ async def requests_in(pacing: PrincipalPacing, principal: str, seconds: float) -
 @pytest.mark.timing
 @run_async
 async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active() -> None:
-    pacing, seconds = PrincipalPacing(), 1.0
+    pacing, seconds = PrincipalPacing(time.monotonic), 1.0
     await make_late(pacing)
     floods = [asyncio.create_task(requests_in(pacing, "ann", seconds)) for _ in range(10)]
     waits = []
@@ -72,7 +72,7 @@ async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active
 @pytest.mark.timing
 @run_async
 async def test_a_principal_that_is_alone_does_not_wait() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     await ask(pacing, "ann")
     time.sleep(5 * LOOK_SECONDS)  # The loop is late, but for nobody else.
     await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
@@ -82,7 +82,7 @@ async def test_a_principal_that_is_alone_does_not_wait() -> None:
 @pytest.mark.timing
 @run_async
 async def test_a_principal_does_not_wait_while_the_loop_is_on_time() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     await ask(pacing, "bob")
     assert sum([await ask(pacing, "ann") for _ in range(500)]) < 0.5
 
@@ -90,7 +90,7 @@ async def test_a_principal_does_not_wait_while_the_loop_is_on_time() -> None:
 @pytest.mark.timing
 @run_async
 async def test_who_asks_seldom_does_not_wait() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
     assert await ask(pacing, "ann") < 0.1
 
@@ -98,7 +98,7 @@ async def test_who_asks_seldom_does_not_wait() -> None:
 @pytest.mark.timing
 @run_async
 async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
     await ask(pacing, "ann", size=20_000_000)
     assert await ask(pacing, "ann") > 0.1
@@ -108,12 +108,21 @@ async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
 @pytest.mark.timing
 @run_async
 async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
     await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * SHARE / 5e-9))
     with pytest.raises(RefusedError, match="more than its share while others are served") as found:
         await ask(pacing, "ann")
     assert found.value.retry_after == MAX_WAIT_SECONDS
+
+
+@run_async
+async def test_the_clock_of_the_loop_does_not_decide_how_late_it_is() -> None:
+    """That of uvloop counts milliseconds, and stands still while a turn of the loop lasts."""
+    pacing = PrincipalPacing(lambda: 1.5 * time.monotonic())
+    pacing.note("bob")
+    pacing.note("cid")
+    await eventually_async(lambda: pacing.is_paced("bob"))
 
 
 @pytest.mark.timing
@@ -122,7 +131,7 @@ async def test_nobody_looks_how_late_the_loop_is_when_nobody_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("tamis.broker.operations.pacing.ACTIVE_SECONDS", 2 * LOOK_SECONDS)
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     await ask(pacing, "ann")
     assert pacing._next_look is not None
     await asyncio.sleep(10 * LOOK_SECONDS)  # longer than anybody is active
@@ -131,7 +140,7 @@ async def test_nobody_looks_how_late_the_loop_is_when_nobody_asks(
 
 @run_async
 async def test_metered_work_returns_raises_and_is_cancelled_like_the_work_itself() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
 
     async def fail() -> None:
         await let_others_run()
@@ -156,7 +165,7 @@ def test_a_burst_of_lateness_is_rare_against_the_time_it_paces() -> None:
 @pytest.mark.timing
 @run_async
 async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     await make_late(pacing)
     begun = time.monotonic()
@@ -170,7 +179,7 @@ async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
 
 @run_async
 async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     pacing.note("ann")
     assert pacing.pause_unless_alone("ann", 1.0) == 0
     assert pacing.pause_after("ann", 1.0) == 1
@@ -183,7 +192,7 @@ async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
 @pytest.mark.timing
 @run_async
 async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     for _ in range(100):
         await ask(pacing, "ann", size=100_000_000)
     await make_late(pacing)
@@ -193,7 +202,7 @@ async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
 @pytest.mark.timing
 @run_async
 async def test_a_wait_ends_with_the_pacing() -> None:
-    pacing = PrincipalPacing()
+    pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
     await ask(pacing, "ann", size=round(5 * SHARE / 5e-9))
     waiting = asyncio.create_task(ask(pacing, "ann"))

@@ -158,7 +158,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serve the client until it goes or is disconnected."""
-        loop, pacing, task = asyncio.get_running_loop(), self._broker.pacing, asyncio.current_task()
+        pacing, task = self._broker.pacing, asyncio.current_task()
         try:
             await self._begin()
             while self._end is None:
@@ -171,7 +171,7 @@ class Connection:
                 data: bytes = message["bytes"]
                 if (session := self._session) is not None and (
                     session.principal.name != pacing.latest
-                    or not pacing.paced_until < loop.time() < pacing.latest_at + NOTED_SECONDS
+                    or not pacing.paced_until < pacing.clock() < pacing.latest_at + NOTED_SECONDS
                 ):
                     self._reader = task
                     await pacing.wait_for_frame(session.principal.name, session.closed, len(data))

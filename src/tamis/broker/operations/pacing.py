@@ -51,7 +51,9 @@ MAX_KNOWN: Final = 1_000
 class PrincipalPacing:
     """Knows who is active, how late the event loop is, and when each principal may go on."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock: Final = clock
+        """Not that of the event loop: uvloop's counts milliseconds, and stands still in a turn."""
         self.latest = ""
         """The principal that was active last."""
         self.latest_at = -inf
@@ -145,23 +147,24 @@ class PrincipalPacing:
         self._free_at[principal] = min(self._due(principal) + seconds / SHARE, latest)
 
     def _now(self) -> float:
-        loop = asyncio.get_running_loop()
-        now = self._asked_at = loop.time()
+        now = self._asked_at = self.clock()
         if self._next_look is None:
-            due = now + LOOK_SECONDS
-            self._next_look = loop.call_at(due, self._look, loop, due)
+            self._look_later(now)
         return now
 
-    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+    def _look_later(self, now: float) -> None:
+        loop, due = asyncio.get_running_loop(), now + LOOK_SECONDS
+        self._next_look = loop.call_later(LOOK_SECONDS, self._look, due)
+
+    def _look(self, due: float) -> None:
         """Measure how late this call is; stop looking once nobody asks."""
-        now = loop.time()
+        now = self.clock()
         if now - due > LATE_SECONDS and now - self._other_at < ACTIVE_SECONDS:
             self.paced_until = now + PACED_SECONDS
         if now - self._asked_at > ACTIVE_SECONDS:
             self._next_look = None
             return
-        due = now + LOOK_SECONDS
-        self._next_look = loop.call_at(due, self._look, loop, due)
+        self._look_later(now)
 
 
 class _MeteredWork(Generic[T]):

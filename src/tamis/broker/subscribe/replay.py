@@ -18,8 +18,8 @@ from tamis.broker.subscribe.history import LoneFilter, first_slice
 from tamis.errors import TamisError
 from tamis.storage import Storage
 
-# What is found in these is written at once.
-EVENTS_PER_STEP: Final = 250
+# What is found in these is written at once, and whoever else writes waits for that.
+EVENTS_PER_STEP: Final = 60
 EVENTS_PER_SLICE: Final = 20
 RETRY_SECONDS: Final = 0.5
 

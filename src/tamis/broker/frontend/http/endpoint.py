@@ -146,7 +146,7 @@ async def _perform(operation: Operation, call: OperationCall) -> object:
         given = media_type(call.request)
         if given != JSON:
             raise unsupported(given, JSON)
-        body = await read_body(call.request, call.settings)
+        body = await read_body(call.request, call.settings, call.broker.executors.decode)
         parts["body"] = decode_body(body, operation.body)
     return await operation.handler(call, **parts)
 

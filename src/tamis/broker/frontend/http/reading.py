@@ -21,10 +21,13 @@ from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.batches import split_batch, split_lines
 from tamis.errors import RefusedError, TamisError
 from tamis.misfits import find_misfit
+from tamis.ports import Executor
 from tamis.protocol import Code
 from tamis.protocol.frames import FRAME_ERRORS, EventFormat
 
 JSON: Final = "application/json"
+JOINED_ON_LOOP: Final = 128 * 1024
+"""Bytes of a body whose parts are joined at once."""
 
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -36,17 +39,18 @@ def announced_size(request: Request) -> int:
     return int(announced) if announced.isascii() and announced.isdigit() else 0
 
 
-async def read_body(request: Request, settings: BrokerSettings) -> bytes:
+async def read_body(request: Request, settings: BrokerSettings, executor: Executor) -> bytes:
     """Return the body; stop reading if it is too large or too slow."""
     limit = settings.largest_frame
     if announced_size(request) > limit:
         raise too_large(limit)
-    body = bytearray()
+    parts, size = list[bytes](), 0
     try:
         async with asyncio.timeout(settings.body_timeout):
             async for part in request.stream():
-                body += part
-                if len(body) > limit:
+                parts.append(part)
+                size += len(part)
+                if size > limit:
                     raise too_large(limit)
     except TimeoutError:
         raise HTTPRefusedError(
@@ -54,7 +58,8 @@ async def read_body(request: Request, settings: BrokerSettings) -> bytes:
             f"the body did not arrive within {settings.body_timeout:g} seconds",
             headers={"Connection": "close"},
         ) from None
-    return bytes(body)
+    # Fresh memory for megabytes takes milliseconds, in which a thread does not hold up the loop.
+    return b"".join(parts) if size <= JOINED_ON_LOOP else await executor.run(b"".join, parts)
 
 
 def too_large(limit: int) -> HTTPRefusedError:
@@ -110,8 +115,7 @@ def decode_query(request: Request, kind: type[S]) -> S:
 
 def decode_headers(request: Request, kind: type[S]) -> S:
     """Decode headers, or refuse them with an explanation."""
-    names = [field.encode_name for field in msgspec.structs.fields(kind)]
-    given = {name: request.headers.get(name) for name in names}
+    given = {name: request.headers.get(name) for name in kind.__struct_encode_fields__}
     texts = {name: text for name, text in given.items() if text is not None}
     return _decode_texts(texts, kind, "the headers")
 
@@ -122,18 +126,21 @@ def _decode_texts(texts: dict[str, Any], kind: type[S], whole: str) -> S:
 
 
 def _query(request: Request, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
-    given = request.query_params
+    given, lists = request.query_params, _lists(kind)
     return {
-        name: given.getlist(name)
-        if _is_list(fields.get(name))
-        else _only(name, given.getlist(name))
+        name: given.getlist(name) if name in lists else _only(name, given.getlist(name))
         for name in given
     }
 
 
-def _is_list(kind: object) -> bool:
-    return isinstance(msgspec.inspect.type_info(kind), msgspec.inspect.ListType)
+@cache
+def _lists(kind: type[msgspec.Struct]) -> frozenset[str]:
+    """Return the fields that may be given several times."""
+    return frozenset(
+        field.encode_name
+        for field in msgspec.structs.fields(kind)
+        if isinstance(msgspec.inspect.type_info(field.type), msgspec.inspect.ListType)
+    )
 
 
 def _only(name: str, values: list[str]) -> str:

@@ -72,7 +72,7 @@ async def publish(call: OperationCall, headers: PublisherHeaders) -> StoredPubli
     """
     request, settings = call.request, call.settings
     call.session.expect_publication(announced_size(request))
-    body = await read_body(request, settings)
+    body = await read_body(request, settings, call.broker.executors.decode)
     found = read_events(body, media_type(request), request.headers, settings.largest_batch)
     try:
         stored = await call.session.publish(
